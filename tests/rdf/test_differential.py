@@ -22,6 +22,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from cernis.engine.dag.count import count_matches
+from cernis.engine.dag.slide import count_sliding
 from cernis.engine.linked import runtime
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
@@ -194,6 +196,23 @@ def test_a_sample_is_drawn_from_the_matches(case: Drawn, k: int) -> None:
     assert len(got) == len(set(got)) == min(k, matches.count())
     assert set(got) <= set(list_matches(matches))
     assert got == [comparable_match(match) for match in matches.sample(k, seed=case.seed)]
+
+
+@some
+@given(st.integers(0, 2**32), st.integers(1, 60))
+def test_counting_over_the_stream_agrees_with_counting_each_end(seed: int, within: int) -> None:
+    rng = random.Random(seed)
+    query = replace(random_query(rng), within=rng.choice([None, within]), tumbling_from=None)
+    case = Drawn(seed, query, random_streams(rng, 60), random_background(rng))
+    session = case.session()
+    segments = [
+        segment
+        for batch in session.open(case.files())
+        for segment in session.recognize(batch, session.solver.solve(batch))
+    ]
+    if segments:
+        numbers = [number for segment in segments for number in count_matches(segment)]
+        assert count_sliding(segments) == numbers
 
 
 @some

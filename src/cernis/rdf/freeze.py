@@ -173,8 +173,10 @@ def thaw_session(session: GraphRecognizer, pieces: StreamPieces, frozen: FrozenG
         check_number(meta.get(name), f"the number of {name}", 0, MOST_EVENTS)
         for name in ("rows", "events", "moments", "pieces")
     )
+    # states from before `merges` have "repeats", and runs that may be one match if it is true
+    merges = meta.get("merges", meta.get("repeats"))
     require(
-        rows == engine.get("position") and isinstance(meta.get("merges"), bool),
+        rows == engine.get("position") and isinstance(merges, bool),
         "its rows are not those of its engine",
     )
     keys = read_array(
@@ -201,7 +203,7 @@ def thaw_session(session: GraphRecognizer, pieces: StreamPieces, frozen: FrozenG
     builder.parts = {tuple(key): i for i, key in enumerate(moved.tolist())}
     require(len(builder.parts) == len(keys), "a partition comes twice")
     builder.rows, builder.events, builder.moments = rows, events, moments
-    builder.likeness.merges = meta["merges"]
+    builder.likeness.merges = bool(merges)
     pieces.pieces = number
 
 

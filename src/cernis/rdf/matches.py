@@ -9,8 +9,8 @@ terms. The matches of one end are sorted together; if they hold more than a mill
 piece of a million is sorted by itself.
 
 Cost contract: `count`, `counts` and `sample` do not enumerate, unless two runs may be one match
-(`cernis.rdf.solving.likeness`): then matches are listed and told apart. `head` lists all matches of the ends that it shows,
-up to that million.
+(`cernis.rdf.solving.likeness`): then matches are listed and told apart. `head` lists all matches of
+the ends that it shows, up to that million.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from cernis.rdf.solving.programs import compile_expression
 from cernis.rdf.solving.rows import RowBuilder, TimeWindow
 from cernis.rdf.solving.solutions import Solutions
 from cernis.rdf.solving.values import TermValues
-from cernis.results.correlated import CorrelatedMatches
+from cernis.results.linked import LinkedMatches
 
 _MANY_ROWS, _MANY_TERMS = 1 << 18, 1 << 20
 _ROWS = ("rows",)
@@ -156,7 +156,7 @@ class GraphRecognizer:
     def matches(self, segments: list[DagSegment]) -> GraphMatches:
         """Return the matches of some segments of the engine."""
         labels = [frozenset(_ROWS)] * len(self.linked.alternatives)
-        found = CorrelatedMatches(_ROWS, segments, labels)
+        found = LinkedMatches(_ROWS, segments, labels)
         form = TimeFormat(self.unit if self.numeric_times else None)
         store, terms, distinct = (
             self.store.copy(),

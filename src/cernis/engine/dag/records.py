@@ -14,6 +14,10 @@ before that moment. The root depends on the store's kind:
 * `UNLIKE`: a list with back pointers (`unlike`), for keys and values compared by ≠;
 * `SORTED`: a persistent search tree (`ordered`), for keys and a value compared by order.
 
+The linked runtime gives a bucket a new number whenever it begins with nothing: `group` is that
+of the bucket that a source asks, or that a node belongs to. `rank` is the place of a vertex's row
+among those of its moment. `slide` counts by these.
+
 `start` is always the latest start of the runs below, in units of the window (the
 papers' max-start). Index 0 of every array is "nothing".
 """
@@ -56,9 +60,9 @@ KIND_BITS = 34
 NO_CLOCK = np.int64(2**63 - 1)
 """The start of a run whose first event has no reading of the window's clock."""
 
-VERTEX = record("position start", "label first count spare")
-SOURCE = record("version", "link at asked spare")
-NODE = record("start since", "vertex left right later up spare")
+VERTEX = record("position start", "label first count rank")
+SOURCE = record("version", "link at asked group")
+NODE = record("start since", "vertex left right later up group")
 ENTRY = record("start best", "vertex before store spare")
 BRANCH = record("high low start best", "vertex left right priority")
 BUCKET = record("ordinal", "root last part before")

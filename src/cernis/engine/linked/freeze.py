@@ -83,11 +83,14 @@ def freeze_linked(engine: LinkedEngine) -> tuple[dict[str, Any], dict[str, NDArr
 
 
 def describe_tables(engine: LinkedEngine) -> str:
-    """Return a short name of what the numbers in a state stand for; programs hold codes."""
+    """Return a short name of what the numbers in a state stand for.
+
+    Programs hold codes, and exits do not number anything in a state.
+    """
     digest = hashlib.sha256()
     tables: dict[str, NDArray[Any]] = engine.tables._asdict()
     for name, array in tables.items():
-        if name != "programs":
+        if name not in ("programs", "transition_exit", "store_exit"):
             digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
     return digest.hexdigest()[:16]
 
@@ -114,6 +117,7 @@ def thaw_linked(
     for name in ("vertices", "nodes"):
         first = records[name][:1]
         require(len(first) > 0 and not any(first.tobytes()), f"{name!r} has no empty first record")
+    require(is_inside(records["nodes"]["group"], 0, 2**31), "'nodes' have no groups")
     _check_vertices(engine, records, position, extent)
     _check_runs(records, extent)
     sizes = len(records["nodes"]), len(terms.codes)
@@ -128,6 +132,8 @@ def thaw_linked(
         )
     codes = waiting.codes[1:used]
     waiting.codes[1:used] = np.where(codes >= 0, terms.codes[codes] if codes.size else codes, -1)
+    waiting.group[:] = records["nodes"]["group"][buckets["root"]]
+    waiting.counters[w.GROUPS] = records["nodes"]["group"].max(initial=0)
     w.thaw_entries(engine.tables, waiting, terms.facts)
     link_spines(records["nodes"], buckets, np.full(len(buckets), r.UNION, np.int32))
     fresh = engine.memory.dag
@@ -155,6 +161,7 @@ def _check_vertices(
         and bool((np.diff(at) >= 0).all())
         and is_inside(vertices["label"], 0, labels)
         and is_inside(counts, 0, 2)
+        and is_inside(vertices["rank"], 0, MOST_EVENTS)
         and int(counts.sum()) == len(records["sources"])
         and bool((vertices["first"] == np.cumsum(counts) - counts).all()),
         "'vertices' are not in order",

@@ -105,6 +105,7 @@ def step(tables, memory, rows, evaluation, base, begin):
             vertices, sources = counters[r.VERTICES], counters[r.SOURCES]
             roots = counters[r.ROOTS]
             own[w.ROUND] += 1
+            own[w.FIRST] = i
             own[w.TOLD] = 0
             _note_moments(memory.moments, rows, i, end)
             for k in range(i, end):
@@ -239,6 +240,7 @@ def _move(waiting, entry, moment):
 @inner
 def _make(tables, memory, rows, base, k, transition, entry):
     """Make the vertex of a row and the runs of an entry; entry 0: a match begins."""
+    first = memory.waiting.counters[w.FIRST]
     dag, waiting, pending = memory.dag, memory.waiting, memory.pending
     counters, own = dag.counters, waiting.counters
     vertex, source = counters[r.VERTICES], counters[r.SOURCES]
@@ -265,6 +267,7 @@ def _make(tables, memory, rows, base, k, transition, entry):
         dag.sources[source]["at"] = root
         dag.sources[source]["version"] = rows.moment[k]
         dag.sources[source]["asked"] = 0
+        dag.sources[source]["group"] = waiting.group[entry]
         counters[r.SOURCES] = source + 1
     elif start < rows.bound[k]:
         return DONE, 0  # before the first of the tumbling windows
@@ -273,6 +276,7 @@ def _make(tables, memory, rows, base, k, transition, entry):
     dag.vertices[vertex]["label"] = tables.transition_label[transition]
     dag.vertices[vertex]["first"] = source
     dag.vertices[vertex]["count"] = count
+    dag.vertices[vertex]["rank"] = k - first
     counters[r.VERTICES] = vertex + 1
     if tables.transition_final[transition]:
         place = tables.transition_exit[transition]
@@ -364,13 +368,17 @@ def _file(tables, memory, rows, facts, base, i):
         if tables.store_link[store] == STRICT and bucket["ordinal"] != moment:
             bucket["root"] = 0
             bucket["last"] = 0
+            w.number_group(waiting, entry)
         start = dag.vertices[vertex]["start"]
         room = unions.room_to_insert(dag.nodes, bucket["last"], start, moment)
         if counters[r.NODES] + room > len(dag.nodes):
             return NO_ROOM, r.NODES
+        made = counters[r.NODES]
         root, last = unions.insert(
             dag.nodes, counters, bucket["root"], bucket["last"], vertex, start, moment, bound
         )
+        for node in range(made, counters[r.NODES]):
+            dag.nodes[node]["group"] = waiting.group[entry]
         bucket["root"] = root
         bucket["last"] = last
         bucket["ordinal"] = moment

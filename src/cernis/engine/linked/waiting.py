@@ -23,11 +23,12 @@ from cernis.engine.graphs.expressions import INTEGER, LOCAL_INSTANT
 from cernis.engine.linked import heaps
 from cernis.engine.linked.tables import MOST_INDEXES, STRICT
 
-USED, FREE, LIVE, MOVED, PENDING, FILED, STORE_AT, PHASE, ROUND, TOLD = range(10)
+USED, FREE, LIVE, MOVED, PENDING, FILED, STORE_AT, PHASE, ROUND, TOLD, GROUPS, FIRST = range(12)
 """Places in `counters`: entries ever used, the first free one, how many are in use, how many
 are leaving; runs to file, how many have been filed, the next store, the phase of the step, how
-often it has begun a moment, how many notes of `Pending.told` the moment may need."""
-COUNTERS = 10
+often it has begun a moment, how many notes of `Pending.told` the moment may need; the last number
+of a group; the first row of the moment."""
+COUNTERS = 12
 NO_ENTRY = 0
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
@@ -40,6 +41,8 @@ class WaitingRuns(NamedTuple):
     store: NDArray[np.int32]
     """-1: the entry is free."""
     part: NDArray[np.int32]
+    group: NDArray[np.int32]
+    """A number for the runs of an entry since it had none."""
     codes: NDArray[np.int32]
     moved: NDArray[np.int64]
     """The moment at which an entry leaves."""
@@ -67,6 +70,7 @@ def new_waiting_runs(size: int, columns: int, indexes: int) -> WaitingRuns:
     return WaitingRuns(
         counters,
         np.full(size, -1, np.int32),
+        np.zeros(size, np.int32),
         np.zeros(size, np.int32),
         np.full((size, columns), -1, np.int32),
         np.full(size, -1, np.int64),
@@ -186,6 +190,7 @@ def enter(tables, facts, waiting, store, part, codes):
     waiting.store[entry] = store
     waiting.part[entry] = part
     waiting.moved[entry] = -1
+    number_group(waiting, entry)
     for column in range(waiting.codes.shape[1]):
         waiting.codes[entry, column] = -1
     for k in range(tables.store_first[store], tables.store_first[store + 1]):
@@ -198,6 +203,14 @@ def enter(tables, facts, waiting, store, part, codes):
             waiting.key[entry, place] = order_key(tables.index_order[index], fact)
     _link(tables, waiting, entry)
     return entry
+
+
+@inner
+def number_group(waiting, entry):
+    """Give a new number to the runs of an entry."""
+    number = waiting.counters[GROUPS] % 0x7FFFFFFF + 1
+    waiting.counters[GROUPS] = number
+    waiting.group[entry] = number
 
 
 @inner

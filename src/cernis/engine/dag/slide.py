@@ -1,0 +1,455 @@
+"""How many matches end at each root of a sliding window, in time that does not grow with it.
+
+The runs of a *group* only become more: a vertex that asks a group gathers all runs that were filed
+there at earlier moments. So the numbers of runs by group are a vector, and a moment is a linear map
+on it: the identity, and one entry for each pair of a group that a vertex asks and one that it is
+filed in. The number of matches of a root is a product of such maps over its window. Products over
+sliding windows are kept in two halves (the two-stacks technique of Tangwongsan, Hirzel and
+Schneider, *Low-latency sliding-window aggregation*), as `cernis.engine.unary.slide` does:
+
+* the window is split at a moment. Behind it, each group has the number of its runs that began
+  there, and for each group at the split, the number of ways from it;
+* when all starts behind the split have left the window, the next split is here, and one pass
+  backwards finds for each start before it the numbers of its runs in the groups at the split, added
+  up from the latest start to the earliest.
+
+Vectors are sparse: a list of cells for each group, found by a hash table.
+
+Cost contract: O(1) amortized for each vertex and each cell that it adds. A group has a cell for
+each group at the split that leads to it: as many as stores where all runs of a join key wait
+together, whatever the window. With many groups on the way to one, `count_sliding` gives up, and
+`cernis.engine.dag.count` counts each root by itself.
+
+Numbers are floats, exact below 2^53. Larger ones are counted again modulo primes below 2^26, whose
+products a float holds, and put together by the Chinese remainder theorem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from math import inf, isqrt, prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
+from cernis.engine.dag import records as r
+from cernis.engine.dag.links import DagSegment
+
+DONE, NO_ROOM, SPENT = range(3)
+_EXACT = float(2**53)
+_PRIME_BITS = 25
+_CELLS_PER_VERTEX = 64
+"""The most cells that a vertex may add, on average."""
+
+Ints = NDArray[np.int64]
+
+
+class MomentLog(NamedTuple):
+    """Vertices in the order of their moments. `x_first[i]:x_first[i + 1]` are the places of i."""
+
+    moment_first: Ints
+    start: Ints
+    asked: Ints
+    """The group that a vertex asks; -1: a match begins."""
+    filed_first: Ints
+    filed: Ints
+    """The groups that a vertex is filed in."""
+    last_asked: Ints
+    """Per group, the last moment at which a vertex asks it; -1: none does."""
+    root_first: Ints
+    """Per vertex, its roots."""
+    bound: Ints
+
+
+class SlideScratch(NamedTuple):
+    """Vectors of numbers by group, as lists of cells, and the fronts of the groups at the split."""
+
+    counters: Ints
+    """Places: CELLS and the next ones."""
+    epoch: Ints
+    """Per group, the pass that its list belongs to."""
+    head: Ints
+    cell_base: Ints
+    """The group at the split that a cell counts from; the number of groups: the runs since."""
+    cell_next: Ints
+    cell_value: NDArray[np.float64]
+    table: Ints
+    """A hash table of cells, by pass, group and base."""
+    added: Ints
+    """What the vertices of a moment add: (group, base)."""
+    added_value: NDArray[np.float64]
+    front_epoch: Ints
+    front_head: Ints
+    """Per group at the split, its earliest start inside the window."""
+    front_start: Ints
+    front_next: Ints
+    front_sum: NDArray[np.float64]
+    """Per start, the number of runs from there on."""
+
+
+CELLS, PASS, ADDED, FRONTS, WORK, SPLIT = range(6)
+
+
+@inner
+def _reduce(value, prime):
+    """Return a number modulo a prime; 0: there is none."""
+    if prime > 0:
+        value -= np.floor(value / prime) * prime
+        if value < 0:
+            value += prime
+    return value
+
+
+@inner
+def _find_cell(scratch, group, base):
+    """Return the place of a cell in the table; there is no cell if it holds another pass."""
+    last = len(scratch.table) - 1
+    at = (group * 2654435761 + base * 40503 + (base >> 7)) & last
+    current = scratch.counters[PASS]
+    while scratch.table[at, 0] == current:
+        if scratch.table[at, 1] == group and scratch.table[at, 2] == base:
+            return at
+        at = (at + 1) & last
+    return at
+
+
+@inner
+def _add_cell(scratch, group, base, value, prime):
+    """Add to a cell of a group's list; return whether there was room."""
+    at = _find_cell(scratch, group, base)
+    counters = scratch.counters
+    counters[WORK] += 1
+    if scratch.table[at, 0] == counters[PASS]:
+        cell = scratch.table[at, 3]
+        scratch.cell_value[cell] = _reduce(scratch.cell_value[cell] + value, prime)
+        return True
+    cell = counters[CELLS]
+    if cell == len(scratch.cell_base):
+        return False
+    counters[CELLS] = cell + 1
+    scratch.table[at, 0] = counters[PASS]
+    scratch.table[at, 1] = group
+    scratch.table[at, 2] = base
+    scratch.table[at, 3] = cell
+    scratch.cell_base[cell] = base
+    scratch.cell_value[cell] = value
+    scratch.cell_next[cell] = scratch.head[group]
+    scratch.head[group] = cell
+    return True
+
+
+@inner
+def _open_list(scratch, group, is_base):
+    """Begin the list of a group in this pass: with one way to itself, if it is a base."""
+    if scratch.epoch[group] == scratch.counters[PASS]:
+        return True
+    scratch.epoch[group] = scratch.counters[PASS]
+    scratch.head[group] = -1
+    return not is_base or _add_cell(scratch, group, group, 1.0, 0.0)
+
+
+@inner
+def _add_later(scratch, group, base, value):
+    """Note what the moment adds; return whether there was room."""
+    n = scratch.counters[ADDED]
+    if n == len(scratch.added):
+        return False
+    scratch.added[n, 0] = group
+    scratch.added[n, 1] = base
+    scratch.added_value[n] = value
+    scratch.counters[ADDED] = n + 1
+    return True
+
+
+@inner
+def _add_all(scratch, prime):
+    """Add what the vertices of a moment have noted; return whether there was room."""
+    for n in range(scratch.counters[ADDED]):
+        group, base = scratch.added[n, 0], scratch.added[n, 1]
+        if not _add_cell(scratch, group, base, scratch.added_value[n], prime):
+            return False
+    scratch.counters[ADDED] = 0
+    return True
+
+
+@inner
+def _begin_pass(scratch):
+    scratch.counters[PASS] += 1
+    scratch.counters[CELLS] = 0
+    scratch.counters[ADDED] = 0
+
+
+@inner
+def _split(log, scratch, moment, bound, prime, limit):
+    """Split the window before a moment: find the fronts of its groups; return a status."""
+    _begin_pass(scratch)
+    counters = scratch.counters
+    counters[FRONTS] = 0
+    counters[SPLIT] = moment
+    for m in range(moment - 1, -1, -1):
+        if counters[WORK] > limit:
+            return SPENT
+        for v in range(log.moment_first[m], log.moment_first[m + 1]):
+            if log.start[v] < bound:
+                if log.asked[v] < 0:
+                    return DONE
+                continue
+            for f in range(log.filed_first[v], log.filed_first[v + 1]):
+                group = log.filed[f]
+                if not _open_list(scratch, group, log.last_asked[group] >= moment):
+                    return NO_ROOM
+                cell = scratch.head[group]
+                while cell >= 0:
+                    base, value = scratch.cell_base[cell], scratch.cell_value[cell]
+                    cell = scratch.cell_next[cell]
+                    counters[WORK] += 1
+                    if log.asked[v] >= 0:
+                        if not _add_later(scratch, log.asked[v], base, value):
+                            return NO_ROOM
+                    elif not _add_front(scratch, base, log.start[v], value, prime):
+                        return NO_ROOM
+        for n in range(counters[ADDED]):
+            group = scratch.added[n, 0]
+            if not _open_list(scratch, group, log.last_asked[group] >= moment):
+                return NO_ROOM
+        if not _add_all(scratch, prime):
+            return NO_ROOM
+    return DONE
+
+
+@inner
+def _add_front(scratch, base, start, value, prime):
+    """Put a start before those of a base; return whether there was room."""
+    n, split = scratch.counters[FRONTS], scratch.counters[SPLIT]
+    if n == len(scratch.front_start):
+        return False
+    scratch.counters[FRONTS] = n + 1
+    after = -1
+    if scratch.front_epoch[base] == split:
+        after = scratch.front_head[base]
+    scratch.front_epoch[base] = split
+    scratch.front_head[base] = n
+    scratch.front_start[n] = start
+    scratch.front_next[n] = after
+    if after >= 0:
+        value = _reduce(value + scratch.front_sum[after], prime)
+    scratch.front_sum[n] = value
+    return True
+
+
+@inner
+def _sum_front(scratch, base, bound):
+    """Return the number of runs that a base has at the split, from a bound on."""
+    if scratch.front_epoch[base] != scratch.counters[SPLIT]:
+        return 0.0
+    at = scratch.front_head[base]
+    while at >= 0 and scratch.front_start[at] < bound:
+        at = scratch.front_next[at]
+    scratch.front_head[base] = at
+    return scratch.front_sum[at] if at >= 0 else 0.0
+
+
+@inner
+def _has_front(scratch, group):
+    return scratch.front_epoch[group] == scratch.counters[SPLIT] and scratch.front_head[group] >= 0
+
+
+@inner
+def _count_root(scratch, group, bound, prime):
+    """Return the number of runs of a group from a bound on."""
+    total = 0.0
+    since = len(scratch.epoch)
+    cell = scratch.head[group]
+    while cell >= 0:
+        base, value = scratch.cell_base[cell], scratch.cell_value[cell]
+        scratch.counters[WORK] += 1
+        before = 1.0 if base == since else _sum_front(scratch, base, bound)
+        if before > 0 and value > 0:
+            total = _reduce(total + _reduce(before * value, prime), prime)
+        cell = scratch.cell_next[cell]
+    return total
+
+
+@kernel
+def _slide(log, scratch, prime, limit, out):
+    """Count the matches of all roots; return a status."""
+    counters = scratch.counters
+    since = len(scratch.epoch)
+    _begin_pass(scratch)
+    earliest = np.int64(2**62)
+    for m in range(len(log.moment_first) - 1):
+        if counters[WORK] > limit:
+            return SPENT
+        first, last = log.moment_first[m], log.moment_first[m + 1]
+        roots = log.root_first[first]
+        if log.root_first[last] > roots and earliest < log.bound[roots]:
+            status = _split(log, scratch, m, log.bound[roots], prime, limit)
+            if status != DONE:
+                return status
+            _begin_pass(scratch)
+            earliest = np.int64(2**62)
+        for v in range(first, last):
+            asked = log.asked[v]
+            if asked < 0:
+                earliest = min(earliest, log.start[v])
+            elif not _open_list(scratch, asked, _has_front(scratch, asked)):
+                return NO_ROOM
+            for i in range(log.root_first[v], log.root_first[v + 1]):
+                if asked >= 0:
+                    out[i] = _count_root(scratch, asked, log.bound[i], prime)
+                else:
+                    out[i] = 1.0 if log.start[v] >= log.bound[i] else 0.0
+            for f in range(log.filed_first[v], log.filed_first[v + 1]):
+                group = log.filed[f]
+                if asked < 0:
+                    if not _add_later(scratch, group, since, 1.0):
+                        return NO_ROOM
+                    continue
+                cell = scratch.head[asked]
+                while cell >= 0:
+                    base, value = scratch.cell_base[cell], scratch.cell_value[cell]
+                    counters[WORK] += 1
+                    if not _add_later(scratch, group, base, value):
+                        return NO_ROOM
+                    cell = scratch.cell_next[cell]
+        for n in range(counters[ADDED]):
+            group = scratch.added[n, 0]
+            if not _open_list(scratch, group, _has_front(scratch, group)):
+                return NO_ROOM
+        if not _add_all(scratch, prime):
+            return NO_ROOM
+    return DONE
+
+
+def count_sliding(segments: Sequence[DagSegment]) -> list[int] | None:
+    """Return the number of matches of every root; None: groups are too many, or not known.
+
+    The segments share their records: those of the last include those of the others.
+    """
+    roots = np.concatenate([segment.roots for segment in segments])
+    log = _read_log(segments[-1].memory, roots)
+    if log is None:
+        return None
+    groups = len(log.last_asked)
+    limit = _CELLS_PER_VERTEX * (len(log.start) + 1024)
+    out = np.empty(len(roots), np.float64)
+    room = _count_into(log, groups, 0.0, limit, out, 1024)
+    if not room:
+        return None
+    if not len(out) or out.max() < _EXACT:
+        counts: list[int] = out.astype(np.int64).tolist()
+        return counts
+    if out.max() == inf:
+        return None
+    primes = _list_primes(int(np.log2(out.max())) + 2)
+    residues = np.empty((len(primes), len(roots)), np.float64)
+    for prime, row in zip(primes, residues, strict=True):
+        _count_into(log, groups, float(prime), limit, row, room)
+    return _join_residues(residues.astype(np.int64), primes)
+
+
+def _count_into(
+    log: MomentLog, groups: int, prime: float, limit: int, out: NDArray[np.float64], room: int
+) -> int:
+    """Count modulo a prime, with so much room at first; return the room, 0: it takes too long."""
+    while True:
+        scratch = _new_scratch(groups, room)
+        status = _slide(log, scratch, prime, limit, out)
+        if status != NO_ROOM or room > limit // _CELLS_PER_VERTEX * 4:
+            return room if status == DONE else 0
+        room *= 4
+
+
+def _new_scratch(groups: int, room: int) -> SlideScratch:
+    def places(size: int) -> Ints:
+        return np.full(size, -1, np.int64)
+
+    return SlideScratch(
+        counters=np.zeros(6, np.int64),
+        epoch=places(groups),
+        head=places(groups),
+        cell_base=places(room),
+        cell_next=places(room),
+        cell_value=np.zeros(room, np.float64),
+        table=np.zeros((2 * room, 4), np.int64),
+        added=np.zeros((room, 2), np.int64),
+        added_value=np.zeros(room, np.float64),
+        front_epoch=places(groups),
+        front_head=places(groups),
+        front_start=places(room),
+        front_next=places(room),
+        front_sum=np.zeros(room, np.float64),
+    )
+
+
+def _read_log(memory: r.RunMemory, roots: NDArray[np.void]) -> MomentLog | None:
+    """Return the vertices that the roots may reach; None: some have no group.
+
+    States that were frozen before there were groups have 0 in their place.
+    """
+    used = int(memory.counters[r.VERTICES])
+    last = min(int(roots["vertex"].max(initial=0)) + 1, used)
+    vertices = memory.vertices[:last]
+    chosen = np.flatnonzero(vertices["start"] >= roots["bound"].min(initial=2**62))
+    chosen = chosen[chosen > 0]
+    place = np.full(last, -1, np.int64)
+    place[chosen] = np.arange(len(chosen))
+    nodes = memory.nodes[1 : int(memory.counters[r.NODES])]
+    nodes = nodes[nodes["vertex"] < last]
+    owner = place[nodes["vertex"]]
+    pairs = np.unique((owner << 32 | nodes["group"])[owner >= 0])
+    vertices = vertices[chosen]
+    asked = np.full(len(chosen), -1, np.int64)
+    asking = vertices["count"] > 0
+    asked[asking] = memory.sources["group"][vertices["first"][asking]]
+    names = np.unique(np.concatenate([asked[asking], pairs & (2**32 - 1)]))
+    if len(names) and names[0] == 0:
+        return None
+    asked[asking] = np.searchsorted(names, asked[asking])
+    begin = vertices["position"] - vertices["rank"]
+    new = np.ones(len(chosen) + 1, np.bool_)
+    new[1:-1] = begin[1:] != begin[:-1]
+    moment = np.cumsum(new[:-1]) - 1
+    last_asked = np.full(len(names), -1, np.int64)
+    last_asked[asked[asking]] = moment[asking]
+    return MomentLog(
+        np.flatnonzero(new),
+        vertices["start"].copy(),
+        asked,
+        np.searchsorted(pairs >> 32, np.arange(len(chosen) + 1)),
+        np.searchsorted(names, pairs & (2**32 - 1)),
+        last_asked,
+        np.searchsorted(place[roots["vertex"]], np.arange(len(chosen) + 1)),
+        roots["bound"].copy(),
+    )
+
+
+@cache
+def _list_primes(bits: int) -> tuple[int, ...]:
+    """Return primes below 2^26 whose product has more than so many bits, the largest first."""
+    primes: list[int] = []
+    number = 2 ** (_PRIME_BITS + 1)
+    while _PRIME_BITS * len(primes) <= bits:
+        number -= 1
+        if all(number % divisor for divisor in range(2, isqrt(number) + 1)):
+            primes.append(number)
+    return tuple(primes)
+
+
+def _join_residues(residues: Ints, primes: Sequence[int]) -> list[int]:
+    """Return the numbers with these residues (Chinese remainder theorem).
+
+    >>> _join_residues(np.array([[1, 2], [1, 2]]), (3, 5))
+    [1, 2]
+    """
+    whole = prod(primes)
+    total = np.zeros(residues.shape[1], object)
+    for prime, row in zip(primes, residues, strict=True):
+        others = whole // prime
+        total += row.astype(object) * (others * pow(others, -1, prime))
+    joined: list[int] = (total % whole).tolist()
+    return joined

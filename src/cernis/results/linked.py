@@ -1,0 +1,30 @@
+"""The compact sets of SPAseQ's matches as a match set.
+
+Cost contract: as `cernis.results.correlated`, but `count` and `counts` do not grow with the window
+where few groups lead to another (`cernis.engine.dag.slide`).
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, groupby, pairwise
+
+from cernis.engine.dag.count import count_matches
+from cernis.engine.dag.slide import count_sliding
+from cernis.results.correlated import CorrelatedMatches
+
+
+class LinkedMatches(CorrelatedMatches):
+    """The matches of some segments of a linked engine, in the order it gave them."""
+
+    def _count_segments(self) -> list[list[int]]:
+        found: list[list[int]] = []
+        # segments between two collections share their records, and their array of counters
+        for _, group in groupby(self._segments, key=lambda one: id(one.memory.counters)):
+            segments = list(group)
+            numbers = count_sliding(segments)
+            if numbers is None:
+                found += [count_matches(segment) for segment in segments]
+                continue
+            ends = [0, *accumulate(len(segment.roots) for segment in segments)]
+            found += [numbers[begin:end] for begin, end in pairwise(ends)]
+        return found
