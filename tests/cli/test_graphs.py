@@ -644,7 +644,7 @@ def test_trig_that_does_not_parse_cannot_be_skipped(here: Path, capfd: Capture) 
             ["-e", "pair.spaseq"],
             (
                 "no RDF format is known by the file name 'pair.spaseq'; expected one of .nq, .nt, "
-                ".trig, .ttl, .n3 (or with .gz), or a format that is given"
+                ".trig, .ttl, .n3, .jsonld (or with .gz), or a format that is given"
             ),
         ),
         (

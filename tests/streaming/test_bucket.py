@@ -27,8 +27,9 @@ from cernis.run.session import RunOptions
 from cernis.schema import Schema
 from cernis.spark.layout import back_in_ticks, choose_stream_layout
 from cernis.spark.streaming import log
-from cernis.spark.streaming.bucket import Bucket, StreamWork, restore_bucket
+from cernis.spark.streaming.bucket import Bucket, restore_bucket
 from cernis.spark.streaming.packing import write_blob
+from cernis.spark.streaming.work import StreamWork
 from cernis.spark.worker import ROW, STREAM, StreamColumns, Work, answer_schema
 from cernis.testing.differential import (
     assert_agrees,
@@ -38,6 +39,7 @@ from cernis.testing.differential import (
     comparable_group,
     comparable_match,
 )
+from cernis.testing.state_store import MemoryStore
 from cernis.testing.strategies import cases as random_cases
 from cernis.testing.strategies import grouped_cases, suppressed_cases
 from cernis.testing.tables import STREAM as OF_STREAM
@@ -49,50 +51,6 @@ few = settings(max_examples=max(20, settings.default.max_examples // 5))
 MILLIS = Scale(10**6, 10**6)
 PLAIN = ("*", "list", "NONE", "COUNT")
 RELEASED = Path(__file__).parent / "checkpoints"
-
-
-@dataclass
-class Held:
-    """A state store in memory, and what was read and written."""
-
-    head: bytes | None = None
-    chunks: dict[int, bytes] = field(default_factory=dict)
-    frozen: tuple[bytes, bytes] | None = None
-    written: int = 0
-    read: int = 0
-
-    def copy(self) -> Held:
-        return Held(self.head, dict(self.chunks), self.frozen)
-
-    def header(self) -> bytes | None:
-        return self.head
-
-    def put_header(self, header: bytes) -> None:
-        self.head = header
-        self.written += len(header)
-
-    def chunk(self, number: int) -> bytes | None:
-        chunk = self.chunks.get(number)
-        self.read += len(chunk or b"")
-        return chunk
-
-    def put_chunk(self, number: int, chunk: bytes) -> None:
-        self.chunks[number] = chunk
-        self.written += len(chunk)
-
-    def drop_chunk(self, number: int) -> None:
-        del self.chunks[number]
-
-    def snapshot(self) -> tuple[bytes, bytes] | None:
-        return self.frozen
-
-    def put_snapshot(self, session: bytes, waiting: bytes) -> None:
-        self.frozen = (session, waiting)
-        self.written += len(session) + len(waiting)
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.chunks.values())) + sum(map(len, self.frozen or ()))
 
 
 def find_measures_of(query: cernis.Query, columns: dict[str, pa.Table]) -> Measures | None:
@@ -135,7 +93,7 @@ class Run:
     """A query on micro-batches, by several workers."""
 
     stream: StreamWork
-    store: Held = field(default_factory=Held)
+    store: MemoryStore = field(default_factory=MemoryStore)
     workers: list[dict[int, Bucket]] = field(default_factory=lambda: [{}, {}, {}])
     found: list[dict[str, Any]] = field(default_factory=list)
 
@@ -661,7 +619,7 @@ def test_rows_without_numbers_are_numbered_as_they_come() -> None:
 
 def test_one_timer_is_set_for_what_comes_next() -> None:
     stream = stream_work_of(pairs("WITHIN 50 MILLISECONDS"), {"S": events_at([])})
-    store, calls = Held(), []
+    store, calls = MemoryStore(), []
     bucket = restore_bucket(stream, 0, store, None)
     for events, watermark in ((events_at([100], "A"), None), (None, 101), (None, 151)):
         blobs = [] if events is None else [write_blob(events)]
@@ -761,22 +719,22 @@ KEPT = {
 }
 
 
-def resume(name: str, store: Held) -> Run:
+def resume(name: str, store: MemoryStore) -> Run:
     """A run of a kept checkpoint that no worker has in memory."""
     changes = {"window": None} if name == "snapshot" else {}
     return replace(started(KEPT[name], **changes), store=store)
 
 
-def read_store(folder: Path) -> Held:
+def read_store(folder: Path) -> MemoryStore:
     session = folder / "session.bin"
-    return Held(
+    return MemoryStore(
         (folder / "header.bin").read_bytes(),
         {int(file.stem[6:]): file.read_bytes() for file in folder.glob("chunk-*.bin")},
         (session.read_bytes(), (folder / "waiting.bin").read_bytes()) if session.exists() else None,
     )
 
 
-def write_store(folder: Path, store: Held) -> None:
+def write_store(folder: Path, store: MemoryStore) -> None:
     folder.mkdir(parents=True)
     parts = {f"chunk-{number}": chunk for number, chunk in store.chunks.items()}
     if store.frozen is not None:

@@ -420,7 +420,7 @@ def _explain(plan: StreamPlan, frames: dict[str, Any]) -> str:
 
 def _clock(plan: StreamPlan, frames: dict[str, Any]) -> WatermarkClock:
     """Return how to read Spark's watermark."""
-    from cernis.spark.streaming.recognize import SHIFT
+    from cernis.spark.streaming.dataflow import SHIFT
 
     stream, first = next(iter(frames.items()))
     reading = plan.arguments.reading

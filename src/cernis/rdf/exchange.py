@@ -20,8 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from cernis.plan.graphs import GraphPlan
+from cernis.rdf.freeze import freeze_solutions, thaw_solutions
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.background import load_background
 from cernis.rdf.reading.events import GraphEvents
@@ -44,6 +46,16 @@ class EventSolutions(NamedTuple):
     found: Mapping[str, Solutions]
 
 
+class WrittenSolutions(NamedTuple):
+    """A table of solutions, with what its texts do not tell any more."""
+
+    batch: pa.RecordBatch
+    codes: dict[str, Codes]
+    """The codes of each variable in the rows."""
+    event: NDArray[np.int64]
+    """The index of each row's event; -1: the row stands for a timestamp."""
+
+
 class SolutionFormat:
     """Write the solutions of a query's patterns as a table, and read them.
 
@@ -63,17 +75,15 @@ class SolutionFormat:
             ]
         )
 
-    def write(
-        self, solved: EventSolutions, terms: Terms, *, ticks: bool
-    ) -> tuple[pa.RecordBatch, dict[str, Codes]]:
-        """Return the table of some solutions, and the codes of each variable in its rows.
+    def write(self, solved: EventSolutions, terms: Terms, *, ticks: bool) -> WrittenSolutions:
+        """Return the table of some solutions.
 
         With `ticks`, timestamps without a solution have a row as well.
         """
         events = solved.events
         tables = [solved.found[gpm] for gpm in self._names]
         sizes = [len(table.event) for table in tables]
-        event = np.concatenate([np.empty(0, np.int32), *(table.event for table in tables)])
+        event = np.concatenate([np.empty(0, np.int64), *(table.event for table in tables)])
         codes = {name: np.full(sum(sizes), UNBOUND, np.int32) for name in self._variables}
         upto = np.cumsum([0, *sizes])
         for i, table in enumerate(tables):
@@ -88,11 +98,12 @@ class SolutionFormat:
             streams = np.concatenate([streams, np.zeros(len(bare), np.int32)])
             numbers = np.concatenate([numbers, np.full(len(bare), -1)])
             kinds = np.concatenate([kinds, np.full(len(bare), _NO_GPM, np.int32)])
+            event = np.concatenate([event, np.full(len(bare), -1)])
             none = np.full(len(bare), UNBOUND, np.int32)
             codes = {name: np.concatenate([column, none]) for name, column in codes.items()}
         columns = [times, streams, numbers, kinds, *map(terms.repeated_texts, codes.values())]
         batch = pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=self.schema)
-        return batch, codes
+        return WrittenSolutions(batch, codes, event)
 
     def read(self, table: pa.Table, terms: Terms) -> EventSolutions:
         """Return the solutions of a table, whatever the order of its rows."""
@@ -143,8 +154,8 @@ class SolutionWriter:
         self._format = SolutionFormat(plan)
         self._own_terms = self._terms_left = len(self.terms)
 
-    def write(self, events: GraphEvents, *, ticks: bool) -> tuple[pa.RecordBatch, dict[str, Codes]]:
-        """Return the solutions in some events as a table, and the codes of its variables.
+    def write(self, events: GraphEvents, *, ticks: bool) -> WrittenSolutions:
+        """Return the solutions in some events as a table.
 
         With `ticks`, timestamps without a solution have a row as well.
         """
@@ -183,3 +194,13 @@ class SolutionSession(GraphRecognizer):
         """Return the matches that end in a table."""
         with self.guard:
             return self.matches(self.recognize(*self.format.read(table, self.terms)))
+
+    def freeze(self) -> bytes:
+        """Return the state as versioned bytes."""
+        with self.guard:
+            return freeze_solutions(self)
+
+    def thaw(self, state: bytes) -> None:
+        """Put a new session into a frozen state; StateError if it is not one of this query."""
+        with self.guard:
+            thaw_solutions(self, state)

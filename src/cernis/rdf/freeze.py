@@ -5,6 +5,8 @@ last timestamp, how far each stream has come, and the texts of all terms in thes
 of their own in the bytes: a session that thaws them may have other codes, of other background
 knowledge. The bytes name their query; another query refuses them.
 
+A session over solutions (`cernis.rdf.exchange`) reads no streams; its bytes have the rest.
+
 Cost contract: linear in the state.
 """
 
@@ -74,28 +76,13 @@ def fingerprint(plan: GraphPlan) -> str:
 
 def freeze_session(session: GraphRecognizer, pieces: StreamPieces) -> bytes:
     """Return the state of a session between two pieces."""
-    builder = session.builder
-    engine, arrays = freeze_linked(session.engine)
-    stored = session.store.freeze(session.engine.earliest())
-    arrays |= {f"rows.{name}": column for name, column in stored.items()}
-    keys = {number: key for key, number in builder.parts.items()}
-    live = session.engine.live_keys().tolist() if builder.partition else []
-    arrays["keys"] = np.array([keys[number] for number in live], np.int32).reshape(
-        len(live), len(builder.partition)
-    )
+    meta, arrays = _freeze_recognizer(session)
     if pieces.held is not None:
         arrays |= {f"held.{name}": one for name, one in pieces.held._asdict().items()}
     ended = [reader.grouper.ended for reader in pieces.readers.values()]
     arrays["ended"] = np.concatenate(ended)
     latest = pieces.latest
-    meta = {
-        "query": fingerprint(session.plan),
-        "unit": session.unit,
-        "engine": engine,
-        "rows": builder.rows,
-        "events": builder.events,
-        "moments": builder.moments,
-        "merges": builder.likeness.merges,
+    meta |= {
         "pieces": pieces.pieces,
         "latest": None if latest is None else latest.time,
         "latest_graph": None
@@ -115,6 +102,36 @@ def freeze_session(session: GraphRecognizer, pieces: StreamPieces) -> bytes:
         ],
     }
     return pack(meta, _write_terms(arrays, session.terms))
+
+
+def freeze_solutions(session: GraphRecognizer) -> bytes:
+    """Return the state of a session over solutions."""
+    meta, arrays = _freeze_recognizer(session)
+    return pack(meta, _write_terms(arrays, session.terms))
+
+
+def _freeze_recognizer(
+    session: GraphRecognizer,
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    builder = session.builder
+    engine, arrays = freeze_linked(session.engine)
+    stored = session.store.freeze(session.engine.earliest())
+    arrays |= {f"rows.{name}": column for name, column in stored.items()}
+    keys = {number: key for key, number in builder.parts.items()}
+    live = session.engine.live_keys().tolist() if builder.partition else []
+    arrays["keys"] = np.array([keys[number] for number in live], np.int32).reshape(
+        len(live), len(builder.partition)
+    )
+    meta = {
+        "query": fingerprint(session.plan),
+        "unit": session.unit,
+        "engine": engine,
+        "rows": builder.rows,
+        "events": builder.events,
+        "moments": builder.moments,
+        "merges": builder.likeness.merges,
+    }
+    return meta, arrays
 
 
 def _write_terms(arrays: dict[str, NDArray[Any]], terms: Terms) -> dict[str, NDArray[Any]]:
@@ -138,18 +155,23 @@ def _write_terms(arrays: dict[str, NDArray[Any]], terms: Terms) -> dict[str, NDA
 
 def read_state(state: bytes, plan: GraphPlan) -> FrozenGraphs:
     """Return the parts of frozen bytes, if they belong to this query."""
-    meta, arrays = unpack(state)
-    if meta.get("query") != fingerprint(plan):
-        raise StateError(
-            "the state was frozen by another query; run the new query on the stream from its "
-            "beginning, or thaw with the query that froze it"
-        )
+    meta, arrays = _open_state(state, plan)
     unit = check_text(meta.get("unit"), "the unit of time")
     require(unit in UNITS, "it has another unit of time")
     names = [name for name, _ in plan.query.streams]
     streams = check_list(meta.get("streams"), "the streams", len(names))
     rules = {name: _read_rule(one) for name, one in zip(names, streams, strict=True)}
     return FrozenGraphs(meta, arrays, unit, rules)
+
+
+def _open_state(state: bytes, plan: GraphPlan) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    meta, arrays = unpack(state)
+    if meta.get("query") != fingerprint(plan):
+        raise StateError(
+            "the state was frozen by another query; run the new query on the stream from its "
+            "beginning, or thaw with the query that froze it"
+        )
+    return meta, arrays
 
 
 def _read_rule(written: object) -> TimeRule:
@@ -166,12 +188,27 @@ def _read_rule(written: object) -> TimeRule:
 
 def thaw_session(session: GraphRecognizer, pieces: StreamPieces, frozen: FrozenGraphs) -> None:
     """Put a new session into the state that was frozen."""
-    meta, arrays = frozen.meta, frozen.arrays
+    number = check_number(frozen.meta.get("pieces"), "the number of pieces", 0, MOST_EVENTS)
+    texts = _read_terms(frozen.arrays)
+    _thaw_recognizer(session, frozen.meta, frozen.arrays, texts)
+    _thaw_pieces(pieces, frozen, session.terms.add(texts))
+    pieces.pieces = number
+
+
+def thaw_solutions(session: GraphRecognizer, state: bytes) -> None:
+    """Put a new session over solutions into the state that was frozen."""
+    meta, arrays = _open_state(state, session.plan)
+    require(meta.get("unit") == session.unit, "it has another unit of time")
+    _thaw_recognizer(session, meta, arrays, _read_terms(arrays))
+
+
+def _thaw_recognizer(
+    session: GraphRecognizer, meta: dict[str, Any], arrays: Arrays, texts: list[str]
+) -> None:
     builder, engine = session.builder, check_mapping(meta.get("engine"), "'engine'")
-    texts = _read_terms(arrays)
-    rows, events, moments, number = (
+    rows, events, moments = (
         check_number(meta.get(name), f"the number of {name}", 0, MOST_EVENTS)
-        for name in ("rows", "events", "moments", "pieces")
+        for name in ("rows", "events", "moments")
     )
     # states from before `merges` have "repeats", and runs that may be one match if it is true
     merges = meta.get("merges", meta.get("repeats"))
@@ -189,22 +226,20 @@ def thaw_session(session: GraphRecognizer, pieces: StreamPieces, frozen: FrozenG
         len(session.linked.columns),
         len(session.linked.alternatives),
         builder.width,
-        len(pieces.readers),
+        len(session.query.streams),
     )
     store = RowStore.thaw(select_arrays("rows.", arrays), shape)
     codes = session.terms.add(texts)
     facts = session.values.update().facts
     first = rows if store.first_row is None else store.first_row
     extent = Extent(moments, len(keys), first)
-    _thaw_pieces(pieces, frozen, codes)
     thaw_linked(session.engine, engine, arrays, ThawedTerms(codes, facts), extent)
     session.store = store.recode(codes)
-    moved = np.where(keys >= 0, codes[keys] if keys.size else keys, UNBOUND)
+    moved = np.append(codes, np.int32(UNBOUND))[keys]
     builder.parts = {tuple(key): i for i, key in enumerate(moved.tolist())}
     require(len(builder.parts) == len(keys), "a partition comes twice")
     builder.rows, builder.events, builder.moments = rows, events, moments
     builder.likeness.merges = bool(merges)
-    pieces.pieces = number
 
 
 def _read_terms(arrays: Arrays) -> list[str]:

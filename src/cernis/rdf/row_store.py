@@ -135,7 +135,7 @@ class RowStore:
         )
         time = read_array(arrays, "time", np.int64, (n,))
         streams = read_array(arrays, "streams", np.int32, (m,), low=0, below=shape.streams)
-        numbers = read_array(arrays, "numbers", np.int64, (m,), low=0, below=MOST_EVENTS)
+        numbers = read_array(arrays, "numbers", np.int64, (m,), low=-1, below=MOST_EVENTS)
         firsts = np.repeat(batches[:, 1], batches[:, 0])[:, None]
         ends = firsts + np.repeat(batches[:, 2], batches[:, 0])[:, None]
         require(
@@ -168,11 +168,8 @@ class RowStore:
 
     def recode(self, new_codes: Codes) -> RowStore:
         """Return a copy in which each term has its new code."""
-        other = self.copy()
-        other._rows = [
-            rows._replace(codes=np.where(rows.codes >= 0, new_codes[rows.codes], UNBOUND))
-            for rows in other._rows
-        ]
+        other, known = self.copy(), np.append(new_codes, np.int32(UNBOUND))
+        other._rows = [rows._replace(codes=known[rows.codes]) for rows in other._rows]
         return other
 
     def rows(self, numbers: Int64s) -> StoredRows:

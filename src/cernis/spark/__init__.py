@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cernis.spark.graphs.explanation import explain_graphs
     from cernis.spark.graphs.recognition import recognize_graphs
     from cernis.spark.graphs.source import RdfDataSource
+    from cernis.spark.graphs.texts import parse_graphs
     from cernis.spark.local.session import session
     from cernis.spark.recognition import recognize, recognizer
     from cernis.spark.rules import recognize_rules
@@ -31,6 +32,7 @@ __all__ = [
     "explain",
     "explain_graphs",
     "kafka_package",
+    "parse_graphs",
     "progress_of",
     "read_kafka",
     "recognize",
@@ -50,6 +52,7 @@ _MODULES = {
     "explain": "explanation",
     "explain_graphs": "graphs.explanation",
     "kafka_package": "streaming.connector",
+    "parse_graphs": "graphs.texts",
     "progress_of": "streaming.progress",
     "read_kafka": "streaming.kafka",
     "recognize": "recognition",

@@ -99,7 +99,8 @@ def recognize(
     if not job.is_streaming:
         return recognize_batch(job, make_work(job))
     # needs more of Spark than batches do
-    from cernis.spark.streaming.recognize import StreamOptions, recognize_stream
+    from cernis.spark.streaming.dataflow import StreamOptions
+    from cernis.spark.streaming.recognize import recognize_stream
 
     return recognize_stream(
         job,

@@ -130,8 +130,8 @@ def thaw_linked(
             read_array(arrays, f"moments.{name}", np.int64, (extent.keys,), low=-2)
             for name in ("last", "before")
         )
-    codes = waiting.codes[1:used]
-    waiting.codes[1:used] = np.where(codes >= 0, terms.codes[codes] if codes.size else codes, -1)
+    known = np.append(terms.codes, np.int32(-1))  # unbound stays unbound
+    waiting.codes[1:used] = known[waiting.codes[1:used]]
     waiting.group[:] = records["nodes"]["group"][buckets["root"]]
     waiting.counters[w.GROUPS] = records["nodes"]["group"].max(initial=0)
     w.thaw_entries(engine.tables, waiting, terms.facts)

@@ -1,4 +1,4 @@
-"""N-Quads, TriG, N-Triples and Turtle to batches of encoded quads.
+"""N-Quads, TriG, N-Triples, Turtle and JSON-LD to batches of encoded quads.
 
 Cost: 340,000 quads a second; memory is bounded by one batch. pyoxigraph parses, and writes the
 quads as canonical N-Quads, one quad a line and one space between terms, in a loop of its own
@@ -10,8 +10,9 @@ third, but mistakes in the data would go unnoticed.
 Line formats are read in chunks of whole lines, which also isolates mistakes: a bad line is
 reported with its number and, where mistakes are skipped, does not affect its neighbours. A line
 is bad exactly when it does not parse on its own; the parser's own recovery lets an open quote
-swallow the rest of the file. TriG and Turtle are read by one parser from start to end; a syntax
-error there is always fatal.
+swallow the rest of the file. TriG, Turtle and JSON-LD are read by one parser from start to end; a
+syntax error there is always fatal. A context of JSON-LD that is not in the file is such an error:
+nothing is fetched.
 
 Blank nodes are renamed by file: `_:b` of the first file is `_:f0.b`. Nodes without a label, to
 which pyoxigraph gives random names, are numbered in order, `_:f0-0`, `_:f0-1`.
@@ -47,9 +48,17 @@ _EVENTS_PER_QUAD = 10
 """A quad takes about as long as so many events, when kernels run as plain Python."""
 """The number of quads in a batch, about."""
 
-FORMATS = {"nq": "N_QUADS", "nt": "N_TRIPLES", "trig": "TRIG", "ttl": "TURTLE", "n3": "TURTLE"}
+FORMATS = {
+    "nq": "N_QUADS",
+    "nt": "N_TRIPLES",
+    "trig": "TRIG",
+    "ttl": "TURTLE",
+    "n3": "TURTLE",
+    "jsonld": "JSON_LD",
+}
 _LONG_NAMES = {"nquads": "nq", "ntriples": "nt", "turtle": "ttl", "n3": "ttl"}
-_LINES = ("nq", "nt")
+LINES = ("nq", "nt")
+"""The formats with one quad a line."""
 _LINE_BYTES = 128  # of a usual quad, to turn a number of quads into one of bytes
 
 
@@ -74,7 +83,7 @@ def import_oxigraph() -> Any:
 
 
 def find_format(data: Input, format: str | None = None) -> str:
-    """Return `nq`, `nt`, `trig` or `ttl`: as given, or by the file's name, or else N-Quads.
+    """Return `nq`, `nt`, `trig`, `ttl` or `jsonld`: as given, by the file's name, or else `nq`.
 
     >>> find_format("plant.trig.gz"), find_format(b"", "ttl"), find_format(b"", "nquads")
     ('trig', 'ttl', 'nq')
@@ -124,14 +133,22 @@ def read_quads(
     label = label or (str(data) if isinstance(data, (str, Path)) else "input")
     mistakes = mistakes or Mistakes()
     mistakes.begin(label, quiet=False)
-    blanks = _Blanks(scope or terms.new_scope(), numbered=known not in _LINES, piece=piece)
+    blanks = BlankNames(scope or terms.new_scope(), numbered=known not in LINES, piece=piece)
     _check_readable(data, label)
-    parser = getattr(ox.RdfFormat, FORMATS[known])
-    if known in _LINES:
+    parser = find_parser(ox, known)
+    if known in LINES:
         texts = _parse_lines(ox, data, parser, label, mistakes, batch * _LINE_BYTES)
     else:
         texts = _parse_whole(ox, data, parser, label, batch)
     return _encode_batches(texts, terms, blanks, label)
+
+
+def find_parser(ox: Any, format: str) -> Any:
+    """Return pyoxigraph's name of a format."""
+    parser = getattr(ox.RdfFormat, FORMATS[format], None)
+    if parser is None:
+        raise CernisError(f"{format} needs a newer pyoxigraph: pip install -U pyoxigraph")
+    return parser
 
 
 def encode_quads(
@@ -139,18 +156,18 @@ def encode_quads(
 ) -> Iterator[Quads]:
     """Yield the quads of pyoxigraph, such as those of a store, about `batch` at a time."""
     ox = import_oxigraph()
-    blanks = _Blanks(scope or terms.new_scope(), numbered=False)
+    blanks = BlankNames(scope or terms.new_scope(), numbered=False)
     texts = _serialize_batches(ox, iter(quads), batch)
     return _encode_batches(texts, terms, blanks, "quads")
 
 
 def _encode_batches(
-    texts: Iterator[bytes], terms: Terms, blanks: _Blanks, label: str
+    texts: Iterator[bytes], terms: Terms, blanks: BlankNames, label: str
 ) -> Iterator[Quads]:
     try:
         for text in texts:
             if text:
-                yield _encode_lines(text, terms, blanks)
+                yield encode_lines(text, terms, blanks)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{label}: cannot be read: {reason}") from error
@@ -207,8 +224,9 @@ def _parse_whole(ox: Any, data: Input, parser: Any, label: str, batch: int) -> I
         try:
             yield from _serialize_batches(ox, ox.parse(file, format=parser), batch)
         except SyntaxError as error:
-            where, words = _explain(error)
-            raise DataError(f"{label}, line {error.lineno}{where}: {words}") from error
+            where, words = explain_syntax_error(error)
+            line = "" if error.lineno is None else f", line {error.lineno}"
+            raise DataError(f"{label}{line}{where}: {words}") from error
 
 
 def _serialize_batches(ox: Any, quads: Iterator[Any], batch: int) -> Iterator[bytes]:
@@ -275,7 +293,7 @@ def _skip_bad_lines(
     found: SyntaxError | None = error
     while found is not None:
         bad, found = _find_bad_line(lines, begin, found, parse)
-        where, words = _explain(found)
+        where, words = explain_syntax_error(found)
         text = lines[bad].decode("utf-8", "replace").rstrip("\r\n")
         if text.lstrip().lower().startswith(("@prefix", "prefix", "@base", "base")):
             words += "; this looks like Turtle or TriG: name the file so, or give its format"
@@ -308,7 +326,7 @@ def _find_bad_line(
     return min(near, len(lines) - 1), error
 
 
-def _explain(error: SyntaxError) -> tuple[str, str]:
+def explain_syntax_error(error: SyntaxError) -> tuple[str, str]:
     """Return `, column 7`, and the parser's message without the place."""
     words = re.sub(r"^Parser error.*?column.*?\d+: ", "", error.msg or str(error))
     column = f", column {error.offset}" if error.offset else ""
@@ -376,7 +394,8 @@ def _cut_terms(text: NDArray[np.uint8], cuts: NDArray[np.int32]) -> int:
     return row
 
 
-def _encode_lines(text: bytes, terms: Terms, blanks: _Blanks) -> Quads:
+def encode_lines(text: bytes, terms: Terms, blanks: BlankNames | None) -> Quads:
+    """Return the quads of canonical N-Quads; without `blanks`, blank nodes keep their names."""
     data = np.frombuffer(text, np.uint8)
     lines = int(np.count_nonzero(data == 10))
     expect_events(_EVENTS_PER_QUAD * lines)
@@ -391,11 +410,12 @@ def _encode_lines(text: bytes, terms: Terms, blanks: _Blanks) -> Quads:
     return Quads(*table)
 
 
-def _encode_terms(distinct: pa.StringArray, terms: Terms, blanks: _Blanks) -> Codes:
+def _encode_terms(distinct: pa.StringArray, terms: Terms, blanks: BlankNames | None) -> Codes:
     texts = distinct.to_pylist()
-    for mark in ("_:", "<<("):
-        for i in np.flatnonzero(np.asarray(pc.starts_with(distinct, mark))):
-            texts[i] = blanks.rename(texts[i])
+    if blanks is not None:
+        for mark in ("_:", "<<("):
+            for i in np.flatnonzero(np.asarray(pc.starts_with(distinct, mark))):
+                texts[i] = blanks.rename(texts[i])
     if "" not in texts:
         return terms.add(texts)
     nothing = texts.index("")  # the name of the default graph
@@ -403,7 +423,7 @@ def _encode_terms(distinct: pa.StringArray, terms: Terms, blanks: _Blanks) -> Co
     return np.insert(terms.add(texts), nothing, UNBOUND)
 
 
-class _Blanks:
+class BlankNames:
     """New names for the blank nodes of one file."""
 
     _inside = re.compile(r'"(?:[^"\\]|\\.)*"|<[^<>]*>|_:[^ ]+')
@@ -417,9 +437,11 @@ class _Blanks:
 
     def rename(self, text: str) -> str:
         """Return a blank node, or a triple term with blank nodes, under its new name."""
-        if text.startswith("<<("):
-            return self._inside.sub(lambda m: self._name(m[0]), text)
-        return self._name(text)
+        return self.rename_all(text) if text.startswith("<<(") else self._name(text)
+
+    def rename_all(self, text: str) -> str:
+        """Return some lines, or a term, with all blank nodes in it under their new names."""
+        return self._inside.sub(lambda m: self._name(m[0]), text)
 
     def _name(self, text: str) -> str:
         if not text.startswith("_:"):

@@ -6,7 +6,9 @@ graph's own name whose object is a time; or the name itself. The value of a prop
 the triple about the graph's own name, in the default graph or in the graph; if there is none, from
 any triple in the graph, if they all agree.
 
-Within a stream time must not go back; equal times are fine.
+Within a stream time must not go back; equal times are fine. Events that come in any order, in
+several processes (`messages`), have no first one: without a rule, each has its time by the first of
+`KNOWN_PROPERTIES` that it has.
 
 Cost: a few passes over the group in NumPy, no Python per event.
 """
@@ -41,9 +43,17 @@ class EventTimer:
     """Find the times of one stream's events."""
 
     def __init__(
-        self, stream: int, label: str, terms: Terms, rule: t.TimeRule, mistakes: Mistakes
+        self,
+        stream: int,
+        label: str,
+        terms: Terms,
+        rule: t.TimeRule,
+        mistakes: Mistakes,
+        *,
+        ordered: bool = True,
     ) -> None:
-        self.rule = rule
+        """Unless events are `ordered`, they come in any order."""
+        self.rule, self._ordered = rule, ordered
         self.numeric_times: bool | None = None
         """Whether times are numbers; None before the first that is not zero."""
         self._stream, self._label, self._terms = stream, label, terms
@@ -53,12 +63,14 @@ class EventTimer:
 
     def build_events(self, group: EventGroup) -> GraphEvents:
         """Return the events of a group that have a time in order; report the others."""
-        if not self.rule.is_decided():
+        if self._ordered and not self.rule.is_decided():
             self._decide_rule(group)
         if self.rule.property is not None:
             times, bad = self._find_by_property(group, self.rule.property)
         elif self.rule.pattern is not None:
             times, bad = self._find_by_name(group, self.rule.pattern)
+        elif not self._ordered:
+            times, bad = self._find_by_known(group)
         else:
             tried = ", ".join(f"<{iri}>" for iri in t.KNOWN_PROPERTIES)
             times = np.zeros(len(group.names), np.int64)
@@ -72,8 +84,14 @@ class EventTimer:
             self._report(group, i, bad[i])
         keep = np.ones(len(times), np.bool_)
         keep[list(bad)] = False
-        self._check_order(group, times, keep)
+        if self._ordered:
+            self._check_order(group, times, keep)
         return self._sort(group, times, keep)
+
+    def sort_events(self, group: EventGroup) -> GraphEvents:
+        """Return the events of a group at time 0: their times are elsewhere."""
+        n = len(group.names)
+        return self._sort(group, np.zeros(n, np.int64), np.ones(n, np.bool_))
 
     def codes(self) -> Iterator[Codes]:
         """Yield the code of the graph that has the latest time."""
@@ -89,7 +107,7 @@ class EventTimer:
 
     def _find_by_name(self, group: EventGroup, pattern: str) -> tuple[Int64s, dict[int, str]]:
         """Return the times in the names of graphs, and the mistakes by event."""
-        names = self._terms.texts(group.names)
+        names = self._terms.texts(group.names).fill_null("")
         times, good = t.read_name_times(names, pattern, self.rule.unit)
         if self.numeric_times is None and times.any():
             other, _ = t.read_name_times(names, pattern, _other_unit(self.rule.unit))
@@ -125,6 +143,24 @@ class EventTimer:
             text = self._terms.text(objects[k])
             bad[int(event[k])] = f"{text} by <{iri}> is no time; {_suggest(text)}"
         return times, bad
+
+    def _find_by_known(self, group: EventGroup) -> tuple[Int64s, dict[int, str]]:
+        """Return the times by the first known property of each event, and the mistakes by event."""
+        n, quads = len(group.names), group.quads
+        times, found = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+        bad: dict[int, str] = {}
+        for iri in t.KNOWN_PROPERTIES:
+            new = np.zeros(n, np.bool_)
+            new[quads.event[quads.p == self._terms.find(f"<{iri}>")]] = True
+            new &= ~found
+            if new.any():
+                own, mistakes = self._find_by_property(group, iri)
+                times[new] = own[new]
+                bad |= {i: reason for i, reason in mistakes.items() if new[i]}
+                found |= new
+        tried = ", ".join(f"<{iri}>" for iri in t.KNOWN_PROPERTIES)
+        reason = f"the event has no time: none of {tried}; say with time= (--time) where it is"
+        return times, bad | _explain(~found, reason)
 
     def _decide_rule(self, group: EventGroup) -> None:
         """Take the rule of the first event that has a time."""
@@ -189,7 +225,8 @@ class EventTimer:
             self.latest = LatestTime(int(reached[-1]), int(group.names[rows[holder[-1]]]))
 
     def _report(self, group: EventGroup, i: int, reason: str) -> None:
-        name, number = self._terms.text(group.names[i]), int(group.numbers[i])
+        code, number = int(group.names[i]), int(group.numbers[i])
+        name = self._terms.text(code) if code != UNBOUND else "without a name"
         where = f"{self._label}, graph {name} (event {number})"
         self._mistakes.bad(self._label, number, None, reason, text=name, where=where)
 

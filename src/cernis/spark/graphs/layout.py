@@ -57,6 +57,19 @@ def choose_graph_layout(plan: GraphPlan) -> GraphLayout:
     return GraphLayout(plan.distribution, window=plan.window, ticks=ticks)
 
 
+def choose_graph_stream_layout(plan: GraphPlan) -> GraphLayout:
+    """Choose the layout of a plan on streams: keyed, or single.
+
+    Slices of time end, and streams do not. Keys that the answer does not show stay together: a
+    match that two of them give is reported once.
+    """
+    layout = choose_graph_layout(plan)
+    if layout.distribution is Distribution.KEYED and not layout.repeats:
+        return layout
+    ticks = plan.counts_all_timestamps
+    return GraphLayout(Distribution.SINGLE, window=plan.window, ticks=ticks)
+
+
 def cell_length(window: int, span: int, tasks: int) -> int:
     """Return the length of the cells of time, for a stream that lasts about `span`.
 

@@ -6,13 +6,15 @@ dates. Large N-Quads files are scanned for places to cut.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from cernis.errors import DataError
+from cernis.events.mistakes import did_you_mean
 from cernis.rdf.exchange import SolutionWriter
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import PIECE
@@ -23,6 +25,8 @@ from cernis.spark.graphs.worker import GraphAnswerForm, GraphWork, answer_schema
 
 COLUMNS = ("stream", "number", "ts", "triples")
 """The columns of a DataFrame of events."""
+UNDECODABLE = "undecodable"
+"""A column that rows of texts have (`cernis.spark.parse_graphs`): why one could not be read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +59,8 @@ def prepare_graph_job(
         SolutionWriter(query.plan)  # says which background is missing
     frame = events if hasattr(events, "mapInArrow") else None
     if frame is not None:
-        _check_columns(frame)
+        check_columns(frame)
+        frame = _take_readable(frame, on_error)
         files = GraphFiles((), _is_counted(frame), 0, 0)
     else:
         files = check_graph_files(
@@ -69,6 +74,23 @@ def prepare_graph_job(
             piece=piece,
         )
     return GraphJob(query, choose_graph_layout(query.plan), files, frame, knowledge, time_unit)
+
+
+def find_streaming_frames(query: GraphQuery, events: Any) -> dict[str | None, DataFrame] | None:
+    """Return the DataFrames of streams, if they are streaming ones; None names a mixed one."""
+    named = events if isinstance(events, Mapping) else {None: events}
+    if not any(getattr(frame, "isStreaming", False) for frame in named.values()):
+        return None
+    names = [name for name, _ in query.query.streams]
+    for name, frame in named.items():
+        if name is not None and name not in names:
+            raise DataError(
+                f"the query has no stream {name!r}{did_you_mean(str(name), names)}; "
+                f"it has {', '.join(names)}"
+            )
+        if not getattr(frame, "isStreaming", False):
+            raise DataError(f"stream {name}: streams are all streaming DataFrames, or none is")
+    return dict(named)
 
 
 def make_graph_work(
@@ -90,13 +112,26 @@ def make_graph_work(
     return replace(work, schema=answer_schema(work))
 
 
-def _check_columns(events: DataFrame) -> None:
-    missing = [name for name in COLUMNS if name not in events.columns]
+def check_columns(events: DataFrame, known: Sequence[str] = ()) -> None:
+    """Raise an error if a DataFrame of events lacks a column; `known` need not be there."""
+    missing = [name for name in COLUMNS if name not in (*events.columns, *known)]
     if missing:
         raise DataError(
             f"the events have no column {missing[0]!r}: read RDF files by "
-            "spark.read.format('rdf'), which gives stream, number, ts, time, graph and triples"
+            "spark.read.format('rdf') and texts by cernis.spark.parse_graphs, which give stream, "
+            "number, ts, time, graph and triples"
         )
+
+
+def _take_readable(events: DataFrame, on_error: str) -> DataFrame:
+    """Drop the rows of texts that could not be read, or make them an error."""
+    if UNDECODABLE not in events.columns:
+        return events
+    if on_error == "skip":
+        return events.filter(F.col(UNDECODABLE).isNull())
+    mistake = F.concat(F.lit("an event cannot be read: "), F.col(UNDECODABLE))
+    checked = F.when(F.col(UNDECODABLE).isNull(), F.col("ts")).otherwise(F.raise_error(mistake))
+    return events.withColumn("ts", checked)
 
 
 def _is_counted(events: DataFrame) -> bool:

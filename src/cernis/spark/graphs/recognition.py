@@ -1,11 +1,12 @@
 """`recognize_graphs`: the matches of a SPAseQ query in RDF streams, as a DataFrame.
 
-Its parts: `prepare` decides, `batch` builds the DataFrame of the matches.
+Its parts: `prepare` decides, `batch` and `stream` build the DataFrame of the matches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +15,7 @@ from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import PIECE
 from cernis.rdf.reading.times import TimeRule
 from cernis.spark.graphs.batch import recognize_graph_batch
-from cernis.spark.graphs.prepare import prepare_graph_job
+from cernis.spark.graphs.prepare import find_streaming_frames, prepare_graph_job
 from cernis.spark.graphs.worker import GraphAnswerForm
 
 
@@ -31,6 +32,10 @@ def recognize_graphs(
     matches: GraphAnswerForm = "events",
     tasks: int | None = None,
     piece: int = PIECE,
+    lateness: str | timedelta = "0 seconds",
+    ahead: str | timedelta | None = "1 hour",
+    late_output: str | None = None,
+    checkpoint: str | None = None,
 ) -> DataFrame:
     """Return the matches in RDF streams as a lazy DataFrame.
 
@@ -43,9 +48,35 @@ def recognize_graphs(
     a line of JSON, with the columns that order the lines (`end`, `place`); `matches="count"` gives
     numbers of matches that add up to the count. `tasks` is the number of tasks that run the
     engine; `piece` is how many bytes of a large N-Quads file one task reads.
+
+    A streaming DataFrame of events (`cernis.spark.parse_graphs` makes one of texts), or one for
+    each stream by name, gives a streaming DataFrame. Times are dates if the rows have a column
+    `time`; otherwise `ts` counts nanoseconds of plain numbers, which `time_unit` shows. Events may
+    come in any order within the `lateness`. `lateness`, `ahead`, `late_output` and `checkpoint` are
+    those of `recognize`. `tasks` is then the number of buckets that keys are spread over, which a
+    checkpoint fixes.
     """
+    query = query if isinstance(query, GraphQuery) else GraphQuery(query)
+    frames = find_streaming_frames(query, events)
+    if frames is not None:
+        # needs more of Spark than batches do
+        from cernis.spark.graphs.stream import GraphStreamOptions, recognize_graph_stream
+        from cernis.spark.streaming.dataflow import StreamOptions
+
+        flow = StreamOptions(
+            lateness=lateness, ahead=ahead, late_output=late_output, checkpoint=checkpoint
+        )
+        options = GraphStreamOptions(
+            form=matches,
+            unit=time_unit,
+            background=background,
+            tasks=tasks,
+            on_error=on_error,
+            flow=flow,
+        )
+        return recognize_graph_stream(spark, query, frames, options)
     job = prepare_graph_job(
-        query if isinstance(query, GraphQuery) else GraphQuery(query),
+        query,
         events,
         background=background,
         time=time,

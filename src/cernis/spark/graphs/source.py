@@ -134,27 +134,29 @@ class RdfReader(DataSourceReader):
             yield _rows(events, reader.names, terms, partition.stream, dated, schema)
 
 
+def write_triples(events: GraphEvents, terms: Terms, type_: pa.DataType) -> pa.ListArray:
+    """Return the triples of events as lists of s, p, o."""
+    import pyarrow as pa
+
+    columns = [terms.repeated_texts(codes) for codes in (events.s, events.p, events.o)]
+    triples = pa.StructArray.from_arrays(columns, fields=list(type_.value_type))
+    return pa.ListArray.from_arrays(pa.array(events.first, pa.int32()), triples, type=type_)
+
+
 def _rows(
     events: GraphEvents, names: Codes, terms: Terms, stream: str, dated: bool, schema: pa.Schema
 ) -> pa.RecordBatch:
     import numpy as np
     import pyarrow as pa
 
-    texts = terms.repeated_texts
-    triples = pa.StructArray.from_arrays(
-        [texts(events.s), texts(events.p), texts(events.o)],
-        fields=list(schema.field("triples").type.value_type),
-    )
     times = pa.array(events.times // 1000) if dated else pa.nulls(events.size, pa.int64())
     columns = [
         pa.array([stream], pa.string()).take(pa.array(np.zeros(events.size, np.int64))),
         pa.array(events.numbers),
         pa.array(events.times),
         times.cast(schema.field("time").type),
-        texts(names),
-        pa.ListArray.from_arrays(
-            pa.array(events.first, pa.int32()), triples, type=schema.field("triples").type
-        ),
+        terms.repeated_texts(names),
+        write_triples(events, terms, schema.field("triples").type),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -78,7 +78,7 @@ class GraphWork:
 _solvers: dict[tuple[SpaseqQuery, Knowledge], SolutionWriter] = {}
 
 
-def _solver(work: GraphWork) -> SolutionWriter:
+def open_solver(work: GraphWork) -> SolutionWriter:
     """Return the patterns and the background of a query, cached from the task before."""
     key = work.plan.query, work.background
     solver = _solvers.get(key)
@@ -102,7 +102,7 @@ def solve_parts(
     """Yield the solutions in parts of files, which the rows name by number."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            solver = _solver(work)
+            solver = open_solver(work)
             reader = PartReader(parts[number], solver.terms)
             for events in reader:
                 yield from _spread(work, solver, events, work.low, work.length)
@@ -115,32 +115,37 @@ def solve_rows(work: GraphWork, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     for batch in batches:
         if not batch.num_rows:
             continue
-        solver = _solver(work)
+        solver = open_solver(work)
         low, length = work.low, work.length
         if LOW in batch.schema.names:
             low, high = (batch.column(name)[0].as_py() for name in (LOW, HIGH))
             length = cell_length(work.layout.window or 0, high - low, work.tasks)
-        known = {name: i for i, name in enumerate(names)}
-        streams = [known.get(name, -1) for name in batch.column("stream").to_pylist()]
-        if -1 in streams:
-            name = batch.column("stream")[streams.index(-1)].as_py()
-            raise DataError(
-                f"the query has no stream {name!r}{did_you_mean(str(name), names)}; "
-                f"it has {', '.join(names)}"
-            )
-        triples = batch.column("triples")
-        offsets = np.asarray(triples.offsets, np.int64)
-        flat = triples.flatten()
-        events = encode_events(
-            np.asarray(batch.column("ts"), np.int64),
-            np.array(streams, np.int32),
-            np.asarray(batch.column("number"), np.int64),
-            offsets - offsets[0],
-            (flat.field("s"), flat.field("p"), flat.field("o")),
-            solver.terms,
-        )
+        events = encode_rows(names, batch, solver.terms)
         yield from _spread(work, solver, events, low, length)
         solver.forget()
+
+
+def encode_rows(names: Sequence[str], rows: pa.RecordBatch, terms: Terms) -> GraphEvents:
+    """Return the events of rows, in their order; `names` are the streams of the query."""
+    known = {name: i for i, name in enumerate(names)}
+    streams = [known.get(name, -1) for name in rows.column("stream").to_pylist()]
+    if -1 in streams:
+        name = rows.column("stream")[streams.index(-1)].as_py()
+        raise DataError(
+            f"the query has no stream {name!r}{did_you_mean(str(name), names)}; "
+            f"it has {', '.join(names)}"
+        )
+    triples = rows.column("triples")
+    offsets = np.asarray(triples.offsets, np.int64)
+    flat = triples.flatten()
+    return encode_events(
+        np.asarray(rows.column("ts"), np.int64),
+        np.array(streams, np.int32),
+        np.asarray(rows.column("number"), np.int64),
+        offsets - offsets[0],
+        (flat.field("s"), flat.field("p"), flat.field("o")),
+        terms,
+    )
 
 
 def _spread(
@@ -148,17 +153,22 @@ def _spread(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the solutions in events as rows, each with the task that reads it."""
     layout = work.layout
-    batch, codes = solver.write(events, ticks=layout.ticks)
+    batch, codes, _ = solver.write(events, ticks=layout.ticks)
     if not batch.num_rows:
         return
     if layout.distribution is Distribution.SLICED:
         yield from _spread_cells(work, batch, low, length)
         return
-    buckets = np.zeros(batch.num_rows, np.uint64)
-    for name in layout.key:
-        buckets = buckets * np.uint64(31) + _hashes(codes[name], solver.terms)
-    buckets %= np.uint64(work.tasks)
-    yield batch.append_column(BUCKET, pa.array(buckets.astype(np.int32)))
+    buckets = hash_keys([codes[name] for name in layout.key], solver.terms, batch.num_rows)
+    yield batch.append_column(BUCKET, pa.array((buckets % work.tasks).astype(np.int32)))
+
+
+def hash_keys(key: Sequence[Codes], terms: Terms, rows: int) -> NDArray[np.int64]:
+    """Hash the values of a key in each row, equally in every process; 0 where there is no key."""
+    hashes = np.zeros(rows, np.uint64)
+    for codes in key:
+        hashes = hashes * np.uint64(31) + _hashes(codes, terms)
+    return (hashes >> np.uint64(1)).astype(np.int64)
 
 
 def _hashes(codes: Codes, terms: Terms) -> NDArray[np.uint64]:
@@ -196,12 +206,12 @@ def recognize_solutions(
     """Yield the matches in a task's solutions, which come in order of time."""
     session = work.open_session()
     left, count = work.limit, 0
-    for table, own in _split_own(_align_timestamps(gather(batches))):
+    for table, own in _split_own(align_timestamps(gather(batches))):
         found = session.push(table)
         if own and work.form == "count":
             count += found.count()
         elif own:
-            for batch in _format(work, found, left):
+            for batch in format_matches(work, found, left):
                 yield batch
                 left = None if left is None else left - batch.num_rows
         session.forget()
@@ -211,7 +221,7 @@ def recognize_solutions(
         yield pa.RecordBatch.from_pydict({"count": [str(count)]})
 
 
-def _align_timestamps(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def align_timestamps(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Yield the rows in tables that do not end within a timestamp."""
     held: list[pa.Table] = []
     for table in tables:
@@ -238,7 +248,10 @@ def _split_own(tables: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
                 yield table.slice(begin, end - begin), bool(own[begin])
 
 
-def _format(work: GraphWork, found: GraphMatches, limit: int | None) -> Iterator[pa.RecordBatch]:
+def format_matches(
+    work: GraphWork, found: GraphMatches, limit: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield matches in the form of the answer."""
     match work.form:
         case "lines":
             yield from found.placed_lines(limit)

@@ -12,80 +12,37 @@ import Spark: its state store is any `Store`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 
-import numpy as np
 import pyarrow as pa
 
 from cernis.errors import StateError
-from cernis.events.batch import Int64s
 from cernis.spark.streaming.buffer import EventBuffer
 from cernis.spark.streaming.log import Header, Log, Store, StoredChunk, damaged, read_snapshot
 from cernis.spark.streaming.packing import read_blob, select_aside, write_blob
 from cernis.spark.streaming.report import Report
 from cernis.spark.streaming.side_output import EVENT, LATE, REASON
-from cernis.spark.worker import ROW, STREAM, TICKS, Recognizer, Work, ticks_of
+from cernis.spark.streaming.work import BucketWork, drop_column
+from cernis.spark.worker import TICKS
 
 _MS = 1_000_000
-_ROWS = 1 << 17
-_FORGET_EVERY = 1 << 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamWork:
-    """The work of all buckets of a query."""
-
-    work: Work
-    query: str
-    """A digest of the query, its columns and its buckets."""
-    buckets: tuple[int, ...]
-    """The numbers of all buckets."""
-    numbered: bool
-    """Rows come with numbers of their own."""
-    shift: int = 0
-    """How many milliseconds the watermark is ahead of the events' times."""
-    window: int | None = None
-    """In ticks: no match reaches further back. None: no bound, so snapshots are made."""
-
-    @property
-    def tick(self) -> int:
-        """Nanoseconds in a tick."""
-        assert self.work.scale.unit_ns is not None
-        return self.work.scale.unit_ns
-
-    @property
-    def ties(self) -> list[str]:
-        """The columns that order events of one time."""
-        if len(self.work.streams) == 1:
-            return [ROW]
-        return [ROW, STREAM] if self.numbered else [STREAM, ROW]
-
-    def limit(self, watermark: int) -> int:
-        """Return the first tick that is not before the watermark (in milliseconds)."""
-        return -((-watermark * _MS) // self.tick)
-
-    def passed(self, tick: int) -> int:
-        """Return the first watermark, in milliseconds, that has passed a tick."""
-        return tick * self.tick // _MS + 1
 
 
 class Bucket:
     """The live state of a bucket."""
 
-    def __init__(self, stream: StreamWork, number: int, header: Header | None = None) -> None:
+    def __init__(self, stream: BucketWork, number: int, header: Header | None = None) -> None:
         self.stream = stream
         self.place = stream.buckets.index(number)
         self.log = Log(header or Header(stream.query))
         self.buffer = EventBuffer(stream.ties)
-        self.recognizer = Recognizer(stream.work)
+        self.recognizer = stream.open()
         self.late: pa.Table | None = None
         """The late events of the last call."""
         self.rejected: list[pa.Table] = []
         """The events of the last call that were rejected before they came here."""
         self.report = Report()
-        self._kept_events = 0
-        """How many events the session had when it last dropped some."""
 
     def take(
         self,
@@ -137,39 +94,27 @@ class Bucket:
         if not tables:
             return
         table = pa.concat_tables(tables, promote_options="default") if tables[1:] else tables[0]
-        ticks = self._ticks(table)
+        stream, header = self.stream, self.log.header
+        ticks = stream.read_ticks(table)
         if watermark is not None:
-            late = ticks < self.stream.limit(watermark)
+            late = ticks < stream.limit(watermark)
             if late.any():
-                self.late = table.filter(pa.array(late))
+                self.late = stream.select_events(table.filter(pa.array(late)))
                 table, ticks = table.filter(pa.array(~late)), ticks[~late]
                 self.report.late = self.late.num_rows
         if table.num_rows == 0:
             return
-        table = self._number_rows(_without(table, EVENT))
-        self.report.events = table.num_rows
+        self.report.events = stream.select_events(table).num_rows
+        table = stream.number_rows(drop_column(table, EVENT), header.rows, self.place)
+        header.rows += table.num_rows
         self.log.append(store, table, int(ticks.max()))
         self.buffer.add(table.append_column(TICKS, pa.array(ticks)))
-
-    def _ticks(self, table: pa.Table) -> Int64s:
-        ticks = ticks_of(self.stream.work, table)
-        assert ticks is not None
-        return ticks
-
-    def _number_rows(self, table: pa.Table) -> pa.Table:
-        """Number the rows: numbers differ between buckets, and grow inside of one."""
-        if self.stream.numbered:
-            return table
-        header = self.log.header
-        first, header.rows = header.rows, header.rows + table.num_rows
-        rows = np.arange(first, header.rows) * len(self.stream.buckets) + self.place
-        return _without(table, ROW).append_column(ROW, pa.array(rows, pa.int64()))
 
     def _read(self, store: Store, watermark: int) -> Iterator[pa.RecordBatch]:
         self.log.header.watermark = watermark
         limit = self.stream.limit(watermark)
-        self.recognizer.session.renew_budget()
-        for table in _pieces(self.buffer.release(limit)):
+        self.recognizer.renew_budget()
+        for table in self.stream.split(self.buffer.release(limit)):
             began = perf_counter()
             for batch in self.recognizer.take(table):
                 self.report.matches += batch.num_rows
@@ -180,16 +125,9 @@ class Bucket:
         for batch in self.recognizer.pass_time(limit * self.stream.tick):
             self.report.matches += batch.num_rows
             yield batch
-        self._forget()
+        self.recognizer.forget()
         if self.stream.window is not None:
             self.log.drop_before(store, limit - self.stream.window)
-
-    def _forget(self) -> None:
-        """Drop old events of the session now and then: a worker has many buckets."""
-        session = self.recognizer.session
-        if session.events - session.kept_from > max(_FORGET_EVERY, 2 * self._kept_events):
-            session.forget()
-            self._kept_events = session.events - session.kept_from
 
     def _close(self, store: Store, call: Callable[[int | None, int | None], None]) -> None:
         began = perf_counter()
@@ -197,7 +135,7 @@ class Bucket:
             waiting = self.buffer.table()
             self.log.write_snapshot(
                 store,
-                self.recognizer.session.freeze(),
+                self.recognizer.freeze(),
                 b"" if waiting is None else write_blob(waiting),
             )
         header, report = self.log.header, self.report
@@ -205,8 +143,7 @@ class Bucket:
             call(header.timer, next_call)
             header.timer = next_call
         report.waiting, report.kept = len(self.buffer), self.log.size
-        numbers = self.recognizer.session.metrics()
-        report.keys, report.records = numbers.keys, numbers.records
+        report.keys, report.records = self.recognizer.count_state()
         store.put_header(header.to_bytes())
         report.state_ms += 1000 * (perf_counter() - began)
 
@@ -214,21 +151,21 @@ class Bucket:
         """Read what another worker has written since, without reporting matches."""
         recalled = 0
         for number, size, table in self.log.read_missed(store, header):
-            ticks = self._ticks(table)
+            ticks = self.stream.read_ticks(table)
             self.log.add(StoredChunk(number, int(ticks.max()), size))
             self.buffer.add(table.append_column(TICKS, pa.array(ticks)))
             recalled += table.num_rows
         if header.watermark is not None:
             limit = self.stream.limit(header.watermark)
-            for table in _pieces(self.buffer.release(limit)):
+            for table in self.stream.split(self.buffer.release(limit)):
                 self.recognizer.replay(table)
-                self._forget()
+                self.recognizer.forget()
             for _ in self.recognizer.pass_time(limit * self.stream.tick):
                 pass  # reported before
         self.report = Report(recalled=recalled)
 
 
-def restore_bucket(stream: StreamWork, number: int, store: Store, live: Bucket | None) -> Bucket:
+def restore_bucket(stream: BucketWork, number: int, store: Store, live: Bucket | None) -> Bucket:
     """Return the bucket in the state of the store; continues the live one if it can."""
     began = perf_counter()
     written = store.header()
@@ -246,7 +183,7 @@ def restore_bucket(stream: StreamWork, number: int, store: Store, live: Bucket |
 
 
 def _restore(
-    stream: StreamWork, number: int, store: Store, live: Bucket | None, header: Header
+    stream: BucketWork, number: int, store: Store, live: Bucket | None, header: Header
 ) -> Bucket:
     if header.query != stream.query:
         raise StateError(
@@ -258,18 +195,8 @@ def _restore(
         live = Bucket(stream, number, fresh)
         if header.snapshot:
             frozen, waiting = read_snapshot(store, header)
-            live.recognizer = Recognizer(stream.work, frozen)
+            live.recognizer = stream.open(frozen)
             if waiting is not None:
                 live.buffer.add(waiting)
     live.catch_up(store, header)
     return live
-
-
-def _without(table: pa.Table, name: str) -> pa.Table:
-    return table.drop_columns([name]) if name in table.column_names else table
-
-
-def _pieces(table: pa.Table | None) -> Iterator[pa.Table]:
-    if table is not None:
-        for first in range(0, table.num_rows, _ROWS):
-            yield table.slice(first, _ROWS)

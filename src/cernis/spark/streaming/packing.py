@@ -38,6 +38,10 @@ class Packing:
     fails: bool
     """An event that cannot be read is an error."""
 
+    def spread(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Yield the rows of events that are read, each with its bucket."""
+        yield table
+
 
 def pack_rows(packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task as blobs."""
@@ -53,9 +57,9 @@ def pack_rows(packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[p
             _check(packing, rejected_rows)
             if packing.side_output:
                 yield from pack_buckets(select_aside(rejected_rows, BUCKET), arrival)
-        table = table.drop_columns([REASON])
         if table.num_rows:
-            yield from pack_buckets(table, arrival)
+            for spread in packing.spread(table.drop_columns([REASON])):
+                yield from pack_buckets(spread, arrival)
 
 
 def select_aside(table: pa.Table, *more: str) -> pa.Table:

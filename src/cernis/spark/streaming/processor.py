@@ -28,7 +28,8 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from cernis.spark.streaming.report import Report
 
 if TYPE_CHECKING:
-    from cernis.spark.streaming.bucket import Bucket, StreamWork
+    from cernis.spark.streaming.bucket import Bucket
+    from cernis.spark.streaming.work import BucketWork
 
 FOUND = "found"
 REPORTED = tuple(Report.__dataclass_fields__)
@@ -46,12 +47,12 @@ _NUMBER = StructType([StructField("number", LongType())])
 class BucketProcessor(StatefulProcessor):
     """Run the buckets of a query."""
 
-    def __init__(self, stream: StreamWork, side_output: str | None) -> None:
+    def __init__(self, stream: BucketWork, side_output: str | None) -> None:
         self._packed = pickle.dumps((stream, side_output))
 
     @cached_property
-    def _unpacked(self) -> tuple[StreamWork, str | None]:
-        work: tuple[StreamWork, str | None] = pickle.loads(self._packed)
+    def _unpacked(self) -> tuple[BucketWork, str | None]:
+        work: tuple[BucketWork, str | None] = pickle.loads(self._packed)
         return work
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -90,8 +91,7 @@ class BucketProcessor(StatefulProcessor):
         for batch in bucket.take(self.store, blobs, watermark, self._move_timer):
             yield _row(number, write_blob(pa.Table.from_batches([batch])), Report())
         if side_output is not None and (aside := bucket.read_aside()) is not None:
-            streams = tuple(source.name for source in stream.work.streams)
-            write_side_output(side_output, number, aside, streams)
+            write_side_output(side_output, number, aside, stream.stream_names)
         yield _row(number, None, bucket.report)
         _live[stream.query, number] = bucket
         while len(_live) > _MOST:

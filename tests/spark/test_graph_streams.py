@@ -1,0 +1,216 @@
+"""SPAseQ on streaming DataFrames: the answers of the corpus and of the embedded engine, with late
+graphs, bad texts and restarts. `tests/streaming/test_graph_bucket.py` has the many cases: a
+micro-batch costs Spark about a second."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from functools import partial, reduce
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cernis.errors import DataError, StateError
+from cernis.rdf.query import GraphQuery
+from cernis.spark import parse_graphs, progress_of, recognize_graphs
+from cernis.spark.graphs.texts import FILES
+from cernis.testing.spaseq.corpus import SECOND, comparable_match, read_cases
+
+PROV = "<http://www.w3.org/ns/prov#generatedAtTime>"
+DATE = "<http://www.w3.org/2001/XMLSchema#dateTime>"
+PAIR = """PREFIX : <http://example.org/>
+SELECT ?x ?a ?b WITHIN 20 SECONDS FROM STREAM S <http://example.org/s>
+WHERE { SEQ (A ; B) DEFINE GPM A ON S { ?a :k ?x } DEFINE GPM B ON S { ?b :k ?x . ?b :v ?n } }
+"""
+TRIPLES = "array<struct<s: string, p: string, o: string>>"
+ROWS = f"stream string, number bigint, ts bigint, triples {TRIPLES}"
+FAR = 10**9
+
+
+@pytest.fixture(autouse=True)
+def _two_partitions(spark: Any) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+def put(folder: Path, name: str, write: Any) -> None:
+    """Put a file into a folder that is read in order of modification."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / ".writing")
+    at = 10**9 + len([*folder.iterdir()])
+    os.utime(folder / ".writing", (at, at))
+    (folder / ".writing").rename(folder / name)
+
+
+# --------------------------------------------------------------------- corpus
+
+
+def make_rows(case: Any) -> pa.Table:
+    rows = [
+        {
+            "stream": name,
+            "number": number,
+            "ts": time * SECOND,
+            "triples": [dict(zip("spo", triple, strict=True)) for triple in triples],
+        }
+        for name, events in case.streams.items()
+        for number, (time, triples) in enumerate(events)
+    ]
+    rows.sort(key=lambda row: row["ts"])
+    rows.append({"stream": next(iter(case.streams)), "number": FAR, "ts": FAR * SECOND})
+    triple = pa.struct({"s": pa.string(), "p": pa.string(), "o": pa.string()})
+    fields = {"stream": pa.string(), "number": pa.int64(), "ts": pa.int64()}
+    schema = pa.schema({**fields, "triples": pa.list_(triple)})
+    return pa.Table.from_pylist([{"triples": [], **row} for row in rows], schema=schema)
+
+
+def test_cases_of_the_corpus_have_the_answers_worked_out_by_hand(
+    spark: Any, tmp_path: Path
+) -> None:
+    cases = [case for case in read_cases() if case.graphs is None and len(case.matches) > 1]
+    chance = random.Random(4)
+    chosen = [
+        next(case for case in cases if case.background),
+        next(case for case in cases if "PARTITION BY" in case.query and "," in case.query),
+        chance.choice([case for case in cases if "WITHIN" not in case.query]),
+        chance.choice([case for case in cases if len(case.streams) > 1]),
+    ]
+    frames = []
+    for i, case in enumerate(chosen):
+        rows = make_rows(case)
+        cut = chance.randint(1, rows.num_rows - 1)
+        for n, part in enumerate((rows.slice(0, cut), rows.slice(cut))):
+            put(tmp_path / str(i), f"{n}.parquet", partial(pq.write_table, part))
+        source = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", 1)
+        found = recognize_graphs(
+            spark,
+            case.query,
+            source.parquet(str(tmp_path / str(i))),
+            background=case.knowledge() or None,
+            time_unit="s",
+            matches="lines",
+            ahead=None,
+        )
+        frames.append(found.selectExpr(f"{i} as i", "line"))
+    whole = reduce(lambda a, b: a.union(b), frames)
+    running = whole.writeStream.format("memory").queryName("cases").start()
+    running.processAllAvailable()
+    running.stop()
+    lines: list[list[Any]] = [[] for _ in chosen]
+    for row in spark.table("cases").collect():
+        lines[row.i].append(SimpleNamespace(**json.loads(row.line)))
+    for case, found in zip(chosen, lines, strict=True):
+        case.check(map(comparable_match, found))
+
+
+# ---------------------------------------------------------------------- texts
+
+
+def write_graph(name: str, at: int, key: str) -> str:
+    graph, node = f"<urn:e:{name}>", f"<http://example.org/{name}>"
+    return (
+        f'{graph} {PROV} "2024-01-01T00:{at // 60:02}:{at % 60:02}Z"^^{DATE} .\n'
+        f"{node} <http://example.org/k> <http://example.org/{key}> {graph} .\n"
+        f'{node} <http://example.org/v> "{at}" {graph} .\n'
+    )
+
+
+def run(spark: Any, folder: Path, query: str = PAIR) -> list[Any]:
+    """Read the files that are there, and return the numbers of each micro-batch."""
+    reader = spark.readStream.format("binaryFile").schema(FILES).option("maxFilesPerTrigger", 1)
+    found = recognize_graphs(
+        spark,
+        query,
+        {"S": parse_graphs(reader.load(str(folder / "in")), "S")},
+        on_error="skip",
+        lateness="2 seconds",
+        late_output=str(folder / "late"),
+        checkpoint=str(folder / "checkpoint"),
+    )
+    writer = found.writeStream.format("parquet").trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    running = writer.option("path", str(folder / "out")).start()
+    running.awaitTermination()
+    return [told for one in running.recentProgress if (told := progress_of(one)) is not None]
+
+
+def test_a_folder_of_files_is_read_once_across_restarts_and_late_graphs_are_set_aside(
+    spark: Any, tmp_path: Path
+) -> None:
+    chance = random.Random(7)
+    graphs = [(f"n{i}", i + chance.randint(0, 2), f"key{chance.randrange(4)}") for i in range(60)]
+    late = ("late", 20, "key1")
+    parts = [graphs[:25], [*graphs[25:50], late], [*graphs[50:], ("last", 200, "none")]]
+    for i, part in enumerate(parts):
+        text = "".join(write_graph(*one) for one in part) + "this is no quad\n" * (i == 1)
+        put(tmp_path / "in", f"{i}.nq", lambda path, text=text: path.write_text(text))
+        told = run(spark, tmp_path)  # Spark goes on with the checkpoint
+        if i == 1:
+            assert sum(one.late for one in told) == sum(one.undecodable for one in told) == 1
+    table = spark.read.parquet(str(tmp_path / "out")).toArrow()
+    got = sorted((row["x"], row["a"], row["b"]) for row in table.to_pylist())
+    ordered = sorted(graphs, key=lambda one: one[1])
+    text = "".join(write_graph(*one) for one in ordered)
+    expected = GraphQuery(PAIR).run(text.encode())
+    assert table.drop_columns(["events"]).schema.names == expected.to_arrow().schema.names[:-1]
+    bindings = (match.bindings for match in expected)
+    assert got == sorted((one["x"], one["a"], one["b"]) for one in bindings)
+    aside = [
+        json.loads(line)
+        for file in sorted((tmp_path / "late").glob("*.jsonl"))
+        for line in file.read_text().splitlines()
+    ]
+    assert [one["reason"] for one in aside] == ["late", "undecodable"]
+    assert aside[0]["event"]["graph"] == "<urn:e:late>"
+    assert "this is no quad" in aside[1]["event"]["undecodable"]
+    with pytest.raises(StateError, match="the checkpoint belongs to another run"):
+        run(spark, tmp_path, PAIR.replace("20 SECONDS", "30 SECONDS"))
+
+
+# ------------------------------------------------------------------- mistakes
+
+
+def test_mistakes_about_streams_are_told_before_anything_runs(spark: Any, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate").load()
+    with pytest.raises(DataError, match="no column 'number'"):
+        recognize_graphs(spark, PAIR, {"S": rows})
+    with pytest.raises(DataError, match="no stream 'T'; it has S"):
+        recognize_graphs(spark, PAIR, {"T": rows})
+
+
+def test_texts_that_cannot_be_read_are_an_error_in_batches_too(spark: Any) -> None:
+    texts = spark.createDataFrame([(1, "?"), (2, write_graph("a", 1, "k"))], "n int, value string")
+    rows = parse_graphs(texts, "S", number="n")
+    assert [row.graph for row in rows.orderBy("number").collect()] == [None, "<urn:e:a>"]
+    kept = recognize_graphs(spark, PAIR, rows, on_error="skip", matches="count")
+    assert kept.collect() == []
+    with pytest.raises(Exception, match="an event cannot be read"):
+        recognize_graphs(spark, PAIR, rows).collect()
+
+
+def test_a_message_is_one_graph_in_any_format(spark: Any) -> None:
+    node = '{"@id": "http://example.org/a", "http://example.org/k": {"@id": "http://example.org/x"}'
+    stamped = '{"@id": "urn:g", "http://www.w3.org/ns/prov#generatedAtTime": {"@value": '
+    stamped += '"2024-01-01T00:00:01Z", "@type": "http://www.w3.org/2001/XMLSchema#dateTime"}, '
+    messages = {
+        "jsonld": stamped + f'"@graph": [{node}}}]}}',
+        "trig": f"<urn:g> {PROV} '2024-01-01T00:00:01Z'^^{DATE} . "
+        "<urn:g> { <http://example.org/a> <http://example.org/k> <http://example.org/x> }",
+        "ttl": "<http://example.org/a> <http://example.org/k> <http://example.org/x> ; "
+        f"{PROV} '2024-01-01T00:00:01Z'^^{DATE} .",
+    }
+    for format_, text in messages.items():
+        texts = spark.createDataFrame([(5, text)], "n int, value string")
+        [row] = parse_graphs(texts, "S", number="n", format=format_).collect()
+        assert (row.number, row.ts, row.undecodable) == (5, 1704067201 * SECOND, None)
+        assert row.graph == (None if format_ == "ttl" else "<urn:g>")
+        assert len(row.triples) == 2
