@@ -24,15 +24,14 @@ Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]
 
 some = settings(
-    max_examples=max(150, settings.default.max_examples),
+    max_examples=max(60, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 
 
 def table_of(pattern: Pattern, events: Events) -> pa.Table:
-    within, order = pattern.within, pattern.order
-    timed = within is not None and within.unit is Unit.TIME
-    timed = timed or (order is not None and order.every is not None)
+    within = pattern.within
+    timed = pattern.ranks_intervals or (within is not None and within.unit is Unit.TIME)
     return make_table(events, timed=True if timed else None)
 
 

@@ -93,6 +93,17 @@ def test_the_matches_are_those_of_the_embedded_engine_with_their_events(
         assert found.to_pylist() == expected.sort_by(order).to_pylist()
 
 
+def test_the_best_of_an_interval_are_those_of_the_embedded_engine(
+    spark: Any, events: pa.Table
+) -> None:
+    best = f"{KEYED} ORDER BY b[price] - a[price] DESC LIMIT 2 EVERY 1 MINUTE"
+    expected = cernis.query(best).run(events).to_arrow()
+    found = recognize(spark.createDataFrame(events), best, tasks=3).toArrow()
+    assert 4 < expected.num_rows < cernis.query(KEYED).run(events).count()
+    order = [("end", "ascending"), ("start", "ascending")]
+    assert found.sort_by(order).to_pylist() == expected.sort_by(order).to_pylist()
+
+
 def test_values_are_flat_columns_and_durations_are_intervals(spark: Any, events: pa.Table) -> None:
     terms = "b[price] - a[price] AS rise, END - START AS length, (END - START) / 7 AS part"
     query = KEYED.replace("*", f"{terms}, START AS began")

@@ -192,11 +192,12 @@ def test_matches_are_certain_when_the_watermark_has_passed_their_deadline(
         if pattern.absent_after is not None and pattern.absent_after.within.unit is Unit.TIME
     ]
     runs = [{"type": kind, "ts": 2 * i, "k": i % 2} for i, kind in enumerate("AABAAABBA")]
-    longest = [
+    waiting = [
         "SELECT LONGEST a FROM S WHERE (A+[4 MILLISECONDS]) AS a PARTITION BY [k]",
         "SELECT LONGEST * FROM S WHERE A ; B WITHIN 5 MILLISECONDS",
+        "SELECT * FROM S WHERE A ; B ORDER BY START DESC LIMIT 1 EVERY 7 MILLISECONDS",
     ]
-    chosen = [*in_time[: AT_ONCE - 2], *((cernis.query(text).pattern, runs) for text in longest)]
+    chosen = [*in_time[: AT_ONCE - 3], *((cernis.query(text).pattern, runs) for text in waiting)]
     found = run(spark, tmp_path, [(cernis.query(pattern), e) for pattern, e in chosen], seed=1)
     for (pattern, events), lines in zip(chosen, found, strict=True):
         assert_agrees(pattern, events, triples(lines), complete=True)

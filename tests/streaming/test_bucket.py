@@ -41,7 +41,7 @@ from cernis.testing.differential import (
 )
 from cernis.testing.state_store import MemoryStore
 from cernis.testing.strategies import cases as random_cases
-from cernis.testing.strategies import grouped_cases, suppressed_cases
+from cernis.testing.strategies import grouped_cases, ordered_cases, suppressed_cases
 from cernis.testing.tables import STREAM as OF_STREAM
 from cernis.testing.tables import make_table, split_by_stream
 
@@ -53,11 +53,14 @@ PLAIN = ("*", "list", "NONE", "COUNT")
 RELEASED = Path(__file__).parent / "checkpoints"
 
 
+def schema_of(columns: dict[str, pa.Table]) -> Schema:
+    return Schema(tuple(stream_of(name, events.schema) for name, events in columns.items()))
+
+
 def find_measures_of(query: cernis.Query, columns: dict[str, pa.Table]) -> Measures | None:
     if query.pattern.grouping is None:
         return None
-    streams = [stream_of(name, events.schema) for name, events in columns.items()]
-    return find_measures(query.pattern, Schema(tuple(streams)))
+    return find_measures(query.pattern, schema_of(columns))
 
 
 def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes: Any) -> StreamWork:
@@ -68,8 +71,9 @@ def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes:
         )
         for name, events in columns.items()
     )
+    plan = query.plan.for_schema(schema_of(columns))
     work = Work(
-        plan=query.plan,
+        plan=plan,
         streams=streams,
         reading=RunOptions(time="ts"),
         scale=MILLIS,
@@ -78,7 +82,7 @@ def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes:
     )
     empty = pa.concat_tables([t.slice(0, 0) for t in columns.values()], promote_options="default")
     work = Work(**{**work.__dict__, "schema": answer_schema(work, empty)})
-    cut = choose_stream_layout(query.plan).cut
+    cut = choose_stream_layout(plan).cut
     window = back_in_ticks(query.pattern, work.scale) if cut else None
     how = {"numbered": True, "window": window, "buckets": (0,), **changes}
     return StreamWork(work=work, query="q", **how)
@@ -327,6 +331,31 @@ def test_longest_reports_what_without_leaves_when_deadlines_have_passed(
     session = cernis.query(pattern).session(time="ts")
     pushed = [*session.push(make_table(events, timed=True)), *session.advance(FOREVER, MILLIS)]
     assert sorted(map(comparable_match, run.triples())) == sorted(map(comparable_match, pushed))
+
+
+@few
+@given(
+    st.data(),
+    ordered_cases(
+        every=True,
+        untimed=False,
+        windows=(Unit.TIME, None),
+        strategies=(Strategy.ALL, Strategy.LONGEST),
+    ),
+)
+def test_the_best_of_an_interval_are_reported_when_the_watermark_has_passed_it(
+    data: st.DataObject, case: tuple[Pattern, Events]
+) -> None:
+    pattern, drawn = case
+    events = [{**event, "ts": event.get("ts", i)} for i, event in enumerate(drawn)]
+    if not events:
+        return
+    run = run_at_random(data, pattern, events, data.draw(st.booleans()))
+    session = cernis.query(pattern).session(time="ts")
+    pushed = [*session.push(make_table(events, timed=True)), *session.advance(FOREVER, MILLIS)]
+    # of equal values, starts and ends any match is right
+    found = [(line["start"], line["end"], str(line["values"]["v"])) for line in run.found]
+    assert sorted(found) == sorted((m.start, m.end, str(m.values["v"])) for m in pushed)
 
 
 LONGEST_IN_TIME: dict[str, Any] = {"untimed": False, "strategies": (Strategy.LONGEST,)}

@@ -271,11 +271,14 @@ class EventRun(SparkRun):
 
     def _prepare_ordered(self, limit: int | None, form: str, text: TextEvents) -> tuple[Job, Work]:
         """Prepare a job whose answer has the columns that order it."""
+        options: dict[str, Any] = {"limit": limit}
+        if self.query.pattern.ranks_intervals:
+            options["tasks"] = 1  # which finds them in order
         if self._gives_answers or form in ("parquet", "arrow"):
-            return self._prepare(matches="events", limit=limit, placed=True)
+            return self._prepare(matches="events", placed=True, **options)
         if form == "csv":
-            return self._prepare(matches="flat", limit=limit, placed=True, text=text)
-        return self._prepare(matches="lines", limit=limit, text=text)
+            return self._prepare(matches="flat", placed=True, text=text, **options)
+        return self._prepare(matches="lines", text=text, **options)
 
     def _order(self, work: Work) -> list[str]:
         """Return the columns that put matches in order."""
@@ -284,8 +287,9 @@ class EventRun(SparkRun):
             end, end_ts, place = work.answer.names[-3:]
             return [end_ts, end, place]
         grouping, place = self.query.pattern.grouping, work.answer.names[-1]
-        if grouping is not None and not grouping.end and work.form != "lines":
-            return [place, place]  # one task has all groups, in order
+        has_groups = grouping is not None and not grouping.end and work.form != "lines"
+        if has_groups or self.query.pattern.ranks_intervals:
+            return [place, place]  # one task has all of them, in order
         return ["end_ts", "end", place]
 
     def _prepare(self, **options: Any) -> tuple[Job, Work]:

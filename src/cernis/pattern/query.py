@@ -275,6 +275,21 @@ class Pattern:
         return tuple(group for group in self.partition if "|".join(group) in self.suppress.names)
 
     @property
+    def ranks_intervals(self) -> bool:
+        """Whether ORDER BY takes the best matches of an interval of time, not those of an end."""
+        return self.order is not None and self.order.every is not None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a match is one whatever other matches end before it or after it."""
+        return (
+            self.consume is Consume.NONE
+            and self.strategy is not Strategy.LONGEST
+            and self.suppress is None
+            and not self.ranks_intervals
+        )
+
+    @property
     def inner_units(self) -> frozenset[Unit]:
         """The units of the gaps, and of the WITHINs, inside the formulas."""
         formulas = (self.formula, *(one.formula for one in self.without))

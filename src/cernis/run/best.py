@@ -38,6 +38,7 @@ from cernis.run.group import number_intervals
 from cernis.run.waiting import Numbers, WaitingMatches
 
 _LARGEST = 2**62
+_BEFORE_ALL = -(2**63)
 
 
 class BestFirst:
@@ -51,6 +52,8 @@ class BestFirst:
         self.store = store
         self.budget = budget
         self.waiting = WaitingMatches(len(plan.variables))
+        self.time = _BEFORE_ALL
+        """Up to where time has passed without events, in nanoseconds."""
         self._fields = MatchFields.of(plan.pattern, plan.variables)
 
     def choose(self, found: MatchSet, position: int, first: int | None) -> ListedMatches:
@@ -66,16 +69,35 @@ class BestFirst:
         block = join([self._empty_waiting(), block], len(self.variables))
         if not len(block.end):
             return ListedMatches(self.variables, [block])
-        numbers = number_intervals(self.store, block.end, int(every), "LIMIT … EVERY")
+        numbers = self._number_intervals(block.end)
         kept = self._sort(block, [numbers, *self._number_partitions(block.end)])
-        numbers = number_intervals(self.store, kept.end, int(every), "LIMIT … EVERY")
-        is_open = np.zeros(len(numbers), np.bool_)
+        is_open = np.zeros(len(kept.end), np.bool_)
         if position >= 0:
-            now = np.array([position - 1 if first is None else first])
-            is_open = numbers >= number_intervals(self.store, now, int(every), "LIMIT … EVERY")
+            now = self._number_intervals(np.array([position - 1 if first is None else first]))[0]
+            if first is None:
+                now = max(now, self.time // int(every))
+            is_open = self._number_intervals(kept.end) >= now
         held = take(kept, np.flatnonzero(is_open))
         self.waiting.add(held, np.zeros(len(held.end), np.int64))
         return ListedMatches(self.variables, [take(kept, np.flatnonzero(~is_open))])
+
+    def find_first_end(self, first: int | None) -> int | None:
+        """Return the time, in nanoseconds, at which the next interval with a match ends.
+
+        None: there is none, or a match that is not certain yet may join it; `first` is the
+        earliest end of such a match.
+        """
+        every, ends = self.order.every, self.waiting.intervals.ends
+        if every is None or not len(ends):
+            return None
+        number = int(self._number_intervals(ends).min())
+        if first is not None and number >= self._number_intervals(np.array([first]))[0]:
+            return None
+        return (number + 1) * int(every)
+
+    def _number_intervals(self, ends: Numbers) -> Numbers:
+        assert self.order.every is not None
+        return number_intervals(self.store, ends, int(self.order.every), "LIMIT … EVERY")
 
     def _empty_waiting(self) -> MatchBlock:
         everything = np.ones(len(self.waiting), np.bool_)

@@ -183,13 +183,18 @@ class Pipeline:
             size = self._window_ticks(scale)
             self._runtime.advance(time, None if size is None else time - size)
             self.longest.note_time(time)
+        if self.best is not None and scale.unit_ns is not None:
+            self.best.time = time * scale.unit_ns
         return [] if self.absence is None else self.absence.advance(time)
 
     def next_deadline(self, scale: Scale) -> int | None:
         """Return the next time, in ticks, that may make matches certain when it has passed."""
         absence = None if self.absence is None else self.absence.next_deadline
         longest = None if self.longest is None else self._find_deadline(self.longest, scale)
-        return min((time for time in (absence, longest) if time is not None), default=None)
+        best = None if self.best is None else self.best.find_first_end(self.first_end())
+        if best is not None and scale.unit_ns is not None:
+            best = -(-best // scale.unit_ns) - 1
+        return min((time for time in (absence, longest, best) if time is not None), default=None)
 
     def _find_deadline(self, longest: LongestMatches, scale: Scale) -> int | None:
         """Return when time ends the partial matches that a waiting match of LONGEST waits for."""

@@ -62,21 +62,20 @@ def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
         advice = "SUPPRESS BY a component of the partition: other values meet in all keys"
         return Layout(Distribution.SINGLE, places=places, parallel=advice)
     in_time = timed and is_bounded_in_time(pattern)
-    free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST
     if pattern.partition:
-        return Layout(Distribution.KEYED, cut=in_time and free, places=places)
+        return Layout(Distribution.KEYED, cut=in_time and pattern.is_free, places=places)
     if pattern.without:
-        if in_time and free:
+        if in_time and pattern.is_free:
             return Layout(Distribution.SLICED, cut=True, places=places)
         return Layout(Distribution.SINGLE, places=places, parallel=_advise(pattern, timed))
     in_events = pattern.within is not None and pattern.within.unit is Unit.EVENTS
     forgets = pattern.forget is not None  # by the gaps of the whole stream
-    keyed = plan.key is not None and free and (timed or not _refers_to_time(pattern))
+    keyed = plan.key is not None and pattern.is_free and (timed or not _refers_to_time(pattern))
     keyed = keyed and not forgets
     inside = Unit.EVENTS in pattern.inner_units
     if in_events and (forgets or inside or not countable):
         return Layout(Distribution.SINGLE, places=places, parallel=_advise(pattern, timed))
-    if keyed or (free and (in_time or in_events)):
+    if keyed or (pattern.is_free and (in_time or in_events)):
         distribution = Distribution.KEYED if keyed else Distribution.SLICED
         if in_events:
             return Layout(distribution, ranked=True, gaps=pattern.contiguous)
@@ -103,11 +102,9 @@ def choose_stream_layout(plan: Plan) -> Layout:
     return Layout(
         Distribution.KEYED if keyed else Distribution.SINGLE,
         cut=_has_time_window(pattern, True)
-        and pattern.consume is Consume.NONE
-        and pattern.strategy is not Strategy.LONGEST
+        and pattern.is_free
         and plan.head is None
         and not pattern.without
-        and pattern.suppress is None
         and not stays_open,
         places=batch.places,
         parallel="" if keyed else advice,
@@ -170,6 +167,8 @@ def _has_time_window(pattern: Pattern, timed: bool) -> bool:
 def _advise(pattern: Pattern, timed: bool) -> str:
     if pattern.strategy is Strategy.LONGEST:
         return "a key (PARTITION BY): LONGEST compares matches of all ends"
+    if pattern.ranks_intervals:
+        return "a key (PARTITION BY): LIMIT … EVERY compares matches of all ends"
     if pattern.without:
         return "a key (PARTITION BY), or bounds in time for the match and for WITHOUT"
     if pattern.forget is not None:

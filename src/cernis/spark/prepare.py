@@ -88,15 +88,13 @@ def prepare_job(
     options.check()
     if not isinstance(query, Query):
         query = Query(query, lang=lang)
-    order = query.pattern.order
-    if order is not None and order.every is not None:
-        message = "ORDER BY … LIMIT … EVERY runs on the embedded engine alone so far"
-        raise QueryError([Diagnostic(message, order.span)], query.pattern.source)
     refuse_insert(query.pattern)
     frames = make_frames(events, query.pattern.streams, options)
     frames = tuple(join_tables(frame, query.pattern, options) for frame in frames)
     _check_deadlines(query.pattern, frames)
     _check_grouping(query.pattern, frames, options)
+    if query.pattern.ranks_intervals and frames[0].time is None:
+        raise DataError("LIMIT … EVERY needs a column of times")
     if query.pattern.suppress is not None:
         frames[0].scale.ticks(query.pattern.suppress.length, "SUPPRESS BY … FOR")
     plan, layout = _choose_plan(query, frames, options)

@@ -27,7 +27,6 @@ from cernis.events.batch import EventBatch, Int64s, is_computed
 from cernis.events.order import Scale
 from cernis.events.times import describe_bad_time, to_ticks
 from cernis.pattern.atom import Atom
-from cernis.pattern.query import Consume, Strategy
 from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.columns import distinct_names
@@ -223,7 +222,7 @@ class Recognizer:
         pattern = self.work.plan.pattern
         if self.now is not None and self.left != 0:
             yield from self._give(self.session.advance(self.now, self.work.scale))
-        waits = pattern.grouping is not None or pattern.strategy is Strategy.LONGEST
+        waits = pattern.grouping is not None or self.session.pipeline.waits
         waits = waits or (self.work.reading.complete and pattern.absent_after is not None)
         if waits and self.left != 0:
             yield from self._give(self.session.finish())
@@ -252,9 +251,7 @@ class Recognizer:
     def pass_over(self, table: pa.Table) -> None:
         """Read events without reporting the matches that end at them."""
         pattern = self.work.plan.pattern
-        is_free = pattern.consume is Consume.NONE and pattern.strategy is not Strategy.LONGEST
-        is_free = is_free and pattern.suppress is None
-        if is_free and self.work.plan.head is None:
+        if pattern.is_free and self.work.plan.head is None:
             self.session.pass_over(self._batch(table), self.work.scale)
         else:
             self.session.take(self._batch(table), self.work.scale)
@@ -270,7 +267,7 @@ class Recognizer:
     def pass_time(self, nanoseconds: int) -> Iterator[pa.RecordBatch]:
         """Give what is certain once no event before a time comes: groups, and matches."""
         scale, pipeline = self.work.scale, self.session.pipeline
-        if pipeline.absence is not None or pipeline.longest is not None:
+        if pipeline.absence is not None or pipeline.waits:
             assert scale.unit_ns is not None
             yield from self._give(self.session.advance(nanoseconds // scale.unit_ns, scale))
         if self.first_end is not None:
