@@ -11,7 +11,7 @@ matches that refer to them stay valid.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -225,7 +225,7 @@ def collect(
     memory = memory._replace(
         counters=memory.counters.copy(),
         vertices=vertices,
-        facts=memory.facts[np.concatenate(([0], np.flatnonzero(marks.vertices)))],
+        facts=_keep(memory.facts, marks.vertices),
         sources=sources,
         nodes=nodes,
         entries=lists.entries,
@@ -260,9 +260,14 @@ def _number(marks: NDArray[np.uint8]) -> NDArray[np.int32]:
     return np.where(marks != 0, np.cumsum(marks, dtype=np.int64), 0).astype(np.int32)
 
 
-def _keep(records: NDArray[np.void], marks: NDArray[np.uint8]) -> NDArray[np.void]:
-    """Copy record 0 and the marked ones."""
-    kept: NDArray[np.void] = records[np.concatenate(([0], np.flatnonzero(marks)))]
+def _keep(records: NDArray[Any], marks: NDArray[np.uint8]) -> NDArray[Any]:
+    """Copy record 0 and the marked ones.
+
+    `compress` and `take` copy a record at once; an index would copy it field by field.
+    """
+    lives = marks != 0
+    lives[0] = True
+    kept: NDArray[Any] = records[: len(lives)].compress(lives, axis=0)
     kept[0] = np.zeros((), records.dtype)
     return kept
 
@@ -277,7 +282,7 @@ def _copy_vertices(
     which = np.repeat(vertices["first"], counts) + (
         np.arange(int(ends[-1])) - np.repeat(ends - counts, counts)
     )
-    sources = memory.sources[which]
+    sources = memory.sources.take(which)
     kinds = links.kind[links.store[sources["link"]]] if len(sources) else np.empty(0)
     for kind in (r.UNION, r.UNLIKE, r.SORTED):
         mine = kinds == kind

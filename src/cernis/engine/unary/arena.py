@@ -158,3 +158,31 @@ def join(arena, counters, new, old, bound):
         depth -= 1
         node = make_union(arena, counters, counters[SPINE + depth], node)
     return node
+
+
+@inner
+def is_inside(arena, node, bound):
+    """Return whether a side of a node is there and has matches inside the window."""
+    return node != 0 and arena[node]["start"] >= bound
+
+
+@inner
+def find_ready(arena, bound, stamp, stamps, stack, depth):
+    """Go down from the top of the stack to a node whose sides are stamped and which is not.
+
+    Return the depth at which it is on top; 0: all nodes are stamped.
+    """
+    while depth > 0:
+        node = stack[depth - 1]
+        left, right = arena[node]["left"], arena[node]["right"]
+        if stamps[node] == stamp:
+            depth -= 1
+        elif left != 0 and stamps[left] != stamp:
+            stack[depth] = left
+            depth += 1
+        elif is_inside(arena, right, bound) and stamps[right] != stamp:
+            stack[depth] = right
+            depth += 1
+        else:
+            return depth
+    return 0

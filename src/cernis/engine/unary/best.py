@@ -21,7 +21,7 @@ from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.listing import Listing, empty_listing, trim_listing
 from cernis.engine.settings import FOREVER
-from cernis.engine.unary.arena import ArenaSegment
+from cernis.engine.unary.arena import ArenaSegment, find_ready, is_inside
 
 _DONE, _LISTING_FULL, _HEAP_FULL, _PATH_FULL = range(4)
 
@@ -154,30 +154,19 @@ def _own_best(arena, node, weights, bests):
 def _find_bests(arena, root, bound, stamp, weights, bests):
     """Find the best weights of all nodes below a root, children first."""
     stamps, stack = bests.stamps, bests.stack
-    depth = 1
     stack[0] = root
+    depth = find_ready(arena, bound, stamp, stamps, stack, 1)
     while depth > 0:
         node = stack[depth - 1]
-        if stamps[node] == stamp:
-            depth -= 1
-            continue
-        left, right = arena[node]["left"], arena[node]["right"]
-        inside = right != 0 and arena[right]["start"] >= bound
-        if left != 0 and stamps[left] != stamp:
-            stack[depth] = left
-            depth += 1
-            continue
-        if inside and stamps[right] != stamp:
-            stack[depth] = right
-            depth += 1
-            continue
+        right = arena[node]["right"]
         weight, start = _own_best(arena, node, weights, bests)
-        if inside and _is_better(bests.weight[right], bests.start[right], weight, start):
-            weight, start = bests.weight[right], bests.start[right]
+        other, other_start = bests.weight[right], bests.start[right]
+        if is_inside(arena, right, bound) and _is_better(other, other_start, weight, start):
+            weight, start = other, other_start
         bests.weight[node] = weight
         bests.start[node] = start
         stamps[node] = stamp
-        depth -= 1
+        depth = find_ready(arena, bound, stamp, stamps, stack, depth - 1)
 
 
 @inner

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.settings import FOREVER
-from cernis.engine.unary.arena import UNION, ArenaSegment
+from cernis.engine.unary.arena import UNION, ArenaSegment, find_ready, is_inside
 
 _LIMB = 62
 _LOW = 2**62 - 1
@@ -45,24 +45,13 @@ def _count(arena, node, bound, stamp, stamps, values, stack):
 
     -1: the limbs are too few. `values` has the counts of nodes where stamps == stamp.
     """
-    depth = 1
     visited = 0
     stack[0] = node
+    depth = find_ready(arena, bound, stamp, stamps, stack, 1)
     while depth > 0:
         node = stack[depth - 1]
-        if stamps[node] == stamp:
-            depth -= 1
-            continue
         left, right = arena[node]["left"], arena[node]["right"]
-        inside = right != 0 and arena[right]["start"] >= bound
-        if left != 0 and stamps[left] != stamp:
-            stack[depth] = left
-            depth += 1
-            continue
-        if inside and stamps[right] != stamp:
-            stack[depth] = right
-            depth += 1
-            continue
+        inside = is_inside(arena, right, bound)
         if values.shape[1] == 1:
             total = values[left, 0] if left != 0 else 1
             if inside:
@@ -74,7 +63,7 @@ def _count(arena, node, bound, stamp, stamps, values, stack):
             return -1
         stamps[node] = stamp
         visited += 1
-        depth -= 1
+        depth = find_ready(arena, bound, stamp, stamps, stack, depth - 1)
     return visited
 
 

@@ -292,25 +292,13 @@ def _copy_start(arena, root, start, out, stamp, nodes):
     """Rebuild the matches that start at this position in `out`; return their node."""
     stamps, copies, stack = nodes.stamps, nodes.copies, nodes.stack
     counters, bound = out.counters, root["bound"]
-    depth = 1
     stack[0] = root["node"]
+    depth = a.find_ready(arena, bound, stamp, stamps, stack, 1)
     while depth > 0:
-        node = stack[depth - 1]
-        if stamps[node] == stamp:
-            depth -= 1
-            continue
         if counters[a.NODES] + 2 >= len(out.arena):
             return _NO_OUT
+        node = stack[depth - 1]
         left, right = arena[node]["left"], arena[node]["right"]
-        inside = right != 0 and arena[right]["start"] >= bound
-        if left != 0 and stamps[left] != stamp:
-            stack[depth] = left
-            depth += 1
-            continue
-        if inside and stamps[right] != stamp:
-            stack[depth] = right
-            depth += 1
-            continue
         copy = 0
         label, position = arena[node]["label"], arena[node]["position"]
         if label == a.UNION:
@@ -320,14 +308,14 @@ def _copy_start(arena, root, start, out, stamp, nodes):
                 copy = a.make_item(out.arena, counters, start, label, 0, start)
         elif copies[left] != 0:
             copy = a.make_item(out.arena, counters, position, label, copies[left], start)
-        other = copies[right] if inside else 0
+        other = copies[right] if a.is_inside(arena, right, bound) else 0
         if copy == 0:
             copy = other
         elif other != 0:
             copy = a.make_union(out.arena, counters, copy, other)
         copies[node] = copy
         stamps[node] = stamp
-        depth -= 1
+        depth = a.find_ready(arena, bound, stamp, stamps, stack, depth - 1)
     return copies[root["node"]]
 
 
