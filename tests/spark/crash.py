@@ -7,9 +7,12 @@ its checkpoint, until all faults have happened and the last driver ends. Then th
 matches that the embedded engine finds, each once, and no event may be late.
 
 Faults: the driver and its Java get SIGKILL at any moment, from the first second on, or while a
-micro-batch is between its offsets and its commit; the Python workers get SIGKILL; the sink fails in
-the middle of a write; a second driver runs on the same checkpoint. Restarts have other numbers of
-cores. Queries: with a window (chunks), with CONSUME BY (snapshots), with distinct answers.
+micro-batch is between its offsets and its commit; the Python workers get SIGKILL, or, in a small
+cluster where slow tasks are started twice (speculation), an executor does; the sink fails in the
+middle of a write; the disk is full (no process may write to a file any more); a second driver runs
+on the same checkpoint. Restarts have other numbers of cores.
+
+Queries: with a window (chunks), with CONSUME BY (snapshots), with distinct answers.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import collections
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -26,6 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -87,10 +92,10 @@ def put_files(folder: Path, kind: str, files: list[pa.Table]) -> None:
 # ------------------------------------------------------------------ drivers
 
 
-def start(folder: Path, cores: int) -> subprocess.Popen[str]:
+def start(folder: Path, cores: int, *more: str) -> subprocess.Popen[str]:
     """Return a driver in a process group of its own."""
     return subprocess.Popen(
-        [sys.executable, str(DRIVER), str(folder), str(cores)],
+        [sys.executable, str(DRIVER), str(folder), str(cores), *more],
         stdout=subprocess.PIPE,
         stderr=(folder / "driver.log").open("a"),
         text=True,
@@ -157,17 +162,45 @@ def kill_workers(draw: random.Random, folder: Path) -> None:
     if await_begin(driver):
         await_batch(driver, folder)
         time.sleep(draw.random())
-        try:
-            below = psutil.Process(driver.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            below = []
-        for process in below:
-            try:
+        for process in list_processes(driver):
+            with suppress(psutil.Error):
                 if "cernis.spark.local.daemon" in process.cmdline():
                     process.kill()
-            except psutil.Error:
-                pass
     end(driver)
+
+
+def kill_executor(draw: random.Random, folder: Path) -> None:
+    """Kill an executor of a cluster with speculation; its tasks run elsewhere."""
+    driver = start(folder, draw.randrange(1, 4), "cluster")
+    if await_begin(driver):
+        await_batch(driver, folder)
+        time.sleep(draw.random())
+        for process in list_processes(driver):
+            with suppress(psutil.Error):
+                if any("CoarseGrainedExecutorBackend" in word for word in process.cmdline()):
+                    process.kill()
+                    break
+    end(driver)
+
+
+def fill_disk(draw: random.Random, folder: Path) -> None:
+    """Let no process of a driver write to files any more, as if the disk were full."""
+    driver = start(folder, draw.randrange(1, 4))
+    if await_begin(driver):
+        await_batch(driver, folder)
+        time.sleep(draw.random())
+        for process in list_processes(driver):
+            with suppress(psutil.Error, ProcessLookupError):
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, 0))
+    end(driver)
+
+
+def list_processes(driver: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Return a driver's process and all below it."""
+    with suppress(psutil.NoSuchProcess):
+        whole = psutil.Process(driver.pid)
+        return [whole, *whole.children(recursive=True)]
+    return []
 
 
 def fail_sink(draw: random.Random, folder: Path) -> None:
@@ -191,6 +224,8 @@ FAULTS: dict[str, Callable[[random.Random, Path], None]] = {
     "driver": kill_early,
     "in a batch": kill_in_batch,
     "workers": kill_workers,
+    "executor": kill_executor,
+    "disk": fill_disk,
     "sink": fail_sink,
     "two drivers": run_two,
 }

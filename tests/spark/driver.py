@@ -1,8 +1,9 @@
-"""A streaming query in a process of its own, to be killed: python driver.py FOLDER [CORES].
+"""A streaming query in a process to be killed: python driver.py FOLDER [CORES [cluster]].
 
 Runs FOLDER/query.ceql (or query.cq) on the Parquet files of FOLDER/in, one in each micro-batch, and
 writes the matches to FOLDER/out. Says when it has begun, and ends when all is read. Where there is
-FOLDER/fail, the sink fails once in the middle of a write.
+FOLDER/fail, the sink fails once in the middle of a write. In a cluster, two executors have a
+process each, and what takes longer than other tasks is started a second time (speculation).
 """
 
 from __future__ import annotations
@@ -31,11 +32,23 @@ def make_failing(order: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return pass_on
 
 
-def run(folder: Path, cores: int) -> None:
+CLUSTER = {
+    "spark.master": "local-cluster[2,1,1024]",
+    "spark.executor.memory": "1g",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "20ms",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "20ms",
+}
+
+
+def run(folder: Path, cores: int, *, cluster: bool = False) -> None:
     settings = {
         "spark.sql.shuffle.partitions": str(cores),
         # files with checksums, as users have them
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.LocalFs",
+        **(CLUSTER if cluster else {}),
     }
     spark = local_session(cores, memory="1g", conf=settings)
     first = next(iter(sorted((folder / "in").glob("*.parquet"))))
@@ -64,4 +77,5 @@ def run(folder: Path, cores: int) -> None:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 2)
+    _, place, number, *more = [*sys.argv, "2"] if len(sys.argv) == 2 else sys.argv
+    run(Path(place), int(number), cluster=more == ["cluster"])
