@@ -1,4 +1,4 @@
-"""Hypothesis profiles: `ci` repeats the same cases each time, `fuzz` looks for new ones.
+"""Hypothesis profiles: `ci` repeats the same few cases each time, `fuzz` looks for new ones.
 
 With several test processes, all tests of Spark in batch run in one of them, all of streams in
 one, and all pages with examples on Spark in one: each process that has some starts a Java of its
@@ -20,7 +20,12 @@ from cernis.compiled.tiers import TieredKernel, Warmth, compile_from_now
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 settings.register_profile(
-    "ci", deadline=None, derandomize=True, database=None, suppress_health_check=_SLOW
+    "ci",
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=_SLOW,
 )
 settings.register_profile(
     "fuzz",

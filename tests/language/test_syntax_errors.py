@@ -510,7 +510,7 @@ SOUND = (
 )
 
 
-@settings(max_examples=max(150, settings.default.max_examples))
+@settings(max_examples=max(40, settings.default.max_examples))
 @given(st.data())
 def test_a_broken_query_is_a_query_error_and_nothing_else(data: st.DataObject) -> None:
     words = SOUND.split(" ")

@@ -40,7 +40,7 @@ from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 ox = pytest.importorskip("pyoxigraph")
 
 many = settings(
-    max_examples=max(200, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+    max_examples=max(80, settings.default.max_examples), suppress_health_check=list(HealthCheck)
 )
 some = settings(
     max_examples=max(60, settings.default.max_examples), suppress_health_check=list(HealthCheck)

@@ -110,7 +110,9 @@ def test_a_damaged_state_is_refused() -> None:
             cernis.query(COUNT).thaw(pack(meta, arrays))
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=max(120, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+)
 @given(
     cases(
         disorder=False,
@@ -134,7 +136,9 @@ def test_any_split_into_batches_agrees_with_the_oracle(drawn: Any) -> None:
     assert_counts_agree(pattern, made, found)
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=max(60, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+)
 @given(cases(consume=(Consume.NONE,), limit=False))
 def test_a_session_that_only_counts_agrees_with_the_oracle(case: Any) -> None:
     pattern, made = case
@@ -154,7 +158,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=max(60, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+)
 @given(cases(consume=(Consume.NONE,), limit=False))
 def test_a_walk_that_gives_up_leaves_the_same_numbers(case: Any) -> None:
     pattern, made = case

@@ -40,7 +40,7 @@ HIDDEN = [
 """The older start is in the window of the s that is filed last, and no longer in that of t."""
 
 some = settings(
-    max_examples=max(100, settings.default.max_examples),
+    max_examples=max(50, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 

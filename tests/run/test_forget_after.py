@@ -21,7 +21,7 @@ from cernis.testing.strategies import cases, cuts
 from cernis.testing.tables import make_table
 
 many = settings(
-    max_examples=max(200, settings.default.max_examples),
+    max_examples=max(80, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 
@@ -76,7 +76,7 @@ def test_batches_and_freezing_change_nothing(freezes: bool, drawn: Any) -> None:
 
 @pytest.mark.parametrize("renumbers", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=max(60, settings.default.max_examples))
+@settings(max_examples=max(40, settings.default.max_examples))
 @given(data=st.data())
 def test_families_do_not_depend_on_batches(
     family: Family, renumbers: bool, data: st.DataObject

@@ -26,7 +26,7 @@ Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]
 
 some = settings(
-    max_examples=max(100, settings.default.max_examples),
+    max_examples=max(50, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 CHOOSING = tuple(each for each in Strategy if each is not Strategy.ANY)

@@ -28,7 +28,7 @@ from cernis.testing.tables import make_table
 Case = tuple[Pattern, Sequence[dict[str, Any]]]
 
 some = settings(
-    max_examples=max(150, settings.default.max_examples),
+    max_examples=max(60, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 

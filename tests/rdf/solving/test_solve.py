@@ -610,7 +610,7 @@ def comparable(rows: Iterable[Row]) -> set[frozenset[tuple[str, str]]]:
     return {frozenset(row.items()) for row in rows}
 
 
-@settings(max_examples=400)
+@settings(max_examples=max(150, settings.default.max_examples))
 @given(patterns().map(rename_blanks), st.lists(small_graph, min_size=1, max_size=4), st.data())
 def test_another_engine_finds_the_same_solutions(
     pattern: g.GraphPattern, graphs: list[list[tuple[str, str, str]]], data: st.DataObject
