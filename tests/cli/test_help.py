@@ -18,6 +18,7 @@ REQUIRED = {
     "check": {"QUERY": QUERY},
     "demo": {},
     "warm": {},
+    "serve": {},
     "bench": {},
 }
 

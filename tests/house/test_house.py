@@ -21,7 +21,7 @@ ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 # the way of the data
 FOLDERS = (
     "languages", "pattern", "automata", "plan", "events", "encoding", "engine", "results", "views",
-    "run", "rdf", "spark", "cli", "compiled", "generators", "bench", "testing", "manual",
+    "run", "rdf", "spark", "serve", "cli", "compiled", "generators", "bench", "testing", "manual",
 )  # fmt: skip
 MOST_ARGUMENTS = 8
 BEGIN, END = "<!-- files: written by make architecture -->", "<!-- end of files -->"

@@ -223,6 +223,14 @@ def test_the_first_matches_are_those_that_come_first(case: Drawn, n: int) -> Non
     assert matches.to_arrow(limit=n).num_rows == min(n, matches.count())
 
 
+@some
+@given(draws(), st.integers(1, 5))
+def test_pages_put_together_are_the_matches(case: Drawn, size: int) -> None:
+    matches = case.run()
+    pages = [matches.page(first, size) for first in range(0, matches.count(), size)]
+    assert [comparable_match(match) for page in pages for match in page] == list_matches(matches)
+
+
 # -------------------------------------------------------------------- pieces
 
 

@@ -44,6 +44,7 @@ from cernis.cli.options import (
     QueryArgument,
     QueryOrRules,
     Quote,
+    ServedEvents,
     StreamFormat,
     StreamTime,
     Strict,
@@ -460,6 +461,66 @@ def warm(
 
         for name in warm(jobs):
             typer.echo(f"compiled: {name}")
+
+
+@app.command()
+def serve(
+    events: ServedEvents = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; otherwise this machine alone.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
+    ] = 8000,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="A name by which browsers reach the server; may be repeated.",
+        ),
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column of times in these files.")
+    ] = None,
+    type: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column of types in these files.")
+    ] = None,
+    time_unit: Unit = TimeUnit.ms,
+    max_upload: Annotated[
+        int, typer.Option("--max-upload", min=1, metavar="MIB", help="The size of an upload.")
+    ] = 64,
+    max_seconds: Annotated[
+        float, typer.Option("--max-seconds", min=0.1, help="How long a run may take.")
+    ] = 30.0,
+    max_memory: Annotated[
+        int, typer.Option("--max-memory", min=256, metavar="MIB", help="The memory of a visitor.")
+    ] = 2048,
+    max_matches: Annotated[
+        int, typer.Option("--max-matches", min=1, help="How many matches a download has.")
+    ] = 100_000,
+    max_visitors: Annotated[
+        int, typer.Option("--max-visitors", min=1, help="How many visitors have a process at once.")
+    ] = 16,
+) -> None:
+    """Show a page in the browser, to try queries on samples, uploads and these files."""
+    with reported():
+        from cernis.cli.serve import serve
+
+        serve(
+            events or [],
+            host=host,
+            port=port,
+            names=allow_host or [],
+            reading={"time": time, "type": type, "time_unit": time_unit.value},
+            limits={
+                "upload_bytes": max_upload << 20,
+                "seconds": max_seconds,
+                "memory_bytes": max_memory << 20,
+                "matches": max_matches,
+                "visitors": max_visitors,
+            },
+        )
 
 
 @app.command()

@@ -84,6 +84,10 @@ ExplainedEvents = Annotated[
     list[str] | None,
     typer.Option("--events", "-e", metavar="FILE", help=f"{_EVENTS} Required with --engine spark."),
 ]
+ServedEvents = Annotated[
+    list[str] | None,
+    typer.Option("--events", "-e", metavar="FILE", help=_EVENTS),
+]
 MoreEvents = Annotated[
     list[str] | None,
     typer.Argument(metavar="FILE", help="Files of events, like --events.", show_default=False),

@@ -95,6 +95,12 @@ class EventStore:
                 self._time_column,
             )
 
+    def stream_at(self, position: int) -> str:
+        """Return the stream of an event."""
+        [(stored, local)] = self._split(np.array([position], np.int64))
+        number = 0 if stored.which is None else int(stored.which[local[0]])
+        return stored.parts[number][0]
+
     @property
     def span(self) -> range:
         """The positions of the stored events."""

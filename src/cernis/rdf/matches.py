@@ -16,9 +16,12 @@ the ends that it shows, up to that million.
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -39,9 +42,11 @@ from cernis.rdf.solving.rows import StoredRows
 from cernis.results.columns import count_column
 from cernis.results.matchset import MatchBlock, MatchSet, join, part, pieces, take
 from cernis.results.result import Result
+from cernis.results.rooted import LISTED
 from cernis.results.values import iso_texts, json_text, json_texts, python_values
 
 _WEIGHT = 1 << 20
+_time_of = itemgetter(0)
 _OWN_COLUMNS = ("start_ts", "end_ts", "events")
 _PROV = "<http://www.w3.org/ns/prov#generatedAtTime>"
 
@@ -192,6 +197,32 @@ class GraphMatches(Result[GraphMatch]):
         chosen = random.Random(seed).sample(range(self.count()), min(k, self.count()))
         matches = list(self._items(None))
         return [matches[i] for i in sorted(chosen)]
+
+    def _page(self, offset: int, n: int) -> Iterable[GraphMatch]:
+        if not self._distinct:
+            return islice(self._items(offset + n), offset, offset + n)
+        return chain.from_iterable(map(self._objects, self._page_blocks(offset, n)))
+
+    def _page_blocks(self, offset: int, n: int) -> Iterator[MatchBlock]:
+        """Return the matches of a page; those of a timestamp that has few are in order."""
+        upto, stop = self._upto, min(offset + n, self.count())
+        while offset < stop:
+            at = bisect_right(upto, offset)
+            before, high = upto[at - 1] if at else 0, min(stop, upto[at])
+            if upto[at] - before <= LISTED:
+                whole = self._sort_blocks(
+                    [self._block(self._found.page(before, upto[at] - before))]
+                )
+                yield part(whole, offset - before, high - before)
+            else:
+                yield self._block(self._found.page(offset, high - offset))
+            offset = high
+
+    @cached_property
+    def _upto(self) -> list[int]:
+        """The number of matches up to each timestamp at which some end, and including it."""
+        numbers = (sum(n for _, n in group) for _, group in groupby(self._counted_ends(), _time_of))
+        return list(accumulate(numbers))
 
     def _objects(self, block: MatchBlock) -> Iterator[GraphMatch]:
         table = self._batch(block)

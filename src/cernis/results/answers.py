@@ -89,6 +89,10 @@ class Answers(Result[Answer]):
         drawn = self._table.take(pa.array(np.sort(chosen))).combine_chunks()
         return chain.from_iterable(map(self._objects, drawn.to_batches()))
 
+    def _page(self, offset: int, n: int) -> Iterator[Answer]:
+        part = self._table.slice(min(offset, self.count()), n).combine_chunks()
+        return chain.from_iterable(map(self._objects, part.to_batches()))
+
     def _objects(self, batch: pa.RecordBatch) -> Iterator[Answer]:
         *values, ends, times = map(python_values, batch.columns)
         for row, (end, time) in enumerate(zip(ends, times, strict=True)):

@@ -45,3 +45,6 @@ class CountedMatches:
 
     def of_ends(self, ends: Positions, most: int = 1) -> Iterator[MatchBlock]:
         raise StateError(_NONE_KEPT)
+
+    def page(self, offset: int, n: int) -> MatchBlock:
+        raise StateError(_NONE_KEPT)

@@ -79,6 +79,10 @@ class Groups(Result[MatchGroup]):
         drawn = self._table.take(pa.array(np.sort(chosen))).combine_chunks()
         return chain.from_iterable(map(self._objects, drawn.to_batches()))
 
+    def _page(self, offset: int, n: int) -> Iterator[MatchGroup]:
+        part = self._table.slice(min(offset, self.count()), n).combine_chunks()
+        return chain.from_iterable(map(self._objects, part.to_batches()))
+
     def _objects(self, batch: pa.RecordBatch) -> Iterator[MatchGroup]:
         for record in python_records(batch.to_struct_array()):
             when = {name: record.pop(name) for name in self._times}

@@ -2,8 +2,8 @@
 
 It holds the set of matches, not the matches: they are made when they are asked for, block by block.
 
-Cost contract: `count`, `counts` and `sample` cost what the match set promises: linear in the
-compact set, whatever the number of matches. They never enumerate. `batches`, `to_arrow` and
+Cost contract: `count`, `counts`, `sample` and `page` cost what the match set promises: linear in
+the compact set, whatever the number of matches. They never enumerate. `batches`, `to_arrow` and
 `write_…` are linear in their output, in Arrow; iteration makes a Python object for each match.
 """
 
@@ -111,6 +111,11 @@ class Matches(Result[Match]):
     def _draw(self, k: int, seed: int | None) -> Iterator[Match]:
         return self._objects(self._found.sample(k, seed))
 
+    def _page(self, offset: int, n: int) -> Iterator[Match]:
+        if self.counting:
+            return self._count_objects(n, offset)
+        return self._objects(self._found.page(offset, n))
+
     def _objects(self, block: MatchBlock) -> Iterator[Match]:
         fields, events = self._fields, self._events
         shown = [fields.variables.index(name) for name in fields.shown]
@@ -146,9 +151,10 @@ class Matches(Result[Match]):
             for row, *more in zip(columns, *further.values(), strict=True)
         )
 
-    def _count_objects(self, limit: int | None) -> Iterator[Match]:
+    def _count_objects(self, limit: int | None, offset: int = 0) -> Iterator[Match]:
         ends, counts = self._found.counts()
-        ends, counts = ends[:limit], counts[:limit]
+        low = min(offset, len(ends))
+        ends, counts = ends[low:][:limit], counts[low:][:limit]
         columns = zip(
             ends.tolist(),
             counts,

@@ -5,7 +5,7 @@ A *match set* counts matches, gives them block by block, and draws samples. It h
 from the event store. The compact sets of the engines are implementations (`unary`, `correlated`);
 `ListedMatches`, for queries whose matches must be filtered one by one, is another.
 
-Cost contract: `count`, `counts` and `sample` never enumerate where the set is compact;
+Cost contract: `count`, `counts`, `sample` and `page` never enumerate where the set is compact;
 `ListedMatches` has paid for its matches already. `blocks` is linear in its output.
 """
 
@@ -57,6 +57,13 @@ class MatchSet(Protocol):
 
     def of_ends(self, ends: Positions, most: int = 1) -> Iterator[MatchBlock]:
         """Return the first matches, at most so many, of each of these ends, which ascend."""
+
+    def page(self, offset: int, n: int) -> MatchBlock:
+        """Return the matches number `offset` to `offset + n - 1`, by end position.
+
+        All pages together have each match once. Those of an end are in the order of `blocks`,
+        unless an end has more matches than are listed for a page.
+        """
 
 
 def take(block: MatchBlock, indices: NDArray[np.integer]) -> MatchBlock:
@@ -194,3 +201,7 @@ class ListedMatches:
         chosen = [self._by_end[a:b] for a, b in zip(low, high, strict=True) if a < b]
         if chosen:
             yield take(self.block, np.concatenate(chosen))
+
+    def page(self, offset: int, n: int) -> MatchBlock:
+        low = min(offset, self.count())
+        return part(self.block, low, min(low + n, self.count()))

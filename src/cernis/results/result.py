@@ -5,8 +5,8 @@ subclass says how its items are counted, drawn, and turned into Arrow, text and 
 Everything else is here, so that all results have the same members with the same behaviour.
 
 Cost contract: `head`, `batches`, `to_…` and `write_…` are linear in their output, and hold one
-batch at a time where they write. Iteration makes a Python object for each item. `count`, `counts`
-and `sample` cost what the subclass says.
+batch at a time where they write. Iteration makes a Python object for each item. `count`, `counts`,
+`sample` and `page` cost what the subclass says.
 """
 
 from __future__ import annotations
@@ -81,6 +81,10 @@ class Result(ABC, Generic[Item]):
         """Draw k distinct items, each set of k equally likely; all when there are fewer."""
 
     @abstractmethod
+    def _page(self, offset: int, n: int) -> Iterable[Item]:
+        """Make the items from number `offset` on, at most n."""
+
+    @abstractmethod
     def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
         """Make the items, or the first `limit`, as record batches of `schema`."""
 
@@ -119,6 +123,16 @@ class Result(ABC, Generic[Item]):
     def sample(self, k: int = 10, seed: int | None = None) -> list[Item]:
         """Return k distinct items, each set of k equally likely; all when there are fewer."""
         return list(self._draw(self._checked(k), seed))
+
+    def page(self, offset: int, n: int = 10) -> list[Item]:
+        """Return n items from number `offset` on, without making those before.
+
+        All pages together have each item once. Pages follow the order of iteration, except within
+        an end that has more than 16,384 matches.
+        """
+        if offset < 0:
+            raise ValueError(f"a page cannot begin at {offset}")
+        return list(self._page(offset, self._checked(n)))
 
     # -------------------------------------------------------------- Arrow
 

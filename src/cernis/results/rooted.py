@@ -1,7 +1,14 @@
 """Match sets of an engine: segments of compact sets, each with roots that have an end.
 
-The engines share blocks of matches up to a limit, LIMIT per end position, and samples by rank.
-Each engine counts, lists and draws the matches of a root in its own way.
+The engines share blocks of matches up to a limit, LIMIT per end position, and samples and pages
+by rank. Each engine counts, lists and draws the matches of a root in its own way.
+
+A page skips whole ends by their numbers of matches. Of an end with few matches it lists all, in
+the order of `blocks`. Of an end with many it unranks those of the page, one path each: listing
+keeps the order of starts in a heap, which cannot be skipped.
+
+Cost contract: `page` costs `counts` once, then O(log ends), and for each end that it touches at
+most `LISTED` matches, or the nodes below its root.
 """
 
 from __future__ import annotations
@@ -13,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -23,6 +30,8 @@ from cernis.engine.listing import Listing, split_by_variable
 from cernis.results.matchset import MatchBlock, Positions, join, part
 
 _BLOCK = 65_536
+LISTED = 1 << 14
+"""A page lists the matches of an end that has at most so many."""
 
 
 class RootedMatches(ABC):
@@ -125,20 +134,79 @@ class RootedMatches(ABC):
         total = self.count()
         if k >= total:
             return join(list(self.blocks()), len(self.variables))
-        roots = [
-            (segment, index)
-            for segment, numbers in zip(self._segments, self._numbers, strict=True)
-            for index in range(len(numbers))
-        ]
-        upto = list(accumulate(number for numbers in self._numbers for number in numbers))
         chosen: dict[int, list[int]] = {}
         for rank in sorted(_draw_ranks(total, k, seed)):
-            root = bisect_right(upto, rank)
-            chosen.setdefault(root, []).append(rank - (upto[root - 1] if root else 0))
+            root = bisect_right(self._upto, rank)
+            chosen.setdefault(root, []).append(rank - self._before(root))
         return join(
-            [self._draw(*roots[root], ranks) for root, ranks in chosen.items()],
+            [self._draw(*self._find_root(root), ranks) for root, ranks in chosen.items()],
             len(self.variables),
         )
+
+    def page(self, offset: int, n: int) -> MatchBlock:
+        stop, blocks = min(offset + n, self.count()), []
+        while offset < stop:
+            root = bisect_right(self._upto, offset)
+            segment, index = self._find_root(root)
+            roots = _find_end(segment.roots["end"], index)
+            begin = root - index + roots.start
+            before = self._before(begin)
+            upto = [number - before for number in self._upto[begin : begin + len(roots)]]
+            high = min(stop - before, upto[-1])
+            blocks.append(self._page_of_end(segment, roots, upto, offset - before, high))
+            offset = before + high
+        return join(blocks, len(self.variables))
+
+    def _page_of_end(
+        self, segment: Any, roots: range, upto: list[int], low: int, high: int
+    ) -> MatchBlock:
+        """Return the matches low to high - 1 of an end; its roots have `upto` so many."""
+        found: list[MatchBlock] = []
+        if self._most is None and upto[-1] > LISTED:
+            before = 0
+            for root, after in zip(roots, upto, strict=True):
+                ranks = range(max(low, before) - before, min(high, after) - before)
+                if ranks:
+                    found.append(self._draw(segment, root, list(ranks)))
+                before = after
+            return join(found, len(self.variables))
+        seen, end = 0, segment._replace(roots=segment.roots[roots.start : roots.stop])
+        for block in self._list_blocks(end, self._most, _BLOCK):
+            size = len(block.start)
+            found.append(part(block, min(max(low - seen, 0), size), min(high - seen, size)))
+            seen += size
+            if seen >= high:
+                break
+        return join(found, len(self.variables))
+
+    @cached_property
+    def _upto(self) -> list[int]:
+        """The number of matches up to each root and including it, over all segments."""
+        return list(accumulate(chain.from_iterable(self._numbers)))
+
+    @cached_property
+    def _first_roots(self) -> list[int]:
+        """The number of the first root of each segment."""
+        return list(accumulate((len(s.roots) for s in self._segments[:-1]), initial=0))
+
+    def _before(self, root: int) -> int:
+        """Return the number of matches of the roots before one."""
+        return self._upto[root - 1] if root else 0
+
+    def _find_root(self, root: int) -> tuple[Any, int]:
+        """Return the segment of a root, and its index there."""
+        which = bisect_right(self._first_roots, root) - 1
+        return self._segments[which], root - self._first_roots[which]
+
+
+def _find_end(ends: NDArray[np.int64], root: int) -> range:
+    """Return the roots around one that have its end."""
+    first, last = root, root + 1
+    while first > 0 and ends[first - 1] == ends[root]:
+        first -= 1
+    while last < len(ends) and ends[last] == ends[root]:
+        last += 1
+    return range(first, last)
 
 
 def _limit_ends(ends: NDArray[np.int64], numbers: list[int], most: int) -> list[int]:

@@ -1,0 +1,69 @@
+"""`cernis serve`: the playground, a page in the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from cernis.cli.arguments import named_files
+from cernis.errors import CernisError
+
+
+def serve(
+    events: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    names: Sequence[str],
+    reading: Mapping[str, Any],
+    limits: Mapping[str, Any],
+) -> None:
+    """Show the page until the user ends it."""
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise CernisError("cernis serve needs Starlette and uvicorn: pip install 'cernis[serve]'")
+    from cernis.serve.limits import Limits
+    from cernis.serve.server import (
+        ServeOptions,
+        build_app,
+        is_loopback,
+        make_server,
+        open_socket,
+    )
+
+    options = ServeOptions(
+        host=host,
+        port=port,
+        files=_name_files(events),
+        reading={name: value for name, value in reading.items() if value is not None},
+        names=[*names, *([host] if host else [])],
+        limits=Limits(**limits),
+    )
+    listener = open_socket(options)
+    bound = listener.getsockname()[1]
+    app = build_app(ServeOptions(**{**vars(options), "port": bound}))
+    shown = f"[{host}]" if ":" in host else host
+    typer.echo(f"Cernis is at http://{shown}:{bound}/ (Ctrl-C ends it)")
+    if not is_loopback(host):
+        typer.echo(
+            "note: other machines can reach it, and may run queries within the limits",
+            err=True,
+        )
+    make_server(app).run(sockets=[listener])
+
+
+def _name_files(events: Sequence[str]) -> dict[str, Path]:
+    """Return one file for each stream."""
+    from cernis.events.files import stem_of
+
+    files = named_files(events)
+    pairs = files.items() if isinstance(files, dict) else [(stem_of(p), p) for p in files]
+    named: dict[str, Path] = {}
+    for name, path in pairs:
+        if isinstance(path, list) or name in named:
+            raise CernisError(f"two files for the stream {name!r}; name them apart with NAME=FILE")
+        named[name] = path
+    return named

@@ -1,0 +1,110 @@
+"""Complete a word: keywords, event types, attributes of the loaded data, variables, functions.
+
+The word before the cursor decides what fits, and what stands before it decides the order: inside
+brackets attributes come first, after FROM streams. No parse is needed, so half a query is no
+obstacle.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cernis.languages.ceql import words as ceql_words
+from cernis.languages.conjunctive import words as conjunctive_words
+from cernis.languages.spaseq import words as spaseq_words
+from cernis.pattern.write import write_name
+from cernis.serve.check import KnownData, count_units
+
+_KEYWORDS: Mapping[str, Sequence[str]] = {
+    "ceql": sorted(ceql_words.TERMINALS),
+    "cq": sorted(conjunctive_words.TERMINALS),
+    "spaseq": sorted(spaseq_words.TERMINALS),
+}
+_FUNCTIONS: Mapping[str, Sequence[str]] = {
+    "ceql": ("COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST", "LAST", "PREV"),
+    "cq": (),
+    "spaseq": ("REGEX", "STR", "BOUND", "CONTAINS", "STRSTARTS", "STRENDS", "LANG", "DATATYPE"),
+}
+_ORDER = {
+    "bracket": ("attribute", "function", "keyword"),
+    "from": ("stream", "keyword"),
+    "formula": ("type", "variable", "keyword", "function", "stream", "attribute"),
+}
+_MOST = 200
+_WORD = re.compile(r"[?\w.]*\Z")
+_VARIABLES = {
+    "ceql": re.compile(r"\b(?:AS|IN)\s+([A-Za-z_]\w*)", re.IGNORECASE),
+    "cq": re.compile(r"[(,:]\s*([A-Za-z_]\w*)\s*(?=[,)])"),
+    "spaseq": re.compile(r"(\?[A-Za-z_]\w*)"),
+}
+_PATTERNS = re.compile(r"\bGPM\s+([A-Za-z_]\w*)", re.IGNORECASE)
+
+
+class Completion(NamedTuple):
+    """A word that may stand here."""
+
+    label: str
+    kind: str
+    detail: str = ""
+
+
+def complete(
+    language: str, text: str, line: int, column: int, known: KnownData | None
+) -> dict[str, Any]:
+    """Return the words that may replace the one before the cursor, and where it begins."""
+    lines = text.split("\n")
+    current = lines[line - 1] if 0 < line <= len(lines) else ""
+    units = current.encode("utf-16-le", "surrogatepass")[: 2 * max(0, column - 1)]
+    before = units.decode("utf-16-le", "replace")
+    found = _WORD.search(before)
+    word = found[0] if found else ""
+    whole = "\n".join([*lines[: line - 1], before])
+    place = _find_place(whole[: len(whole) - len(word)])
+    kinds = _ORDER[place]
+    fitting = [
+        one
+        for one in dict.fromkeys(_list_words(language, text, known))
+        if one.kind in kinds and one.label.lower().startswith(word.lower()) and one.label != word
+    ]
+    fitting.sort(key=lambda one: (kinds.index(one.kind), one.label.lower()))
+    return {
+        "from_column": count_units(before[: len(before) - len(word)]) + 1,
+        "options": [one._asdict() for one in fitting[:_MOST]],
+    }
+
+
+def _find_place(before: str) -> str:
+    """Return where the cursor stands: in brackets, after FROM, or elsewhere."""
+    if before.rfind("[") > before.rfind("]"):
+        return "bracket"
+    last = re.findall(r"\b(FROM|WHERE|SELECT|ON)\b", before, re.IGNORECASE)
+    return "from" if last and last[-1].upper() == "FROM" else "formula"
+
+
+def _list_words(language: str, text: str, known: KnownData | None) -> Iterator[Completion]:
+    for word in _KEYWORDS.get(language, ()):
+        if word not in _FUNCTIONS[language]:
+            yield Completion(word, "keyword")
+    for word in _FUNCTIONS.get(language, ()):
+        yield Completion(word, "function")
+    if (pattern := _VARIABLES.get(language)) is not None:
+        for name in pattern.findall(text):
+            yield Completion(name, "variable")
+    if language == "spaseq":
+        for name in _PATTERNS.findall(text):
+            yield Completion(name, "type", "graph pattern")
+    if known is None:
+        return
+    for stream in known.schema.streams:
+        yield Completion(stream.name, "stream")
+        for type_ in known.types.get(stream.name, ()):
+            yield Completion(_quote(type_), "type", stream.name)
+        for name, kind in stream.attributes.items():
+            yield Completion(_quote(name), "attribute", kind.value)
+
+
+def _quote(name: str) -> str:
+    """Return a name as a query writes it; each part of a nested one by itself."""
+    return ".".join(map(write_name, name.split(".")))

@@ -1,0 +1,415 @@
+"""Runs that a worker holds: the matches of a query, and the ways to look at them.
+
+A `HeldEventRun` is of CEQL or a conjunctive query, a `HeldGraphRun` of SPAseQ. Both hold the
+compact set of matches, not the matches: counts are exact at once, pages index into the set, and a
+download is cut at a limit.
+
+In a run, the *row* of an event is its position: its rank in the order of time over all streams.
+
+Cost contract: a page, a sample and a picture cost what `Result.page`, `sample` and `timeline`
+promise; nothing lists all matches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from cernis.errors import Diagnostic, QueryError
+from cernis.rdf.matches import GraphMatch, GraphMatches
+from cernis.rdf.query import GraphQuery
+from cernis.results.answers import Answer, Answers
+from cernis.results.columns import MatchFields
+from cernis.results.groups import Groups, MatchGroup
+from cernis.results.index_timeline import LanesBy, index_timeline
+from cernis.results.match import Match
+from cernis.results.matches import Matches
+from cernis.results.matchset import ListedMatches
+from cernis.results.result import Result
+from cernis.results.values import python_records
+from cernis.run.query import Query
+from cernis.serve.axis import to_number
+from cernis.serve.check import KnownData, find_mistakes
+from cernis.serve.data import EventData
+from cernis.serve.graphs import COLUMNS, GraphData
+from cernis.views.timeline_index import FoundMatch, Lane, Places, TimelineIndex, cumulate
+
+MOST_PAGE = 1000
+_KINDS = {Matches: "matches", Answers: "answers", Groups: "groups", GraphMatches: "graphs"}
+
+
+class HeldRun(ABC):
+    """A query that has run over some data, and its result."""
+
+    result: Result[Any]
+    seconds: float = 0.0
+
+    def __init__(self) -> None:
+        self._indexes: dict[LanesBy, TimelineIndex] = {}
+
+    @property
+    @abstractmethod
+    def events(self) -> int:
+        """How many events were read."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The plan in words."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> list[str]:
+        """The names of the values of a match."""
+
+    @property
+    @abstractmethod
+    def variables(self) -> list[str]:
+        """The variables that hold events."""
+
+    @property
+    @abstractmethod
+    def span(self) -> dict[str, Any]:
+        """The first and the last time on the axis, and its unit."""
+
+    @abstractmethod
+    def list_events(self, rows: Sequence[int]) -> dict[str, Any]:
+        """Return the values of some events."""
+
+    @abstractmethod
+    def _write_item(self, item: Any) -> dict[str, Any]:
+        """Return one match as a row of the table."""
+
+    @property
+    def kind(self) -> str:
+        """What the result holds."""
+        return "counts" if self.result.counting else _KINDS[type(self.result)]
+
+    def summarize(self) -> dict[str, Any]:
+        """Return what the page shows first."""
+        return {
+            "kind": self.kind,
+            "events": self.events,
+            "count": str(self.result.count()),
+            "rows": str(len_of(self.result)),
+            "seconds": round(self.seconds, 4),
+            "notes": [str(note) for note in self.result.notes],
+            "partial": self.result.partial,
+            "columns": self.columns,
+            "variables": self.variables,
+            "plan": read_plan(self.words),
+            "automaton": None,
+            "time": self.span,
+        }
+
+    @abstractmethod
+    def _index_timeline(self, lanes: LanesBy) -> TimelineIndex:
+        """Return the events and the ends of matches along time."""
+
+    def timeline(
+        self, start: float | None, stop: float | None, width: int, lanes: LanesBy
+    ) -> dict[str, Any]:
+        """Return what a picture of an interval shows; the first call makes an index."""
+        if lanes not in self._indexes:
+            index = self._index_timeline(lanes)
+            self._indexes[lanes] = replace(index, rows=np.arange(len(index.times)))
+        return self._indexes[lanes].view(start, stop, width).to_dict()
+
+    def page(self, offset: int, limit: int) -> dict[str, Any]:
+        """Return the matches from `offset` on."""
+        items = self.result.page(offset, min(limit, MOST_PAGE))
+        return self._write_page([(offset + i, item) for i, item in enumerate(items)])
+
+    def sample(self, n: int, seed: int | None) -> dict[str, Any]:
+        """Return some matches, each set of so many equally likely."""
+        items = self.result.sample(min(n, MOST_PAGE), seed)
+        return self._write_page([(None, item) for item in items])
+
+    def _write_page(self, items: Sequence[tuple[int | None, Any]]) -> dict[str, Any]:
+        rows = [
+            {"index": None if index is None else str(index), **self._write_item(item)}
+            for index, item in items
+        ]
+        return {"total": str(len_of(self.result)), "columns": self.columns, "rows": rows}
+
+    def download(self, path: Path, form: str, most: int) -> dict[str, Any]:
+        """Write the first matches to a file, and return how many there are."""
+        if form == "parquet":
+            written = self.result.write_parquet(path, limit=most)
+        else:
+            written = self.result.write_jsonl(path, limit=most, events=True)
+        return {"written": written, "total": str(len_of(self.result))}
+
+
+def len_of(result: Result[Any]) -> int:
+    """Return how many rows a result has: of SELECT COUNT(*) alone, how many ends."""
+    return len(result) if result.counting else result.count()
+
+
+def read_plan(words: str) -> dict[str, Any]:
+    """Return the plan in words, with its class and cost by themselves."""
+    lines = words.splitlines()
+    first = next((i for i, line in enumerate(lines) if line.startswith("class ")), None)
+    described: list[str] = []
+    if first is not None:
+        described = [lines[first][13:]]
+        for line in lines[first + 1 :]:
+            if not line.startswith(" "):
+                break
+            described.append(line[13:])
+    return {"words": words, "class": described[0] if described else "", "cost": described[1:]}
+
+
+class HeldEventRun(HeldRun):
+    """A run of CEQL or of a conjunctive query."""
+
+    def __init__(self, language: str, text: str, data: EventData) -> None:
+        super().__init__()
+        known = KnownData.of(data.write_schema())
+        if mistakes := find_mistakes(language, text, known):
+            raise QueryError(mistakes, text)
+        schema = known.arguments() if known is not None and language == "cq" else None
+        self.query: Query[Any] = Query(text, lang=language, schema=schema)
+        self.data = data
+        tables = {join.table for join in self.query.pattern.joins}
+        joined = {name: data.tables[name] for name in tables if name in data.tables}
+        streams = {name: table for name, table in data.tables.items() if name not in joined}
+        began = perf_counter()
+        self.session = self.query.session(**data.reading, complete=True, tables=joined)
+        self.result = self.session.collect(streams)
+        self.result.count()
+        self.seconds = perf_counter() - began
+        self.axis = data.axis
+
+    @property
+    def events(self) -> int:
+        return self.session.events
+
+    @property
+    def words(self) -> str:
+        return str(self.query.explain())
+
+    @property
+    def columns(self) -> list[str]:
+        match self.result:
+            case Matches():
+                counted = ["COUNT(*)"] if self.result.counting else []
+                return [*self.fields.keys, *(term.name for term in self.fields.terms), *counted]
+            case Answers():
+                return list(self.result.names)
+        return list(self.result.schema.names)
+
+    @property
+    def fields(self) -> MatchFields:
+        """The columns of matches."""
+        return MatchFields.of(self.query.pattern, self.session.plan.variables)
+
+    @property
+    def variables(self) -> list[str]:
+        return self.fields.shown if isinstance(self.result, Matches) else []
+
+    @property
+    def span(self) -> dict[str, Any]:
+        if not self.events:
+            return {"from": 0, "to": 0, "unit": self.axis.unit}
+        first, last = self._times([0, self.events - 1])
+        return {"from": first, "to": last, "unit": self.axis.unit}
+
+    def _times(self, rows: Sequence[int]) -> list[Any]:
+        """Return the times of some events on the axis."""
+        if self.axis.unit == "row":
+            return list(rows)
+        column = self.session.store.times(np.asarray(rows, np.int64))
+        return [to_number(value) for value in self.axis.numbers(column)]
+
+    def list_events(self, rows: Sequence[int]) -> dict[str, Any]:
+        store = self.session.store
+        asked = [row for row in rows[:MOST_PAGE] if 0 <= row < self.events]
+        positions = np.array(asked, np.int64)
+        records = python_records(store.structs(positions)) if asked else []
+        numbers = store.rows(positions).tolist() if asked else []
+        streams = [store.stream_at(row) for row in asked]
+        columns = list(records[0]) if records else []
+        times = self._times(asked) if asked else []
+        events = [
+            {
+                "row": row,
+                "number": number - self._first_rows[stream],
+                "stream": stream,
+                "type": record.get(self.session.options.type_column),
+                "ts": time,
+                "values": list(record.values()),
+            }
+            for row, number, stream, time, record in zip(
+                asked, numbers, streams, times, records, strict=True
+            )
+        ]
+        return {"columns": columns, "events": events}
+
+    @cached_property
+    def _first_rows(self) -> dict[str, int]:
+        """The row of the first event of each stream: rows count on from one to the next."""
+        given = list(self.data.tables.items())
+        names = self.query.pattern.streams
+        if len(given) == len(names) == 1:
+            return {names[0]: 0}
+        order = [(name, self.data.tables[name]) for name in names] or given
+        rows = [table.num_rows for _, table in order]
+        firsts = accumulate(rows, initial=0)
+        return {name: first for (name, _), first in zip(order, firsts, strict=False)}
+
+    def _index_timeline(self, lanes: LanesBy) -> TimelineIndex:
+        if isinstance(self.result, Matches):
+            return self.result.timeline_index(lanes)
+        formula = self.query.pattern.formula
+        return index_timeline(self.session.store, formula, ListedMatches((), []), lanes, show=False)
+
+    def _write_item(self, item: Match | Answer | MatchGroup) -> dict[str, Any]:
+        if isinstance(item, Answer):
+            return {**self._no_interval(), "values": list(item.values.values()), "events": {}}
+        if isinstance(item, MatchGroup):
+            values = [*item.time.values(), *item.partition.values(), *item.values.values()]
+            return {**self._no_interval(), "values": values, "events": {}}
+        first, last = item.interval
+        start, end = self._times([first, last])
+        values = [*item.partition.values(), *item.values.values()]
+        more = {"deadline": item.deadline_ts} if item.deadline_ts is not None else {}
+        if item.suppressed is not None:
+            more["suppressed"] = item.suppressed
+        events = {name: list(places) for name, places in item.positions.items()}
+        at = {"start": start, "end": end, "start_row": first, "end_row": last}
+        return {**at, **more, "values": values, "events": events}
+
+    def _no_interval(self) -> dict[str, Any]:
+        return dict.fromkeys(("start", "end", "start_row", "end_row"))
+
+
+class HeldGraphRun(HeldRun):
+    """A run of SPAseQ."""
+
+    def __init__(self, text: str, data: GraphData) -> None:
+        super().__init__()
+        self.query = GraphQuery(text)
+        self.data = data
+        self.names = data.assign(self.query)
+        streams = {name: data.streams[own] for name, own in self.names.items()}
+        missing = [name for name in self.query.plan.background if name not in data.background]
+        if missing:
+            raise QueryError(
+                [Diagnostic(f"no background graph <{missing[0]}> comes with these streams")], text
+            )
+        began = perf_counter()
+        background = {name: data.background[name] for name in self.query.plan.background}
+        self.result = self.query.run(streams, background=background or None)
+        self.result.count()
+        self.seconds = perf_counter() - began
+
+    @property
+    def events(self) -> int:
+        return self.data.events.size
+
+    @property
+    def words(self) -> str:
+        return str(self.query.explain())
+
+    @property
+    def columns(self) -> list[str]:
+        return [name for name in self.result.schema.names if name not in _OWN]
+
+    @property
+    def variables(self) -> list[str]:
+        return list(self.names)
+
+    @property
+    def span(self) -> dict[str, Any]:
+        times = self.data.times
+        first, last = (times[0], times[-1]) if len(times) else (0.0, 0.0)
+        return {"from": to_number(first), "to": to_number(last), "unit": self.data.axis.unit}
+
+    def list_events(self, rows: Sequence[int]) -> dict[str, Any]:
+        data, names = self.data, list(self.data.streams)
+        events = []
+        for row in rows[:MOST_PAGE]:
+            if not 0 <= row < data.events.size:
+                continue
+            stream, number = names[data.events.streams[row]], int(data.events.numbers[row])
+            values = [number, data.write_time(row), data.triples(row)]
+            at = {"row": row, "number": number, "stream": stream, "type": stream}
+            events.append({**at, "ts": to_number(data.times[row]), "values": values})
+        return {"columns": list(COLUMNS), "events": events}
+
+    def _index_timeline(self, lanes: LanesBy) -> TimelineIndex:
+        """Return the index; a lane is a stream, of the data or as the query calls it."""
+        data, events = self.data, self.data.events
+        names = {own: name for name, own in self.names.items()}
+        shown = [names.get(own, own) if lanes == "variable" else own for own in data.streams]
+        counted = self.result.counts()
+        times = data.axis.numbers(counted.column("end_ts"))
+        totals = cumulate([int(count) for count in counted.column("count").to_pylist()])
+        ends = np.searchsorted(data.times, times, side="right") - 1
+
+        def find_matches(places: Places) -> list[FoundMatch]:
+            found = []
+            for place in places.tolist():
+                first = totals[int(np.searchsorted(ends, place))]
+                for item in self.result.page(first, 1):
+                    held = self._hold(item)
+                    found.append(FoundMatch(place, tuple((n, tuple(r)) for n, r in held.items())))
+            return found
+
+        return TimelineIndex(
+            times=data.times,
+            rows=np.arange(events.size),
+            unit=data.axis.unit,
+            lanes=tuple(
+                Lane(name, np.flatnonzero(events.streams == i)) for i, name in enumerate(shown)
+            ),
+            lane_of=events.streams.astype(np.int64),
+            ends=ends,
+            counts=totals,
+            find_matches=find_matches,
+        )
+
+    def _hold(self, item: GraphMatch) -> dict[str, list[int]]:
+        """Return the rows of a match's events, by stream."""
+        held: dict[str, list[int]] = {}
+        for stream, number in item.events:
+            row = int(self.data.positions[self.names[stream]][number])
+            held.setdefault(stream, []).append(row)
+        return held
+
+    def _write_item(self, item: GraphMatch) -> dict[str, Any]:
+        held = self._hold(item)
+        rows = sorted(row for several in held.values() for row in several)
+        values = [item.bindings.get(name) for name in self.columns]
+        times = self.data.times
+        return {
+            "start": to_number(times[rows[0]]),
+            "end": to_number(times[rows[-1]]),
+            "start_row": rows[0],
+            "end_row": rows[-1],
+            "values": values,
+            "events": held,
+        }
+
+
+_OWN = ("start_ts", "end_ts", "events")
+
+
+def make_run(language: str, text: str, data: EventData | GraphData) -> HeldRun:
+    """Run a query over some data."""
+    match data:
+        case GraphData() if language == "spaseq":
+            return HeldGraphRun(text, data)
+        case EventData() if language in ("ceql", "cq"):
+            return HeldEventRun(language, text, data)
+    wanted = "SPAseQ" if isinstance(data, GraphData) else "CEQL or a conjunctive query"
+    raise QueryError([Diagnostic(f"these events are for {wanted}: choose the language")], text)

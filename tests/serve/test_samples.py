@@ -1,0 +1,45 @@
+"""The samples: their numbers are true, and every query to try runs and finds something."""
+
+from __future__ import annotations
+
+import pytest
+
+from cernis.serve.check import KnownData, diagnose
+from cernis.serve.data import EventData
+from cernis.serve.runs import make_run
+from cernis.serve.samples import SAMPLES, Sample, load_sample
+
+SMALL = [sample for sample in SAMPLES if sample.rows <= 20_000]
+
+
+@pytest.mark.parametrize("sample", SMALL, ids=lambda sample: sample.id)
+def test_a_sample_has_the_streams_and_rows_that_the_list_says(sample: Sample) -> None:
+    described = load_sample(sample.id).describe()
+    assert tuple(stream["name"] for stream in described["streams"]) == sample.streams
+    assert sum(stream["rows"] for stream in described["streams"]) == sample.rows
+    assert sum(described["density"]["bins"]) == sample.rows
+
+
+@pytest.mark.parametrize(
+    ("sample", "number"),
+    [(sample, i) for sample in SMALL for i in range(len(sample.queries))],
+    ids=lambda value: getattr(value, "id", value),
+)
+def test_a_query_to_try_has_no_mistake_and_finds_something(sample: Sample, number: int) -> None:
+    data, query = load_sample(sample.id), sample.queries[number]
+    known = KnownData.of(data.write_schema()) if isinstance(data, EventData) else None
+    assert diagnose(query.language, query.text, known) == []
+    run = make_run(query.language, query.text, data)
+    summary = run.summarize()
+    assert int(summary["count"]) > 0
+    assert summary["notes"] == []
+    page = run.page(0, 5)
+    assert 0 < len(page["rows"]) <= 5
+    assert len(page["rows"][0]["values"]) == len(page["columns"])
+    rows = [row for several in page["rows"][0]["events"].values() for row in several]
+    events = run.list_events(rows)["events"]
+    assert [event["row"] for event in events] == rows
+    assert sum(map(int, run.timeline(None, None, 50, "type")["ends"]["bins"])) in (
+        int(summary["count"]),
+        0,  # answers and groups are not on the line of time
+    )

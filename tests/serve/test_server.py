@@ -1,0 +1,156 @@
+"""The server over real HTTP: data, runs, pages, downloads."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+CORE = {"sample": "paper-core"}
+SALES = "SELECT * FROM Stocks WHERE SELL AS s ; BUY AS b"
+CSV = b"type,n,ts\nA,1,1\nB,2,2\nB,3,3\n"
+QUADS = b"""<http://x/a> <http://x/p> "1" <urn:e:5> .
+<http://x/b> <http://x/p> "2" <urn:e:9> .
+"""
+
+
+def to_parquet() -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.table({"type": ["A", "B"], "n": [1, 2]}), file)
+    return file.getvalue()
+
+
+def test_the_page_the_samples_and_the_limits_are_there(visitor: Any) -> None:
+    assert visitor.get("/").status == 200
+    samples = visitor.get("/api/samples").json
+    assert {"stocks", "taxis", "homes", "cards", "cluster", "logins"} <= {s["id"] for s in samples}
+    limits = visitor.get("/api/limits").json
+    assert limits["upload_bytes"] == 1 << 16
+    assert limits["files"] == ["served"]
+
+
+def test_a_file_of_the_command_line_can_be_asked(visitor: Any) -> None:
+    source = {"file": "served"}
+    assert visitor.post("/api/data", source=source).json["streams"][0]["rows"] == 2
+    assert visitor.run("SELECT * FROM served WHERE A ; B", source).json["count"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "language", "query", "count"),
+    [
+        ("my events.csv", CSV, "ceql", "SELECT * FROM my_events WHERE A ; B", "2"),
+        ("x.parquet", to_parquet(), "ceql", "SELECT * FROM x WHERE A ; B", "1"),
+        ("x.jsonl", b'{"type": "A"}\n{"type": "B"}\n', "cq", "Q() <- A(), B()", "1"),
+        (
+            "x.nq",
+            QUADS,
+            "spaseq",
+            """SELECT ?s ?t FROM STREAM U <http://u/> WHERE { SEQ (A ; B)
+            DEFINE GPM A ON U { ?s <http://x/p> ?v } DEFINE GPM B ON U { ?t <http://x/p> ?w } }""",
+            "1",
+        ),
+    ],
+)
+def test_an_upload_is_described_shown_and_asked(
+    visitor: Any, name: str, content: bytes, language: str, query: str, count: str
+) -> None:
+    made = visitor.upload(name, content).json
+    assert made["name"] == name
+    source = {"upload": made["id"]}
+    [stream] = visitor.post("/api/data", source=source).json["streams"]
+    rows = visitor.get(f"/api/data/rows?source={quote(json.dumps(source))}&limit=1").json
+    assert rows["total"] == stream["rows"] == made["rows"]
+    assert len(rows["rows"]) == 1
+    run = visitor.run(query, source, language)
+    assert run.json["count"] == count, run.body
+    assert visitor.send("DELETE", f"/api/uploads/{made['id']}").status == 200
+    assert visitor.post("/api/data", source=source).status == 404
+
+
+def test_a_run_has_its_count_plan_and_pages(visitor: Any) -> None:
+    run = visitor.run(SALES, CORE).json
+    assert (run["count"], run["events"], run["kind"]) == ("11", 7, "matches")
+    assert run["plan"]["class"].startswith("unary")
+    assert run["variables"] == ["s", "b"]
+    at = f"/api/runs/{run['run']}"
+    pages = [visitor.get(f"{at}/matches?offset={n}&limit=4").json["rows"] for n in (0, 4, 8)]
+    rows = [row for page in pages for row in page]
+    assert [row["index"] for row in rows] == [str(n) for n in range(11)]
+    assert len({json.dumps(row["events"]) for row in rows}) == 11
+    sample = visitor.get(f"{at}/sample?n=3&seed=1").json["rows"]
+    assert all(any(one["events"] == row["events"] for row in rows) for one in sample)
+    [event] = visitor.get(f"{at}/events?rows=4").json["events"]
+    assert (event["type"], event["stream"], event["number"]) == ("SELL", "Stocks", 4)
+
+
+def test_a_timeline_has_exact_numbers(visitor: Any) -> None:
+    run = visitor.run(SALES, CORE).json
+    at = f"/api/runs/{run['run']}/timeline"
+    whole = visitor.get(f"{at}?width=10").json
+    assert sum(map(int, whole["ends"]["bins"])) == 11
+    assert {lane["name"]: lane["total"] for lane in whole["lanes"]} == {"SELL": 4, "BUY": 3}
+    part = visitor.get(f"{at}?from={run['time']['from']}&to={run['time']['from'] + 600_000}").json
+    assert sum(lane["total"] for lane in part["lanes"]) == 3
+    assert visitor.get(f"{at}?from=x").error["code"] == "bad_request"
+
+
+def test_a_query_with_a_mistake_comes_back_with_its_place(visitor: Any) -> None:
+    checked = visitor.post(
+        "/api/check", language="ceql", query="SELECT * FROM Stocks WHERE SELL AS s )", source=CORE
+    )
+    assert checked.json["diagnostics"][0]["column"] == 38
+    run = visitor.run("SELECT * FROM Stocks WHERE SELL AS s FILTER s[prise > 1]", CORE)
+    assert run.status == 400
+    assert run.error["code"] == "query"
+    assert run.error["diagnostics"][0]["help"] == "did you mean 'price'?"
+
+
+def test_words_are_completed_from_the_data(visitor: Any) -> None:
+    asked = {"query": "SELECT * FROM Stocks WHERE SELL AS s FILTER s[pr", "source": CORE}
+    found = visitor.post("/api/complete", language="ceql", line=1, column=49, **asked).json
+    assert found["options"][0] == {"label": "price", "kind": "attribute", "detail": "int"}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_download_is_cut_at_the_limit_and_says_so(visitor: Any, form: str) -> None:
+    source = {
+        "upload": visitor.upload("many.csv", b"type\n" + b"A\n" * 20 + b"B\n" * 20).json["id"]
+    }
+    run = visitor.run("SELECT * FROM many WHERE A AS a ; B AS b", source).json["run"]
+    got = visitor.get(f"/api/runs/{run}/download?format={form}")
+    assert got.headers["x-cernis-matches"] == "50/400"
+    assert f"matches-first-50.{form}" in got.headers["content-disposition"]
+    if form == "parquet":
+        assert pq.read_table(io.BytesIO(got.body)).num_rows == 50
+    else:
+        assert len(got.body.splitlines()) == 50
+    visitor.send("DELETE", f"/api/uploads/{source['upload']}")
+
+
+def test_the_oldest_run_goes_with_a_clear_message(visitor: Any) -> None:
+    runs = [visitor.run(SALES, CORE).json for _ in range(3)]
+    assert runs[2]["dropped"] == runs[0]["run"]
+    gone = visitor.get(f"/api/runs/{runs[0]['run']}/matches")
+    assert gone.status == 410
+    assert gone.error["message"] == (
+        "this run was dropped: a visitor keeps 2 runs; run the query again"
+    )
+    assert visitor.get(f"/api/runs/{runs[1]['run']}/matches").status == 200
+    assert visitor.send("DELETE", f"/api/runs/{runs[1]['run']}").status == 200
+    assert visitor.get("/api/runs/0000000000000000/matches").status == 404
+
+
+def test_requests_that_make_no_sense_have_an_answer(visitor: Any) -> None:
+    assert visitor.send("POST", "/api/runs", b"{").error["message"] == "this is no JSON"
+    assert visitor.send("POST", "/api/runs", b"[" * 200_000).status == 400
+    assert visitor.run(SALES, CORE, "cobol").error["code"] == "bad_request"
+    assert visitor.run(SALES, {"sample": "nothing"}).error["code"] == "not_found"
+    assert visitor.run(SALES, {"sample": "cards"}).error["code"] == "query"
+    assert visitor.get("/api/nothing").error["code"] == "not_found"
+    assert visitor.get("/assets/../../secret").status == 404
+    assert visitor.send("PUT", "/api/runs").status == 405
