@@ -58,6 +58,7 @@ $(VENV)/.runtime: $(BIN)/python pyproject.toml $(LOCK)
 $(VENV)/.dev: $(VENV)/.runtime
 	@echo "==> installing the tools for tests and checks (once)"
 	@$(PIP) install --constraint $(LOCK) --editable '.[dev]'
+	@$(BIN)/python tests/serve/chromium.py
 	@touch $@
 
 setup: $(VENV)/.dev ## Set up .venv with everything for development, in the versions of the lock file

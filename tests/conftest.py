@@ -2,7 +2,8 @@
 
 With several test processes, all tests of Spark in batch run in one of them, all of streams in
 one, and all pages with examples on Spark in one: each process that has some starts a Java of its
-own. All tests of benchmarks run in one as well: they share the records.
+own. All tests of benchmarks run in one as well: they share the records. So do those of the
+playground, which share a server and a browser.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 return "streams"
             if nodeid.startswith("tests/bench/"):
                 return "benchmarks"
+            if nodeid.startswith("tests/serve/"):
+                return "playground"
             if ", on Spark" in nodeid:
                 return "pages on Spark"
             return "spark" if nodeid.startswith("tests/spark/") else nodeid

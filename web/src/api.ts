@@ -40,6 +40,7 @@ export interface Density {
   bins: number[];
 }
 export interface Data {
+  language: "ceql" | "spaseq";
   streams: Stream[];
   density: Density | null;
   notes: string[];
@@ -78,6 +79,7 @@ export interface AutomatonState {
   name: string;
   initial: boolean;
   final: boolean;
+  kind: "state" | "fork" | "part" | "guard" | "join";
   x: number;
   y: number;
 }
@@ -86,7 +88,11 @@ export interface AutomatonEdge {
   to: number | string;
   label: string;
   condition: string;
+  kind: "read" | "skip" | "wait" | "all" | "guard";
+  /** How many events have taken it; null where that is not counted. */
   count: string | number | null;
+  /** The way from state to state, where it is not straight. */
+  points: [number, number][];
 }
 export interface Automaton {
   states: AutomatonState[];
@@ -175,6 +181,8 @@ export class ApiError extends Error {
     readonly code: string,
     message: string,
     readonly hint: string | null,
+    /** What is wrong with the query, if that is the reason. */
+    readonly diagnostics: Problem[] = [],
   ) {
     super(message);
   }
@@ -186,10 +194,8 @@ export function isAbort(error: unknown): boolean {
 
 function parseFailure(status: number, text: string): ApiError {
   try {
-    const body = JSON.parse(text) as { error?: { code?: string; message?: string; hint?: string } };
-    if (body.error?.message) {
-      return new ApiError(status, body.error.code ?? "", body.error.message, body.error.hint ?? null);
-    }
+    const { error } = JSON.parse(text) as { error?: { code?: string; message?: string; hint?: string; diagnostics?: Problem[] } };
+    if (error?.message) return new ApiError(status, error.code ?? "", error.message, error.hint ?? null, error.diagnostics);
   } catch {
     // no JSON: a proxy's page, perhaps
   }
@@ -210,7 +216,7 @@ async function request<T>(path: string, init: RequestInit): Promise<T> {
   return (text === "" ? null : JSON.parse(text)) as T;
 }
 
-const get = <T>(path: string, signal?: AbortSignal): Promise<T> => request<T>(path, { signal: signal ?? null });
+const get = <T>(path: string): Promise<T> => request<T>(path, {});
 
 const post = <T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> =>
   request<T>(path, {
@@ -236,7 +242,7 @@ export const api = {
   uploads: () => get<Upload[]>("/api/uploads"),
   upload: (file: File) =>
     request<Upload>(`/api/uploads?${query({ name: file.name })}`, { method: "POST", body: file }),
-  data: (source: Source, signal?: AbortSignal) => post<Data>("/api/data", { source }, signal),
+  data: (source: Source) => post<Data>("/api/data", { source }),
   rows: (source: Source, stream: string, offset: number, limit: number) =>
     get<Rows>(`/api/data/rows?${query({ source: JSON.stringify(source), stream, offset, limit })}`),
   check: (question: Question, signal?: AbortSignal) =>
@@ -244,16 +250,15 @@ export const api = {
   complete: (question: Question & { line: number; column: number }, signal?: AbortSignal) =>
     post<{ from_column: number; options: Completion[] }>("/api/complete", question, signal),
   run: (question: Question, signal?: AbortSignal) => post<Run>("/api/runs", question, signal),
-  timeline: (run: string, view: { from: number; to: number; width: number; lanes: string }, signal?: AbortSignal) =>
-    get<Timeline>(`/api/runs/${run}/timeline?${query(view)}`, signal),
+  timeline: (run: string, view: { from: number; to: number; width: number; lanes: string }) =>
+    get<Timeline>(`/api/runs/${run}/timeline?${query(view)}`),
   matches: (run: string, offset: string, limit: number) =>
     get<MatchPage>(`/api/runs/${run}/matches?${query({ offset, limit })}`),
   sample: (run: string, n: number, seed: number) =>
     get<MatchPage>(`/api/runs/${run}/sample?${query({ n, seed })}`),
   events: (run: string, rows: readonly number[]) =>
     get<Events>(`/api/runs/${run}/events?${query({ rows: rows.join(",") })}`),
-  step: (run: string, row: number, signal?: AbortSignal) =>
-    get<Step>(`/api/runs/${run}/step?${query({ row })}`, signal),
+  step: (run: string, row: number) => get<Step>(`/api/runs/${run}/step?${query({ row })}`),
   why: (run: string, rows: readonly number[]) => post<Why>(`/api/runs/${run}/why`, { rows }),
   forget: (run: string) => request<null>(`/api/runs/${run}`, { method: "DELETE" }),
   downloadLink: (run: string, format: "parquet" | "jsonl") => `/api/runs/${run}/download?${query({ format })}`,

@@ -1,6 +1,6 @@
 // The data panel: choose a sample, a file of the command line or an upload, and look at its events.
 
-import { api, ApiError, isAbort, type Data, type Limits, type Sample, type Source, type Stream, type Upload } from "./api.ts";
+import { api, ApiError, type Data, type Limits, type Sample, type Source, type Stream, type Upload } from "./api.ts";
 import { drawDensity } from "./density.ts";
 import { byId, h, replace } from "./dom.ts";
 import { groupDigits, plural, shortBytes, shortCount } from "./numbers.ts";
@@ -26,7 +26,6 @@ export class DataPanel {
   #limits: Limits | null = null;
   #uploads: Upload[] = [];
   #source: Source | null = null;
-  #loading: AbortController | null = null;
 
   constructor(options: DataOptions) {
     this.#options = options;
@@ -53,17 +52,16 @@ export class DataPanel {
 
   /** Show a source; tell the page when its data is there. */
   async open(source: Source): Promise<void> {
-    this.#loading?.abort();
-    this.#loading = new AbortController();
     this.#source = source;
     this.#listSources();
     this.#body.setAttribute("aria-busy", "true");
     try {
-      const data = await api.data(source, this.#loading.signal);
+      const data = await api.data(source);
+      if (this.#source !== source) return;
       this.#show(data);
       this.#options.onSource(source, data);
     } catch (error) {
-      if (isAbort(error)) return;
+      if (this.#source !== source) return;
       replace(this.#body, h("p", { class: "note" }, "This data cannot be shown."));
       this.#options.onTrouble(error);
     } finally {
@@ -159,7 +157,7 @@ export class DataPanel {
       const types = new Map(stream.columns.map(({ name, type }) => [name, type]));
       const columns = page.columns.map((name) => ({
         name,
-        detail: (types.get(name) ?? "") + (name === stream.time?.column ? " · time" : ""),
+        detail: name === stream.time?.column ? "time" : (types.get(name) ?? ""),
       }));
       const table = makeTable(`Events of ${stream.name}`, columns, page.rows.map((row) => row.map((value) => ({ value }))));
       replace(place, table, this.#pager(stream, place, offset, page.rows.length, page.total));

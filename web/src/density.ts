@@ -17,8 +17,10 @@ export function drawDensity(density: Density): HTMLElement {
   const bars = barHeights(density.bins);
   const d = bars.map((tall, i) => (tall === 0 ? "" : `M${i} ${HEIGHT}v${-(tall * HEIGHT).toFixed(1)}h.82v${(tall * HEIGHT).toFixed(1)}z`)).join("");
   const events = density.bins.reduce((sum, count) => sum + count, 0);
-  const from = showTime(density.from, density.unit);
-  const to = showTime(density.to, density.unit);
+  // a strip of more than minutes has no use for milliseconds
+  const round = (time: number): number => (density.unit === "ms" && density.to - density.from > 120_000 ? Math.round(time / 1000) * 1000 : time);
+  const from = showTime(round(density.from), density.unit);
+  const to = showTime(round(density.to), density.unit);
   return h(
     "figure",
     { class: "density" },

@@ -1,9 +1,10 @@
 // The page: it joins the panels. Data and query make a question; a run of it makes the answer.
 
-import { api, ApiError, isAbort, type Language, type Question, type ResultKind, type Run, type Sample, type Source, type TimelineMatch } from "./api.ts";
+import { api, ApiError, isAbort, type Data, type Language, type Problem, type Question, type ResultKind, type Run, type Sample, type Source, type TimelineMatch } from "./api.ts";
 import { DataPanel } from "./data.ts";
 import { byId, h, replace } from "./dom.ts";
 import { QueryEditor } from "./editor.ts";
+import { writeFirstQuery } from "./first.ts";
 import { readLink, writeLink } from "./link.ts";
 import { MatchesPanel } from "./matches.ts";
 import { groupDigits, plural, shortCount, shortSeconds } from "./numbers.ts";
@@ -39,6 +40,7 @@ let samples: Sample[] = [];
 let files: string[] = [];
 let running: AbortController | null = null;
 let current: Run | null = null;
+let offered = "";
 
 function complain(error: unknown): void {
   if (isAbort(error)) return;
@@ -107,15 +109,18 @@ function showMatch(match: TimelineMatch | null): void {
   void matches.select(match);
 }
 
+function showMistakes(problems: readonly Problem[], text: string): void {
+  showProblems(byId("problems", HTMLUListElement), problems, text, {
+    show: (problem) => editor.show(problem),
+    apply: (fix) => editor.apply(fix),
+  });
+}
+
 const editor = new QueryEditor({
   parent: byId("editor", HTMLDivElement),
   language: "ceql",
   question,
-  onProblems: (problems, text) =>
-    showProblems(byId("problems", HTMLUListElement), problems, text, {
-      show: (problem) => editor.show(problem),
-      apply: (fix) => editor.apply(fix),
-    }),
+  onProblems: showMistakes,
   onChange: () => {
     exampleSelect.value = "";
   },
@@ -123,8 +128,8 @@ const editor = new QueryEditor({
 });
 
 const data = new DataPanel({
-  onSource: () => {
-    trouble.hidden = true;
+  onSource: (source, described) => {
+    if (!("sample" in source)) suggest(source, described);
     editor.recheck();
   },
   onTrouble: complain,
@@ -136,12 +141,7 @@ function showRun(made: Run | null): void {
   const before = current;
   if (before !== null && before !== made) api.forget(before.run).catch(() => undefined);
   current = made;
-  timeline.show(made);
-  matches.show(made);
-  steps.show(made);
-  why.show(made);
-  tabs.open("matches");
-  downloads.hidden = made === null;
+  for (const part of [downloads, byId("timeline", HTMLDivElement), byId("tabs", HTMLDivElement)]) part.hidden = made === null;
   notes.hidden = made === null || made.notes.length === 0;
   if (made === null) return;
   const long = made.count.length > LONGEST_COUNT;
@@ -160,6 +160,13 @@ function showRun(made: Run | null): void {
     h("a", { class: "button quiet", href: api.downloadLink(made.run, "parquet"), download: "matches.parquet" }, "Parquet"),
     h("a", { class: "button quiet", href: api.downloadLink(made.run, "jsonl"), download: "matches.jsonl" }, "JSON lines"),
   );
+  timeline.show(made);
+  matches.show(made);
+  steps.show(made);
+  why.show(made);
+  tabs.offer("steps", made.automaton !== null);
+  tabs.offer("why", made.automaton !== null);
+  tabs.open("matches");
   replace(
     plan,
     h("p", { class: "plan-class" }, made.plan.class),
@@ -181,12 +188,19 @@ async function run(): Promise<void> {
     const made = await api.run(asked, mine.signal);
     if (running === mine) showRun(made);
   } catch (error) {
-    if (running === mine && !isAbort(error)) {
+    if (running === mine) {
       showRun(null);
-      count.textContent = "–";
-      countNoun.textContent = "no answer";
+      count.textContent = "";
       replace(facts);
-      complain(error);
+      if (isAbort(error)) {
+        countNoun.textContent = "Stopped";
+      } else if (error instanceof ApiError && error.diagnostics.length > 0) {
+        countNoun.textContent = "The query has a mistake";
+        showMistakes(error.diagnostics, asked.query);
+      } else {
+        countNoun.textContent = "No answer";
+        complain(error);
+      }
     }
   } finally {
     window.clearTimeout(slow);
@@ -221,6 +235,22 @@ function listExamples(source: Source): { text: string; language: Language } | nu
   return sample?.queries[0] ?? null;
 }
 
+/** Write a query into the editor; the page may replace it later, what a visitor writes it may not. */
+function offer(query: { text: string; language: Language }): void {
+  setLanguage(query.language);
+  offered = query.text.trimEnd();
+  editor.text = offered;
+}
+
+/** Offer a first query for data that comes without examples. */
+function suggest(source: Source, described: Data): void {
+  const first = writeFirstQuery(described);
+  listExamples(source);
+  if (first === null || (editor.text !== offered && editor.text.trim() !== "")) return;
+  offer(first);
+  void run();
+}
+
 languageSelect.addEventListener("change", () => setLanguage(language()));
 exampleSelect.addEventListener("change", () => {
   const source = data.source;
@@ -228,8 +258,7 @@ exampleSelect.addEventListener("change", () => {
   if (source === null || !("sample" in source)) return;
   const query = samples.find(({ id }) => id === source.sample)?.queries[Number(chosen)];
   if (!query) return;
-  setLanguage(query.language);
-  editor.text = query.text;
+  offer(query);
   exampleSelect.value = chosen;
   void run();
 });
@@ -237,8 +266,7 @@ byId("source", HTMLSelectElement).addEventListener("change", (event) => {
   const source = JSON.parse((event.target as HTMLSelectElement).value) as Source;
   const first = listExamples(source);
   if (first === null) return;
-  setLanguage(first.language);
-  editor.text = first.text;
+  offer(first);
   exampleSelect.value = "0";
   void run();
 });
@@ -278,15 +306,18 @@ async function begin(): Promise<void> {
   const source: Source | null = sample ? { sample: sample.id } : files.length > 0 ? { files } : null;
   if (source === null) return;
   const first = listExamples(source);
-  setLanguage(link?.language ?? first?.language ?? "ceql");
-  const text = link?.query ?? first?.text;
-  if (text !== undefined) editor.text = text;
-  if (link === null && first !== null) exampleSelect.value = "0";
+  if (link !== null) {
+    setLanguage(link.language ?? first?.language ?? "ceql");
+    editor.text = link.query;
+  } else if (first !== null) {
+    offer(first);
+    exampleSelect.value = "0";
+  }
   if (link !== null && link.sample !== null && !linked) {
     complain(new ApiError(404, "", `This playground has no sample "${link.sample}".`, "The query is there all the same."));
   }
   const opened = data.open(source);
-  if (text !== undefined) await run();
+  if (editor.text.trim() !== "") await run();
   await opened;
 }
 

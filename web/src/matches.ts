@@ -84,7 +84,7 @@ export class MatchesPanel {
   #showPage(run: Run, page: MatchPage, offset: bigint | null): void {
     const unit = run.time.unit;
     const timed = page.rows.some(({ start }) => start !== null);
-    const columns = ["", ...(timed ? ["from", "to"] : []), ...page.columns].map((name) => ({ name }));
+    const columns = ["match", ...(timed ? ["from", "to"] : []), ...page.columns].map((name) => ({ name }));
     const rows = page.rows.map((row, i) => {
       const match = { ...row, index: row.index ?? `sample ${i + 1}` };
       const times = timed ? [{ value: showTime(row.start, unit) }, { value: showTime(row.end, unit) }] : [];

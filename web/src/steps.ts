@@ -1,8 +1,9 @@
 // A slider through the stream: the event, the automaton with its live states, what the event did.
 
-import { api, isAbort, type Run, type Step } from "./api.ts";
+import { api, type Run, type Step } from "./api.ts";
 import { drawAutomaton } from "./automaton.ts";
-import { debounce, h, replace } from "./dom.ts";
+import { h, replace } from "./dom.ts";
+import { Latest } from "./latest.ts";
 import { groupDigits, plural, shortCount, showValue } from "./numbers.ts";
 import { showTime } from "./times.ts";
 
@@ -18,8 +19,7 @@ export class StepsPanel {
   readonly #where = h("output", { class: "where" });
   readonly #words = h("div", { class: "step-words", "aria-live": "polite" });
   readonly #options: StepsOptions;
-  readonly #ask = debounce(40, () => void this.#load());
-  #loading: AbortController | null = null;
+  readonly #loads = new Latest<number>((row) => this.#load(row));
   #run: Run | null = null;
   #started = false;
 
@@ -34,7 +34,6 @@ export class StepsPanel {
   }
 
   show(run: Run | null): void {
-    this.#loading?.abort();
     this.#run = run;
     this.#started = false;
     this.#slider.max = String(Math.max(0, (run?.events ?? 0) - 1));
@@ -47,23 +46,13 @@ export class StepsPanel {
   /** Called when the panel becomes visible: the first step is asked for then, not before. */
   open(): void {
     if (!this.#started && this.#run !== null && this.#run.events > 0) {
-      this.#started = true;
-      void this.#load();
+      this.#moved();
     }
-  }
-
-  goTo(row: number): void {
-    this.#slider.value = String(row);
-    this.#started = true;
-    this.#ask();
   }
 
   #draw(step: Step | null): void {
     const automaton = this.#run?.automaton;
-    replace(
-      this.#drawing,
-      automaton ? drawAutomaton(automaton, step) : h("p", { class: "note" }, this.#run ? "This plan has no automaton to draw." : ""),
-    );
+    replace(this.#drawing, automaton ? drawAutomaton(automaton, step) : null);
   }
 
   #turn(by: number): void {
@@ -73,22 +62,20 @@ export class StepsPanel {
 
   #moved(): void {
     this.#started = true;
-    this.#ask();
+    void this.#loads.ask(Number(this.#slider.value));
   }
 
-  async #load(): Promise<void> {
+  async #load(row: number): Promise<void> {
     const run = this.#run;
     if (run === null) return;
-    this.#loading?.abort();
-    this.#loading = new AbortController();
     try {
-      const step = await api.step(run.run, Number(this.#slider.value), this.#loading.signal);
+      const step = await api.step(run.run, row);
       if (run !== this.#run) return;
       this.#draw(step);
       this.#say(run, step);
       this.#options.onStep(step.event?.ts ?? null);
     } catch (error) {
-      if (!isAbort(error)) this.#options.onTrouble(error);
+      if (this.#run === run) this.#options.onTrouble(error);
     }
   }
 

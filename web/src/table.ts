@@ -14,8 +14,11 @@ type Cell = Node | { value: unknown };
 
 const LONGEST = 200;
 
+const INSTANT = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d*[1-9])?)(?:\.?0+)?$/;
+
+/** Return a value as a cell shows it: times without T and zeros, long texts cut. */
 export function cellText(value: unknown): string {
-  const text = showValue(value);
+  const text = showValue(value).replace(INSTANT, "$1 $2");
   return text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
 }
 

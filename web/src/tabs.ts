@@ -29,13 +29,14 @@ export class Tabs {
       tab.panel.setAttribute("aria-labelledby", `tab-${tab.id}`);
     }
     const move = (event: KeyboardEvent): void => {
-      const now = this.#buttons.findIndex((button) => button === event.target);
-      const last = this.#buttons.length - 1;
+      const there = this.#buttons.filter((button) => !button.hidden);
+      const now = there.findIndex((button) => button === event.target);
+      const last = there.length - 1;
       const next = { ArrowLeft: now > 0 ? now - 1 : last, ArrowRight: now < last ? now + 1 : 0, Home: 0, End: last }[event.key];
       if (now < 0 || next === undefined) return;
       event.preventDefault();
-      this.#buttons[next]?.focus();
-      this.open(this.#tabs[next]!.id);
+      there[next]?.focus();
+      there[next]?.click();
     };
     this.element = h("div", { class: "tabs", role: "tablist", "aria-label": label, keydown: move }, ...this.#buttons);
     this.#mark(tabs[0]!.id);
@@ -44,6 +45,12 @@ export class Tabs {
   open(id: string): void {
     this.#mark(id);
     this.#tabs.find((tab) => tab.id === id)?.onShow?.();
+  }
+
+  /** Offer a tab, or take it away. */
+  offer(id: string, there: boolean): void {
+    const i = this.#tabs.findIndex((tab) => tab.id === id);
+    this.#buttons[i]!.hidden = !there;
   }
 
   #mark(id: string): void {

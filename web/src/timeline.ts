@@ -1,9 +1,10 @@
 // The timeline: a canvas with zoom and pan by wheel, drag, pinch, keyboard and buttons. While the
 // server aggregates a new view, the old aggregates are drawn at their own times, so nothing jumps.
 
-import { api, isAbort, type EventRow, type Mark, type Run, type Timeline, type TimelineMatch } from "./api.ts";
-import { debounce, h } from "./dom.ts";
+import { api, type EventRow, type Mark, type Run, type Timeline, type TimelineMatch } from "./api.ts";
+import { h } from "./dom.ts";
 import { describe, draw, heightOf, hitAt, laneHeight, type Hit, type Palette, type Picture } from "./draw.ts";
+import { Latest } from "./latest.ts";
 import { showSpan, showTime } from "./times.ts";
 import { clampView, panView, spanOf, viewAround, wholeView, xToTime, zoomView, type View } from "./view.ts";
 
@@ -51,8 +52,7 @@ export class TimelineView {
   readonly #tip = h("div", { class: "tip", hidden: true });
   readonly #range = h("span", { class: "range" });
   readonly #options: TimelineOptions;
-  readonly #refresh = debounce(60, () => void this.#load());
-  #loading: AbortController | null = null;
+  readonly #loads = new Latest<Run>((run) => this.#load(run));
   #run: Run | null = null;
   #lanes: Lanes = "type";
   #laneNames: string[] = [];
@@ -76,7 +76,7 @@ export class TimelineView {
         change: (event: Event) => {
           this.#lanes = (event.target as HTMLSelectElement).value as Lanes;
           this.select(null);
-          void this.#load();
+          this.#refresh();
         },
       },
       h("option", { value: "type" }, "lanes by type"),
@@ -102,9 +102,12 @@ export class TimelineView {
       this.#words,
     );
     this.#listen();
+    let before = 0;
     new ResizeObserver(() => {
+      const width = this.#canvas.clientWidth;
+      if (width !== before) this.#refresh();
+      before = width;
       this.#draw();
-      this.#refresh();
     }).observe(this.#canvas.parentElement!);
   }
 
@@ -123,7 +126,7 @@ export class TimelineView {
     if (run !== null) {
       this.#whole = wholeView(run.time);
       this.#view = this.#whole;
-      void this.#load();
+      this.#refresh();
     }
     this.#draw();
   }
@@ -184,24 +187,25 @@ export class TimelineView {
     this.#move(zoomView(this.#view, factor, around));
   }
 
-  async #load(): Promise<void> {
-    const run = this.#run;
+  #refresh(): void {
+    if (this.#run !== null) void this.#loads.ask(this.#run);
+  }
+
+  async #load(run: Run): Promise<void> {
     const width = Math.round(this.#canvas.clientWidth);
-    if (run === null || width === 0) return;
-    this.#loading?.abort();
-    this.#loading = new AbortController();
+    if (width === 0 || run !== this.#run) return;
     const { from, to } = this.#view;
     try {
       const bins = Math.max(20, Math.round(width / 3));
       const view = { from, to, width: bins, lanes: this.#lanes };
-      const timeline = await api.timeline(run.run, view, this.#loading.signal);
+      const timeline = await api.timeline(run.run, view);
       if (this.#run !== run) return;
       this.#timeline = timeline;
       this.#nameLanes(timeline.lanes.map(({ name }) => name));
       this.#words.textContent = describe(timeline);
       this.#draw();
     } catch (error) {
-      if (!isAbort(error)) this.#options.onError(error);
+      if (this.#run === run) this.#options.onError(error);
     }
   }
 

@@ -1,33 +1,32 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Automaton } from "../src/api.ts";
-import { bowEdges, edgePath } from "../src/automaton.ts";
+import type { AutomatonEdge, AutomatonState } from "../src/api.ts";
+import { bundleEdges, labelOf, routeEdge, widthOf } from "../src/automaton.ts";
 
-const state = (id: number, x: number) => ({ id, name: String(id), initial: id === 0, final: id === 2, x, y: 0 });
-const edge = (from: number, to: number) => ({ from, to, label: "", condition: "", count: "1" });
+const state = (id: number, x: number, y = 50): AutomatonState => ({ id, name: `after ${id}`, initial: id === 0, final: false, kind: "state", x, y });
+const edge = (from: number, to: number, condition = "A", label = ""): AutomatonEdge => ({ from, to, label, condition, kind: "read", count: "1", points: [] });
 
-test("an edge to the next state is straight, one that skips a state is bowed", () => {
-  const automaton: Automaton = {
-    states: [state(0, 0), state(1, 100), state(2, 200)],
-    edges: [edge(0, 1), edge(1, 2), edge(0, 2)],
-    width: 200,
-    height: 0,
-  };
-  const [first, second, over] = bowEdges(automaton);
-  assert.equal(first, 0);
-  assert.equal(second, 0);
-  assert.ok(over! > 0);
+test("edges between the same states are one line", () => {
+  const bundles = bundleEdges([edge(0, 1), edge(1, 0), edge(0, 1, "B")]);
+  assert.deepEqual(bundles.map((bundle) => bundle.length), [2, 1]); // prettier-ignore
 });
 
-test("edges between the same states do not cover each other", () => {
-  const automaton: Automaton = { states: [state(0, 0), state(1, 100)], edges: [edge(0, 1), edge(0, 1), edge(1, 0)], width: 100, height: 0 };
-  const bows = bowEdges(automaton);
-  assert.equal(new Set(bows.slice(0, 2)).size, 2);
-  assert.ok(bows.every((bow) => bow > 0));
+test("a long label keeps what the event joins", () => {
+  assert.equal(labelOf(edge(0, 1, "SELL with price > 100", "s")), "SELL with price > 100 → s");
+  const long = labelOf(edge(0, 1, "x".repeat(100), "many"));
+  assert.ok(long.length <= 46 && long.endsWith("… → many"));
 });
 
-test("a loop stands above its state", () => {
-  const { label } = edgePath({ x: 50, y: 50 }, { x: 50, y: 50 }, 0);
-  assert.equal(label.x, 50);
-  assert.ok(label.y < 30);
+test("an edge begins and ends at the pills of its states", () => {
+  const [a, b] = [state(0, 100), state(1, 300)];
+  const { d, label } = routeEdge(a, b, []);
+  assert.ok(d.startsWith(`M${100 + widthOf(a) / 2} 50`));
+  assert.ok(d.endsWith(`${300 - widthOf(b) / 2 - 2} 50`));
+  assert.ok(Math.abs(label.x - 200) <= 1);
+});
+
+test("an edge that goes back runs below", () => {
+  const { d, label } = routeEdge(state(1, 300), state(0, 100), [{ x: 300, y: 120 }, { x: 100, y: 120 }]);
+  assert.ok(d.includes("120"));
+  assert.deepEqual(label, { x: 200, y: 116 });
 });

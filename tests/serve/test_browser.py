@@ -1,0 +1,412 @@
+"""The page in a real browser: Chromium of the distribution, driven by Playwright.
+
+One server and one visitor serve all tests of this file, because starting processes is what costs.
+Each test has a page of its own, and fails if that page asks another machine, breaks the server's
+policy or throws. Screenshots are kept in build/screenshots.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+_HERE = Path(__file__).parent
+_SPEC = importlib.util.spec_from_file_location("chromium", _HERE / "chromium.py")
+assert _SPEC is not None
+assert _SPEC.loader is not None
+_chromium = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_chromium)
+
+CHROMIUM = _chromium.find_chromium()
+if CHROMIUM is None:
+    pytest.skip("no Chromium here: install it, or run make setup", allow_module_level=True)
+playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: make setup")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: make setup")
+
+from playwright.sync_api import BrowserContext, Locator, Page, expect  # noqa: E402
+
+SHOTS = _HERE.parents[1] / "build" / "screenshots"
+DESKTOP, PHONE = (1360, 860), (360, 740)
+SIZES = pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+TRADES = "SELECT s, b FROM Stocks\nWHERE SELL AS s ; BUY AS b\nPARTITION BY [name]"
+"""Over the seven trades: INTL's sale with each of two purchases, and AMZN's sale with one."""
+
+Opener = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A server of its own process, as a user starts it."""
+    command = [sys.executable, "-m", "cernis", "serve", "--port", "0", "--max-upload", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        found = re.search(r"http://\S+", server.stdout.readline())
+        assert found is not None
+        yield found.group()
+        server.terminate()
+
+
+@pytest.fixture(scope="module")
+def visitor(address: str) -> Iterator[BrowserContext]:
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM)
+        context = browser.new_context(color_scheme="light", base_url=address, accept_downloads=True)
+        context.set_default_timeout(30_000)
+        expect.set_options(timeout=30_000)
+        yield context
+        browser.close()
+
+
+@pytest.fixture
+def open_page(visitor: BrowserContext, address: str) -> Iterator[Opener]:
+    """Open the page with a query over a sample; at the end, see that nothing went wrong in it."""
+    pages: list[Page] = []
+    wrong: list[str] = []
+
+    def open_one(
+        query: str | None = TRADES, sample: str = "paper-core", size: tuple[int, int] = DESKTOP
+    ) -> Page:
+        page = visitor.new_page()
+        pages.append(page)
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        page.on("pageerror", lambda error: wrong.append(f"thrown: {error}"))
+        page.on("console", lambda said: _note_error(said.type, said.text, wrong))
+        page.on("response", lambda got: _note_failure(got.url, got.status, wrong))
+        page.on("dialog", lambda dialog: (wrong.append("a dialog"), dialog.dismiss()))
+        page.on("request", lambda asked: _note_stranger(asked.url, address, wrong))
+        link = "" if query is None else f"#sample={sample}&language=ceql&query={quote(query)}"
+        page.goto(f"/{link}")
+        if query is None or query == TRADES:
+            expect(page.locator("#count")).not_to_be_empty()
+        return page
+
+    yield open_one
+    for page in pages:
+        page.close()
+    assert wrong == []
+
+
+def _note_error(kind: str, text: str, wrong: list[str]) -> None:
+    if kind == "error" and not text.startswith("Failed to load resource"):  # see `_note_failure`
+        wrong.append(text)
+
+
+def _note_failure(url: str, status: int, wrong: list[str]) -> None:
+    """A mistake in a query is answered with 400; anything else is not meant to happen."""
+    if status > 400:
+        wrong.append(f"{status} for {url}")
+
+
+def _note_stranger(url: str, address: str, wrong: list[str]) -> None:
+    if not url.startswith((address, "data:", "blob:")):
+        wrong.append(f"asked {url}")
+
+
+def keep(page: Page, name: str) -> None:
+    """Keep a screenshot."""
+    page.screenshot(path=SHOTS / f"{name}.png", full_page=True)
+
+
+def editor(page: Page) -> Locator:
+    return page.get_by_role("textbox", name="Query")
+
+
+def write(page: Page, query: str) -> None:
+    """Write a query as a visitor does: over the one that is there."""
+    editor(page).click()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.press("Delete")
+    page.keyboard.insert_text(query)
+
+
+def see_timeline(page: Page, action: Callable[[], Any]) -> dict[str, Any]:
+    """Return the aggregates that the page asks for after an action."""
+    with page.expect_response(re.compile("/timeline")) as answer:
+        action()
+    return dict(answer.value.json())
+
+
+def fits(page: Page) -> bool:
+    """Return whether nothing sticks out at the side."""
+    return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+
+
+# ------------------------------------------------------------------------------- asking
+
+
+@SIZES
+def test_the_page_opens_with_an_answer(open_page: Opener, size: tuple[int, int]) -> None:
+    page = open_page(None, size=size)
+    expect(page.locator("#count")).to_have_text(re.compile(r"^[\d,]+$"))
+    expect(page.get_by_role("list", name="Lanes").get_by_role("listitem")).to_have_count(3)
+    expect(page.get_by_role("region", name="Matches").get_by_role("row")).to_have_count(21)
+    expect(page.get_by_role("list", name="Event types")).to_contain_text("BUY")
+    assert fits(page)
+    keep(page, f"opening-{size[0]}")
+
+
+@SIZES
+def test_a_mistake_has_a_caret_and_a_fix_that_runs(
+    open_page: Opener, size: tuple[int, int]
+) -> None:
+    page = open_page(size=size)
+    write(page, "SELECT * FROM Stocks\nWHERE SELL AS s ; BUY AS b\nFILTER s[prise > 100]")
+    problem = page.get_by_role("list", name="Problems").get_by_role("listitem")
+    expect(problem).to_contain_text("unknown attribute 'prise'")
+    drawn = problem.locator("pre").inner_text().split("\n")
+    assert drawn[0][drawn[1].index("^") : drawn[1].rindex("^") + 1] == "prise"
+    expect(page.locator(".cm-lintRange-error")).to_have_text("prise")
+    keep(page, f"mistake-{size[0]}")
+    problem.get_by_role("button", name="price").click()
+    expect(page.locator("#problems")).to_be_empty()
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator("#count")).to_have_text("8")
+    assert fits(page)
+
+
+def test_a_query_with_a_mistake_that_runs_says_where(open_page: Opener) -> None:
+    page = open_page()
+    write(page, "SELECT * FROM Stocks WHERE")
+    page.keyboard.press("ControlOrMeta+Enter")
+    expect(page.locator("#count-noun")).to_have_text("The query has a mistake")
+    expect(page.get_by_role("list", name="Problems").locator(".carets")).to_have_count(1)
+
+
+def test_completion_offers_the_attributes_of_the_data(open_page: Opener) -> None:
+    page = open_page()
+    write(page, "SELECT * FROM Stocks WHERE SELL AS s FILTER s[pr")
+    page.keyboard.press("Control+Space")
+    offered = page.locator(".cm-tooltip-autocomplete li", has_text="price")
+    expect(offered).to_be_visible()
+    page.wait_for_timeout(100)  # CodeMirror ignores a choice right after the list opens
+    page.keyboard.press("Enter")
+    expect(editor(page)).to_contain_text("s[price")
+
+
+# ------------------------------------------------------------------------------ answers
+
+
+def place_of(timeline: dict[str, Any], mark: dict[str, Any], canvas: Locator) -> dict[str, float]:
+    """Return where a mark is drawn on the canvas, as web/src/draw.ts has it for few lanes."""
+    box = canvas.bounding_box()
+    assert box is not None
+    part = (mark["ts"] - timeline["from"]) / (timeline["to"] - timeline["from"])
+    return {"x": part * box["width"], "y": 26 + (mark["lane"] + 0.5) * 46 + 3}
+
+
+@SIZES
+def test_a_match_is_selected_on_the_timeline(open_page: Opener, size: tuple[int, int]) -> None:
+    page = open_page(size=size)
+    timeline = see_timeline(page, lambda: page.get_by_role("button", name="Show all").click())
+    assert len(timeline["matches"]) > 1
+    match = timeline["matches"][-1]
+    canvas = page.get_by_role("application")
+    canvas.click(position=place_of(timeline, match["marks"][0], canvas))
+    events = page.get_by_role("region", name=re.compile("Events of match"))
+    expect(events.get_by_role("row")).to_have_count(3)
+    expect(events).to_contain_text("AMZN")
+    expect(events).to_contain_text("1900")
+    assert fits(page)
+    keep(page, f"selected-{size[0]}")
+    page.get_by_role("button", name="Close match").click()
+    expect(events).to_have_count(0)
+
+
+def test_the_keyboard_selects_zooms_and_pans(open_page: Opener) -> None:
+    page = open_page()
+    canvas = page.get_by_role("application")
+    canvas.focus()
+    page.keyboard.press("n")
+    expect(page.get_by_role("heading", name="Match 1")).to_be_visible()
+    page.keyboard.press("p")
+    expect(page.get_by_role("heading", name=re.compile("Match [23]"))).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".detail")).to_be_empty()
+    near = see_timeline(page, lambda: page.keyboard.press("+"))
+    later = see_timeline(page, lambda: page.keyboard.press("ArrowRight"))
+    assert later["from"] > near["from"]
+    assert later["to"] - later["from"] == pytest.approx(near["to"] - near["from"])
+    whole = see_timeline(page, lambda: page.keyboard.press("Home"))
+    assert whole["to"] - whole["from"] > near["to"] - near["from"]
+
+
+def test_wheel_and_drag_zoom_and_pan(open_page: Opener) -> None:
+    page = open_page()
+    box = page.get_by_role("application").bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + 20
+    page.mouse.move(x, y)
+    near = see_timeline(page, lambda: page.mouse.wheel(0, -300))
+    page.mouse.down()
+    moved = see_timeline(page, lambda: page.mouse.move(x + 150, y, steps=2))
+    page.mouse.up()
+    assert moved["from"] < near["from"]
+
+
+def test_the_table_pages_through_more_matches_than_anyone_could_list(open_page: Opener) -> None:
+    page = open_page("SELECT * FROM stocks WHERE (SELL OR BUY)+ AS x WITHIN 100 EVENTS", "stocks")
+    expect(page.locator("#count")).to_have_text(re.compile(r"^\d\.\d\d × 10³[⁰¹²³⁴⁵⁶⁷⁸⁹]$"))
+    matches = page.locator("#panel-matches")
+    expect(matches.locator(".pager")).to_contain_text("1–20 of")
+    matches.get_by_role("button", name="Last matches").click()
+    expect(matches.locator(".pager")).not_to_contain_text("1–20 of")
+    matches.get_by_role("textbox", name="Go to match number").fill("1,000,000,000,000,000,000")
+    page.keyboard.press("Enter")
+    expect(matches.locator(".pager")).to_contain_text("1,000,000,000,000,000,000–")
+    matches.get_by_role("button", name="Sample").click()
+    expect(matches.locator(".pager")).to_contain_text("a uniform sample of 20")
+
+
+def test_matches_are_downloaded(open_page: Opener) -> None:
+    page = open_page()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="JSON lines").click()
+    lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 3
+    assert all(json.loads(line) for line in lines)
+
+
+# ------------------------------------------------------------------------ understanding
+
+
+def test_the_plan_is_told_in_words(open_page: Opener) -> None:
+    page = open_page()
+    page.get_by_role("tab", name="Plan").click()
+    expect(page.get_by_role("region", name="Plan in words")).to_contain_text("automaton")
+
+
+# --------------------------------------------------------------------------------- data
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@SIZES
+def test_a_file_is_uploaded_and_its_markup_stays_text(
+    open_page: Opener, size: tuple[int, int]
+) -> None:
+    page = open_page(size=size)
+    rows = [f'A,"{HOSTILE}",{n}\nB,"<b>bold</b>",{n}' for n in range(3)]
+    file = {
+        "name": f'"><script>alert(1)</script>{size[0]}.csv',
+        "mimeType": "text/csv",
+        "buffer": "\n".join([f'type,"{HOSTILE}",n', *rows]).encode(),
+    }
+    write(page, "")  # the page offers a query where there is none
+    page.get_by_label("Upload files").set_input_files(file)  # type: ignore[arg-type]
+    expect(page.locator("#data-body")).to_contain_text(HOSTILE)
+    expect(page.locator("#count")).to_have_text("6")
+    page.get_by_role("button", name="Show match 1", exact=True).click()
+    expect(page.get_by_role("region", name="Events of match 1")).to_contain_text("<b>bold</b>")
+    assert page.locator("main img, main b:text-is('bold'), main script").count() == 0
+    assert fits(page)
+
+
+def test_a_file_that_is_dropped_is_uploaded(open_page: Opener) -> None:
+    page = open_page()
+    page.evaluate(
+        """() => {
+            const carried = new DataTransfer();
+            carried.items.add(new File(["type,n\\nC,1\\nD,2\\n"], "dropped.csv"));
+            document.body.dispatchEvent(
+                new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
+        }"""
+    )
+    expect(page.get_by_role("combobox", name="Data source")).to_have_value(re.compile("uploads"))
+    expect(page.get_by_role("list", name="Event types")).to_contain_text("D")
+
+
+def test_an_upload_over_the_limit_is_refused_before_it_is_sent(open_page: Opener) -> None:
+    page = open_page()
+    file = {"name": "large.csv", "mimeType": "text/csv", "buffer": b"a\n" * 600_000}
+    page.get_by_label("Upload files").set_input_files(file)  # type: ignore[arg-type]
+    expect(page.get_by_role("alert")).to_contain_text("large.csv has 1.2 MB; an upload may have")
+
+
+# ------------------------------------------------------------------- links, colours, keys
+
+
+@SIZES
+def test_a_shared_link_holds_query_and_sample(open_page: Opener, size: tuple[int, int]) -> None:
+    page = open_page(size=size)
+    write(page, "SELECT * FROM Stocks WHERE BUY AS b -- ü & #")
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_role("button", name=re.compile("Copied|address bar"))).to_be_visible()
+    assert "sample=paper-core" in page.url
+    page.reload()
+    expect(page.locator("#count")).to_have_text("3")
+    expect(editor(page)).to_have_text("SELECT * FROM Stocks WHERE BUY AS b -- ü & #")
+    expect(page.get_by_role("combobox", name="Data source")).to_have_value(
+        '{"sample":"paper-core"}'
+    )
+
+
+def test_light_and_dark_are_a_choice_that_stays(open_page: Opener) -> None:
+    page = open_page()
+    dark = page.get_by_role("button", name="Dark colours")
+    expect(dark).to_have_attribute("aria-pressed", "false")
+    dark.click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(dark).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#count")).not_to_be_empty()
+    keep(page, "dark")
+    dark.click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+
+
+def test_every_control_is_reached_by_the_tab_key(open_page: Opener) -> None:
+    page = open_page()
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.classList.contains('cm-content')"):
+            reached.add("editor")
+            page.keyboard.press("Escape")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    assert {
+        "editor",
+        "run",
+        "language",
+        "source",
+        "upload",
+        "share",
+        "theme",
+        "tab-matches",
+    } <= reached
+    assert "CANVAS" in reached
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
+def test_axe_finds_nothing_to_mend(open_page: Opener, size: tuple[int, int], scheme: str) -> None:
+    page = open_page(size=size)
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    write(page, "SELECT * FROM Stocks WHERE SEL AS s -- a mistake\nFILTER s[prise > 1]")
+    expect(page.get_by_role("list", name="Problems").locator("pre")).not_to_have_count(0)
+    page.get_by_role("application").focus()
+    page.keyboard.press("n")
+    expect(page.get_by_role("heading", name="Match 1")).to_be_visible()
+    found = _run_axe(page)
+    for tab in ("Plan",):
+        page.get_by_role("tab", name=tab).click()
+        expect(page.get_by_role("tabpanel", name=tab)).to_be_visible()
+        found |= _run_axe(page)
+    assert found == set()
+
+
+def _run_axe(page: Page) -> set[str]:
+    """Return what axe finds: the rule, and the element."""
+    results = axe.Axe().run(page).response
+    return {
+        f"{violation['id']}: {node['html']} {node.get('failureSummary', '')}"
+        for violation in results["violations"]
+        for node in violation["nodes"]
+    }
