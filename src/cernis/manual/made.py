@@ -8,15 +8,17 @@ from cernis.manual.codes import write_codes_page
 from cernis.manual.diagrams import draw_section
 from cernis.manual.grammar import SOURCES, name_diagram, read_sections, write_grammar_page
 from cernis.manual.messages import write_messages_page
+from cernis.manual.pictures import draw_front_picture
 
 _GRAMMARS = "docs/reference/grammar"
 
 
 def make_pages(root: Path) -> dict[str, str]:
-    """Return the text of each made page of a checkout, by its path."""
+    """Return the text of each made page and picture of a checkout, by its path."""
     return {
         "docs/reference/codes.md": write_codes_page(),
         "docs/reference/messages.md": write_messages_page(root / "src" / "cernis"),
+        "docs/pictures/timeline.svg": draw_front_picture(root),
         **{f"{_GRAMMARS}/{source.name}.md": write_grammar_page(source) for source in SOURCES},
     }
 
