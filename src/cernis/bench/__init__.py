@@ -27,6 +27,7 @@ from cernis.bench.report import NO_PLOT, draw_chart, render_page, render_table, 
 from cernis.bench.rules import RULES
 from cernis.bench.scale import FULL, BenchmarkScale, choose_scale
 from cernis.bench.sequences import SEQUENCES
+from cernis.bench.serve import SERVE
 from cernis.bench.spark.batch import SPARK
 from cernis.bench.spark.streaming import STREAMING
 from cernis.bench.spaseq.figures import SPASEQ
@@ -48,6 +49,7 @@ _ALL = (
     SPARK,
     STREAMING,
     SPASEQ,
+    SERVE,
 )
 BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in _ALL}
 _PAGES = Path("docs/benchmarks")

@@ -31,6 +31,8 @@ class BenchmarkScale:
     waiting_events: int = 1_500_000
     rules: tuple[int, ...] = (1, 10, 100, 1000, 10_000)
     rule_events: int = 2_000_000
+    served: str = "stocks-million"
+    """A sample of the playground."""
     strategy_events: int = 500_000
     strategy_windows: tuple[int, ...] = (20, 100, 500, 2000)
     aggregate_lengths: tuple[int, ...] = (3, 6, 12, 24)
@@ -98,6 +100,7 @@ QUICK = BenchmarkScale(
     waiting_events=2000,
     rules=(1, 4),
     rule_events=2000,
+    served="stocks",
     strategy_events=2000,
     strategy_windows=(20, 100),
     aggregate_lengths=(3, 6),

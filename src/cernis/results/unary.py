@@ -107,7 +107,7 @@ class CompactMatches(RootedMatches):
 
     def _draw(self, segment: ArenaSegment, root: int, ranks: list[int]) -> MatchBlock:
         counts = ArenaCounts(segment.arena, segment.roots[root])
-        paths = [segment.arena[np.array(counts.path(rank), np.int64)] for rank in ranks]
+        paths = [segment.arena[counts.path(rank)] for rank in ranks]
         starts = np.array([path["position"][-1] for path in paths], np.int64)
         marks = [path[path["label"] != 0] for path in paths]
         return self._block_of_marks(segment, root, starts, marks)

@@ -91,6 +91,45 @@ def _count_roots(arena, roots, begin, out, most, scratch):
     return len(roots), visited
 
 
+@inner
+def _take_limbs(rank, values, node):
+    """Subtract the count of a node (1 of node 0) from a rank; False: the rank is smaller."""
+    for w in range(len(rank) - 1, -1, -1):
+        own = values[node, w] if node != 0 else np.int64(w == 0)
+        if rank[w] < own:
+            return False
+        if rank[w] > own:
+            break
+    borrow = np.int64(0)
+    for w in range(len(rank)):
+        own = values[node, w] if node != 0 else np.int64(w == 0)
+        left = rank[w] - own - borrow
+        borrow = np.int64(left < 0)
+        rank[w] = left + (borrow << _LIMB)
+    return True
+
+
+@kernel
+def _find_path(arena, node, bound, rank, values, items):
+    """Write the items of the match with a rank, last event first; return how many.
+
+    -1: the room for items is too small. The limbs of the rank are used up.
+    """
+    found = 0
+    while node != 0:
+        left, right = arena[node]["left"], arena[node]["right"]
+        if is_inside(arena, right, bound) and _take_limbs(rank, values, left):
+            node = right
+            continue
+        if arena[node]["label"] != UNION:
+            if found == len(items):
+                return -1
+            items[found] = node
+            found += 1
+        node = left
+    return found
+
+
 def _new_scratch(nodes: int, width: int) -> tuple[NDArray[np.int64], ...]:
     """Make (stamps, values, stack) for counts of so many limbs."""
     values = np.empty((nodes, width), np.int64)
@@ -108,6 +147,7 @@ class ArenaCounts:
         while _count(arena, node, bound, 1, *scratch) < 0:
             scratch = _new_scratch(node + 1, 2 * scratch[1].shape[1])
         self._values = scratch[1]
+        self._items = np.empty(64, np.int64)
 
     def of(self, node: int) -> int:
         """Return the number of matches below a node."""
@@ -118,22 +158,16 @@ class ArenaCounts:
         """The number of matches of the root."""
         return self.of(int(self.root["node"]))
 
-    def path(self, rank: int) -> list[int]:
+    def path(self, rank: int) -> NDArray[np.int64]:
         """Return the items, last event first, of the match with this rank."""
         node, bound = int(self.root["node"]), int(self.root["bound"])
-        items = []
-        while node:
-            record = self.arena[node]
-            left, right = int(record["left"]), int(record["right"])
-            own = self.of(left) if left else 1
-            if right and rank >= own and self.arena[right]["start"] >= bound:
-                rank -= own
-                node = right
-                continue
-            if record["label"] != UNION:
-                items.append(node)
-            node = left
-        return items
+        while True:
+            limbs = [rank >> (_LIMB * w) & _LOW for w in range(self._values.shape[1])]
+            left = np.array(limbs, np.int64)
+            found = _find_path(self.arena, node, bound, left, self._values, self._items)
+            if found >= 0:
+                return self._items[:found].copy()
+            self._items = np.empty(2 * len(self._items), np.int64)
 
 
 def count_matches(segment: ArenaSegment) -> list[int]:
