@@ -78,6 +78,16 @@ class Matches(Result[Match]):
         """Whether the query is `SELECT COUNT(*)` alone: its rows are counts, not matches."""
         return self._fields.counting
 
+    @property
+    def match_set(self) -> MatchSet:
+        """The matches as arrays of positions, for views."""
+        return self._found
+
+    @property
+    def store(self) -> EventStore:
+        """The events by position, for views."""
+        return self._events
+
     @cached_property
     def _count(self) -> int:
         return self._found.count()

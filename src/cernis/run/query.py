@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from cernis.encoding.regex import like_mistake
 from cernis.errors import Diagnostic, QueryError, WarningNote
 from cernis.events.csv_form import Columns
-from cernis.events.source import OnError, TimeColumns, TypeColumns, open_events, schema_of
+from cernis.events.source import (
+    OnError,
+    TimeColumns,
+    TypeColumns,
+    open_events,
+    schema_of,
+    stream_of,
+)
 from cernis.languages.ceql.parse import parse as parse_ceql
 from cernis.languages.conjunctive.lower import lower
 from cernis.languages.conjunctive.parse import parse as parse_conjunctive
@@ -25,6 +32,9 @@ from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.key_limit import OnFull
 from cernis.run.session import RunOptions, Session
 from cernis.schema import Schema, Stream
+
+if TYPE_CHECKING:
+    from cernis.run.trace.look import Trace
 
 
 class Query(Generic[Found]):
@@ -149,6 +159,19 @@ class Query(Generic[Found]):
             tables=tables or {},
         )
         return session.collect(events)
+
+    def trace(self, matches: Matches) -> Trace:
+        """Return the run that gave these matches, to be looked into.
+
+        `step(row)` says what waits at a row, `why(rows)` why rows are no match, `automaton()` how
+        often each edge was taken.
+        """
+        from cernis.run.trace.look import Trace
+
+        store = matches.store
+        streams = {name: table.schema for b in store.stored_batches() for name, table in b.parts}
+        schema = Schema(tuple(stream_of(name, own) for name, own in streams.items()))
+        return Trace(self.plan.for_schema(schema), self.pattern, matches)
 
     def stream(self, events: Any, **options: Any) -> Iterator[Found]:
         """Yield the matches batch by batch, in memory that does not grow with the input."""

@@ -15,7 +15,7 @@ rounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -165,13 +165,13 @@ class Verifier:
                 return frozenset(
                     span
                     for span in self._find_spans(body, (*path, 0), marks, low, high, view)
-                    if span is None or _is_within(window, *span, view)
+                    if span is None or is_within(window, *span, view)
                 )
             case cel.Unless(body=body):
                 return frozenset(
                     span
                     for span in self._find_spans(body, (*path, 0), marks, low, high, view)
-                    if span is None or not self._occurs(node, path, marks, span, view)
+                    if span is None or self.find_occurrence(node, path, marks, span, view) is None
                 )
 
     def _find_iterations(
@@ -223,7 +223,7 @@ class Verifier:
         contiguous = isinstance(node, cel.Contiguous) or (
             isinstance(node, cel.Iterate) and node.contiguous
         )
-        wait, gap = self._waits.get(place), _find_gap(node, place[1])
+        wait, gap = self._waits.get(place), find_gap(node, place[1])
         joined: set[tuple[int, int] | None] = set()
         for a in left:
             for b in right:
@@ -231,16 +231,16 @@ class Verifier:
                     joined.add(a or b)
                     continue
                 follows = a[1] + 1 == b[0] if contiguous else a[1] < b[0]
-                if not follows or (gap is not None and not _is_in_gap(gap, a[1], b[0], view)):
+                if not follows or (gap is not None and not is_in_gap(gap, a[1], b[0], view)):
                     continue
                 between = range(a[1] + 1, b[0]) if wait is not None else ()
-                if wait is None or not any(self._fits(wait, before, p, view) for p in between):
+                if wait is None or not any(self.fits(wait, before, p, view) for p in between):
                     joined.add((a[0], b[1]))
         return frozenset(joined)
 
     # ------------------------------------------------------------------ waits
 
-    def _fits(self, wait: Wait, before: Marks, position: int, view: EventView) -> bool:
+    def fits(self, wait: Wait, before: Marks, position: int, view: EventView) -> bool:
         """Whether an event can begin the part after an arrow, after these marks."""
         for path, atom in wait.first:
             if passes(construct.build_type_test(atom), view.truth(position)):
@@ -311,7 +311,7 @@ class Verifier:
         single = single_variables(body)
         bound = find_bound(body, below)
         return all(
-            (name in single and bool(self._find_positions(name, body, below, marks)))
+            (name in single and bool(self.find_positions(name, body, below, marks)))
             or (
                 not one.inside
                 and not one.repeated
@@ -322,7 +322,7 @@ class Verifier:
 
     # ------------------------------------------------------------- conditions
 
-    def _find_positions(
+    def find_positions(
         self, variable: str, body: cel.Formula, path: Path, marks: Marks
     ) -> list[int]:
         """Return μ(variable) of the valuation of `body` that these marks describe."""
@@ -346,7 +346,7 @@ class Verifier:
         `span` is its interval, for conditions that look at that.
         """
         found = MarkedEvents(
-            lambda variable: self._find_positions(variable, body, path, marks),
+            lambda variable: self.find_positions(variable, body, path, marks),
             lambda: sorted({mark.position for mark in marks}),
             span,
         )
@@ -365,70 +365,23 @@ class Verifier:
             events = (
                 sorted({mark.position for mark in marks})
                 if key.variable is None
-                else self._find_positions(key.variable, body, path, marks)
+                else self.find_positions(key.variable, body, path, marks)
             )
             values += [view.value(p, key.attribute) for p in events]
         return all(compare("=", values[0], value) for value in values)
 
-    def _occurs(
+    def find_occurrence(
         self, node: cel.Unless, path: Path, marks: Marks, span: tuple[int, int], view: EventView
-    ) -> bool:
-        """Whether the guard has a valuation strictly inside the span of the body's marks."""
+    ) -> tuple[int, int] | None:
+        """Return an occurrence of the guard strictly inside the span of the body's marks."""
         guard = self._guards.get(path)
         if guard is None:
             guard = self._guards[path] = SearchedGuard.of(node.guard)
-        low, high = span[0] + 1, span[1] - 1
-        runs, steps = guard.runs, 0
-        for start in range(low, high + 1):
-            stack: list[tuple[Any, int, Marks]] = [(c, start, ()) for c in runs.start]
-            while stack:
-                steps += 1
-                if steps > MOST_GUARD_STEPS:
-                    raise BudgetError("an UNLESS that compares events has too many candidates")
-                configuration, position, inside = stack.pop()
-                if runs.accepts(configuration):
-                    if guard.verifier is None:
-                        return True
-                    is_valid = guard.is_exact or guard.verifier.accepts(
-                        inside, start, position - 1, view
-                    )
-                    if is_valid and self._meets(guard, inside, node, path, marks, view):
-                        return True
-                    continue
-                if position > high:
-                    continue
-                truth = view.truth(position)
-                symbol = runs.alphabet.symbol(tuple(truth[a] for a in runs.alphabet.atoms))
-                for labels, moved in runs.moves(configuration, symbol):
-                    new: Marks = ()
-                    if guard.verifier is not None:
-                        paths = map(guard.verifier.path_of, labels)
-                        new = tuple(Mark(position, p) for p in paths if p is not None)
-                    stack.append((moved, position + 1, inside + new))
-        return False
-
-    def _meets(
-        self,
-        guard: SearchedGuard,
-        inside: Marks,
-        node: cel.Unless,
-        path: Path,
-        marks: Marks,
-        view: EventView,
-    ) -> bool:
-        """Whether the conditions between a guard's events and those of the body hold."""
-        if not guard.split.conditions:
-            return True
-        assert guard.verifier is not None
-        own = guard.verifier
 
         def find(variable: str) -> list[int]:
-            if variable in guard.split.names:
-                return own._find_positions(variable, guard.split.formula, (), inside)
-            return self._find_positions(variable, node.body, (*path, 0), marks)
+            return self.find_positions(variable, node.body, (*path, 0), marks)
 
-        found = MarkedEvents(find, lambda: sorted({mark.position for mark in inside}))
-        return all(satisfies(condition, found, view) for condition in guard.split.conditions)
+        return search_guard(guard, (span[0] + 1, span[1] - 1), find, view)
 
 
 class SearchedGuard(NamedTuple):
@@ -451,7 +404,67 @@ class SearchedGuard(NamedTuple):
         return cls(split, Runs(cea, Alphabet(cea)), is_exact, verifier)
 
 
-def _find_gap(node: cel.Sequence | cel.Contiguous | cel.Iterate, part: int) -> Gap | None:
+def search_guard(
+    guard: SearchedGuard,
+    span: tuple[int, int],
+    find_outer: Callable[[str], list[int]],
+    view: EventView,
+) -> tuple[int, int] | None:
+    """Return the first occurrence of a guard inside a span; None: there is none.
+
+    `find_outer` gives the events of the variables of the match that it guards.
+    """
+    low, high = span
+    runs, steps = guard.runs, 0
+    for start in range(low, high + 1):
+        stack: list[tuple[Any, int, Marks]] = [(c, start, ()) for c in runs.start]
+        while stack:
+            steps += 1
+            if steps > MOST_GUARD_STEPS:
+                raise BudgetError("an UNLESS that compares events has too many candidates")
+            configuration, position, inside = stack.pop()
+            if runs.accepts(configuration):
+                if guard.verifier is None:
+                    return start, position - 1
+                is_valid = guard.is_exact or guard.verifier.accepts(
+                    inside, start, position - 1, view
+                )
+                if is_valid and _meets(guard, inside, find_outer, view):
+                    return start, position - 1
+                continue
+            if position > high:
+                continue
+            truth = view.truth(position)
+            symbol = runs.alphabet.symbol(tuple(truth[a] for a in runs.alphabet.atoms))
+            for labels, moved in runs.moves(configuration, symbol):
+                new: Marks = ()
+                if guard.verifier is not None:
+                    paths = map(guard.verifier.path_of, labels)
+                    new = tuple(Mark(position, p) for p in paths if p is not None)
+                stack.append((moved, position + 1, inside + new))
+    return None
+
+
+def _meets(
+    guard: SearchedGuard, inside: Marks, find_outer: Callable[[str], list[int]], view: EventView
+) -> bool:
+    """Whether the conditions between a guard's events and those of the match hold."""
+    if not guard.split.conditions:
+        return True
+    assert guard.verifier is not None
+    own = guard.verifier
+
+    def find(variable: str) -> list[int]:
+        if variable in guard.split.names:
+            return own.find_positions(variable, guard.split.formula, (), inside)
+        return find_outer(variable)
+
+    found = MarkedEvents(find, lambda: sorted({mark.position for mark in inside}))
+    return all(satisfies(condition, found, view) for condition in guard.split.conditions)
+
+
+def find_gap(node: cel.Sequence | cel.Contiguous | cel.Iterate, part: int) -> Gap | None:
+    """Return the gap before a part, or between the rounds of an iteration."""
     match node:
         case cel.Sequence():
             return node.separator_before(part).gap if part else None
@@ -461,22 +474,25 @@ def _find_gap(node: cel.Sequence | cel.Contiguous | cel.Iterate, part: int) -> G
             return None
 
 
-def _is_in_gap(gap: Gap, end: int, start: int, view: EventView) -> bool:
+def is_in_gap(gap: Gap, end: int, start: int, view: EventView) -> bool:
+    """Whether an event lies in the gap after another."""
     if gap.unit is Unit.EVENTS:
         return gap.allows(start - end)
-    return gap.allows(_measure_time(end, start, view))
+    return gap.allows(measure_time(end, start, view))
 
 
-def _measure_time(earlier: int, later: int, view: EventView) -> int:
+def measure_time(earlier: int, later: int, view: EventView) -> int:
+    """Return the nanoseconds between two events."""
     return int(view.value(later, pred.TIME_NS) - view.value(earlier, pred.TIME_NS))
 
 
-def _is_within(window: Window, start: int, end: int, view: EventView) -> bool:
+def is_within(window: Window, start: int, end: int, view: EventView) -> bool:
+    """Whether an interval is within a window."""
     match window.unit:
         case Unit.EVENTS:
             return end - start <= window.size
         case Unit.TIME:
-            return _measure_time(start, end, view) <= window.size
+            return measure_time(start, end, view) <= window.size
         case Unit.ATTRIBUTE:
             assert window.attribute is not None
             low, high = (view.value(p, window.attribute) for p in (start, end))

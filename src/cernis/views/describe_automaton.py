@@ -114,26 +114,30 @@ class DrawnCea:
     cea: CEA
     state_of: dict[int, int]
     """The state of the view for states of the automaton in which runs arrive."""
-    closures: dict[int, frozenset[int]]
-    """For a state of the view, the states that a run there stands in."""
-    edge_of: dict[tuple[int, Test, frozenset[str], int], int]
-    """The edge of the view by its state there, its test, its labels and its target there."""
+    closures: frozenset[tuple[int, frozenset[int]]]
+    """States of the view, each with states that a run there stands in, in all ways."""
+    edge_of: dict[tuple[int, int, Read], int]
+    """The edge of the view by its state there, and by a read of a state of the automaton."""
+
+    @property
+    def start(self) -> int:
+        return self.state_of[self.cea.initial]
 
     def find_states(self, standing: frozenset[int]) -> list[int]:
         """Return the states of the view in which a run waits that stands in these states.
 
         Of two that fit, one that stands in more leaves out the other.
         """
-        fit = [state for state, own in self.closures.items() if own and own <= standing]
-        return [s for s in fit if not any(self.closures[s] < self.closures[t] for t in fit)]
+        fit = [(state, own) for state, own in self.closures if own and own <= standing]
+        return sorted({state for state, own in fit if not any(own < more for _, more in fit)})
 
-    def find_edges(self, state: int) -> list[tuple[Read, int]]:
-        """Return the reads of a state of the view, with the edges that they are."""
-        return [
-            (Read(test, labels, target), edge)
-            for (source, test, labels, target), edge in self.edge_of.items()
-            if source == state
-        ]
+    def find_edge(self, state: int, inner: int, read: Read) -> int | None:
+        """Return the edge of a state of the view that is a read of a state inside of it."""
+        found = self.edge_of.get((state, inner, read))
+        if found is not None or self.view.states[state].kind != "fork":
+            return found
+        inside = (edge for (_, s, r), edge in self.edge_of.items() if (s, r) == (inner, read))
+        return next(inside, None)
 
 
 def describe_cea(cea: CEA, shown: frozenset[str]) -> DrawnCea:
@@ -183,10 +187,15 @@ class _CeaDrawing:
 
     def _moves(self, state: int) -> Iterator[Read]:
         """Return the moves of an entry, without those to states that it takes over."""
+        return (read for _, read in self._find_inner_moves(state))
+
+    def _find_inner_moves(self, state: int) -> Iterator[tuple[int, Read]]:
+        """Return these moves, each with the state that it leaves."""
         taken = self.waits[state]
-        for read in self._all_moves(state):
-            if not (_waits(read) and read.target in taken):
-                yield read
+        for inner in sorted(self.closure[state]):
+            for read in self.cea.reads[inner]:
+                if not (_waits(read) and read.target in taken):
+                    yield inner, read
 
     def _find_entries(self) -> list[int]:
         """Return the states in which runs arrive: by reading, or where a part or guard begins."""
@@ -256,13 +265,13 @@ class _CeaDrawing:
     def draw(self) -> DrawnCea:
         cea = self.cea
         edges: dict[DrawnEdge, int] = {}
-        edge_of: dict[tuple[int, Test, frozenset[str], int], int] = {}
+        edge_of: dict[tuple[int, int, Read], int] = {}
         finals = {self.classes[fork.target] for fork in cea.forks.values()}
         finals = {s for s in finals if any(self._accepts(e) for e in self._members(s))}
         for state in self.entries:
             here = self.classes[state]
             later = {read for wait in self.waits[state] for read in self._all_moves(wait)}
-            for read in self._moves(state):
+            for inner, read in self._find_inner_moves(state):
                 there = self.classes[read.target]
                 if self._accepts(read.target):
                     finals.add(there)
@@ -272,7 +281,7 @@ class _CeaDrawing:
                 loops = here == there and _waits(read)
                 kind: EdgeKind = "read" if read.labels else "wait" if loops else "skip"
                 drawn = DrawnEdge(here, there, words, label, kind)
-                edge_of[here, read.test, read.labels, there] = edges.setdefault(drawn, len(edges))
+                edge_of[here, inner, read] = edges.setdefault(drawn, len(edges))
             if later:
                 edges.setdefault(DrawnEdge(here, here, "any event", kind="wait"), len(edges))
         if self._accepts(cea.initial):
@@ -288,15 +297,15 @@ class _CeaDrawing:
     def _members(self, number: int) -> list[int]:
         return [state for state in self.entries if self.classes[state] == number]
 
-    def _find_standing(self) -> dict[int, frozenset[int]]:
-        """Return for each state of the view where a run stands that has waited there."""
-        standing: dict[int, frozenset[int]] = {}
+    def _find_standing(self) -> frozenset[tuple[int, frozenset[int]]]:
+        """Return the states of the view, each with where a run stands that has waited there."""
+        standing = set()
         for state in self.entries:
             waits = self.waits[state]
-            own = frozenset().union(*(self.closure[wait] for wait in waits))
+            own = frozenset[int]().union(*(self.closure[wait] for wait in waits))
             held = (own if waits else self.closure[state]) - {self.cea.final}
-            standing[self.classes[state]] = held
-        return standing
+            standing.add((self.classes[state], held))
+        return frozenset(standing)
 
     def _name(self, state: int, final: bool) -> DrawnState:
         cea = self.cea

@@ -1,0 +1,162 @@
+"""Replay events in the automaton of a correlated plan, as its definition has it.
+
+Each transition that an event can take makes a *vertex*: it stands for as many partial matches as
+there are ways to combine runs from its sources. Vertices wait in their state for ever, so those of
+a replay that begins at the first event of a window are the partial matches inside it.
+
+Cost contract: O(events² · transitions) in Python, over at most the events that it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+from cernis.automata.correlated.pcea import Link
+from cernis.automata.unary.alphabet import passes
+from cernis.pattern.predicate import Attribute, Value
+from cernis.pattern.window import Unit
+from cernis.run.conditions import EventView, compare
+from cernis.run.trace.events import Int64s, TracedEvents
+from cernis.run.trace.steps import ExampleMark, PartialMatches, Replayed
+from cernis.run.verify import measure_time
+from cernis.views.describe_automaton import DrawnPcea
+
+
+class _Vertex(NamedTuple):
+    """Runs that have read their last event at the same rank in the same way."""
+
+    number: int
+    state: int
+    rank: int
+    waiting: PartialMatches
+
+
+class CorrelatedReplay:
+    """Replays events of one run."""
+
+    def __init__(
+        self, drawn: DrawnPcea, calculated: Mapping[str, Value], events: TracedEvents
+    ) -> None:
+        self.drawn = drawn
+        self.pcea = drawn.pcea
+        self.events = events
+        self._calculated = calculated
+
+    @cached_property
+    def _asked(self) -> frozenset[int]:
+        """The states from which runs go on."""
+        return frozenset(s.state for t in self.pcea.transitions for s in t.sources)
+
+    def replay(self, members: Int64s, first: int, last: int) -> Replayed:
+        """Read the events at ranks first to last of a partition; say what the last one did."""
+        found = _Replaying(self, members)
+        taken: dict[int, int] = {}
+        completed = 0
+        for rank in range(first, last + 1):
+            taken, completed = found.read(rank)
+        alive: dict[int, PartialMatches] = {}
+        for vertex in found.vertices:
+            if vertex.state in self._asked:
+                known = alive.get(vertex.state)
+                alive[vertex.state] = (
+                    vertex.waiting if known is None else known.join(vertex.waiting)
+                )
+        return Replayed(alive, taken, completed)
+
+    def count_edges(self, members: Int64s, firsts: list[int]) -> dict[int, int]:
+        """Return how many events of a partition took each edge of the view.
+
+        `firsts` has for each rank the first one inside its window.
+        """
+        counts: dict[int, int] = {}
+        found = _Replaying(self, members)
+        for rank, first in enumerate(firsts):
+            found.drop_before(first)
+            taken, _ = found.read(rank)
+            for edge in taken:
+                counts[edge] = counts.get(edge, 0) + 1
+        return counts
+
+    def attribute(self, name: str) -> Attribute:
+        return Attribute((name,) if name in self._calculated else tuple(name.split(".")),
+                         value=self._calculated.get(name))  # fmt: skip
+
+
+class _Replaying:
+    """The vertices of a partition so far."""
+
+    def __init__(self, replay: CorrelatedReplay, members: Int64s) -> None:
+        self.replay = replay
+        self.members = members
+        self.view: EventView = replay.events.view(members, replay.pcea.atoms())
+        self.vertices: list[_Vertex] = []
+        self._gone: dict[str, set[int]] = {}
+        """By arrow, the numbers of the vertices that have met the next that fits."""
+        self._made = 0
+
+    def drop_before(self, first: int) -> None:
+        """Drop the runs that begin before a rank."""
+        if first and any(v.waiting.since < self.members[first] for v in self.vertices):
+            kept = [v for v in self.vertices if v.waiting.since >= self.members[first]]
+            self.vertices = kept
+
+    def read(self, rank: int) -> tuple[dict[int, int], int]:
+        """Read an event; return which edges it took, and how many matches it completed."""
+        pcea, place = self.replay.pcea, int(self.members[rank])
+        truth = self.view.truth(rank)
+        made: list[_Vertex] = []
+        met: list[tuple[str, _Vertex]] = []
+        taken: dict[int, int] = {}
+        completed = 0
+        for number, transition in enumerate(pcea.transitions):
+            if not passes(transition.test, truth):
+                continue
+            groups = []
+            for source in transition.sources:
+                group = [v for v in self.vertices if self._fits(v, source.state, source.link, rank)]
+                groups.append(group)
+                if source.link.arrow is not None:
+                    met += [(source.link.arrow, vertex) for vertex in group]
+            if not all(groups):
+                continue
+            ways = prod(sum(v.waiting.number for v in group) for group in groups)
+            since = min([place, *(v.waiting.since for group in groups for v in group)])
+            example = groups[0][-1].waiting.example if groups else None
+            mark = ExampleMark(place, transition.labels, example)
+            waiting = PartialMatches(ways, since, mark)
+            made.append(_Vertex(self._made, transition.target, rank, waiting))
+            self._made += 1
+            for edge in self.replay.drawn.edges_of[number]:
+                taken[edge] = taken.get(edge, 0) + ways
+            if transition.target in pcea.finals:
+                completed += ways
+        for arrow, vertex in met:
+            self._gone.setdefault(arrow, set()).add(vertex.number)
+        self.vertices += made
+        return taken, completed
+
+    def _fits(self, vertex: _Vertex, state: int, link: Link, rank: int) -> bool:
+        """Whether the event at a rank can go on from a vertex over a link."""
+        if vertex.state != state or vertex.number in self._gone.get(link.arrow or "", ()):
+            return False
+        if link.contiguous and vertex.rank + 1 != rank:
+            return False
+        if link.gap is not None:
+            in_events = link.gap.unit is Unit.EVENTS
+            far = rank - vertex.rank if in_events else measure_time(vertex.rank, rank, self.view)
+            if not link.gap.allows(far):
+                return False
+
+        def pair(a: str, b: str) -> tuple[object, object]:
+            earlier, later = self.replay.attribute(a), self.replay.attribute(b)
+            return self.view.value(vertex.rank, earlier), self.view.value(rank, later)
+
+        return (
+            all(compare("=", *pair(a, b)) for a, b in link.equal)
+            and all(compare("!=", *pair(a, b)) for a, b in link.different)
+            and not any(compare("=", *pair(a, b)) for a, b in link.unlike)
+            and all(compare(o.op, *pair(o.earlier, o.later)) for o in link.ordered)
+        )

@@ -1,0 +1,601 @@
+"""Fit rows into a formula, and find what is in the way of their being a match.
+
+The search is the definition of valuations (docs/explanation/semantics.md) over the given rows
+alone: an atom takes one of them, `;` and `:` put parts after each other, and so on. But a condition
+that does not hold is an *obstacle* that the part carries along, up to a total weight. The weight
+grows until something fits. So the first answer breaks the fewest conditions, and an answer without
+obstacles is a valuation. WITHIN, WITHOUT and the strategy come after.
+
+Cost contract: at most `MOST_ROWS` rows and `MOST_PARTS` parts; beyond these the finding says so.
+Between the rows, NOT, `->` and guards read the events of the partition one by one.
+
+The rejected design was to replay the automaton with the rows alone: its states know which test
+failed, and not which condition of the query, and listed plans have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from cernis.automata.unary import construct
+from cernis.automata.unary.alphabet import passes
+from cernis.errors import BudgetError, DataError
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
+from cernis.pattern.query import Absence, Consume, Pattern, Strategy, Unit
+from cernis.pattern.waits import Path, Wait, find_bound, list_events, list_waits
+from cernis.pattern.write import write_formula
+from cernis.results.matches import Matches
+from cernis.run.conditions import EventView, MarkedEvents, satisfies
+from cernis.run.trace.events import Int64s, TracedEvents
+from cernis.run.trace.finding import Finding, Obstacle, RowStep
+from cernis.run.trace.reasons import Reasons
+from cernis.run.verify import (
+    Mark,
+    Marks,
+    SearchedGuard,
+    Verifier,
+    find_gap,
+    is_in_gap,
+    is_within,
+    list_atoms,
+    search_guard,
+)
+
+MOST_ROWS = 64
+MOST_PARTS = 20_000
+MOST_WEIGHT = 12
+_NEAR = 32
+"""How far from the rows an event may lie that NOT takes."""
+_LISTED = 20_000
+"""So many matches of one end are compared with the rows, where a strategy or a clause chooses."""
+
+
+class Part(NamedTuple):
+    """A way to fit some of the rows into a part of the formula; no interval: no events."""
+
+    span: tuple[int, int] | None
+    marks: Marks
+    obstacles: tuple[Obstacle, ...] = ()
+
+    @property
+    def weight(self) -> int:
+        return sum(obstacle.weight for obstacle in self.obstacles)
+
+
+class _TooManyError(Exception):
+    pass
+
+
+NOTHING = Part(None, ())
+
+
+@dataclass
+class FittingSearch:
+    """Fits the events at some ranks of a partition into a formula."""
+
+    formula: cel.Formula
+    view: EventView
+    held: tuple[int, ...]
+    """The ranks of the rows, ascending."""
+    size: int
+    """How many events the partition has."""
+    say: Reasons
+    budget: int = 0
+    """The weight that obstacles may have."""
+    parts: int = 0
+    verifier: Verifier = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.verifier = Verifier(self.formula)
+        self._waits: dict[tuple[Path, int], Wait] = {
+            (wait.node, wait.part): wait for wait in list_waits(self.formula)
+        }
+        self._names = dict(list_events(self.formula))
+        self._bound: dict[Path, dict[str, frozenset[Path]]] = {}
+
+    def find(self, budget: int) -> list[Part]:
+        """Return the ways to fit all rows with obstacles of at most this weight."""
+        self.budget, self.parts = budget, 0
+        found = []
+        for part in self._find(self.formula, (), alone=True):
+            used = {mark.position for mark in part.marks}
+            extra = tuple(self.say.extra(r) for r in self.held if r not in used)
+            whole = part._replace(obstacles=part.obstacles + extra)
+            if whole.weight <= budget and (whole.span is not None or whole.obstacles):
+                found.append(whole)
+        return found
+
+    def name_mark(self, mark: Mark) -> str:
+        """Return what an event is called in the match."""
+        node = self.formula
+        for child in mark.path:
+            node = cel.children(node)[child]
+        own = self._names[mark.path]
+        types = {node.type} if isinstance(node, cel.Event) else set()
+        return ", ".join(sorted(own - types or own))
+
+    # ---------------------------------------------------------------- formula
+
+    def _find(self, node: cel.Formula, path: Path, *, alone: bool) -> list[Part]:
+        """Return the parts of a formula; `alone`: no other part holds rows between its own."""
+        return self._keep(self._list(node, path, alone), alone)
+
+    def _keep(self, parts: Iterable[Part], alone: bool) -> list[Part]:
+        kept: dict[tuple[object, ...], Part] = {}
+        for part in parts:
+            self.parts += 1
+            if self.parts > MOST_PARTS:
+                raise _TooManyError
+            weight = part.weight + (2 * self._count_gaps(part) if alone else 0)
+            if weight <= self.budget:
+                key = (part.span, part.marks, part.obstacles)
+                kept.setdefault(key, part)
+        return [*kept.values()]
+
+    def _count_gaps(self, part: Part) -> int:
+        """Return how many rows lie between those of a part."""
+        used = [mark.position for mark in part.marks]
+        if not used:
+            return 0
+        inside = sum(min(used) < rank < max(used) for rank in self.held)
+        return inside - len({p for p in used if min(used) < p < max(used)})
+
+    def _list(self, node: cel.Formula, path: Path, alone: bool) -> Iterator[Part]:
+        match node:
+            case cel.Event():
+                yield from self._list_event(node, path)
+            case cel.Not(body=body):
+                yield from self._list_not(body)
+            case cel.As(body=body):
+                yield from self._find(body, (*path, 0), alone=alone)
+            case cel.Optional(body=body):
+                yield NOTHING
+                yield from self._find(body, (*path, 0), alone=alone)
+            case cel.Choice(parts=parts):
+                for i, part in enumerate(parts):
+                    yield from self._find(part, (*path, i), alone=alone)
+            case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
+                found = self._find(parts[0], (*path, 0), alone=alone)
+                for i, part in enumerate(parts[1:], start=1):
+                    more = self._find(part, (*path, i), alone=alone)
+                    found = self._keep(self._follow(node, (path, i), found, more), alone)
+                yield from found
+            case cel.All(parts=parts):
+                found = [NOTHING]
+                for i, part in enumerate(parts):
+                    more = self._find(part, (*path, i), alone=False)
+                    found = self._keep((_unite(a, b) for a in found for b in more), False)
+                yield from found
+            case cel.Iterate():
+                yield from self._list_rounds(node, path, alone)
+            case cel.Filter(body=body, condition=condition):
+                for fit in self._find(body, (*path, 0), alone=alone):
+                    yield self._check_filter(body, (*path, 0), condition, fit)
+            case cel.PartitionBy(body=body, keys=keys):
+                for fit in self._find(body, (*path, 0), alone=alone):
+                    yield self._check_key(body, (*path, 0), keys, fit)
+            case cel.Within(body=body, window=window):
+                for fit in self._find(body, (*path, 0), alone=alone):
+                    wide = fit.span is not None and not is_within(window, *fit.span, self.view)
+                    yield _add(fit, self.say.window(window, fit.span)) if wide else fit
+            case cel.Unless(body=body):
+                for fit in self._find(body, (*path, 0), alone=alone):
+                    yield self._check_unless(node, path, fit)
+
+    def _list_event(self, atom: cel.Event, path: Path) -> Iterator[Part]:
+        test = construct.build_type_test(atom)
+        names = self._names.get(path, frozenset({atom.type}))
+        for rank in self.held:
+            part = Part((rank, rank), (Mark(rank, path),))
+            if passes(test, self.view.truth(rank)):
+                yield part
+            elif self.budget:
+                yield _add(part, self.say.type(atom, names, rank))
+        if self.budget:
+            yield _add(NOTHING, self.say.missing(atom, names))
+
+    def _list_not(self, body: cel.Formula) -> Iterator[Part]:
+        test = construct.build_event_test(body)
+        low, high = max(0, self.held[0] - _NEAR), min(self.size - 1, self.held[-1] + _NEAR)
+        ranks: Iterable[int] = range(low, high + 1)
+        if high - low > MOST_PARTS // 8:
+            near = {rank + d for rank in self.held for d in range(-_NEAR, _NEAR + 1)}
+            ranks = sorted(rank for rank in near if low <= rank <= high)
+        for rank in ranks:
+            part = Part((rank, rank), ())
+            if not passes(test, self.view.truth(rank)):
+                yield part
+            elif self.budget:
+                yield _add(part, self.say.negated(body, rank))
+
+    def _list_rounds(self, node: cel.Iterate, path: Path, alone: bool) -> Iterator[Part]:
+        """Yield the parts of all numbers of rounds; a round without events changes nothing."""
+        body = self._find(node.body, (*path, 0), alone=alone)
+        power = [NOTHING]
+        if node.low == 0:
+            yield NOTHING
+        rounds, seen = 0, {NOTHING}
+        while power and (node.high is None or rounds < node.high):
+            rounds += 1
+            power = self._keep(self._follow(node, (path, 0), power, body), alone)
+            if rounds >= node.low:
+                yield from power
+                power = [part for part in power if part not in seen]
+                seen.update(power)
+
+    # ------------------------------------------------------------- one by one
+
+    def _follow(
+        self,
+        node: cel.Sequence | cel.Contiguous | cel.Iterate,
+        place: tuple[Path, int],
+        left: Sequence[Part],
+        right: Sequence[Part],
+    ) -> Iterator[Part]:
+        """Yield two parts, or rounds, one after the other."""
+        for a in left:
+            for b in right:
+                if a.weight + b.weight > self.budget:
+                    continue
+                if a.span is None or b.span is None:
+                    yield Part(a.span or b.span, a.marks + b.marks, a.obstacles + b.obstacles)
+                elif a.span[1] < b.span[0]:
+                    met = (a.span[1], b.span[0])
+                    more = tuple(self._check_order(node, place, a.marks, met))
+                    joined = Part((a.span[0], b.span[1]), a.marks + b.marks)
+                    yield joined._replace(obstacles=a.obstacles + b.obstacles + more)
+
+    def _check_order(
+        self,
+        node: cel.Sequence | cel.Contiguous | cel.Iterate,
+        place: tuple[Path, int],
+        before: Marks,
+        met: tuple[int, int],
+    ) -> Iterator[Obstacle]:
+        end, start = met
+        contiguous = isinstance(node, cel.Contiguous)
+        contiguous = contiguous or (isinstance(node, cel.Iterate) and node.contiguous)
+        if contiguous and end + 1 != start:
+            yield self.say.between(end, start)
+        gap = find_gap(node, place[1])
+        if gap is not None and not is_in_gap(gap, end, start, self.view):
+            yield self.say.gap(gap, end, start)
+        wait = self._waits.get(place)
+        if wait is not None:
+            for rank in range(end + 1, start):
+                if self.verifier.fits(wait, before, rank, self.view):
+                    yield self.say.next(rank, start)
+                    break
+
+    # ------------------------------------------------------------- conditions
+
+    def _check_filter(
+        self, body: cel.Formula, path: Path, condition: pred.Condition, part: Part
+    ) -> Part:
+        """Return the part with an obstacle for each condition that it does not satisfy.
+
+        An event of the wrong type, or one that is missing, is obstacle enough.
+        """
+        if part == NOTHING:
+            return part
+        bound = self._bound.setdefault(path, find_bound(body, path))
+        wrong = {o.rank for o in part.obstacles if o.kind == "type"}
+        is_broken = any(o.kind in ("type", "missing") for o in part.obstacles)
+        marks = [mark for mark in part.marks if mark.position not in wrong]
+
+        def find(variable: str) -> list[int]:
+            paths = bound.get(variable, frozenset())
+            return sorted({mark.position for mark in marks if mark.path in paths})
+
+        everything = sorted({mark.position for mark in marks})
+        found = MarkedEvents(find, lambda: everything, part.span)
+        for leaf in pred.conjuncts(condition):
+            if is_broken and any(isinstance(one, pred.CompareTerms) for one in pred.leaves(leaf)):
+                continue
+            if not satisfies(leaf, found, self.view):
+                part = _add(part, self.say.condition(leaf, found, everything))
+        return part
+
+    def _check_key(
+        self, body: cel.Formula, path: Path, keys: Sequence[cel.KeyPart], part: Part
+    ) -> Part:
+        bound = self._bound.setdefault(path, find_bound(body, path))
+        values = []
+        for key in keys:
+            for mark in part.marks:
+                if key.variable is None or mark.path in bound.get(key.variable, frozenset()):
+                    value = self.view.value(mark.position, key.attribute)
+                    values.append((mark.position, key.attribute, value))
+        obstacle = self.say.key(sorted(set(values), key=lambda each: each[0]))
+        return part if obstacle is None else _add(part, obstacle)
+
+    def _check_unless(self, node: cel.Unless, path: Path, part: Part) -> Part:
+        if part.span is None:
+            return part
+        occurs = self.verifier.find_occurrence(node, path, part.marks, part.span, self.view)
+        if occurs is None:
+            return part
+        return _add(part, self.say.excluded(node.guard, occurs, part.span))
+
+
+def _add(part: Part, obstacle: Obstacle) -> Part:
+    return part._replace(obstacles=(*part.obstacles, obstacle))
+
+
+def _unite(a: Part, b: Part) -> Part:
+    marks, obstacles = a.marks + b.marks, a.obstacles + b.obstacles
+    if a.span is None or b.span is None:
+        return Part(a.span or b.span, marks, obstacles)
+    hull = (min(a.span[0], b.span[0]), max(a.span[1], b.span[1]))
+    return Part(hull, marks, obstacles)
+
+
+# --------------------------------------------------------------- whole matches
+
+
+def explain_rows(
+    pattern: Pattern, events: TracedEvents, matches: Matches, rows: Iterable[int]
+) -> Finding:
+    """Return whether exactly these rows are a match of the pattern, and if not, why."""
+    chosen = sorted(set(rows))
+    if not chosen:
+        raise DataError("no rows are given: name those that should have matched")
+    if len(chosen) > MOST_ROWS:
+        raise DataError(f"{len(chosen)} rows are given; at most {MOST_ROWS} can be explained")
+    places = []
+    for row in chosen:
+        place = events.find_place(row)
+        if place is None:
+            raise DataError(f"no event of this run is row {row}")
+        places.append(place)
+    return _Explaining(pattern, events, matches, sorted(places)).explain()
+
+
+class _Explaining:
+    """The explanation of some places of one run."""
+
+    def __init__(
+        self, pattern: Pattern, events: TracedEvents, matches: Matches, places: list[int]
+    ) -> None:
+        self.pattern, self.events, self.matches, self.places = pattern, events, matches, places
+        self.members: Int64s = events.list_members(places[0])
+
+    def explain(self) -> Finding:
+        apart = self._check_partition()
+        if apart is not None:
+            return apart
+        held = np.searchsorted(self.members, self.places).tolist()
+        atoms = list_atoms(self.pattern.formula)
+        atoms += tuple(a for one in self.pattern.without for a in list_atoms(one.formula))
+        view = self.events.view(self.members, tuple(dict.fromkeys(atoms)))
+        say = Reasons(view, self.events, self.members)
+        search = FittingSearch(self.pattern.formula, view, tuple(held), len(self.members), say)
+        try:
+            return self._search(search)
+        except (_TooManyError, BudgetError):
+            words = "these rows fit the pattern in too many ways to say; name fewer of them"
+            return self._write((), None, words)
+
+    def _search(self, search: FittingSearch) -> Finding:
+        for budget in range(MOST_WEIGHT + 1):
+            fitting = [self._check_clauses(part, search) for part in search.find(budget)]
+            fitting = [part for part in fitting if part.weight <= budget]
+            if not fitting:
+                continue
+            if budget == 0:
+                return self._find_chosen(fitting, search)
+            best = max(fitting, key=lambda part: (min(o.rank for o in part.obstacles), part.marks))
+            return self._write_obstacles(best, search)
+        words = "these rows are far from the pattern: more than six of its parts do not fit"
+        return self._write((), None, words)
+
+    def _check_clauses(self, part: Part, search: FittingSearch) -> Part:
+        """Return the part with the obstacles of WITHIN, WITHOUT and STRICT."""
+        pattern, span = self.pattern, part.span
+        if span is None:
+            return part
+        within = pattern.within
+        if within is not None and not is_within(within, *span, search.view):
+            part = _add(part, search.say.window(within, span))
+        for absence in pattern.without:
+            part = self._check_absence(absence, part, search)
+        used = {mark.position for mark in part.marks}
+        if pattern.strategy is Strategy.STRICT and len(used) != span[1] - span[0] + 1:
+            part = _add(part, search.say.strict(sorted(used), span))
+        return part
+
+    def _check_absence(self, absence: Absence, part: Part, search: FittingSearch) -> Part:
+        assert part.span is not None
+        start, end = part.span
+        window, view = absence.within, search.view
+        low, high = (0, start - 1) if absence.before else (end + 1, len(self.members) - 1)
+
+        def is_near(rank: int) -> bool:
+            pair = (rank, start) if absence.before else (end, rank)
+            return is_within(window, *pair, view)
+
+        if window.unit is Unit.EVENTS:
+            low = max(low, start - int(window.size)) if absence.before else low
+            high = high if absence.before else min(high, end + int(window.size))
+        else:
+            while low <= high and absence.before and not is_near(low):
+                low = low + 1 if start - low < 4096 else max(low + 1, start - 4096)
+            last = end
+            while not absence.before and last < high and is_near(last + 1):
+                last += 1
+            high = high if absence.before else last
+        bound = find_bound(self.pattern.formula)
+
+        def find(variable: str) -> list[int]:
+            paths = bound.get(variable, frozenset())
+            return sorted({mark.position for mark in part.marks if mark.path in paths})
+
+        occurs = search_guard(SearchedGuard.of(absence.formula), (low, high), find, view)
+        if occurs is None:
+            return part
+        return _add(part, search.say.absent(absence, occurs, part.span))
+
+    def _check_partition(self) -> Finding | None:
+        """Return why the rows are in no partition together; None: they are in one."""
+        keys, rows = self.events.keys, self.events.rows
+        clause = ", ".join(f"[{', '.join(group)}]" for group in self.pattern.partition)
+        clause = f"PARTITION BY {clause}"
+        for place in self.places:
+            if keys[place] >= 0 and keys[place] == keys[self.places[0]]:
+                continue
+            row, first = int(rows[place]), int(rows[self.places[0]])
+            if keys[place] < 0:
+                reason = f"row {row} has no key: {self._say_key(place)}"
+            elif self._say_key(place) == self._say_key(self.places[0]):
+                reason = f"too long a time without events lies between row {first} and row {row}"
+                clause = "FORGET AFTER"
+            else:
+                here, there = self._say_key(place), self._say_key(self.places[0])
+                reason = f"row {row} has another key: {here}, where row {first} has {there}"
+            steps = [RowStep(int(rows[p]), "", True if p < place else None) for p in self.places]
+            stopped = RowStep(row, "", False, clause, reason)
+            steps = [stopped if step.row == row else step for step in steps]
+            return Finding(False, tuple(steps), row, f"{clause}: {reason}")
+        return None
+
+    def _say_key(self, place: int) -> str:
+        event = self.events.read_event(place)
+        names = [name for group in self.pattern.partition for name in group]
+        values = ((n, event.get(n.split(".")[0])) for n in names)
+        return ", ".join(f"{name} = {value!r}" for name, value in values)
+
+    # ------------------------------------------------------- after the formula
+
+    def _find_chosen(self, fitting: Sequence[Part], search: FittingSearch) -> Finding:
+        """Return that the rows match, or which clause has chosen other matches."""
+        pattern = self.pattern
+        free = pattern.strategy in (Strategy.ALL, Strategy.STRICT) and pattern.limit is None
+        free = free and pattern.consume is Consume.NONE and pattern.suppress is None
+        free = free and pattern.order is None and pattern.absent_after is None
+        if free and not self.matches.partial:
+            return self._write_match(fitting[0], search)
+        others: list[list[int]] = []
+        for part in fitting:
+            found, seen = self._is_listed(part)
+            if found:
+                return self._write_match(part, search)
+            others += seen
+        obstacle = self._blame_clause(fitting[0], others, search)
+        return self._write_obstacles(_add(fitting[0], obstacle), search)
+
+    def _is_listed(self, part: Part) -> tuple[bool, list[list[int]]]:
+        """Return whether the result has the match of a part, and rows of others at its end."""
+        assert part.span is not None
+        found, base = self.matches.match_set, self.events.base
+        start, end = (int(self.members[rank]) + base for rank in part.span)
+        bound = find_bound(self.pattern.formula)
+        held = {
+            name: sorted(
+                {
+                    int(self.members[mark.position]) + base
+                    for mark in part.marks
+                    if mark.path in bound.get(name, frozenset())
+                }
+            )
+            for name in found.variables
+        }
+        others: list[list[int]] = []
+        for block in found.of_ends(np.array([end], np.int64), _LISTED):
+            for i in range(len(block.start)):
+                marks = {
+                    name: places[offsets[i] : offsets[i + 1]].tolist()
+                    for name, offsets, places in zip(
+                        found.variables, block.offsets, block.positions, strict=True
+                    )
+                }
+                if int(block.start[i]) == start and marks == held:
+                    return True, []
+                if len(others) < 1:
+                    every = sorted({p - base for places in marks.values() for p in places})
+                    others.append(self.events.rows[np.array(every, np.int64)].tolist())
+        return False, others
+
+    def _blame_clause(self, part: Part, others: list[list[int]], search: FittingSearch) -> Obstacle:
+        """Return the clause after the formula that has left the match out."""
+        assert part.span is not None
+        pattern = self.pattern
+        kept = f" that ends here is kept: rows {', '.join(map(str, others[0]))}" if others else ""
+        if self.matches.partial:
+            clause, reason = "the budget", "it was spent before all candidates were checked"
+        elif self._is_consumed(part.span):
+            clause = f"CONSUME BY {pattern.consume.value}"
+            reason = "an earlier match has consumed the events before its end"
+        elif pattern.absent_after is not None and not kept:
+            clause = f"WITHOUT {write_formula(pattern.absent_after.formula)} FOR"
+            reason = "the input ends before the deadline, so that the match is not certain"
+        elif pattern.strategy is Strategy.LONGEST:
+            clause, reason = "LONGEST", "a longer match contains its interval"
+        elif pattern.strategy is not Strategy.ALL:
+            clause = pattern.strategy.value
+            reason = f"another match{kept}" if kept else "another match is better"
+        elif pattern.suppress is not None:
+            clause, reason = "SUPPRESS BY", "an earlier match silences it"
+        else:
+            clause = "LIMIT" if pattern.order is None else "ORDER BY … LIMIT"
+            reason = f"another match{kept}" if kept else "other matches come before it"
+        return Obstacle("strategy", part.span[1], clause, reason)
+
+    def _is_consumed(self, span: tuple[int, int]) -> bool:
+        """Whether a match ends inside the interval that may consume its events."""
+        if self.pattern.consume is Consume.NONE:
+            return False
+        ends = np.sort(self.matches.match_set.counts()[0]) - self.events.base
+        start, end = (int(self.members[rank]) for rank in span)
+        inside = ends[(ends >= start) & (ends < end)]
+        if self.pattern.consume is Consume.PARTITION:
+            inside = inside[self.events.keys[inside] == self.events.keys[end]]
+        return bool(len(inside))
+
+    # ---------------------------------------------------------------- answers
+
+    def _write_match(self, part: Part, search: FittingSearch) -> Finding:
+        return Finding(True, self._list_steps(part, search), None, "these rows are a match")
+
+    def _write_obstacles(self, part: Part, search: FittingSearch) -> Finding:
+        first = min(part.obstacles, key=lambda obstacle: obstacle.rank)
+        stopped = max((p for p in self.places if p <= self.members[first.rank]), default=None)
+        stopped = self.places[0] if stopped is None else stopped
+        row = int(self.events.rows[stopped])
+        sentences = [
+            f"{obstacle.condition}: {obstacle.reason}"
+            for obstacle in sorted(part.obstacles, key=lambda obstacle: obstacle.rank)
+        ]
+        return Finding(False, self._list_steps(part, search), row, "; ".join(sentences))
+
+    def _list_steps(self, part: Part, search: FittingSearch) -> tuple[RowStep, ...]:
+        names: dict[int, list[str]] = {}
+        for mark in part.marks:
+            names.setdefault(mark.position, []).append(search.name_mark(mark))
+        ranks = np.searchsorted(self.members, self.places).tolist()
+        blamed: dict[int, list[Obstacle]] = {}
+        for obstacle in part.obstacles:
+            at = max((rank for rank in ranks if rank <= obstacle.rank), default=ranks[0])
+            blamed.setdefault(at, []).append(obstacle)
+        steps, stopped = [], False
+        for rank, place in zip(ranks, self.places, strict=True):
+            own = blamed.get(rank, [])
+            ok = None if stopped and not own else not own
+            stopped = stopped or bool(own)
+            steps.append(
+                RowStep(
+                    int(self.events.rows[place]),
+                    ", ".join(dict.fromkeys(names.get(rank, []))),
+                    ok,
+                    "; ".join(obstacle.condition for obstacle in own),
+                    "; ".join(obstacle.reason for obstacle in own),
+                )
+            )
+        return tuple(steps)
+
+    def _write(self, steps: tuple[RowStep, ...], row: int | None, sentence: str) -> Finding:
+        return Finding(False, steps, row, sentence)
