@@ -82,20 +82,22 @@ class CheckedEvents:
         name = None if attribute is None else attribute.name
         if name not in batch.values:
             positions = np.arange(batch.base, batch.base + len(batch.codes))
-            batch.values[name] = python_values(self._read_column(positions, attribute))
+            batch.values[name] = python_values(read_attribute(self.store, positions, attribute))
         return batch.values[name][offset]
-
-    def _read_column(self, positions: Int64s, attribute: Attribute | None) -> pa.Array:
-        if attribute is None:
-            return self.store.times(positions)
-        if attribute.value is None:
-            return self.store.column(positions, attribute.name)
-
-        def lookup(path: tuple[str, ...]) -> pa.Array:
-            return self.store.column(positions, ".".join(path))
-
-        return calculate_column(attribute.value, lookup, len(positions))
 
     def _find_batch(self, position: int) -> tuple[_CheckedBatch, int]:
         at = bisect_right(self._batches, position, key=lambda batch: batch.base) - 1
         return self._batches[at], position - self._batches[at].base
+
+
+def read_attribute(store: EventStore, positions: Int64s, attribute: Attribute | None) -> pa.Array:
+    """Return an attribute, or the value calculated for it, of some events; their times for None."""
+    if attribute is None:
+        return store.times(positions)
+    if attribute.value is None:
+        return store.column(positions, attribute.name)
+
+    def lookup(path: tuple[str, ...]) -> pa.Array:
+        return store.column(positions, ".".join(path))
+
+    return calculate_column(attribute.value, lookup, len(positions))

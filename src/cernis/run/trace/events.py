@@ -13,12 +13,10 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.encoding.encode import AtomEncoder
-from cernis.encoding.evaluate import calculate_column
 from cernis.encoding.keys import KeyCoder
 from cernis.encoding.lives import LifeCoder
 from cernis.events.batch import EventBatch
@@ -29,6 +27,7 @@ from cernis.pattern.predicate import TIME_NS, Attribute
 from cernis.pattern.query import Pattern, Unit
 from cernis.pattern.window import Window
 from cernis.results.values import python_records, python_values
+from cernis.run.checked_events import read_attribute
 from cernis.run.conditions import EventView
 
 Int64s = NDArray[np.int64]
@@ -157,16 +156,5 @@ class ChunkedValues:
         key = (None if attribute is None else attribute.name, chunk)
         if key not in self._known:
             positions = self.positions[chunk * _CHUNK : (chunk + 1) * _CHUNK]
-            self._known[key] = python_values(self._read_column(positions, attribute))
+            self._known[key] = python_values(read_attribute(self.store, positions, attribute))
         return self._known[key][offset]
-
-    def _read_column(self, positions: Int64s, attribute: Attribute | None) -> pa.Array:
-        if attribute is None:
-            return self.store.times(positions)
-        if attribute.value is None:
-            return self.store.column(positions, attribute.name)
-
-        def lookup(path: tuple[str, ...]) -> pa.Array:
-            return self.store.column(positions, ".".join(path))
-
-        return calculate_column(attribute.value, lookup, len(positions))
