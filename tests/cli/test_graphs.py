@@ -639,7 +639,10 @@ def test_trig_that_does_not_parse_cannot_be_skipped(here: Path, capfd: Capture) 
             ["-e", "letters.nq", "letters.nq"],
             "the query reads 1 stream (S), and there are 2 files; name them as NAME=FILE",
         ),
-        (["-e", "letters.nq", "--format", "csv"], "--format csv: RDF streams are nquads or trig"),
+        (
+            ["-e", "letters.nq", "--format", "csv"],
+            "--format csv: RDF streams are nquads, trig or jsonld",
+        ),
         (
             ["-e", "pair.spaseq"],
             (
@@ -727,12 +730,12 @@ def test_without_the_rdf_package_it_says_what_to_install(
     assert cernis("check", "pair.spaseq") == 0
 
 
-def test_streams_that_go_on_are_not_run_in_spaseq(tmp_path: Path, capfd: Capture) -> None:
-    file = tmp_path / "q.spaseq"
-    file.write_text("SELECT *")
-    place = str(tmp_path)
-    options = ["--source", place, "--checkpoint", place + "/c", "--sink", "-"]
-    assert main(["stream", str(file), *options]) == 1
-    assert capfd.readouterr().err == (
-        "error: cernis stream takes CEQL and .cq; run SPAseQ with cernis run\n"
-    )
+def test_a_named_form_goes_before_the_suffix_of_the_output(capfd: Capture, here: Any) -> None:
+    assert cernis("run", "pair.spaseq", "-e", "letters.nq", "-o", "found.txt") == 2
+    assert "the form of the output is told by its suffix" in capfd.readouterr().err
+    options = ["-o", "found.txt", "--output-format", "csv"]
+    assert cernis("run", "pair.spaseq", "-e", "letters.nq", *options) == 0
+    assert Path("found.txt").read_text().startswith('"start_ts"')
+    options = ["--output-format", "nq"]
+    assert cernis("run", "pair.spaseq", "-e", "letters.nq", *options) == 1
+    assert "only CONSTRUCT makes graphs; this query SELECTs" in capfd.readouterr().err

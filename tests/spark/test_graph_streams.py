@@ -16,7 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
+from cernis.cli.main import main
 from cernis.errors import DataError, StateError
 from cernis.rdf.query import GraphQuery
 from cernis.spark import parse_graphs, progress_of, recognize_graphs
@@ -174,6 +176,44 @@ def test_a_folder_of_files_is_read_once_across_restarts_and_late_graphs_are_set_
     assert "this is no quad" in aside[1]["event"]["undecodable"]
     with pytest.raises(StateError, match="the checkpoint belongs to another run"):
         run(spark, tmp_path, PAIR.replace("20 SECONDS", "30 SECONDS"))
+
+
+# --------------------------------------------------------------- command line
+
+
+def test_the_graphs_of_construct_are_a_stream_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [f"<urn:e:{at}> {{ <urn:a{at}> <urn:x:k> <urn:key{at % 2}> }}" for at in range(1, 9)]
+    chance = random.Random(3)
+    chance.shuffle(lines)
+    put(tmp_path / "in", "0.trig", lambda path: path.write_text("\n".join(lines)))
+    put(tmp_path / "in", "1.trig", lambda path: path.write_text("<urn:e:99> { <urn:a> <urn:b> 1 }"))
+    Path("pair.spaseq").write_text(
+        """PREFIX : <urn:x:> CONSTRUCT { ?a :before ?b } WITHIN 20 SECONDS
+        FROM STREAM S <urn:s> WHERE { SEQ (A ; B) DEFINE GPM A ON S { ?a :k ?x }
+        DEFINE GPM B ON S { ?b :k ?x } }"""
+    )
+    options = ["--source", "in", "--checkpoint", "c", "--once", "--max-files", "1"]
+    options += ["--time-unit", "s", "--lateness", "10s", "--ahead", "none"]
+    assert main(["stream", "pair.spaseq", *options, "--sink", "out", "--output-format", "nq"]) == 0
+    assert "6 matches" in capfd.readouterr().err
+    text = "\n".join(file.read_text() for file in Path("out").glob("*.txt"))
+    made = GraphQuery(
+        "PREFIX : <urn:x:> SELECT ?a ?b FROM STREAM M <urn:m> "
+        "WHERE { SEQ (One) DEFINE GPM One ON M { ?a :before ?b } }"
+    )
+    rows = parse_graphs(
+        spark.createDataFrame([(0, text)], "n int, content string").withColumn("path", F.lit("x")),
+        "M",
+        time_unit="s",
+        dated=False,
+    )
+    again = recognize_graphs(spark, made, rows, time_unit="s").toArrow().to_pylist()
+    assert sorted((row["end_ts"], row["a"], row["b"]) for row in again) == [
+        (at, f"<urn:a{at - 2}>", f"<urn:a{at}>") for at in range(3, 9)
+    ]
 
 
 # ------------------------------------------------------------------- mistakes

@@ -19,7 +19,7 @@ LARGEST_QUERY = 1 << 20
 """In bytes. A person writes a query; a larger file is a mistake, or hostile."""
 
 _LANGUAGES = {".cq": "cq", ".ceql": "ceql", ".spaseq": "spaseq"}
-_GRAPH_FORMATS = (None, "nquads", "nq", "trig")
+_GRAPH_FORMATS = (None, "nquads", "nq", "trig", "jsonld")
 _SHOWN = 10
 _FORMS = {
     ".jsonl": "jsonl",
@@ -45,6 +45,8 @@ class Delivery:
     limit: int | None
     form: str = "table"
     """`table`, or the form of the output: `jsonl`, `csv`, `arrow`, `parquet`, `nq`."""
+    is_named: bool = False
+    """Whether the form was named, and not told by the suffix of a file."""
     events: bool = False
     """Whether matches come with the events of all their variables."""
 
@@ -53,6 +55,7 @@ class Delivery:
         cls, output: str | None, form: str | None, *, count: bool, limit: int | None, events: bool
     ) -> Delivery:
         """Return where matches go, in the form that was named, or that the file's name tells."""
+        is_named = form is not None
         if output is None and form not in (None, "table"):
             output = "-"
         if form is None:
@@ -67,7 +70,9 @@ class Delivery:
                 f"{form} is no text for a terminal: write it to a file or a pipe",
                 param_hint="--output-format",
             )
-        return cls(output=output, count=count, limit=limit, form=form, events=events)
+        return cls(
+            output=output, count=count, limit=limit, form=form, is_named=is_named, events=events
+        )
 
     @property
     def shown(self) -> int:
@@ -119,7 +124,7 @@ class RunArguments:
     def reading_graphs(self) -> dict[str, Any]:
         """How RDF streams are read."""
         if self.format not in _GRAPH_FORMATS:
-            raise CernisError(f"--format {self.format}: RDF streams are nquads or trig")
+            raise CernisError(f"--format {self.format}: RDF streams are nquads, trig or jsonld")
         if self.columns is not None or self.delimiter is not None or self.quote is not None:
             raise CernisError("--columns, --delimiter and --quote are for CSV, not for RDF streams")
         if isinstance(self.time, dict):

@@ -44,7 +44,7 @@ _FORMS: dict[str, GraphAnswerForm] = {
 
 def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query in RDF files, and deliver them."""
-    query, reading = parse_query(arguments.text, delivery.output), arguments.reading_graphs
+    query, reading = parse_query(arguments.text, delivery), arguments.reading_graphs
     on_error = arguments.on_error
     if on_error not in ("fail", "skip"):
         raise CernisError(f"--on-error {on_error}: on Spark it is fail or skip")

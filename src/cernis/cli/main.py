@@ -47,6 +47,7 @@ from cernis.cli.options import (
     ServedEvents,
     StreamFormat,
     StreamTime,
+    StreamUnit,
     Strict,
     TableFiles,
     TimeColumn,
@@ -150,6 +151,8 @@ def run(
         if language != "spaseq":
             if background:
                 raise typer.BadParameter("is for RDF queries (.spaseq)", param_hint="--background")
+            if output_format is OutputForm.nq:
+                raise typer.BadParameter(_GRAPHS_ONLY, param_hint="--output-format")
             check_output(output, form=_value(output_format))
         if max_keys is not None and (engine is EngineName.spark or language == "spaseq"):
             raise typer.BadParameter(
@@ -187,6 +190,7 @@ def run(
         runner.run(arguments, delivery)
 
 
+_GRAPHS_ONLY = "nq is for the graphs of CONSTRUCT (.spaseq)"
 _RULES_HERE = (
     "a rule set runs on files so far, with cernis run; on a stream, run its rules one by one"
 )
@@ -260,7 +264,7 @@ def stream(
     time: StreamTime = None,
     type: TypeColumn = "type",
     no_type: NoType = False,
-    time_unit: Unit = TimeUnit.ms,
+    time_unit: StreamUnit = None,
     columns: ColumnNames = None,
     delimiter: Delimiter = None,
     quote: Quote = None,
@@ -300,6 +304,7 @@ def stream(
         ),
     ] = None,
     table: TableFiles = None,
+    background: Background = None,
     strict: Strict = False,
     lang: Lang = LanguageName.ceql,
 ) -> None:
@@ -313,8 +318,10 @@ def stream(
                 raise typer.BadParameter("is needed to run a stream", param_hint=option)
         if once and trigger is not None:
             raise typer.BadParameter("does not go with --once", param_hint="--trigger")
-        if language == "spaseq":
-            raise CernisError("cernis stream takes CEQL and .cq; run SPAseQ with cernis run")
+        if language != "spaseq" and background:
+            raise typer.BadParameter("is for RDF queries (.spaseq)", param_hint="--background")
+        if language != "spaseq" and output_format is OutputFormat.nq:
+            raise typer.BadParameter(_GRAPHS_ONLY, param_hint="--output-format")
 
         from cernis.cli import stream as streaming
         from cernis.run.session import RunOptions
@@ -322,7 +329,7 @@ def stream(
         reading = RunOptions(
             time=by_stream(time or ()),
             type=None if no_type else type,
-            time_unit=time_unit.value,
+            time_unit=_value(time_unit) or "ms",
             format=_value(format),
             columns=named_columns(columns or ()),
             delimiter=delimiter,
@@ -331,29 +338,33 @@ def stream(
             tables=named_tables(table or ()),
             strict=strict,
         )
-        streaming.stream(
-            text,
-            language,
-            streaming.StreamArguments(
-                source=source,
-                sink=sink,
-                checkpoint=checkpoint,
-                schema=schema or [],
-                reading=reading,
-                row=row,
-                lateness=lateness,
-                ahead=ahead,
-                late_output=late_output,
-                output_format=_value(output_format),
-                buckets=buckets,
-                trigger=trigger,
-                max_files=max_files,
-                once=once,
-                explain=explain,
-                cores=cores,
-                metrics=metrics,
-            ),
+        arguments = streaming.StreamArguments(
+            source=source,
+            sink=sink,
+            checkpoint=checkpoint,
+            schema=schema or [],
+            reading=reading,
+            row=row,
+            lateness=lateness,
+            ahead=ahead,
+            late_output=late_output,
+            output_format=_value(output_format),
+            buckets=buckets,
+            trigger=trigger,
+            max_files=max_files,
+            once=once,
+            explain=explain,
+            cores=cores,
+            metrics=metrics,
+            unit=_value(time_unit),
+            background=tuple(background or ()),
         )
+        if language == "spaseq":
+            from cernis.cli import graph_stream
+
+            graph_stream.stream(text, arguments)
+        else:
+            streaming.stream(text, language, arguments)
 
 
 @app.command()

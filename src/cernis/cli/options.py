@@ -9,10 +9,15 @@ import typer
 
 LanguageName = StrEnum("LanguageName", ["ceql", "cq", "spaseq"])
 EngineName = StrEnum("EngineName", ["local", "spark"])
-Format = StrEnum("Format", ["csv", "tsv", "jsonl", "parquet", "arrow", "nquads", "nq", "trig"])
-StreamFormat = StrEnum("StreamFormat", ["csv", "tsv", "jsonl", "parquet", "json", "protobuf"])
-OutputFormat = StrEnum("OutputFormat", ["parquet", "jsonl"])
-OutputForm = StrEnum("OutputForm", ["table", "jsonl", "csv", "arrow", "parquet"])
+Format = StrEnum(
+    "Format", ["csv", "tsv", "jsonl", "parquet", "arrow", "nquads", "nq", "trig", "jsonld"]
+)
+StreamFormat = StrEnum(
+    "StreamFormat",
+    ["csv", "tsv", "jsonl", "parquet", "json", "protobuf", "nquads", "nq", "trig", "jsonld"],
+)
+OutputFormat = StrEnum("OutputFormat", ["parquet", "jsonl", "nq"])
+OutputForm = StrEnum("OutputForm", ["table", "jsonl", "csv", "arrow", "parquet", "nq"])
 BadEvents = StrEnum("BadEvents", ["fail", "skip"])
 TimeUnit = StrEnum("TimeUnit", ["s", "ms", "us", "ns"])
 
@@ -41,7 +46,8 @@ StreamTime = Annotated[
     typer.Option(
         "--time",
         metavar="COLUMN",
-        help="The column of timestamps (ts if there is one), or NAME=COLUMN for a stream.",
+        help="The column of timestamps (ts if there is one), or NAME=COLUMN for a stream; for RDF, "
+        "the property that has them, graph:REGEX for the names of graphs, or kafka_timestamp.",
     ),
 ]
 TypeColumn = Annotated[
@@ -70,6 +76,10 @@ Quote = Annotated[
     ),
 ]
 Unit = Annotated[TimeUnit, typer.Option("--time-unit", help="What integer timestamps count.")]
+StreamUnit = Annotated[
+    TimeUnit | None,
+    typer.Option("--time-unit", help="What integer timestamps count; otherwise ms."),
+]
 _EVENTS = "A file, a folder, a 'glob*' or - of events, or NAME=FILE; may be repeated."
 Events = Annotated[
     list[str] | None,

@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from cernis.spark.streaming import sinks, sources
 from cernis.spark.streaming.endpoints import (
     Folder,
     Sink,
+    Source,
     StandardOutput,
     Topic,
     check_apart,
@@ -80,14 +82,15 @@ class StreamArguments:
     explain: bool
     cores: int | None
     metrics: str | None
+    unit: str | None = None
+    """The unit of numbers, where it is given; `reading` has the unit in any case."""
+    background: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamPlan:
-    """What the command will do, checked as far as possible without Spark."""
+class Delivered:
+    """Where a stream goes and how it is timed, which no language changes."""
 
-    query: Query
-    inputs: list[StreamInput]
     sink: Sink | None
     checkpoint: Folder | None
     late_output: Folder | None
@@ -96,7 +99,55 @@ class StreamPlan:
     ahead: timedelta | None
     trigger: dict[str, Any]
     metrics: MetricsPlace | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamPlan(ABC):
+    """What the command will do, checked as far as possible without Spark."""
+
     arguments: StreamArguments
+    delivered: Delivered
+
+    @property
+    @abstractmethod
+    def places(self) -> list[Source]:
+        """The sources."""
+
+    @property
+    def needs_protobuf(self) -> bool:
+        return False
+
+    @property
+    def title(self) -> str:
+        return f"{', '.join(map(str, self.places))} → {self.delivered.sink}"
+
+    def notes(self) -> Iterator[str]:
+        """Yield what to say before the stream is read."""
+        return iter(())
+
+    @abstractmethod
+    def read(self, spark: Any) -> dict[str, Any]:
+        """Return a streaming DataFrame for each stream."""
+
+    @abstractmethod
+    def recognize(self, spark: Any, frames: dict[str, Any]) -> Any:
+        """Return the matches in the form of the sink; lines have a column `line`."""
+
+    @abstractmethod
+    def explain(self, frames: dict[str, Any]) -> list[str]:
+        """Say how the query runs, and how its streams are read."""
+
+    @abstractmethod
+    def watermark_clock(self, frames: dict[str, Any]) -> WatermarkClock:
+        """Return how to read Spark's watermark."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternStreamPlan(StreamPlan):
+    """A query over rows."""
+
+    query: Query
+    inputs: list[StreamInput]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -107,7 +158,7 @@ class StreamPlan:
             "type": reading.type,
             "time_unit": reading.time_unit,
             "row": self.arguments.row,
-            "matches": "lines" if self.form == "jsonl" else "events",
+            "matches": "lines" if self.delivered.form == "jsonl" else "events",
             "tasks": self.arguments.buckets,
             "on_error": reading.on_error,
             "tables": reading.tables,
@@ -120,21 +171,74 @@ class StreamPlan:
         return None if head is None else [column.name for column in head.columns]
 
     @property
-    def title(self) -> str:
-        return f"{', '.join(str(input_.place) for input_ in self.inputs)} → {self.sink}"
+    def places(self) -> list[Source]:
+        return [input_.place for input_ in self.inputs]
+
+    @property
+    def needs_protobuf(self) -> bool:
+        return any(input_.format == "protobuf" for input_ in self.inputs)
+
+    def notes(self) -> Iterator[str]:
+        for input_ in self.inputs:
+            if input_.found_in is not None:
+                yield f"{input_.stream}: the columns of {input_.found_in}: {input_.columns}"
+
+    def read(self, spark: Any) -> dict[str, Any]:
+        arguments = self.arguments
+        return sources.read_inputs(spark, self.inputs, arguments.reading, arguments.max_files)
+
+    def recognize(self, spark: Any, frames: dict[str, Any]) -> Any:
+        from cernis.spark import recognize
+
+        delivered = self.delivered
+        assert delivered.checkpoint is not None
+        late_output = delivered.late_output
+        found = recognize(
+            _streams(frames),
+            self.query,
+            lateness=delivered.lateness,
+            ahead=delivered.ahead,
+            late_output=None if late_output is None else str(late_output.path),
+            corrupt=UNDECODED,
+            checkpoint=str(delivered.checkpoint.path),
+            **self.options,
+        )
+        return sinks.format_lines(found, self.answers) if delivered.form == "jsonl" else found
+
+    def explain(self, frames: dict[str, Any]) -> list[str]:
+        from cernis.spark import explain
+
+        attributes = {name: frame.drop(UNDECODED) for name, frame in frames.items()}
+        lines = [str(explain(_streams(attributes), self.query, **self.options))]
+        for input_ in self.inputs:
+            read = f"{input_.stream}: {input_.place}, {input_.format}: {input_.columns}"
+            lines += write_entry("source", [read])
+        return lines
+
+    def watermark_clock(self, frames: dict[str, Any]) -> WatermarkClock:
+        from cernis.spark.streaming.dataflow import SHIFT
+
+        stream, first = next(iter(frames.items()))
+        reading = self.arguments.reading
+        time = column_for(reading.time, stream, None) or DEFAULT_TIME
+        kind = dict(first.dtypes).get(time, "timestamp")
+        if kind in ("timestamp", "timestamp_ntz", "date"):
+            return WatermarkClock()
+        return WatermarkClock(SHIFT, UNITS[reading.time_unit])
 
 
 def stream(text: str, language: str, arguments: StreamArguments) -> None:
-    """Run a query on streams until it ends or a signal comes, or explain it."""
-    plan = make_plan(text, language, arguments)
-    spark = _session(arguments.cores, plan)
-    for input_ in plan.inputs:
-        if input_.found_in is not None:
-            print_message(
-                f"note: {input_.stream}: the columns of {input_.found_in}: {input_.columns}"
-            )
-    frames = sources.read_inputs(spark, plan.inputs, arguments.reading, arguments.max_files)
-    if arguments.explain:
+    """Run a query over rows on streams until it ends or a signal comes, or explain it."""
+    run_stream(make_plan(text, language, arguments))
+
+
+def run_stream(plan: StreamPlan) -> None:
+    """Run a plan until it ends or a signal comes, or explain it."""
+    spark = _session(plan.arguments.cores, plan)
+    for note in plan.notes():
+        print_message(f"note: {note}")
+    frames = plan.read(spark)
+    if plan.arguments.explain:
         typer.echo(neutralize(_explain(plan, frames)))
     else:
         _run(plan, spark, frames)
@@ -143,7 +247,7 @@ def stream(text: str, language: str, arguments: StreamArguments) -> None:
 # ----------------------------------------------------------------- checking
 
 
-def make_plan(text: str, language: str, arguments: StreamArguments) -> StreamPlan:
+def make_plan(text: str, language: str, arguments: StreamArguments) -> PatternStreamPlan:
     """Check the arguments, and return the plan."""
     places = sources.parse_sources(arguments.source)
     columns = sources.parse_schemas(arguments.schema)
@@ -155,15 +259,21 @@ def make_plan(text: str, language: str, arguments: StreamArguments) -> StreamPla
         places, pattern.streams, pattern.declared, columns, arguments.reading
     )
     sources.check_query(inputs, pattern, arguments.reading)
+    delivered = check_delivery(arguments)
+    plan = PatternStreamPlan(query=query, inputs=inputs, arguments=arguments, delivered=delivered)
+    check_folders(plan)
+    return plan
+
+
+def check_delivery(arguments: StreamArguments) -> Delivered:
+    """Check where a stream goes, and its times."""
     sink = None if arguments.sink is None else parse_sink(arguments.sink)
     trigger: dict[str, Any] = {"availableNow": True} if arguments.once else {}
     if arguments.trigger is not None:
         every = parse_milliseconds("--trigger", arguments.trigger)
         trigger = {"processingTime": f"{every} milliseconds"}
     endless = arguments.ahead.strip().lower() == "none"
-    plan = StreamPlan(
-        query=query,
-        inputs=inputs,
+    return Delivered(
         sink=sink,
         checkpoint=_folder("--checkpoint", arguments.checkpoint),
         late_output=_folder("--late-output", arguments.late_output),
@@ -174,10 +284,7 @@ def make_plan(text: str, language: str, arguments: StreamArguments) -> StreamPla
         ahead=None if endless else _time("--ahead", arguments.ahead),
         trigger=trigger,
         metrics=None if arguments.metrics is None else parse_metrics(arguments.metrics),
-        arguments=arguments,
     )
-    _check_folders(plan)
-    return plan
 
 
 def _folder(option: str, argument: str | None) -> Folder | None:
@@ -201,19 +308,21 @@ def _query(
     return cernis.query(text, lang=language, schema=sources.known_schema(inputs, reading))
 
 
-def _check_folders(plan: StreamPlan) -> None:
+def check_folders(plan: StreamPlan) -> None:
+    """Raise an error for folders that are not apart, or that cannot be written to."""
+    delivered = plan.delivered
     written = [
-        ("--sink", plan.sink),
-        ("--checkpoint", plan.checkpoint),
-        ("--late-output", plan.late_output),
+        ("--sink", delivered.sink),
+        ("--checkpoint", delivered.checkpoint),
+        ("--late-output", delivered.late_output),
     ]
     folders = [(option, place) for option, place in written if isinstance(place, Folder)]
-    read = [("--source", one.place) for one in plan.inputs if isinstance(one.place, Folder)]
+    read = [("--source", place) for place in plan.places if isinstance(place, Folder)]
     check_apart([*read, *folders])
     for option, folder in folders:
         check_writable(option, folder)
-    if isinstance(plan.sink, Folder) and plan.checkpoint is not None:
-        sinks.check_sink(plan.sink, plan.checkpoint)
+    if isinstance(delivered.sink, Folder) and delivered.checkpoint is not None:
+        sinks.check_sink(delivered.sink, delivered.checkpoint)
 
 
 # ------------------------------------------------------------------ session
@@ -239,12 +348,11 @@ def _session(cores: int | None, plan: StreamPlan) -> Any:
 
 def _connector(plan: StreamPlan) -> dict[str, str]:
     """How Spark gets the connector for Kafka, if the command needs it."""
-    topics = [input_ for input_ in plan.inputs if isinstance(input_.place, Topic)]
-    if not topics and not isinstance(plan.sink, Topic):
+    if not any(isinstance(place, Topic) for place in (*plan.places, plan.delivered.sink)):
         return {}
     from cernis.spark.streaming.connector import UnreachableError, fetch_connector, kafka_package
 
-    protobuf = any(input_.format == "protobuf" for input_ in topics)
+    protobuf = plan.needs_protobuf
     try:
         with spinner("fetching the connector for Kafka"):
             jars, note = fetch_connector(protobuf=protobuf)
@@ -261,47 +369,31 @@ def _connector(plan: StreamPlan) -> dict[str, str]:
 def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
     from cernis.spark import watch
 
-    assert plan.sink is not None
-    folder = plan.sink.path if isinstance(plan.sink, Folder) else None
-    tally = Tally(plan.title, _clock(plan, frames), folder)
+    sink, place = plan.delivered.sink, plan.delivered.metrics
+    assert sink is not None
+    folder = sink.path if isinstance(sink, Folder) else None
+    tally = Tally(plan.title, plan.watermark_clock(frames), folder)
     metrics = StreamMetrics()
 
     def take(progress: Progress) -> None:
         tally.take(progress)
         if metrics.take(progress):
-            write_file(plan.metrics, metrics)
+            write_file(place, metrics)
 
-    found = _recognize(plan, frames)
-    with publish(plan.metrics, metrics) as address:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        found = plan.recognize(spark, frames)
+    print_notes(one.message.args[0] for one in caught if isinstance(one.message, Warning))
+    with publish(place, metrics) as address:
         if address is not None:
             print_message(f"note: metrics at {address}")
         listener = watch(spark, take)
         try:
-            _run_to_end(plan, found, tally, take)
+            _run_to_end(plan.delivered, found, tally, take)
         finally:
             with suppress(Exception):  # Java may be gone
                 spark.streams.removeListener(listener)
     print_message(summarize(tally.view()))
-
-
-def _recognize(plan: StreamPlan, frames: dict[str, Any]) -> Any:
-    from cernis.spark import recognize
-
-    assert plan.checkpoint is not None
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        found = recognize(
-            _streams(frames),
-            plan.query,
-            lateness=plan.lateness,
-            ahead=plan.ahead,
-            late_output=None if plan.late_output is None else str(plan.late_output.path),
-            corrupt=UNDECODED,
-            checkpoint=str(plan.checkpoint.path),
-            **plan.options,
-        )
-    print_notes(one.message.args[0] for one in caught if isinstance(one.message, Warning))
-    return sinks.format_lines(found, plan.answers) if plan.form == "jsonl" else found
 
 
 def _streams(frames: dict[str, Any]) -> Any:
@@ -310,22 +402,21 @@ def _streams(frames: dict[str, Any]) -> Any:
 
 
 def _run_to_end(
-    plan: StreamPlan, found: Any, tally: Tally, take: Callable[[Progress], None]
+    delivered: Delivered, found: Any, tally: Tally, take: Callable[[Progress], None]
 ) -> None:
     from cernis.spark import progress_of
 
-    assert plan.sink is not None
-    assert plan.checkpoint is not None
+    sink, checkpoint = delivered.sink, delivered.checkpoint
+    assert sink is not None
+    assert checkpoint is not None
     console, out = error_console(), _Output(tally)
-    printing = isinstance(plan.sink, StandardOutput) and sys.stdout.isatty()
-    form, trigger = plan.form, plan.trigger
+    printing = isinstance(sink, StandardOutput) and sys.stdout.isatty()
+    form, trigger = delivered.form, delivered.trigger
     with (
         _signals() as caught,
         show_live(tally, console, wanted=console.is_terminal and not printing),
     ):
-        running = sinks.start(
-            found, plan.sink, plan.checkpoint, form=form, trigger=trigger, out=out.write
-        )
+        running = sinks.start(found, sink, checkpoint, form=form, trigger=trigger, out=out.write)
         try:
             _wait(running, caught, tally)
         except sinks.SparkGone:
@@ -396,36 +487,15 @@ def _signals() -> Iterator[_Signals]:
 
 
 def _explain(plan: StreamPlan, frames: dict[str, Any]) -> str:
-    from cernis.spark import explain
-
-    attributes = {name: frame.drop(UNDECODED) for name, frame in frames.items()}
-    lines = [str(explain(_streams(attributes), plan.query, **plan.options))]
-    for input_ in plan.inputs:
+    arguments, delivered = plan.arguments, plan.delivered
+    lines = plan.explain(frames)
+    ahead = "" if delivered.ahead is None else f"; ahead of the clock by at most {arguments.ahead}"
+    lines += write_entry("time", [f"lateness {arguments.lateness}{ahead}"])
+    if (sink := delivered.sink) is not None:
         lines += write_entry(
-            "source", [f"{input_.stream}: {input_.place}, {input_.format}: {input_.columns}"]
+            "sink", [f"{sink}, {delivered.form}, {sinks.delivery_guarantee(sink)}"]
         )
-    ahead = "" if plan.ahead is None else f"; ahead of the clock by at most {plan.arguments.ahead}"
-    lines += write_entry("time", [f"lateness {plan.arguments.lateness}{ahead}"])
-    if plan.sink is not None:
-        lines += write_entry(
-            "sink", [f"{plan.sink}, {plan.form}, {sinks.delivery_guarantee(plan.sink)}"]
-        )
-    if plan.checkpoint is not None:
-        there = (plan.checkpoint.path / "offsets").is_dir()
-        lines += write_entry(
-            "checkpoint", [f"{plan.checkpoint}, {'begun before' if there else 'new'}"]
-        )
+    if (checkpoint := delivered.checkpoint) is not None:
+        begun = (checkpoint.path / "offsets").is_dir()
+        lines += write_entry("checkpoint", [f"{checkpoint}, {'begun before' if begun else 'new'}"])
     return "\n".join(lines)
-
-
-def _clock(plan: StreamPlan, frames: dict[str, Any]) -> WatermarkClock:
-    """Return how to read Spark's watermark."""
-    from cernis.spark.streaming.dataflow import SHIFT
-
-    stream, first = next(iter(frames.items()))
-    reading = plan.arguments.reading
-    time = column_for(reading.time, stream, None) or DEFAULT_TIME
-    kind = dict(first.dtypes).get(time, "timestamp")
-    if kind in ("timestamp", "timestamp_ntz", "date"):
-        return WatermarkClock()
-    return WatermarkClock(SHIFT, UNITS[reading.time_unit])

@@ -11,7 +11,12 @@ from cernis.plan.explain import write_entry
 from cernis.plan.plan import Distribution
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import FilePart
-from cernis.spark.graphs.layout import APART, choose_graph_layout
+from cernis.spark.graphs.layout import (
+    APART,
+    GraphLayout,
+    choose_graph_layout,
+    choose_graph_stream_layout,
+)
 
 
 class GraphSparkExplanation:
@@ -27,7 +32,7 @@ class GraphSparkExplanation:
         lines = [str(self.query.explain())]
         lines += write_entry("on Spark", [*self._describe_layout()])
         lines += write_entry("reading", [*self._describe_reading()])
-        lines += write_entry("travelling", [*self._describe_columns()])
+        lines += write_entry("travelling", [*_describe_columns(self.query, self.layout)])
         return "\n".join(lines)
 
     def _describe_layout(self) -> Iterator[str]:
@@ -60,11 +65,41 @@ class GraphSparkExplanation:
                 f"part{'s' * (len(mine) != 1)}; patterns are solved there"
             )
 
-    def _describe_columns(self) -> Iterator[str]:
-        names = ", ".join(f"?{name}" for name in self.query.plan.linked.columns) or "no variable"
-        yield f"solutions, not events: {names}"
-        if self.layout.ticks:
-            yield "and timestamps without one, for ',' is the next timestamp of all streams"
+
+class GraphStreamExplanation:
+    """The explanation of a query on streams; `str()` is the report."""
+
+    def __init__(self, query: GraphQuery, buckets: int | None = None) -> None:
+        self.query, self.buckets = query, buckets
+        self.layout = choose_graph_stream_layout(query.plan)
+
+    def __str__(self) -> str:
+        lines = [str(self.query.explain())]
+        lines += write_entry("on Spark", [*self._describe_layout()])
+        lines += write_entry("travelling", [*_describe_columns(self.query, self.layout)])
+        return "\n".join(lines)
+
+    def _describe_layout(self) -> Iterator[str]:
+        layout = self.layout
+        if layout.distribution is Distribution.KEYED:
+            buckets = "" if self.buckets is None else f", {self.buckets} buckets"
+            yield f"keyed: by a hash of {', '.join(f'?{name}' for name in layout.key)}{buckets}"
+        else:
+            yield (
+                "single: 1 bucket; what would spread it: a variable that every graph pattern "
+                "binds and the answer shows (PARTITION BY, where ',' is)"
+            )
+        if self.query.plan.window is None:
+            yield "no WITHIN: the state keeps every partial match, in snapshots"
+        else:
+            yield "the state has the solutions of a window and the lateness"
+
+
+def _describe_columns(query: GraphQuery, layout: GraphLayout) -> Iterator[str]:
+    names = ", ".join(f"?{name}" for name in query.plan.linked.columns) or "no variable"
+    yield f"solutions, not events: {names}"
+    if layout.ticks:
+        yield "and timestamps without one, for ',' is the next timestamp of all streams"
 
 
 def explain_graphs(

@@ -58,17 +58,19 @@ class GraphStreamOptions:
     background: Any = None
     tasks: int | None = None
     on_error: str = "fail"
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    """How streams are read, for the note in the checkpoint."""
     flow: StreamOptions = field(default_factory=StreamOptions)
 
 
 def recognize_graph_stream(
     spark: SparkSession,
     query: GraphQuery,
-    frames: Mapping[str | None, DataFrame],
+    frames: Mapping[Any, DataFrame],
     options: GraphStreamOptions,
 ) -> DataFrame:
-    """Return the streaming DataFrame of the matches."""
-    if options.form not in ("events", "lines", "count"):
+    """Return the matches in streams, by name; None names a DataFrame of several."""
+    if options.form not in ("events", "lines", "count", "quads"):
         raise CernisError(f"matches={options.form!r}: expected 'events', 'lines' or 'count'")
     if options.on_error not in ("fail", "skip"):
         raise CernisError(f"on_error={options.on_error!r}: on Spark it is 'fail' or 'skip'")
@@ -82,7 +84,7 @@ def recognize_graph_stream(
     prepare_session(spark)
     flow = options.flow
     if flow.checkpoint is not None:
-        claim(flow.checkpoint, _note(stream))
+        claim(flow.checkpoint, _note(stream, options.reading))
     name = secrets.token_hex(4)  # Spark wants all names of metrics in a query to differ
     rows = None
     for i, (stream_name, frame) in enumerate(frames.items()):
@@ -99,13 +101,19 @@ def recognize_graph_stream(
     )
     packed = rows.mapInArrow(partial(pack_rows, packing), PACKED)
     found: DataFrame = find_matches(packed, stream, flow, name)
-    return found
+    return _name_graphs(found) if options.form == "quads" else found
+
+
+def _name_graphs(found: DataFrame) -> DataFrame:
+    """Name the graphs of CONSTRUCT after their matches: a match has the same name each time."""
+    line = F.rtrim(F.replace(F.col("line"), F.lit("\0"), F.md5("line")), F.lit("\n"))
+    return found.withColumn("line", line).filter(F.col("line") != "")
 
 
 # ---------------------------------------------------------------- decisions
 
 
-def _are_dated(frames: Mapping[str | None, DataFrame]) -> bool:
+def _are_dated(frames: Mapping[Any, DataFrame]) -> bool:
     """Return whether times are dates: the rows have a column `time`."""
     for name, frame in frames.items():
         check_columns(frame, () if name is None else ("stream",))
@@ -152,12 +160,13 @@ def _fingerprint(work: GraphWork, buckets: tuple[int, ...]) -> str:
     return hashlib.sha256("\n".join(described).encode()).hexdigest()[:32]
 
 
-def _note(stream: GraphStreamWork) -> dict[str, Any]:
+def _note(stream: GraphStreamWork, reading: Mapping[str, Any]) -> dict[str, Any]:
     """Describe the query, for the note in its checkpoint."""
     work = stream.work
     return {
         "query": str(work.plan.query),
         "times": f"numbers of {work.unit}" if work.numeric_times else "dates",
+        "reading": dict(reading),
         "answer": [f"{field.name}: {field.type}" for field in work.schema or ()],
         "buckets": [*stream.buckets],
         "state": stream.query,

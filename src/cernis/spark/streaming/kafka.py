@@ -83,14 +83,29 @@ def read_kafka(
     options = options or {}
     of_decoder = {name: value for name, value in options.items() if not name.startswith("kafka.")}
     decoder = _make_decoder(spark, format, schema, descriptor, message, of_decoder)
+    records = load_records(
+        spark, servers, topic, starting=starting, per_trigger=per_trigger, options=options
+    )
+    return _decode(records, format, decoder)
+
+
+def load_records(
+    spark: Any,
+    servers: str,
+    topic: str,
+    *,
+    starting: str = "earliest",
+    per_trigger: int | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Any:
+    """Return the records of a topic as they are: `value`, `partition`, `offset`, `timestamp`, …"""
     _check_starting(starting)
     settings = {"startingOffsets": starting}
     if per_trigger is not None:
         if per_trigger < 1:
             raise CernisError(f"per_trigger={per_trigger}: at least one record is needed")
         settings["maxOffsetsPerTrigger"] = str(per_trigger)
-    records = _load(spark, servers, topic, {**settings, **options})
-    return _decode(records, format, decoder)
+    return _load(spark, servers, topic, {**settings, **(options or {})})
 
 
 def write_kafka(

@@ -41,7 +41,7 @@ def choose_form(sink: Sink, asked: str | None) -> str:
         return asked or "parquet"
     if asked == "parquet":
         raise CernisError(f"{sink}: gets lines of JSON; Parquet goes to a folder")
-    return "jsonl"
+    return asked or "jsonl"
 
 
 def delivery_guarantee(sink: Sink) -> str:
@@ -99,7 +99,7 @@ def start(
 ) -> Any:
     """Start the query; `out` writes to standard output."""
     if isinstance(sink, Folder):
-        if form == "jsonl":
+        if form in ("jsonl", "nq"):
             writer = found.select(LINE).writeStream.format("text")
         else:
             writer = found.writeStream.format("parquet")

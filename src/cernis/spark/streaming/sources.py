@@ -194,7 +194,7 @@ def _decide_input(
     declaration = None if declared is None else declared.stream(stream)
     if isinstance(place, Topic):
         return _decide_topic(stream, place, declaration, columns, reading)
-    _check_folder(place)
+    check_folder(place)
     format_, files = _choose_form(place, reading.format)
     form = make_form(columns_of(reading.columns, stream), reading.delimiter, reading.quote)
     if form.is_given and format_ not in ("csv", "tsv"):
@@ -258,9 +258,10 @@ def _check_messages(place: Topic, columns: str | None) -> None:
 # ----------------------------------------------------------------- folders
 
 
-def _check_folder(place: Folder) -> None:
+def check_folder(place: Folder) -> None:
+    """Raise an error for a source that is no folder."""
     if not place.path.exists():
-        beside = [*_names(place.path.parent)] if place.path.parent.is_dir() else []
+        beside = [*list_names(place.path.parent)] if place.path.parent.is_dir() else []
         raise DataError(f"{place}: no such folder{did_you_mean(place.path.name, beside)}")
     if not place.path.is_dir():
         raise DataError(
@@ -269,7 +270,7 @@ def _check_folder(place: Folder) -> None:
         )
 
 
-def _names(folder: Path) -> Iterator[str]:
+def list_names(folder: Path) -> Iterator[str]:
     """Return the names in a folder that Spark reads."""
     try:
         names = sorted(os.listdir(folder))
@@ -288,7 +289,7 @@ def _choose_form(place: Folder, asked: str | None) -> tuple[str, str | None]:
             )
         return format_, None
     forms = sorted(
-        {form for name in _names(place.path) if (form := _form_of_file(name)) is not None}
+        {form for name in list_names(place.path) if (form := _form_of_file(name)) is not None}
     )
     if not forms:
         raise DataError(
@@ -319,7 +320,7 @@ def _ends(form: str) -> tuple[str, ...]:
 def _first_file(place: Folder, form: str, files: str | None) -> Path | None:
     """Return the first file, by name, that is not empty."""
     folder = Path(place.text) if os.path.isdir(place.text) else place.path
-    paths = (folder / name for name in _names(place.path))
+    paths = (folder / name for name in list_names(place.path))
     named = (path for path in paths if files is None or path.name.endswith(_ends(form)))
     return next((p for p in named if p.is_file() and p.stat().st_size), None)
 

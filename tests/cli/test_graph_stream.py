@@ -1,0 +1,148 @@
+"""`cernis stream` for SPAseQ, before Spark starts: which source is which stream, how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cernis.cli.graph_stream import GraphStreamPlan, make_graph_stream_plan
+from cernis.cli.main import main
+from cernis.cli.stream import StreamArguments
+from cernis.run.session import RunOptions
+
+Capture = pytest.CaptureFixture[str]
+
+TWO = """PREFIX : <http://example.org/> SELECT ?x
+FROM STREAM heat <http://example.org/heat> FROM STREAM A <http://example.org/air>
+WHERE { SEQ (One ; Two) DEFINE GPM One ON heat { ?a :k ?x } DEFINE GPM Two ON A { ?b :k ?x } }
+"""
+ONE = """PREFIX : <http://example.org/> SELECT ?x FROM STREAM S <http://example.org/s>
+WHERE { SEQ (One) DEFINE GPM One ON S { ?a :k ?x } }
+"""
+NUMBERED = "<urn:a> <http://example.org/k> <urn:x> <urn:e:5> .\n"
+STAMP = '<urn:e> <http://www.w3.org/ns/sosa/resultTime> "2024-01-01T00:00:00Z" .\n'
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CERNIS_DEBUG", raising=False)
+    return iter(())
+
+
+def put(folder: str, **files: str) -> None:
+    Path(folder).mkdir(exist_ok=True)
+    for name, text in files.items():
+        Path(folder, name.replace("_", ".")).write_text(text)
+
+
+def plan(query: str, *sources: str, **changes: Any) -> GraphStreamPlan:
+    unit = changes.pop("unit", None)
+    reading = {name: changes.pop(name) for name in ("time", "format") if name in changes}
+    given: dict[str, Any] = {
+        "sink": "out",
+        "checkpoint": "checkpoint",
+        "schema": [],
+        "row": None,
+        "lateness": "0s",
+        "ahead": "1h",
+        "late_output": None,
+        "output_format": None,
+        "buckets": None,
+        "trigger": None,
+        "max_files": None,
+        "once": True,
+        "explain": False,
+        "cores": None,
+        "metrics": None,
+    }
+    options = RunOptions(**reading)
+    given |= changes
+    return make_graph_stream_plan(
+        query, StreamArguments(source=[*sources], reading=options, unit=unit, **given)
+    )
+
+
+def test_sources_are_streams_by_name_by_their_folders_or_in_order() -> None:
+    for folder in ("heat", "air", "one", "two"):
+        put(folder, a_nq=NUMBERED)
+
+    def places(*sources: str) -> list[tuple[str, str]]:
+        return [(one.stream, str(one.place)) for one in plan(TWO, *sources).inputs]
+
+    assert places("air", "heat") == [("heat", "heat"), ("A", "air")]
+    assert places("one", "two") == [("heat", "one"), ("A", "two")]
+    assert places("A=one", "heat=two") == [("heat", "two"), ("A", "one")]
+
+
+def test_the_first_file_tells_the_form_and_the_times() -> None:
+    put("numbers", a_nq=NUMBERED)
+    [found] = plan(ONE, "numbers", unit="s").inputs
+    assert (found.format, found.dated, found.rule.unit) == ("nq", False, "s")
+    assert found.rule.pattern is not None
+    put("dates", a_trig="", b_trig=STAMP + "<urn:e> { <urn:a> <urn:p> <urn:b> }")
+    [found] = plan(ONE, "dates").inputs
+    assert (found.format, found.dated) == ("trig", True)
+
+
+def test_a_topic_has_dates_unless_a_unit_is_given() -> None:
+    topic = "kafka://localhost:9092/graphs"
+    [found] = plan(ONE, topic, format="jsonld").inputs
+    assert (found.format, found.dated, found.rule.is_decided()) == ("jsonld", True, False)
+    [found] = plan(ONE, topic, unit="s", time="graph:([0-9]+)$").inputs
+    assert (found.dated, found.rule.pattern, found.rule.unit) == (False, "([0-9]+)$", "s")
+    [found] = plan(ONE, topic, time="kafka_timestamp").inputs
+    assert found.arrived
+
+
+def test_events_of_the_first_file_may_be_out_of_order() -> None:
+    put("in", a_nq=NUMBERED + NUMBERED.replace(":5", ":3"))
+    assert plan(ONE, "in", unit="s").inputs[0].rule.pattern is not None
+
+
+def run(*arguments: str) -> int:
+    Path("q.spaseq").write_text(ONE)
+    Path("two.spaseq").write_text(TWO)
+    query = "two.spaseq" if "two" in arguments else "q.spaseq"
+    own = [argument for argument in arguments if argument != "two"]
+    return main(["stream", query, "--checkpoint", "checkpoint", "--sink", "out", *own])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-s", "none"], "none: no such folder"),
+        (["-s", "empty"], "empty: no file in it tells their form by its suffix; name one with"),
+        (["-s", "mixed"], "mixed: has files of nq and trig; keep them in folders of their own"),
+        (["-s", "in", "--format", "csv"], "--format csv: RDF streams are nquads, trig or jsonld"),
+        (["-s", "in", "--schema", "a int"], "--schema: RDF has no columns"),
+        (["-s", "in", "--row", "n"], "--row: RDF has no columns; messages and files number"),
+        (["-s", "in", "--table", "t=x.csv"], "--table: SPAseQ joins background knowledge"),
+        (["-s", "in", "--output-format", "nq"], "only CONSTRUCT makes graphs; this query SELECTs"),
+        (["-s", "T=in"], "the query has no stream 'T'; it has S"),
+        (["-s", "in", "-s", "mixed"], "the query reads 1 stream (S), and there are 2 sources"),
+        (["two", "-s", "A=in", "-s", "mixed"], "mixed: name the streams of all sources, as NAME="),
+        (["-s", "in", "--background", "no.ttl"], "no.ttl: cannot be read: No such file"),
+        (["-s", "in", "--checkpoint", "in/c"], "--checkpoint in/c lies in --source in"),
+    ],
+)
+def test_mistakes_are_told_before_spark_starts(
+    arguments: list[str], message: str, capfd: Capture
+) -> None:
+    put("in", a_nq=NUMBERED)
+    put("empty")
+    put("mixed", a_nq=NUMBERED, a_trig="")
+    assert run(*arguments) == 1
+    assert message in capfd.readouterr().err
+
+
+def test_graphs_and_background_are_for_spaseq(capfd: Capture) -> None:
+    text = "SELECT * FROM S WHERE A"
+    options = ["--source", "in", "--checkpoint", "c", "--sink", "out"]
+    assert main(["stream", text, *options, "--background", "x.ttl"]) == 2
+    assert "--background: is for RDF queries" in capfd.readouterr().err
+    assert main(["stream", text, *options, "--output-format", "nq"]) == 2
+    assert "nq is for the graphs of CONSTRUCT" in capfd.readouterr().err
