@@ -26,7 +26,7 @@ LIMITS = Limits(
     seconds=20,
     matches=50,
     runs=2,
-    visitors=3,
+    visitors=2,
     memory_bytes=1 << 30,
 )
 

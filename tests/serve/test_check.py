@@ -44,9 +44,9 @@ def test_a_fix_removes_the_mistake_that_it_is_for(known: KnownData, text: str, m
 
 
 def test_a_mistake_says_where_it_is_and_what_was_expected() -> None:
-    [one] = diagnose("ceql", "SELECT *\nFROM S\nWHERE )", None)
+    [one] = diagnose("ceql", "SELECT *\nFROM S\nWHERE +", None)
     assert (one["severity"], one["line"], one["column"], one["end_column"]) == ("error", 3, 7, 8)
-    assert one["message"] == "')' closes nothing"
+    assert one["message"] == "unexpected '+'"
     assert one["help"].startswith("expected: ")
 
 

@@ -16,6 +16,7 @@ pytest.importorskip("starlette")
 from cernis.serve.failure import RequestError
 from cernis.serve.limits import Limits
 from cernis.serve.process import WorkerProcess
+from cernis.serve.visitors import Visitors
 
 CHECK = {"do": "check", "language": "ceql", "query": "SELECT * FROM S WHERE A", "schema": None}
 LONG = {
@@ -65,7 +66,7 @@ def test_a_worker_outlives_a_refusal_and_is_replaced_after_a_limit(tmp_path: Pat
 
 def test_who_stops_waiting_ends_the_run(tmp_path: Path) -> None:
     async def story(worker: WorkerProcess) -> None:
-        waiting = asyncio.create_task(worker.ask(LONG))
+        waiting = asyncio.create_task(worker.ask(LONG, ends=True))
         while not worker.is_busy or worker.pid is None:
             await asyncio.sleep(0.01)
         waiting.cancel()
@@ -86,3 +87,25 @@ def test_a_worker_that_needs_too_much_memory_is_ended(tmp_path: Path) -> None:
         assert refused.value.message.startswith("the run was ended: it needed more than 32 MiB")
 
     tell(story, tmp_path, memory_bytes=32 << 20)
+
+
+def test_a_visitor_waits_where_all_workers_are_at_work() -> None:
+    async def live() -> None:
+        visitors = Visitors(Limits(visitors=1), [], {})
+        try:
+            first, second = await visitors.admit(), await visitors.admit()
+            running = asyncio.create_task(visitors.ask(first, LONG, ends=True))
+            while not (first.worker.is_busy and first.worker.is_alive):
+                await asyncio.sleep(0.01)
+            with pytest.raises(RequestError) as refused:
+                await visitors.ask(second, CHECK)
+            assert (refused.value.code, refused.value.status) == ("busy", 503)
+            assert refused.value.message.startswith("as many visitors as there may be")
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            assert json.loads(await visitors.ask(second, CHECK)) == {"diagnostics": []}
+        finally:
+            await visitors.close()
+        assert not visitors.folder.exists()
+
+    asyncio.run(live())

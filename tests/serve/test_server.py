@@ -99,6 +99,75 @@ def test_a_timeline_has_exact_numbers(visitor: Any) -> None:
     assert visitor.get(f"{at}?from=x").error["code"] == "bad_request"
 
 
+def test_a_run_can_be_followed_event_by_event(visitor: Any) -> None:
+    run = visitor.run(SALES, CORE).json
+    at = f"/api/runs/{run['run']}"
+    states = {state["id"]: state["name"] for state in run["automaton"]["states"]}
+    step = visitor.get(f"{at}/step?row=3").json
+    assert step["event"]["type"] == "BUY"
+    assert step["completed"] == "3"
+    assert [(states[one["state"]], one["partial"]) for one in step["states"]][-1][1] == "3"
+    assert {edge["to"] for edge in step["taken"]} <= set(states)
+    counted = visitor.get(f"{at}/automaton").json
+    assert max(edge["count"] or 0 for edge in counted["edges"]) == 4
+    assert visitor.get(f"{at}/step?row=7").status == 404
+
+
+def test_events_that_are_no_match_say_where_they_stop(visitor: Any) -> None:
+    query = "SELECT * FROM Stocks WHERE SELL AS s ; BUY AS b FILTER b[price > 1000]"
+    run = visitor.run(query, CORE).json["run"]
+    why = visitor.post(f"/api/runs/{run}/why", rows=[0, 3]).json
+    assert (why["matches"], why["stopped_at"]) == (False, 3)
+    assert [step["ok"] for step in why["steps"]] == [True, False]
+    assert "price > 1000" in why["steps"][1]["condition"]
+    assert visitor.post(f"/api/runs/{run}/why", rows=[0, 6]).json["matches"] is True
+
+
+def test_rows_of_a_run_are_places_in_the_order_of_time(visitor: Any) -> None:
+    source = {"upload": visitor.upload("late.csv", b"type,ts\nB,9\nA,1\nC,5\n").json["id"]}
+    run = visitor.run("SELECT a, b FROM late WHERE A AS a ; B AS b", source).json["run"]
+    at = f"/api/runs/{run}"
+    [row] = visitor.get(f"{at}/matches").json["rows"]
+    assert row["events"] == {"a": [0], "b": [2]}
+    events = visitor.get(f"{at}/events?rows=0,1,2").json["events"]
+    assert [(one["type"], one["number"], one["ts"]) for one in events] == [
+        ("A", 1, 1),
+        ("C", 2, 5),
+        ("B", 0, 9),
+    ]
+    step = visitor.get(f"{at}/step?row=1").json
+    assert step["event"]["type"] == "C"
+    assert [one["since"] for one in step["states"]] == [1]
+    assert step["waiting"][0]["events"] == [0]
+    marks = visitor.get(f"{at}/timeline").json["matches"][0]["marks"]
+    assert [mark["row"] for mark in marks] == [0, 2]
+    assert visitor.post(f"{at}/why", rows=[0, 1]).json["stopped_at"] == 1
+    visitor.send("DELETE", f"/api/uploads/{source['upload']}")
+
+
+def test_two_streams_have_rows_of_their_own(visitor: Any) -> None:
+    run = visitor.run(
+        "SELECT f, j FROM parking, traffic WHERE FULL AS f ; JAM AS j WITHIN 1 MINUTE",
+        {"sample": "city"},
+    ).json["run"]
+    row = visitor.get(f"/api/runs/{run}/matches?limit=1").json["rows"][0]
+    [full], [jam] = row["events"]["f"], row["events"]["j"]
+    events = visitor.get(f"/api/runs/{run}/events?rows={full},{jam}").json["events"]
+    assert [one["stream"] for one in events] == ["parking", "traffic"]
+    source = quote(json.dumps({"sample": "city"}))
+    for event in events:
+        asked = f"source={source}&stream={event['stream']}&offset={event['number']}&limit=1"
+        [[*values]] = visitor.get(f"/api/data/rows?{asked}").json["rows"]
+        assert set(values) <= set(event["values"])
+
+
+def test_what_cannot_be_followed_says_so(visitor: Any) -> None:
+    run = visitor.run("Q(y) <- S(a: x, b: y), T(a: x)", {"sample": "paper-pcea"}, "cq").json["run"]
+    answer = visitor.get(f"/api/runs/{run}/step?row=0")
+    assert answer.error["message"].startswith("steps are shown for matches")
+    assert visitor.get(f"/api/runs/{run}/timeline").json["lanes"][0]["total"] == 2
+
+
 def test_a_query_with_a_mistake_comes_back_with_its_place(visitor: Any) -> None:
     checked = visitor.post(
         "/api/check", language="ceql", query="SELECT * FROM Stocks WHERE SELL AS s )", source=CORE

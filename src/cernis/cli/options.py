@@ -96,7 +96,12 @@ ExplainedEvents = Annotated[
 ]
 ServedEvents = Annotated[
     list[str] | None,
-    typer.Option("--events", "-e", metavar="FILE", help=_EVENTS),
+    typer.Option(
+        "--events",
+        "-e",
+        metavar="FILE",
+        help="A file of events that every visitor may ask, or NAME=FILE; may be repeated.",
+    ),
 ]
 MoreEvents = Annotated[
     list[str] | None,

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -31,7 +31,7 @@ from cernis.serve.guard import LEAVE, PageGuard, make_nonce, make_policy
 from cernis.serve.samples import SAMPLES
 from cernis.serve.visitors import Visitor, Visitors, keep_tidy
 
-_LARGEST_BODY = 4 << 20
+_LARGEST_BODY = 2 << 20
 _MOST_ROWS = 1000
 _MOST_BINS = 4096
 _NONCE = "{{nonce}}"
@@ -67,6 +67,9 @@ class Playground:
             Route("/api/runs", self.run, methods=["POST"]),
             Route("/api/runs/{id}", self.delete_run, methods=["DELETE"]),
             Route("/api/runs/{id}/timeline", self.show_timeline),
+            Route("/api/runs/{id}/automaton", self.show_automaton),
+            Route("/api/runs/{id}/step", self.show_step),
+            Route("/api/runs/{id}/why", self.explain_rows, methods=["POST"]),
             Route("/api/runs/{id}/matches", self.list_matches),
             Route("/api/runs/{id}/sample", self.draw_sample),
             Route("/api/runs/{id}/events", self.list_events),
@@ -83,6 +86,7 @@ class Playground:
         answer = HTMLResponse(text.replace(_NONCE, nonce))
         answer.headers["Content-Security-Policy"] = make_policy(nonce)
         answer.headers["Cache-Control"] = "no-store"
+        # here, before the page asks several things at once: they are one visitor's
         await self._find_visitor(request, answer)
         return answer
 
@@ -120,6 +124,7 @@ class Playground:
         visitor.uploads[file.id] = file
         try:
             size = await _save(request, file.path, limits.upload_bytes, limits.explain_upload())
+            visitor.uploads[file.id] = replace(file, bytes=size)
             described = await self._describe(visitor, {"upload": file.id})
         except BaseException:
             visitor.uploads.pop(file.id, None)
@@ -155,7 +160,7 @@ class Playground:
         key = json.dumps(resolved, sort_keys=True)
         if key not in visitor.descriptions:
             asked = {"do": "describe", "source": resolved}
-            visitor.descriptions[key] = json.loads(await self.visitors.ask(visitor, asked))
+            visitor.describe(key, json.loads(await self.visitors.ask(visitor, asked)))
         return visitor.descriptions[key]
 
     async def _find_schema(self, visitor: Visitor, source: Any) -> Any:
@@ -188,7 +193,7 @@ class Playground:
         body = await _read_json(request)
         schema = await self._find_schema(visitor, body.get("source"))
         asked = {"do": "check", **_read_query(body), "schema": schema}
-        return answer(await self.visitors.ask_checker(asked))
+        return answer(await self.visitors.ask_about_text(visitor, asked))
 
     async def complete(self, request: Request) -> Response:
         visitor, answer = await self._visit(request)
@@ -196,7 +201,7 @@ class Playground:
         schema = await self._find_schema(visitor, body.get("source"))
         place = {name: _read_number(body.get(name), 1) for name in ("line", "column")}
         asked = {"do": "complete", **_read_query(body), **place, "schema": schema}
-        return answer(await self.visitors.ask_checker(asked))
+        return answer(await self.visitors.ask_about_text(visitor, asked))
 
     # ------------------------------------------------------------------ runs
 
@@ -227,6 +232,19 @@ class Playground:
         return await self._ask_run(
             request, "timeline", start=start, stop=stop, width=width, lanes=lanes
         )
+
+    async def show_automaton(self, request: Request) -> Response:
+        return await self._ask_run(request, "automaton")
+
+    async def show_step(self, request: Request) -> Response:
+        row = _read_number(request.query_params.get("row"), 0)
+        return await self._ask_run(request, "step", row=row)
+
+    async def explain_rows(self, request: Request) -> Response:
+        rows = (await _read_json(request)).get("rows", [])
+        if not isinstance(rows, list):
+            raise RequestError("bad_request", "expected a list of rows")
+        return await self._ask_run(request, "why", rows=[_read_number(row, 0) for row in rows])
 
     async def list_matches(self, request: Request) -> Response:
         asked = request.query_params
@@ -281,7 +299,10 @@ class Playground:
         visitor = self.visitors.find(request.cookies.get(self.cookie))
         if visitor is None:
             visitor = await self.visitors.admit()
-            answer.set_cookie(self.cookie, visitor.token, httponly=True, samesite="strict")
+            secure = request.url.scheme == "https"
+            answer.set_cookie(
+                self.cookie, visitor.token, httponly=True, samesite="strict", secure=secure
+            )
         return visitor
 
     async def _visit(self, request: Request) -> tuple[Visitor, Callable[[Any], Response]]:
@@ -385,7 +406,7 @@ async def _read_json(request: Request) -> dict[str, Any]:
     async for piece in request.stream():
         size += len(piece)
         if size > _LARGEST_BODY:
-            raise RequestError("too_large", "a request has at most 4 MiB, except for uploads")
+            raise RequestError("too_large", "a request has at most 2 MiB, except for uploads")
         pieces.append(piece)
     body = _parse(b"".join(pieces))
     if not isinstance(body, dict):

@@ -28,6 +28,14 @@ class Limits:
     idle_seconds: float = 1800.0
     """When a visitor who does nothing is forgotten, with all uploads and runs."""
 
+    @property
+    def disk_bytes(self) -> int:
+        """The size of the uploads of all visitors together."""
+        return self.visitors * self.uploads * self.upload_bytes
+
+    def explain_disk(self) -> str:
+        return "the server's room for uploads is full; try again later"
+
     def explain_upload(self) -> str:
         return f"an upload may have {write_size(self.upload_bytes)}"
 
@@ -50,7 +58,7 @@ class Limits:
         return f"this run was dropped: a visitor keeps {self.runs} runs; run the query again"
 
     def explain_visitors(self) -> str:
-        return f"{self.visitors} visitors are using the playground; try again in a minute"
+        return "as many visitors as there may be are using the playground; try again in a minute"
 
 
 def write_size(size: int) -> str:

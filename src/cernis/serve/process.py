@@ -89,17 +89,28 @@ class WorkerProcess:
         if process is not None and process.stdin is not None:
             process.stdin.close()
 
-    async def ask(self, request: Mapping[str, Any], seconds: float | None = None) -> bytes:
+    async def ask(
+        self, request: Mapping[str, Any], seconds: float | None = None, *, ends: bool = False
+    ) -> bytes:
         """Return the JSON that answers a request; raise a `RequestError` where there is none.
 
-        Whoever stops waiting ends the process.
+        Who stops waiting for a request that has begun lets it come to its end, or with `ends`
+        ends the process.
         """
         if self._waiting >= _MOST_WAITING:
             raise RequestError("quota", "too many requests at once; wait for their answers")
         self._waiting += 1
         try:
             async with self._lock:
-                return await self._ask(request, self.limits.seconds if seconds is None else seconds)
+                limit = self.limits.seconds if seconds is None else seconds
+                work = asyncio.create_task(self._ask(request, limit))
+                try:
+                    return await asyncio.shield(work)
+                except asyncio.CancelledError:
+                    if ends:
+                        work.cancel()
+                    await asyncio.gather(work, return_exceptions=True)
+                    raise
         finally:
             self._waiting -= 1
 

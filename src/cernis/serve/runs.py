@@ -22,8 +22,10 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cernis.errors import Diagnostic, QueryError
+from cernis.plan.explain import Explanation
 from cernis.rdf.matches import GraphMatch, GraphMatches
 from cernis.rdf.query import GraphQuery
 from cernis.results.answers import Answer, Answers
@@ -36,13 +38,18 @@ from cernis.results.matchset import ListedMatches
 from cernis.results.result import Result
 from cernis.results.values import python_records
 from cernis.run.query import Query
+from cernis.run.trace.look import Trace
 from cernis.serve.axis import to_number
 from cernis.serve.check import KnownData, find_mistakes
 from cernis.serve.data import EventData
+from cernis.serve.failure import RequestError
 from cernis.serve.graphs import COLUMNS, GraphData
 from cernis.views.timeline_index import FoundMatch, Lane, Places, TimelineIndex, cumulate
 
 MOST_PAGE = 1000
+_MOST_PICKED = 50
+_SHOWN = 12
+_NOT_FOLLOWED = "steps are shown for matches of CEQL and of conjunctive queries"
 _KINDS = {Matches: "matches", Answers: "answers", Groups: "groups", GraphMatches: "graphs"}
 
 
@@ -106,9 +113,24 @@ class HeldRun(ABC):
             "columns": self.columns,
             "variables": self.variables,
             "plan": read_plan(self.words),
-            "automaton": None,
+            "automaton": self.draw_automaton(),
             "time": self.span,
         }
+
+    def draw_automaton(self, *, counted: bool = False) -> dict[str, Any] | None:
+        """Return the automaton with places for its states; `counted`: how often edges were taken.
+
+        None: there is none to be drawn.
+        """
+        return None
+
+    def step(self, row: int) -> dict[str, Any]:
+        """Return what an event did, and which partial matches wait after it."""
+        raise RequestError("bad_request", _NOT_FOLLOWED)
+
+    def explain_rows(self, rows: Sequence[int]) -> dict[str, Any]:
+        """Return whether some events are a match, and if not, what is in their way."""
+        raise RequestError("bad_request", _NOT_FOLLOWED)
 
     @abstractmethod
     def _index_timeline(self, lanes: LanesBy) -> TimelineIndex:
@@ -265,6 +287,77 @@ class HeldEventRun(HeldRun):
         rows = [table.num_rows for _, table in order]
         firsts = accumulate(rows, initial=0)
         return {name: first for (name, _), first in zip(order, firsts, strict=False)}
+
+    @cached_property
+    def _trace(self) -> Trace:
+        if not isinstance(self.result, Matches):
+            raise RequestError("bad_request", _NOT_FOLLOWED)
+        return self.query.trace(self.result)
+
+    def draw_automaton(self, *, counted: bool = False) -> dict[str, Any] | None:
+        drawn = self._trace.automaton() if counted else Explanation(self.session.plan).automaton()
+        return None if drawn is None else drawn.to_dict()
+
+    def step(self, row: int) -> dict[str, Any]:
+        if not 0 <= row < self.events:
+            raise RequestError("not_found", "there is no such event")
+        found = self._trace.step(int(self._rows[row]))
+        described = self.list_events([row])
+        return {
+            "row": row,
+            "event": {"columns": described["columns"], **described["events"][0]},
+            "states": [
+                {
+                    "state": one.state,
+                    "partial": str(one.partial),
+                    "since": self._times([self._find_position(one.since)])[0],
+                }
+                for one in found.states
+            ],
+            "taken": [
+                {"edge": one.edge, "from": one.source, "to": one.target, "label": one.label}
+                for one in found.taken
+            ],
+            "waiting": [
+                self._write_example(one.state, one.example) for one in found.states if one.example
+            ],
+            "completed": str(found.completed),
+            "whole": found.whole,
+            "exact": found.exact,
+        }
+
+    def _write_example(self, state: int, marks: Sequence[tuple[int, str]]) -> dict[str, Any]:
+        """Return a partial match that waits in a state; events count from 1, as the page does."""
+        places = [(self._find_position(row), name) for row, name in marks]
+        text = ", ".join(f"{name}: event {row + 1:,}" for row, name in places[:_SHOWN])
+        more = ", …" if len(places) > _SHOWN else ""
+        return {"state": state, "events": [row for row, _ in places], "text": text + more}
+
+    def explain_rows(self, rows: Sequence[int]) -> dict[str, Any]:
+        asked = [int(self._rows[row]) for row in rows[:_MOST_PICKED] if 0 <= row < self.events]
+        found = self._trace.why(asked)
+        stopped = None if found.stopped_at is None else self._find_position(found.stopped_at)
+        return {
+            "matches": found.matches,
+            "steps": [
+                {**step._asdict(), "row": self._find_position(step.row)} for step in found.steps
+            ],
+            "stopped_at": stopped,
+            "text": str(found),
+        }
+
+    @cached_property
+    def _rows(self) -> NDArray[np.int64]:
+        """The row of the input of each event, by position."""
+        return self.session.store.rows(np.arange(self.events))
+
+    @cached_property
+    def _by_row(self) -> NDArray[np.int64]:
+        return np.argsort(self._rows, kind="stable")
+
+    def _find_position(self, row: int) -> int:
+        """Return the position of a row of the input."""
+        return int(self._by_row[np.searchsorted(self._rows, row, sorter=self._by_row)])
 
     def _index_timeline(self, lanes: LanesBy) -> TimelineIndex:
         if isinstance(self.result, Matches):

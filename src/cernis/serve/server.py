@@ -39,6 +39,8 @@ class ServeOptions:
 def build_app(options: ServeOptions) -> Starlette:
     """Return the application; the folder of uploads is made at once."""
     files = [_give_file(name, path) for name, path in options.files.items()]
+    if len({file.id for file in files}) < len(files):
+        raise CernisError("two files have the same name; name them apart with NAME=FILE")
     visitors = Visitors(options.limits, files, options.reading)
     # cookies do not tell ports apart: two servers on one machine need two names
     playground = Playground(visitors, cookie=f"cernis-{options.port}")

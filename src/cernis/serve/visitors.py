@@ -45,7 +45,9 @@ FORMATS: Mapping[str, str] = {
 
 _LONGEST_LABEL = 100
 _MOST_KNOWN = 1000
+_MOST_DESCRIBED = 64
 _GRACE = 60.0
+_LONGEST_CHECK = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,16 @@ class Visitor:
     seen: float = field(default_factory=monotonic)
     is_gone: bool = False
     """Whether the page was left, and nothing has been asked for since."""
+
+    def rank(self) -> tuple[bool, bool, float]:
+        """Return how much would be lost with this visitor: the least is forgotten first."""
+        return self.worker.is_busy, bool(self.uploads or self.runs), self.seen
+
+    def describe(self, key: str, described: dict[str, Any]) -> None:
+        """Keep what the worker said of a source."""
+        if len(self.descriptions) >= _MOST_DESCRIBED:
+            self.descriptions.clear()
+        self.descriptions[key] = described
 
     def forget_run(self, run: str) -> None:
         """Drop a run, and remember that it was there."""
@@ -123,8 +135,7 @@ class Visitors:
     async def admit(self) -> Visitor:
         """Return a new visitor; a token that somebody else has chosen is never taken."""
         if len(self._visitors) >= _MOST_KNOWN:
-            oldest = min(self._visitors.values(), key=lambda one: (one.worker.is_busy, one.seen))
-            await self.forget(oldest)
+            await self.forget(min(self._visitors.values(), key=Visitor.rank))
         visitor = Visitor(secrets.token_urlsafe(32), self._new_folder(), self._new_worker())
         self._visitors[visitor.token] = visitor
         return visitor
@@ -158,20 +169,23 @@ class Visitors:
     # ----------------------------------------------------------------- workers
 
     async def prepare(self) -> None:
-        """Start the process that checks, and a worker for the first who comes."""
-        await self._checker.start()
-        await self._spare.start()
+        """Start a worker for the next who comes, if there may be one more."""
+        if self._count_workers() < self.limits.visitors:
+            await self._spare.start()
+
+    def _count_workers(self) -> int:
+        return sum(one.worker.is_alive for one in self._visitors.values())
 
     async def ask(
-        self, visitor: Visitor, request: Mapping[str, Any], seconds: float | None = None
+        self, visitor: Visitor, request: Mapping[str, Any], *, ends: bool = False
     ) -> bytes:
-        """Return what a visitor's worker answers."""
+        """Return what a visitor's worker answers; with `ends`, who stops waiting ends it."""
         if not visitor.worker.is_alive:
             await self._make_room(visitor)
             if self._spare.is_alive:
                 visitor.worker.adopt(self._spare)
-                await self._spare.start()
-        return await visitor.worker.ask(request, seconds)
+                await self.prepare()
+        return await visitor.worker.ask(request, ends=ends)
 
     async def _make_room(self, visitor: Visitor) -> None:
         """End the worker that has been idle longest, if there are as many as there may be."""
@@ -197,7 +211,7 @@ class Visitors:
         return made, oldest
 
     async def _run(self, visitor: Visitor, run: str, asked: Mapping[str, Any]) -> bytes:
-        told = await self.ask(visitor, {"do": "run", "run": run, **asked})
+        told = await self.ask(visitor, {"do": "run", "run": run, **asked}, ends=True)
         visitor.worker.runs.add(run)
         return told
 
@@ -221,9 +235,14 @@ class Visitors:
             visitor.worker.runs.discard(run)
             await visitor.worker.ask({"do": "drop", "run": run})
 
-    async def ask_checker(self, request: Mapping[str, Any]) -> bytes:
-        """Return what the process that checks texts answers; it holds nobody's data."""
-        return await self._checker.ask(request, min(10.0, self.limits.seconds))
+    async def ask_about_text(self, visitor: Visitor, request: Mapping[str, Any]) -> bytes:
+        """Return what a process says of a text: the visitor's own, unless it is at work.
+
+        The other one is for all who wait for a run; it holds nobody's data.
+        """
+        own = visitor.worker
+        worker = own if own.is_alive and not own.is_busy else self._checker
+        return await worker.ask(request, min(_LONGEST_CHECK, self.limits.seconds))
 
     # ------------------------------------------------------------------- files
 
@@ -259,6 +278,9 @@ class Visitors:
         """Return where an upload goes; its name tells the format, and nothing else."""
         if len(visitor.uploads) >= self.limits.uploads:
             raise RequestError("quota", self.limits.explain_uploads())
+        stored = sum(one.bytes for each in self._visitors.values() for one in each.uploads.values())
+        if stored + self.limits.upload_bytes > self.limits.disk_bytes:
+            raise RequestError("busy", self.limits.explain_disk())
         label = make_label(name)
         format_, suffix = find_format(label)
         id = secrets.token_hex(16)

@@ -118,6 +118,15 @@ class Workroom:
     ) -> Any:
         return self._run(run).timeline(start, stop, width, lanes)
 
+    def do_automaton(self, run: str) -> Any:
+        return self._run(run).draw_automaton(counted=True)
+
+    def do_step(self, run: str, row: int) -> Any:
+        return self._run(run).step(row)
+
+    def do_why(self, run: str, rows: list[int]) -> Any:
+        return self._run(run).explain_rows(rows)
+
     def do_matches(self, run: str, offset: int, limit: int) -> Any:
         return self._run(run).page(offset, limit)
 
