@@ -425,7 +425,7 @@ def test_the_notebook_shows_a_timeline_and_escapes_everything(make: Make) -> Non
     )
     page = matches._repr_html_()
     assert "<script" not in page
-    assert page.count("<circle") == 2
+    assert page.count("<circle") == 2 + 2
     assert "1 match" in page
 
 

@@ -148,7 +148,7 @@ def _list_successes(matches: Sequence[Match]) -> Table:
 
 def _draw(match: Match, events: pa.Table, console: Console) -> str:
     """Draw a match along the events of its own account."""
-    from cernis.results.timeline import timeline
+    from cernis.views.text_timeline import write_timeline
 
     own = pc.indices_nonzero(pc.equal(events["user"], match.partition["user"])).to_pylist()
     place = {row: at for at, row in enumerate(own)}
@@ -156,7 +156,7 @@ def _draw(match: Match, events: pa.Table, console: Console) -> str:
     start, end = place[match.start], place[match.end]
     width = min(console.width - 16, 90)
     ends = (f"{match.start_ts:%H:%M:%S}", f"{match.end_ts:%H:%M:%S}")
-    return timeline(marks, start, end, width=width, ends=ends)
+    return write_timeline(marks, start, end, width=width, ends=ends)
 
 
 def _compare_costs(events: pa.Table, matches: Matches, console: Console) -> None:

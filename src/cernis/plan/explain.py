@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from html import escape
 from math import floor
 
 from cernis.automata.correlated.between import How, Verdict
@@ -32,6 +33,8 @@ from cernis.plan.plan import Distribution, Guarantee, Plan
 from cernis.views.automaton import AutomatonView
 from cernis.views.describe_automaton import DrawnCea, DrawnPcea, describe_cea, describe_pcea
 
+MOST_DRAWN = 60
+"""An automaton with more states is written, not drawn."""
 WAITS_UNBOUNDED = (
     "it may wait until the input ends (add WITHIN, FORGET AFTER, or ':' or gaps between events)"
 )
@@ -60,32 +63,48 @@ class Explanation:
         drawn = describe_automaton(self.plan)
         return None if drawn is None else drawn.view
 
-    def __str__(self) -> str:
-        lines = write_entry("query", (self.query or str(self.plan.pattern)).splitlines())
-        lines += write_entry("class", _describe_guarantee(self.plan))
+    def list_entries(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield the parts of the report, each with its lines; none: it says nothing."""
+        plan = self.plan
+        yield "query", (self.query or str(plan.pattern)).splitlines()
+        yield "class", _describe_guarantee(plan)
         decided = [f"{condition}: by the automaton" for condition in self.decided]
-        lines += write_entry("conditions", [*decided, *_describe_conditions(self.plan)])
-        lines += write_entry("q-tree", self.plan.correlated.tree if self.plan.correlated else ())
-        lines += write_entry("indexes", _describe_indexes(self.plan))
-        lines += write_entry("answers", [self.plan.answers] if self.plan.answers else [])
-        lines += write_entry("tables", _describe_tables(self.plan))
-        lines += write_entry("without", _describe_absence(self.plan))
-        lines += write_entry("groups", _describe_groups(self.plan))
-        lines += write_entry("order", _describe_order(self.plan))
-        lines += write_entry("suppress", _describe_suppress(self.plan))
-        lines += write_entry("window", [_describe_window(self.plan)])
-        lines += write_entry("partition", _describe_partition(self.plan))
-        lines += write_entry("strategy", _describe_strategy(self.plan))
-        lines += write_entry("events", [_describe_relevance(self.plan)])
-        lines += write_entry("distributed", [_describe_distribution(self.plan)])
-        lines += write_entry(
-            "note", [*_list_determinized(self.plan), *self.plan.notes, *self.notes]
+        yield "conditions", [*decided, *_describe_conditions(plan)]
+        yield "q-tree", plan.correlated.tree if plan.correlated else ()
+        yield "indexes", _describe_indexes(plan)
+        yield "answers", [plan.answers] if plan.answers else []
+        yield "tables", _describe_tables(plan)
+        yield "without", _describe_absence(plan)
+        yield "groups", _describe_groups(plan)
+        yield "order", _describe_order(plan)
+        yield "suppress", _describe_suppress(plan)
+        yield "window", [_describe_window(plan)]
+        yield "partition", _describe_partition(plan)
+        yield "strategy", _describe_strategy(plan)
+        yield "events", [_describe_relevance(plan)]
+        yield "distributed", [_describe_distribution(plan)]
+        yield "note", [*_list_determinized(plan), *plan.notes, *self.notes]
+        yield "warning", [line for one in plan.warnings for line in one.splitlines()]
+        yield "automaton", _describe_automaton(plan)
+
+    def __str__(self) -> str:
+        entries = (write_entry(name, lines) for name, lines in self.list_entries())
+        return "\n".join(line for entry in entries for line in entry)
+
+    def _repr_html_(self) -> str:
+        picture = self.draw()
+        rows = "".join(
+            f'<tr><th style="text-align:left;vertical-align:top">{name}</th>'
+            f'<td style="text-align:left">{"<br>".join(map(escape, lines))}</td></tr>'
+            for name, lines in self.list_entries()
+            if lines and not (picture and name == "automaton")
         )
-        lines += write_entry(
-            "warning", [line for one in self.plan.warnings for line in one.splitlines()]
-        )
-        lines += write_entry("automaton", _describe_automaton(self.plan))
-        return "\n".join(lines)
+        return f"{picture}<table><tbody>{rows}</tbody></table>"
+
+    def draw(self) -> str:
+        """Return the automaton as SVG for a page; empty where there is none, or a large one."""
+        seen = self.automaton()
+        return "" if seen is None or len(seen.states) > MOST_DRAWN else seen.svg(standalone=False)
 
 
 def describe_automaton(plan: Plan) -> DrawnCea | DrawnPcea | None:

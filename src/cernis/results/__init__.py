@@ -2,5 +2,5 @@
 
 `matchset` is the border to the engine (arrays of positions, no Arrow). `result` is the base of the
 objects that users hold: `matches`, `answers`, and those of `cernis.rdf`. `columns`, `aggregate` and
-`jsonlines` turn blocks of matches into Arrow and text; `timeline` and `notebook` draw them.
+`jsonlines` turn blocks of matches into Arrow and text; `index_timeline` and `notebook` show them.
 """

@@ -27,11 +27,15 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.predicate import TIME_NS
 from cernis.results.matchset import MatchBlock, MatchSet, Positions
+from cernis.results.notebook import write_event
+from cernis.results.values import python_records
+from cernis.views.timeline import LaneView, MatchMark, MatchView, Timeline
 from cernis.views.timeline_index import FoundMatch, Lane, TimelineIndex, cumulate
 
 LanesBy = Literal["type", "variable"]
 
 MOST_LANES = 24
+_MOST_TITLES = 500
 OTHER_TYPES = "other types"
 
 
@@ -68,7 +72,37 @@ def index_timeline(
         ends=ends[order] - base,
         counts=cumulate([counts[i] for i in order.tolist()]),
         find_matches=partial(_find_first, found, base) if show else None,
+        base=base,
     )
+
+
+def view_match(
+    events: EventStore, interval: tuple[int, int], marks: Sequence[tuple[str, Sequence[int]]]
+) -> Timeline:
+    """Return the timeline of one match: a lane for each variable, from its start to its end."""
+    held = {position for _, positions in marks for position in positions}
+    places = np.array(sorted(held | set(interval)), np.int64)
+    times, unit = _read_axis(events, places)
+    rows = dict(zip(places.tolist(), events.rows(places).tolist(), strict=True))
+    at = dict(zip(places.tolist(), times.tolist(), strict=True))
+    shown = sorted(
+        (MatchMark(rows[p], at[p], lane, name, p))
+        for lane, (name, positions) in enumerate(marks)
+        for p in positions
+    )
+    shown.sort(key=lambda mark: (mark.position, mark.lane))
+    lanes = tuple(LaneView(name, len(positions), ()) for name, positions in marks)
+    start, stop = at[interval[0]], at[interval[1]]
+    if start == stop:
+        start, stop = start - 0.5, stop + 0.5
+    return Timeline(start, stop, unit, lanes, (), (MatchView(0, tuple(shown)),), ())
+
+
+def title_marks(events: EventStore, view: Timeline) -> dict[int, str]:
+    """Return the values of the events of the matches in view, by position."""
+    held = sorted({mark.position for one in view.matches for mark in one.marks})[:_MOST_TITLES]
+    records = python_records(events.structs(np.array(held, np.int64)))
+    return dict(zip(held, map(write_event, records), strict=True))
 
 
 def _read_axis(events: EventStore, everything: Positions) -> tuple[NDArray[np.float64], str]:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from cernis.events.store import EventStore
+from cernis.results.index_timeline import title_marks, view_match
 from cernis.results.notebook import match_view
-from cernis.results.timeline import timeline
 from cernis.results.values import python_records
+from cernis.views.text_timeline import write_timeline
+from cernis.views.timeline import draw_timeline
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,12 +61,17 @@ class Match:
         return self._attributes
 
     def _repr_html_(self) -> str:
-        return match_view(self)
+        return match_view(self, self._picture() if self.positions else "")
+
+    def _picture(self) -> str:
+        marks = tuple(self.positions.items())
+        view = view_match(self._events, self.interval, marks)
+        return draw_timeline(view, 640, standalone=False, titles=title_marks(self._events, view))
 
     def timeline(self, width: int = 60) -> str:
         """Draw the match in text."""
         ends = (f"row {self.start}", f"row {self.end}")
-        return timeline(self.positions, *self.interval, width=width, ends=ends)
+        return write_timeline(self.positions, *self.interval, width=width, ends=ends)
 
     def _identity(self) -> tuple[Any, ...]:
         return self.start, self.end, self.vars, self.partition, self.values

@@ -30,7 +30,7 @@ from cernis.results.columns import (
 )
 from cernis.results.deadline import DEADLINE, DeadlineColumn
 from cernis.results.flat import flat_batch
-from cernis.results.index_timeline import LanesBy, index_timeline
+from cernis.results.index_timeline import LanesBy, index_timeline, title_marks
 from cernis.results.jsonlines import TextEvents, count_lines, match_lines, sort_rows
 from cernis.results.match import Match
 from cernis.results.matchset import (
@@ -45,7 +45,7 @@ from cernis.results.matchset import (
 from cernis.results.notebook import match_table
 from cernis.results.result import Result
 from cernis.results.values import python_values
-from cernis.views.timeline import Timeline
+from cernis.views.timeline import Timeline, draw_timeline
 from cernis.views.timeline_index import TimelineIndex
 
 _PIECE = 1 << 18
@@ -206,6 +206,25 @@ class Matches(Result[Match]):
                 self._events, self.pattern.formula, self._found, lanes, show=not self.counting
             )
         return self._indexes[lanes]
+
+    def plot(
+        self,
+        start: float | None = None,
+        stop: float | None = None,
+        *,
+        width: int = 640,
+        lanes: LanesBy = "type",
+    ) -> Any:
+        """Return the timeline as an Altair chart (extra `notebook`): marks or bins, not events."""
+        from cernis.views.plot import plot_timeline
+
+        return plot_timeline(self.timeline(start, stop, width=width // 4, lanes=lanes), width)
+
+    def _picture(self) -> str:
+        if not self._events.span or not self.count():
+            return ""
+        view = self.timeline()
+        return draw_timeline(view, standalone=False, titles=title_marks(self._events, view))
 
     # ----------------------------------------------------- Arrow and text
 

@@ -1,7 +1,7 @@
-"""Results as a notebook shows them: how many there are, a table of the first, and their events.
+"""Results as a notebook shows them: how many there are, a picture, a table of the first.
 
-A drawing shows the values of an event to the pointer that rests on it. Under a table, the events of
-each match can be unfolded. Everything that comes from data is escaped.
+The picture (`views.timeline`) shows the values of an event to the pointer that rests on it. In the
+table, the events of each match can be unfolded. Everything that comes from data is escaped.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from html import escape
 from typing import Any, NamedTuple, Protocol
-
-from cernis.results.timeline import timeline_svg
 
 _MOST_ROWS = 8
 _MOST_EVENTS = 50
@@ -46,29 +44,25 @@ class ShownMatch(Protocol):
     def events(self, variable: str) -> list[dict[str, Any]]: ...
 
 
-class Picture(NamedTuple):
-    """A cell that shows a drawing, with a text for the pointer that rests on it."""
+class Markup(NamedTuple):
+    """A cell that is HTML already, with a text for the pointer that rests on it."""
 
-    svg: str
+    html: str
     text: str
-    below: str = ""
 
 
 def html_table(
-    title: str, names: Sequence[str], rows: Sequence[Sequence[object]], *, more: bool
+    title: str, names: Sequence[str], rows: Sequence[Sequence[object]], *, more: bool, picture: str
 ) -> str:
-    """Return the title, a table of the rows if there are any, and an ellipsis if `more` exist."""
-    parts = [f"<p><b>{escape(title)}</b></p>"]
+    """Return the title, a picture, a table of the rows if there are any, an ellipsis if `more`."""
+    parts = [f"<p><b>{escape(title)}</b></p>", picture]
     if rows:
         parts.append(_table(names, rows) + ("<p>…</p>" if more else ""))
     return "".join(parts)
 
 
 def match_table(matches: Sequence[ShownMatch]) -> tuple[list[str], list[list[object]]]:
-    """Return the columns of some matches: interval, partition, values, and a timeline.
-
-    Matches without variables have no timeline.
-    """
+    """Return the columns of some matches: interval, partition, values, and events to unfold."""
     if not matches:
         return [], []
     drawn = any(match.positions for match in matches)
@@ -83,29 +77,21 @@ def match_table(matches: Sequence[ShownMatch]) -> tuple[list[str], list[list[obj
         row += [match.deadline_ts] if waited else []
         row += [match.suppressed] if silences else []
         row += [*match.partition.values(), *match.values.values()]
-        rows.append([*row, _picture(match)] if drawn else row)
+        rows.append([*row, _unfold(match)] if drawn else row)
     return [*names, "events"] if drawn else names, rows
 
 
-def match_view(match: ShownMatch) -> str:
-    """Return one match: its columns, its drawing, and the table of its events."""
+def match_view(match: ShownMatch, picture: str) -> str:
+    """Return one match: its columns, its picture, and the table of its events."""
     names, (row,) = match_table([match])
-    picture = row[-1]
-    if not isinstance(picture, Picture):
+    if not match.positions:
         return _table(names, [row])
-    head = _table(names[:-1], [row[:-1]])
-    return f'{head}<p title="{escape(picture.text)}">{picture.svg}</p>{_events(match)}'
+    return f"{_table(names[:-1], [row[:-1]])}<p>{picture}</p>{_events(match)}"
 
 
-def _picture(match: ShownMatch) -> Picture:
+def _unfold(match: ShownMatch) -> Markup:
     text = "; ".join(f"{name}: {_rows(rows)}" for name, rows in match.vars.items())
-    events = {name: match.events(name)[:_MOST_EVENTS] for name in match.positions}
-    titles = {
-        name: {at: _values(event) for at, event in zip(match.positions[name], held, strict=False)}
-        for name, held in events.items()
-    }
-    svg = timeline_svg(match.positions, *match.interval, titles=titles)
-    return Picture(svg, text, f"<details><summary>events</summary>{_events(match)}</details>")
+    return Markup(f"<details><summary>events</summary>{_events(match)}</details>", text)
 
 
 def _events(match: ShownMatch) -> str:
@@ -128,8 +114,8 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, Picture):
-        return f'<td title="{escape(value.text)}">{value.svg}{value.below}</td>'
+    if isinstance(value, Markup):
+        return f'<td title="{escape(value.text)}">{value.html}</td>'
     return f"<td>{escape(write_value(value))}</td>"
 
 
@@ -148,7 +134,8 @@ def write_value(value: object) -> str:
     return str(value)
 
 
-def _values(event: Mapping[str, Any]) -> str:
+def write_event(event: Mapping[str, Any]) -> str:
+    """Return the first values of an event in one line."""
     shown = [f"{name}={write_value(value)}" for name, value in list(event.items())[:_MOST_VALUES]]
     return ", ".join(shown) + (", …" if len(event) > _MOST_VALUES else "")
 

@@ -251,7 +251,12 @@ class Result(ABC, Generic[Item]):
     def _repr_html_(self) -> str:
         first = self.head(_SHOWN + 1)
         names, rows = self._table_of(first[:_SHOWN])
-        return html_table(self._title(), names, rows, more=len(first) > _SHOWN)
+        more, picture = len(first) > _SHOWN, self._picture()
+        return html_table(self._title(), names, rows, more=more, picture=picture)
+
+    def _picture(self) -> str:
+        """Return a picture of the result for a notebook; empty: there is none."""
+        return ""
 
     # ------------------------------------------------------------- limits
 

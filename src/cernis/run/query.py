@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from cernis.encoding.regex import like_mistake
@@ -30,6 +31,7 @@ from cernis.results.matches import Matches
 from cernis.results.result import Found
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.key_limit import OnFull
+from cernis.run.progress import count_rows, find_display, show_progress
 from cernis.run.session import RunOptions, Session
 from cernis.schema import Schema, Stream
 
@@ -121,6 +123,7 @@ class Query(Generic[Found]):
         complete: bool = False,
         strict: bool = False,
         tables: Mapping[str, Any] | None = None,
+        progress: bool | None = None,
     ) -> Found:
         """Return all matches in the events.
 
@@ -139,7 +142,8 @@ class Query(Generic[Found]):
         `complete` says that nothing follows the last event, so that a match of WITHOUT … FOR
         whose deadline lies after it is certain. With `strict`, warnings (the notes that have a
         code) raise `StrictError`. `tables` are those that the query joins, by name: anything
-        that `events` may be, with columns of any names.
+        that `events` may be, with columns of any names. A run of more than a second shows its
+        `progress` in a terminal and in a notebook; False: it does not.
         """
         session = self.session(
             time=time,
@@ -158,7 +162,9 @@ class Query(Generic[Found]):
             strict=strict,
             tables=tables or {},
         )
-        return session.collect(events)
+        shown = None if progress is False else find_display()
+        with show_progress(lambda: session.events, count_rows(events), shown):
+            return session.collect(events)
 
     def trace(self, matches: Matches) -> Trace:
         """Return the run that gave these matches, to be looked into.
@@ -221,6 +227,10 @@ class Query(Generic[Found]):
 
     def __str__(self) -> str:
         return str(self.conjunctive or self.pattern)
+
+    def _repr_html_(self) -> str:
+        """Show the query and its automaton in a notebook."""
+        return f"<pre>{escape(str(self))}</pre>{self.explain().draw()}"
 
     def __repr__(self) -> str:
         lang = ', lang="cq"' if self.conjunctive else ""

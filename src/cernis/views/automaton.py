@@ -242,8 +242,7 @@ def _draw_state(state: StateView, alive: str | None) -> str:
             **more,
         )
 
-    parts = [box(0.0, class_="paper", fill=svg.PAPER)]
-    parts.append(box(0.0, fill_opacity=0.34 if alive else 0.1, **svg.colour(number)))
+    parts = [box(0.0, fill_opacity=0.34 if alive else 0.1, **svg.colour(number))]
     parts.append(box(0.0, stroke_width=1.3, **svg.stroke(number)))
     if state.final:
         parts.append(box(3.5, stroke_width=1.0, stroke_opacity=0.7, **svg.stroke(number)))

@@ -85,7 +85,8 @@ def picture(
 
 def _write_style(standalone: bool) -> str:
     ink, dark_ink = (INK, DARK_INK) if standalone else ("currentColor", "currentColor")
-    paper, dark_paper = (PAPER, DARK_PAPER)
+    # a page may be light where the reader's system is dark
+    paper, dark_paper = (PAPER, DARK_PAPER) if standalone else ("transparent", "transparent")
     light = "".join(f"--c{i}:{value};" for i, value in enumerate(LIGHT))
     dark = "".join(f"--c{i}:{value};" for i, value in enumerate(DARK))
     fills = "".join(

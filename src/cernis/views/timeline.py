@@ -18,8 +18,8 @@ _LANE, _STRIP, _AXIS, _TOP = 26.0, 26.0, 24.0, 8.0
 _LETTER, _LONGEST_NAME, _RIGHT = 7.2, 20, 16.0
 _DOT, _MARK = 3.0, 4.5
 
-Titles = Mapping[tuple[int, str], str]
-"""What a pointer shows on a mark, by row and variable."""
+Titles = Mapping[int, str]
+"""What a pointer shows on the mark of a match, by position."""
 
 
 class LaneView(NamedTuple):
@@ -46,6 +46,8 @@ class MatchMark(NamedTuple):
     at: float
     lane: int
     variable: str
+    position: int = -1
+    """Its rank in the order of time."""
 
 
 class MatchView(NamedTuple):
@@ -95,6 +97,7 @@ class Timeline(NamedTuple):
 
 def _write_mark(mark: EventMark | MatchMark) -> dict[str, Any]:
     values = mark._asdict()
+    values.pop("position", None)
     return {**values, "ts": values.pop("at")}
 
 
@@ -212,7 +215,7 @@ def _draw_lane(view: Timeline, plot: _Plot, number: int, lane: LaneView) -> str:
         stroke_opacity=0.16,
     )
     marks = [mark for mark in view.events if mark.lane == number]
-    if marks or not lane.total:
+    if marks or not any(lane.bins):
         dots = "".join(
             svg.element(
                 "circle",
@@ -291,7 +294,7 @@ def _draw_match(plot: _Plot, one: MatchView, unit: str, titles: Titles) -> str:
 
 
 def _say_mark(mark: MatchMark, unit: str, titles: Titles) -> str:
-    known = titles.get((mark.row, mark.variable))
+    known = titles.get(mark.position)
     return f"{mark.variable}: {known or f'row {mark.row}, {write_place(mark.at, unit)}'}"
 
 

@@ -77,9 +77,9 @@ class TimelineIndex:
     """The places at which matches end, ascending."""
     counts: Sequence[int]
     """How many matches end before each of them, and in all."""
-    labels: Sequence[str] = ()
-    """The names of lanes, where they are the labels of events."""
     find_matches: FindMatches | None = None
+    base: int = 0
+    """The position of the first event."""
 
     @property
     def span(self) -> tuple[float, float]:
@@ -166,7 +166,8 @@ class TimelineIndex:
 
     def _mark(self, place: int, variable: str, lanes: dict[str, int]) -> MatchMark:
         lane = lanes.get(variable, -1) if self.lane_of is None else int(self.lane_of[place])
-        return MatchMark(int(self.rows[place]), float(self.times[place]), lane, variable)
+        row, at = int(self.rows[place]), float(self.times[place])
+        return MatchMark(row, at, lane, variable, place + self.base)
 
 
 def _view_lane(lane: Lane, bounds: Places) -> LaneView:

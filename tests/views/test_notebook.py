@@ -1,0 +1,71 @@
+"""What notebooks show: queries, plans, matches and charts draw themselves."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+
+import cernis
+
+EVENTS = [{"type": kind, "ts": i * 1000, "x": i} for i, kind in enumerate("AXBAB")]
+QUERY = "SELECT * FROM S WHERE (A AS a ; B AS b) FILTER b[x > 1] WITHIN 3 SECONDS"
+
+
+def svg_of(page: str) -> ET.Element:
+    return ET.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
+
+
+def test_a_query_shows_its_text_and_its_automaton() -> None:
+    page = cernis.query("SELECT * FROM S WHERE A AS a FILTER a[x < '<b>']")._repr_html_()
+    assert "a[x &lt; &#x27;&lt;b&gt;&#x27;]" in page
+    assert "after a" in "".join(svg_of(page).itertext())
+
+
+def test_an_explanation_is_a_table_with_the_automaton_drawn() -> None:
+    explanation = cernis.query(QUERY).explain()
+    page = explanation._repr_html_()
+    assert "unary: every condition looks at one event at a time" in page
+    assert "B with x &gt; 1 → b" in page
+    assert ">automaton</th>" not in page
+
+
+def test_a_large_automaton_is_written() -> None:
+    formula = " ; ".join(f"A{i}" for i in range(70))
+    page = cernis.query(f"SELECT * FROM S WHERE {formula}").explain()._repr_html_()
+    assert "<svg" not in page
+    assert ">automaton</th>" in page
+
+
+def test_matches_and_a_match_are_drawn_the_same_way() -> None:
+    matches = cernis.query(QUERY).run(EVENTS, time="ts")
+    whole, one = matches._repr_html_(), matches.head(1)[0]._repr_html_()
+    for page in (whole, one):
+        assert "cernis-view" in page
+        assert "a: type=A, ts=0, x=0" in "".join(svg_of(page).itertext())
+        assert "<script" not in page
+    assert "<b>2 matches</b>" in whole
+
+
+def test_a_result_without_matches_has_no_picture() -> None:
+    assert "<svg" not in cernis.query("SELECT * FROM S WHERE Z").run(EVENTS)._repr_html_()
+
+
+@pytest.mark.parametrize("lanes", ["type", "variable"])
+@pytest.mark.parametrize("events", [EVENTS, EVENTS * 200])
+def test_a_chart_has_lanes_matches_and_their_ends(lanes: Any, events: list[Any]) -> None:
+    pytest.importorskip("altair")
+    chart = cernis.query(QUERY).run(events).plot(lanes=lanes).to_dict()
+    upper, lower = chart["vconcat"]
+    marks = [layer["mark"]["type"] for layer in upper["layer"]]
+    assert marks == ["tick" if len(events) < 400 else "rect", "line", "circle"]
+    counted = sum(value["count"] for value in lower["data"]["values"])
+    assert counted == cernis.query(QUERY).run(events).count()
+
+
+def test_without_altair_a_chart_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(cernis.CernisError, match=r"pip install 'cernis\[notebook\]'"):
+        cernis.query(QUERY).run(EVENTS).plot()
