@@ -290,7 +290,7 @@ class _CeaDrawing:
         for state in self.entries:
             here = self.classes[state]
             names.setdefault(here, self._name(state, here in finals))
-        states = [names[number] for number in range(len(names))]
+        states = _number_names([names[number] for number in range(len(names))])
         view = lay_out(states, [*edges, *self._list_forks(), *self._list_guards()])
         return DrawnCea(view, cea, self.classes, self._find_standing(), edge_of)
 
@@ -355,6 +355,16 @@ class _CeaDrawing:
                     edges.setdefault(DrawnEdge(here, there, "", kind="guard"))
                     break
         return [*edges]
+
+
+def _number_names(states: list[DrawnState]) -> list[DrawnState]:
+    """Return the states with a number in names that several have: the rounds of an iteration."""
+    seen: dict[str, int] = {}
+    numbered = []
+    for state in states:
+        seen[state.name] = count = seen.get(state.name, 0) + 1
+        numbered.append(state._replace(name=f"{state.name} ({count})") if count > 1 else state)
+    return numbered
 
 
 def _name_labels(read: Read, shown: frozenset[str]) -> frozenset[str]:

@@ -15,6 +15,7 @@ failed, and not which condition of the query, and listed plans have none.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -566,10 +567,11 @@ class _Explaining:
         stopped = max((p for p in self.places if p <= self.members[first.rank]), default=None)
         stopped = self.places[0] if stopped is None else stopped
         row = int(self.events.rows[stopped])
-        sentences = [
+        times = Counter(
             f"{obstacle.condition}: {obstacle.reason}"
             for obstacle in sorted(part.obstacles, key=lambda obstacle: obstacle.rank)
-        ]
+        )
+        sentences = [f"{said} ({n} times)" if n > 1 else said for said, n in times.items()]
         return Finding(False, self._list_steps(part, search), row, "; ".join(sentences))
 
     def _list_steps(self, part: Part, search: FittingSearch) -> tuple[RowStep, ...]:
