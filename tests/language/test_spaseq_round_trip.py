@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -314,5 +315,25 @@ WHERE {
     ?w <http://e/sp> -5 .
   }
 }"""
+    )
+    assert parse(str(query)) == query
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        "?s :p ?v BIND (?v * 2 AS ?w) FILTER (?w > 3) MINUS { ?s :q [] }",
+        "VALUES (?s ?v) { (:a 1) (UNDEF 2.5) } ?s :p ?v",
+        "?s :p ?v FILTER (!EXISTS { ?s :q _:b . _:b :r ?w FILTER (?w > ?v) } || ?v = 3)",
+        "?s :p/^:q/(:r|a) ?v . ?s !(:p|^:q) ?w . ?w !:r ?s",
+        "?s :p (1 ?v (:x)) . () :q ?s",
+        "{ ?s :p ?v } UNION { ?s !:p ?v } { ?s :q ?w BIND (1 AS ?n) } ?v :r ?s",
+        "?s :p ?v BIND (IF(BOUND(?v), CONCAT(STR(?s), STR(?v)), COALESCE(?v, 1)) AS ?w)",
+    ],
+)
+def test_elements_beyond_the_paper_are_written_and_read(group: str) -> None:
+    query = parse(
+        "PREFIX : <http://e/> SELECT * FROM STREAM S <http://e/s> WHERE { SEQ (A) "
+        f"DEFINE GPM A ON S {{ {group} }} }}"
     )
     assert parse(str(query)) == query

@@ -1,8 +1,8 @@
 """SPARQL graph patterns and the expressions of their filters: what one event must hold.
 
 The algebra of Pérez, Arenas and Gutierrez that the SPAseQ paper builds on (AND, OPT, UNION,
-FILTER, GRAPH), as plain data. Terms are kept in N-Triples form; a blank node of a pattern is a
-variable that nobody can name.
+FILTER, GRAPH), with SPARQL 1.1's BIND, VALUES, MINUS and EXISTS, as plain data. Terms are kept in
+N-Triples form; a blank node of a pattern is a variable that nobody can name.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ __all__ = [
     "ArithmeticExpression",
     "BackgroundPattern",
     "BasicPattern",
+    "BindPattern",
     "CallExpression",
     "ComparisonExpression",
+    "ExistsExpression",
     "Expression",
     "FilterPattern",
     "GraphPattern",
     "GraphVariable",
     "InExpression",
     "JoinPattern",
+    "MinusPattern",
     "NegativeExpression",
     "Node",
     "NotExpression",
@@ -33,6 +36,7 @@ __all__ = [
     "Term",
     "Triple",
     "UnionPattern",
+    "ValuesPattern",
 ]
 
 
@@ -118,8 +122,41 @@ class BackgroundPattern:
     pattern: GraphPattern
 
 
+@dataclass(frozen=True, slots=True)
+class BindPattern:
+    """`P BIND (expression AS ?v)`: the solutions of P with one more value; none for an error."""
+
+    pattern: GraphPattern
+    variable: GraphVariable
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesPattern:
+    """`VALUES (?a ?b) { … }`: these solutions; None is UNDEF."""
+
+    variables: tuple[GraphVariable, ...]
+    rows: tuple[tuple[Term | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MinusPattern:
+    """`P MINUS { Q }`: the solutions of P that share no variable with a compatible one of Q."""
+
+    pattern: GraphPattern
+    removed: GraphPattern
+
+
 GraphPattern = (
-    BasicPattern | JoinPattern | OptionalPattern | UnionPattern | FilterPattern | BackgroundPattern
+    BasicPattern
+    | JoinPattern
+    | OptionalPattern
+    | UnionPattern
+    | FilterPattern
+    | BackgroundPattern
+    | BindPattern
+    | ValuesPattern
+    | MinusPattern
 )
 
 
@@ -182,6 +219,18 @@ class CallExpression:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class ExistsExpression:
+    """`EXISTS { P FILTER c }`: whether P has a solution that fits this one, and `c` holds on both.
+
+    Its own variables are not mentioned outside.
+    """
+
+    pattern: GraphPattern
+    condition: Expression | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
 Expression = (
     GraphVariable
     | Term
@@ -193,6 +242,7 @@ Expression = (
     | ArithmeticExpression
     | NegativeExpression
     | CallExpression
+    | ExistsExpression
 )
 
 
@@ -221,8 +271,13 @@ def _variables(pattern: GraphPattern) -> Iterator[str]:
         case OptionalPattern(inner, extra, _):
             yield from _variables(inner)
             yield from _variables(extra)
-        case FilterPattern(inner, _):
+        case FilterPattern(inner, _) | MinusPattern(inner, _):
             yield from _variables(inner)
+        case BindPattern(inner, variable, _):
+            yield from _variables(inner)
+            yield variable.name
+        case ValuesPattern(variables, _):
+            yield from (variable.name for variable in variables)
         case BackgroundPattern(name, inner):
             if isinstance(name, GraphVariable):
                 yield name.name
@@ -246,6 +301,12 @@ def find_certain_variables(pattern: GraphPattern) -> set[str]:
             return set.intersection(*map(find_certain_variables, parts))
         case OptionalPattern(inner, _, _) | FilterPattern(inner, _):
             return find_certain_variables(inner)
+        case BindPattern(inner, _, _) | MinusPattern(inner, _):
+            return find_certain_variables(inner)
+        case ValuesPattern(variables, rows):
+            columns = zip(*rows, strict=True) if rows else [()] * len(variables)
+            pairs = zip(variables, columns, strict=True)
+            return {variable.name for variable, column in pairs if None not in column}
         case BackgroundPattern(name, inner):
             return find_certain_variables(inner) | (
                 {name.name} if isinstance(name, GraphVariable) else set()
@@ -253,11 +314,14 @@ def find_certain_variables(pattern: GraphPattern) -> set[str]:
 
 
 def find_mentions(expression: Expression) -> list[GraphVariable]:
-    """Return the variables of an expression, each time they occur."""
+    """Return the variables of an expression, each time they occur.
+
+    EXISTS mentions none: what it shares with the solution at hand is found by name.
+    """
     match expression:
         case GraphVariable():
             return [expression]
-        case Term():
+        case Term() | ExistsExpression():
             return []
         case OrExpression(parts) | AndExpression(parts):
             return [v for part in parts for v in find_mentions(part)]
@@ -269,6 +333,37 @@ def find_mentions(expression: Expression) -> list[GraphVariable]:
             return find_mentions(value) + [v for choice in choices for v in find_mentions(choice)]
         case CallExpression(_, arguments):
             return [v for argument in arguments for v in find_mentions(argument)]
+
+
+def list_children(
+    node: GraphPattern | Expression,
+) -> tuple[GraphPattern | Expression, ...]:
+    """Return the patterns and expressions that a pattern or expression consists of."""
+    match node:
+        case BasicPattern() | ValuesPattern() | GraphVariable() | Term():
+            return ()
+        case JoinPattern(parts) | UnionPattern(parts):
+            return parts
+        case AndExpression(conditions) | OrExpression(conditions):
+            return conditions
+        case OptionalPattern(pattern, extra, condition):
+            return (pattern, extra) if condition is None else (pattern, extra, condition)
+        case FilterPattern(pattern, condition) | BindPattern(pattern, _, condition):
+            return pattern, condition
+        case MinusPattern(pattern, removed):
+            return pattern, removed
+        case BackgroundPattern(_, pattern):
+            return (pattern,)
+        case ExistsExpression(pattern, condition):
+            return (pattern,) if condition is None else (pattern, condition)
+        case NotExpression(part) | NegativeExpression(part):
+            return (part,)
+        case ComparisonExpression(_, left, right) | ArithmeticExpression(_, left, right):
+            return left, right
+        case InExpression(value, choices, _):
+            return value, *choices
+        case CallExpression(_, arguments):
+            return arguments
 
 
 def split_filters(pattern: GraphPattern) -> tuple[GraphPattern, tuple[Expression, ...]]:

@@ -63,7 +63,7 @@ _PRIMARY, _UNARY, _PRODUCT, _SUM, _RELATION, _AND, _OR = range(7)
 
 def _level(expression: g.Expression) -> int:
     match expression:
-        case g.GraphVariable() | g.Term() | g.CallExpression():
+        case g.GraphVariable() | g.Term() | g.CallExpression() | g.ExistsExpression():
             return _PRIMARY
         case g.NotExpression() | g.NegativeExpression():
             return _UNARY
@@ -119,6 +119,17 @@ def write_expression(expression: g.Expression) -> str:
             return f"{_write_inner(left, level)} {op} {_write_inner(right, level - 1)}"
         case g.CallExpression(name, arguments):
             return f"{name}({', '.join(map(write_expression, arguments))})"
+        case g.ExistsExpression(pattern, condition):
+            lines = [*_write_before_more(pattern, _find_scope(pattern))]
+            if condition is not None:
+                lines.append(f"FILTER ({write_expression(condition)})")
+            return f"EXISTS {{ {' '.join(line.strip() for line in lines)} }}"
+
+
+def _find_scope(pattern: g.GraphPattern) -> str:
+    """Return the graph pattern whose blank nodes a pattern has."""
+    hidden = (name for name in g.find_variables(pattern) if name.startswith("_:"))
+    return next(hidden, "_:").removeprefix("_:").rpartition(".")[0]
 
 
 def _is_signed(expression: g.Expression) -> bool:
@@ -139,6 +150,13 @@ def write_pattern_lines(pattern: g.GraphPattern, scope: str) -> Iterator[str]:
     match pattern:
         case g.BasicPattern(triples):
             yield from (write_triple(triple, scope) for triple in triples)
+        case g.FilterPattern(
+            g.BasicPattern((g.Triple(subject, g.GraphVariable() as verb, object_),)),
+            g.InExpression(_, terms, True),
+        ) if verb.hidden:
+            avoided = "|".join(write_term(term) for term in terms if isinstance(term, g.Term))
+            ends = _write_node(subject, scope), _write_node(object_, scope)
+            yield f"{ends[0]} !({avoided}) {ends[1]} ."
         case g.FilterPattern(inner, condition):
             yield from _write_before_more(inner, scope)
             yield f"FILTER ({write_expression(condition)})"
@@ -152,7 +170,7 @@ def write_pattern_lines(pattern: g.GraphPattern, scope: str) -> Iterator[str]:
         case g.JoinPattern(parts):
             before: g.GraphPattern | None = None
             for part in parts:
-                apart = isinstance(part, g.OptionalPattern) if before else False
+                apart = isinstance(part, _AFTER_OTHERS) if before else False
                 apart |= isinstance(part, g.BasicPattern) and isinstance(before, g.BasicPattern)
                 yield from (
                     _write_braces("", part, scope) if apart else _write_before_more(part, scope)
@@ -163,8 +181,26 @@ def write_pattern_lines(pattern: g.GraphPattern, scope: str) -> Iterator[str]:
             yield from _write_braces("", first, scope)
             for part in rest:
                 yield from _write_braces("UNION ", part, scope)
+        case g.BindPattern(inner, variable, expression):
+            yield from _write_before_more(inner, scope)
+            yield f"BIND ({write_expression(expression)} AS ?{variable.name})"
+        case g.MinusPattern(inner, removed):
+            yield from _write_before_more(inner, scope)
+            yield from _write_braces("MINUS ", removed, scope)
+        case g.ValuesPattern(variables, rows):
+            names = " ".join(f"?{variable.name}" for variable in variables)
+            cells = (" ".join(map(_write_cell, row)) for row in rows)
+            yield f"VALUES ({names}) {{ {' '.join(f'({row})' for row in cells)} }}"
         case g.BackgroundPattern(name, inner):
             yield from _write_braces(f"GRAPH {_write_node(name, scope)} ", inner, scope)
+
+
+_AFTER_OTHERS = g.OptionalPattern | g.BindPattern | g.MinusPattern
+"""The elements of a group that apply to all before them."""
+
+
+def _write_cell(term: g.Term | None) -> str:
+    return "UNDEF" if term is None else write_term(term)
 
 
 def _write_before_more(pattern: g.GraphPattern, scope: str) -> Iterator[str]:

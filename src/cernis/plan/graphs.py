@@ -121,18 +121,9 @@ def _orders_one_value(one: Alternative) -> bool:
     return False
 
 
-def _find_graph_names(pattern: g.GraphPattern) -> Iterator[str]:
+def _find_graph_names(node: g.GraphPattern | g.Expression) -> Iterator[str]:
     """Yield the background graphs that a pattern names, as IRIs."""
-    match pattern:
-        case g.BackgroundPattern(name, inner):
-            if isinstance(name, g.Term):
-                yield name.text[1:-1]
-            yield from _find_graph_names(inner)
-        case g.JoinPattern(parts) | g.UnionPattern(parts):
-            for part in parts:
-                yield from _find_graph_names(part)
-        case g.OptionalPattern(inner, extra, _):
-            yield from _find_graph_names(inner)
-            yield from _find_graph_names(extra)
-        case g.FilterPattern(inner, _):
-            yield from _find_graph_names(inner)
+    if isinstance(node, g.BackgroundPattern) and isinstance(node.name, g.Term):
+        yield node.name.text[1:-1]
+    for child in g.list_children(node):
+        yield from _find_graph_names(child)

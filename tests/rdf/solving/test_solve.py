@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -448,11 +449,134 @@ def test_too_many_solutions_in_the_background_are_refused() -> None:
 
 
 def test_a_mistake_in_a_filter_is_found_when_the_matcher_is_built() -> None:
-    wrong = g.FilterPattern(
-        bgp("?s :p ?o"), g.CallExpression("STR", (g.NegativeExpression(var("o")),))
-    )
-    with pytest.raises(QueryError, match="STR of a computed value"):
+    wrong = g.FilterPattern(bgp("?s :p ?o"), g.CallExpression("STR", ()))
+    with pytest.raises(QueryError, match="STR takes 1 argument, here are 0"):
         Matcher(wrong, TermValues(Terms()))
+    both = g.CallExpression("CONCAT", (var("a"), var("b")))
+    optional = g.OptionalPattern(bgp("?s :p ?a"), bgp("?s :q ?b"), both)
+    with pytest.raises(QueryError, match="see their own group alone in the FILTER of OPTIONAL"):
+        Matcher(optional, TermValues(Terms()))
+
+
+# ---------------------------------------------------------- values and absence
+
+
+def call(name: str, *arguments: g.Expression) -> g.CallExpression:
+    return g.CallExpression(name, arguments)
+
+
+def bind(pattern: g.GraphPattern, name: str, expression: g.Expression) -> g.BindPattern:
+    return g.BindPattern(pattern, var(name), expression)
+
+
+def test_a_bound_value_is_a_term_in_its_canonical_form() -> None:
+    total = g.ArithmeticExpression("+", var("a"), g.Term(full("0.50")))
+    assert solve(bind(bgp("?s :p ?a"), "b", total), ":x :p 1 . :y :p :z") == [
+        [f"a={full('1')} b={full('1.5')} s=:x", "a=:z s=:y"]
+    ]
+
+
+def test_a_bound_value_can_be_joined_and_filtered() -> None:
+    double = g.ArithmeticExpression("*", var("a"), g.Term(full("2")))
+    joined = g.JoinPattern((bind(bgp("?s :p ?a"), "b", double), bgp("?t :q ?b")))
+    assert solve(joined, ":x :p 2 . :y :q 4 . :z :q 5") == [
+        [f"a={full('2')} b={full('4')} s=:x t=:y"]
+    ]
+    large = g.FilterPattern(bind(bgp("?s :p ?a"), "b", double), more("b", "5"))
+    assert solve(large, ":x :p 2 . :x :p 3") == [[f"a={full('3')} b={full('6')} s=:x"]]
+
+
+def test_functions_of_two_variables_and_of_computed_values() -> None:
+    text = call("CONCAT", call("STR", var("a")), g.Term('"-"'), call("STR", var("b")))
+    pattern = bind(bgp("?s :p ?a . ?s :q ?b"), "c", text)
+    assert solve(pattern, ':x :p "u" . :x :q "v"') == [['a="u" b="v" c="u-v" s=:x']]
+    kind = call("DATATYPE", g.ArithmeticExpression("+", var("a"), var("b")))
+    decimal = g.ComparisonExpression("=", kind, g.Term(f"<{XSD}decimal>"))
+    found = solve(
+        g.FilterPattern(bgp("?s :p ?a . ?s :q ?b"), decimal),
+        ":x :p 1 . :x :q 2.5 . :x :q 2",
+    )
+    assert found == [[f"a={full('1')} b={full('2.5')} s=:x"]]
+
+
+def test_a_pattern_of_regex_may_be_a_variable_and_one_that_is_none_does_not_fit() -> None:
+    pattern = g.FilterPattern(bgp("?s :p ?a . ?s :q ?b"), call("REGEX", var("a"), var("b")))
+    assert solve(pattern, ':x :p "abc" . :x :q "^a" . :x :q "^b" . :x :q "("') == [
+        ['a="abc" b="^a" s=:x']
+    ]
+
+
+def test_values_made_for_a_batch_are_dropped_with_it() -> None:
+    terms = Terms()
+    values = TermValues(terms)
+    text = call("CONCAT", call("STR", var("s")), call("STR", var("a")))
+    pattern = g.FilterPattern(bgp("?s :p ?a"), call("CONTAINS", text, g.Term('"9"')))
+    matcher = Matcher(pattern, values)
+    sizes = []
+    for k in range(5):
+        data = " . ".join(f':x{k} :p "{k}{i}"' for i in range(50))
+        assert len(matcher.solve(batch(terms, [triples(data)])).event) == 5
+        sizes.append((values._made, len(values._interned)))
+    assert len(set(sizes)) == 1
+
+
+def test_dates_and_durations_are_written() -> None:
+    begin, end = (
+        f'"{text}"^^<{XSD}dateTime>' for text in ("2020-02-29T23:30:00Z", "2020-03-01T01:00:00.5Z")
+    )
+    between = g.ArithmeticExpression("-", var("b"), var("a"))
+    pattern = bind(bgp("?s :p ?a . ?s :q ?b"), "d", between)
+    later = bind(pattern, "e", g.ArithmeticExpression("+", var("b"), var("d")))
+    (row,) = solve(later, f":x :p {begin} . :x :q {end}")[0]
+    assert f'd="PT1H30M0.5S"^^<{XSD}dayTimeDuration>' in row
+    assert f'e="2020-03-01T02:30:01Z"^^<{XSD}dateTime>' in row
+
+
+def rows_of(*rows: str) -> g.ValuesPattern:
+    """VALUES (?a ?b) with these rows; `-` is UNDEF."""
+    cells = [[None if t == "-" else g.Term(full(t)) for t in row.split()] for row in rows]
+    return g.ValuesPattern((var("a"), var("b")), tuple(map(tuple, cells)))
+
+
+def test_values_are_joined_with_every_event() -> None:
+    pattern = g.JoinPattern((bgp("?s :p ?a"), rows_of(":u 1", ":v -")))
+    assert solve(pattern, ":x :p :u . :y :p :v . :z :p :w", ":x :p :u") == [
+        [f"a=:u b={full('1')} s=:x", "a=:v s=:y"],
+        [f"a=:u b={full('1')} s=:x"],
+    ]
+
+
+def test_exists_asks_for_solutions_that_fit() -> None:
+    exists = g.ExistsExpression(bgp("?s :q ?b"), g.ComparisonExpression("<", var("b"), var("a")))
+    data = ":x :p 5 . :x :q 3 . :y :p 5 . :y :q 9"
+    five = full("5")
+    assert solve(g.FilterPattern(bgp("?s :p ?a"), exists), data) == [[f"a={five} s=:x"]]
+    assert solve(g.FilterPattern(bgp("?s :p ?a"), g.NotExpression(exists)), data) == [
+        [f"a={five} s=:y"]
+    ]
+    either = g.OrExpression((exists, g.ComparisonExpression("=", var("s"), g.Term(full(":y")))))
+    assert len(solve(g.FilterPattern(bgp("?s :p ?a"), either), data)[0]) == 2
+    answer = bind(bgp("?s :p ?a"), "c", exists)
+    assert solve(answer, data) == [
+        [f"a={five} c={full('false')} s=:y", f"a={five} c={full('true')} s=:x"]
+    ]
+
+
+def test_exists_may_look_at_background_knowledge() -> None:
+    known = g.ExistsExpression(g.BackgroundPattern(node(":kb"), bgp("?s :size ?n")))
+    pattern = g.FilterPattern(bgp("?r :by ?s"), known)
+    assert solve(pattern, ":r :by :a . :r :by :b", background=KB) == [["r=:r s=:a"]]
+
+
+def test_minus_drops_what_shares_a_variable_and_fits() -> None:
+    pattern = g.MinusPattern(bgp("?s :p ?a"), bgp("?s :q ?b"))
+    assert solve(pattern, ":x :p 1 . :y :p 1 . :y :q 1") == [[f"a={full('1')} s=:x"]]
+    other = g.MinusPattern(bgp("?s :p ?a"), bgp("?t :q ?b"))
+    assert len(solve(other, ":x :p 1 . :y :q 1")[0]) == 1
+    optional = g.OptionalPattern(bgp("?s :p ?a"), bgp("?s :q ?b"))
+    loose = g.MinusPattern(optional, bgp("?b :r ?c"))
+    data = ":x :p :u . :x :q :v . :v :r :w . :y :p :u"
+    assert solve(loose, data) == [["a=:u s=:y"]]
 
 
 # --------------------------------------------------- against another engine
@@ -541,13 +665,24 @@ condition = st.recursive(
 )
 
 
+simple = st.builds(g.ComparisonExpression, st.sampled_from(["=", "!="]), leaf, leaf)
+bound_value = st.one_of(
+    st.builds(lambda v: g.ArithmeticExpression("*", v, g.Term(full("2"))), leaf),
+    st.builds(lambda v, w: call("CONCAT", call("STR", v), call("STR", w)), leaf, leaf),
+    st.builds(lambda v, w: call("DATATYPE", g.ArithmeticExpression("+", v, w)), leaf, leaf),
+    st.builds(lambda v, w, c: call("IF", c, v, w), leaf, leaf, simple),
+    st.builds(lambda v, w: call("COALESCE", g.NegativeExpression(v), call("STR", w)), leaf, leaf),
+    st.builds(lambda v: call("SUBSTR", call("STR", v), g.Term(full("2"))), leaf),
+)
+
+
 @st.composite
 def patterns(draw: st.DrawFn, depth: int = 3, inside: bool = False) -> g.GraphPattern:
-    kind = draw(st.integers(0, 8 if inside else 9)) if depth else 0
+    kind = draw(st.sampled_from(range(13 if inside else 14))) if depth else 0
     if kind <= 3:
         count = draw(st.integers(0 if depth < 3 else 1, 3))
         return g.BasicPattern(tuple(draw(pattern_triple) for _ in range(count)))
-    inner = patterns(depth - 1, inside or kind == 9)
+    inner = patterns(depth - 1, inside or kind == 13)
     if kind == 4:
         return g.FilterPattern(draw(inner), draw(condition))
     if kind == 5:
@@ -556,6 +691,22 @@ def patterns(draw: st.DrawFn, depth: int = 3, inside: bool = False) -> g.GraphPa
         return g.OptionalPattern(draw(inner), draw(inner), draw(st.one_of(st.none(), condition)))
     if kind == 8:
         return g.UnionPattern(tuple(draw(st.lists(inner, min_size=2, max_size=2))))
+    if kind == 9:
+        return g.MinusPattern(draw(inner), draw(inner))
+    if kind == 10:
+        part, name = draw(inner), f"n{draw(st.integers(0, 1))}"
+        if name in g.find_variables(part):
+            return part
+        return g.BindPattern(part, var(name), draw(bound_value))
+    if kind == 11:
+        cells = st.sampled_from([None, ":a", ":b", "2", '"x"'])
+        rows = draw(st.lists(st.tuples(cells, cells), max_size=3, unique=True))
+        terms = [tuple(None if c is None else g.Term(full(c)) for c in row) for row in rows]
+        return g.ValuesPattern((var("a"), var("b")), tuple(terms))
+    if kind == 12:
+        asked = g.ExistsExpression(draw(patterns(0)), draw(st.one_of(st.none(), simple)))
+        negated = draw(st.booleans())
+        return g.FilterPattern(draw(inner), g.NotExpression(asked) if negated else asked)
     part = draw(inner)
     names = [":k1", ":k2", "?g", *(["?b"] if isinstance(part, g.BasicPattern) else [])]
     return g.BackgroundPattern(node(draw(st.sampled_from(names))), part)
@@ -582,10 +733,22 @@ def rename_blanks(pattern: g.GraphPattern) -> g.GraphPattern:
                 return g.UnionPattern(tuple(map(rename, parts)))
             case g.OptionalPattern(inner, extra, between):
                 return g.OptionalPattern(rename(inner), rename(extra), between)
+            case g.FilterPattern(inner, g.NotExpression(g.ExistsExpression() as asked)):
+                asked = replace(asked, pattern=rename(asked.pattern))
+                return g.FilterPattern(rename(inner), g.NotExpression(asked))
+            case g.FilterPattern(inner, g.ExistsExpression() as asked):
+                asked = replace(asked, pattern=rename(asked.pattern))
+                return g.FilterPattern(rename(inner), asked)
             case g.FilterPattern(inner, only):
                 return g.FilterPattern(rename(inner), only)
             case g.BackgroundPattern(name, inner):
                 return g.BackgroundPattern(name, rename(inner))
+            case g.MinusPattern(inner, removed):
+                return g.MinusPattern(rename(inner), rename(removed))
+            case g.BindPattern(inner, variable, expression):
+                return g.BindPattern(rename(inner), variable, expression)
+            case g.ValuesPattern():
+                return part
 
     return rename(pattern)
 

@@ -635,3 +635,24 @@ def keep(
     mask = np.empty(len(codes), np.bool_)
     _keep(steps, values, codes, stack, mask)
     return mask
+
+
+@borrowing
+def _evaluate(steps, values, codes, stack, out):
+    for k in range(len(codes)):
+        found = holds(steps, values, codes[k], codes[k], stack)
+        if len(steps) == 3 and EQUAL <= steps[2, 0] <= GREATER_EQUAL:
+            _set_truth(out[k], found)
+        else:
+            out[k] = stack[0]
+
+
+def evaluate(
+    steps: NDArray[np.int32],
+    values: Values,
+    codes: NDArray[np.int32],
+    stack: NDArray[np.void],
+    out: NDArray[np.void],
+) -> None:
+    """Write the value of a program for each row of a table; the kind of an error is NOTHING."""
+    _evaluate(steps, values, codes, stack, out)

@@ -30,29 +30,68 @@ _DATATYPES = {
 }
 
 _ONE = range(1, 2)
+_MANY = range(1, 256)
 _OF_ONE = (
-    "BOUND STR LANG DATATYPE ISIRI ISURI ISBLANK ISLITERAL ISNUMERIC STRLEN UCASE LCASE ABS YEAR "
-    "MONTH DAY HOURS MINUTES SECONDS"
+    "BOUND STR LANG DATATYPE IRI URI ISIRI ISURI ISBLANK ISLITERAL ISNUMERIC STRLEN UCASE LCASE "
+    "ENCODE_FOR_URI ABS CEIL FLOOR ROUND YEAR MONTH DAY HOURS MINUTES SECONDS TIMEZONE TZ MD5 SHA1 "
+    "SHA256 SHA384 SHA512"
 )
-_OF_TWO = ("LANGMATCHES", "SAMETERM", "CONTAINS", "STRSTARTS", "STRENDS")
+_OF_TWO = "LANGMATCHES SAMETERM CONTAINS STRSTARTS STRENDS STRBEFORE STRAFTER STRDT STRLANG"
 _ARGUMENTS = (
     dict.fromkeys(_OF_ONE.split(), _ONE)
-    | dict.fromkeys(_OF_TWO, range(2, 3))
-    | {"REGEX": range(2, 4)}
+    | dict.fromkeys(_OF_TWO.split(), range(2, 3))
+    | dict.fromkeys(("REGEX", "SUBSTR"), range(2, 4))
+    | {"REPLACE": range(3, 5), "IF": range(3, 4), "COALESCE": _MANY, "CONCAT": _MANY}
 )
 """How many arguments each function takes."""
 
-_CASTS = ("integer", "decimal", "float", "double", "string", "boolean", "dateTime")
+_CASTS = (
+    "integer", "decimal", "float", "double", "string", "boolean", "dateTime", "date",
+    "dayTimeDuration",
+)  # fmt: skip
 _CAST_IRIS = {f"<{t.XSD}{name}>" for name in _CASTS}
 _CAST_NAMES = [f"xsd:{name}" for name in _CASTS]
-_SAME_FUNCTION = {"ISURI": "ISIRI"}
+_SAME_FUNCTION = {"ISURI": "ISIRI", "URI": "IRI"}
+
+
+class InversePath(NamedTuple):
+    """`^path`"""
+
+    path: Path
+
+
+class PathChain(NamedTuple):
+    """`path/path`"""
+
+    steps: tuple[Path, ...]
+
+
+class PathChoice(NamedTuple):
+    """`path|path`"""
+
+    paths: tuple[Path, ...]
+
+
+class NegatedPath(NamedTuple):
+    """`!(:p|^:q)`: any predicate but these, forwards, or backwards."""
+
+    forwards: tuple[g.Term, ...]
+    backwards: tuple[g.Term, ...]
+
+
+Path = g.Node | InversePath | PathChain | PathChoice | NegatedPath
+"""A property path of a fixed length."""
+
+
+Statement = g.Triple | g.GraphPattern
+"""A triple, or the pattern that a property path stands for."""
 
 
 class DescribedNode(NamedTuple):
-    """A blank node with the triples that describe it."""
+    """A blank node or a collection with the triples that describe it."""
 
-    node: g.GraphVariable
-    triples: list[g.Triple]
+    node: g.Node
+    triples: list[Statement]
 
 
 class WrittenGroup(NamedTuple):
@@ -76,6 +115,15 @@ class _OptionalElement(NamedTuple):
     group: WrittenGroup
 
 
+class _MinusElement(NamedTuple):
+    group: WrittenGroup
+
+
+class _BindElement(NamedTuple):
+    variable: g.GraphVariable
+    expression: g.Expression
+
+
 def _join_patterns(left: g.GraphPattern, right: g.GraphPattern) -> g.GraphPattern:
     empty = g.BasicPattern(())
     if left == empty or right == empty:
@@ -89,24 +137,42 @@ def _join_patterns(left: g.GraphPattern, right: g.GraphPattern) -> g.GraphPatter
 def _translate_group(elements: Iterable[object]) -> WrittenGroup:
     """Translate the elements of a group, in their order, by SPARQL 1.1, 18.2.2.6."""
     pattern: g.GraphPattern = g.BasicPattern(())
-    triples: list[g.Triple] = []
+    statements: list[Statement] = []
     conditions: list[g.Expression] = []
     for element in elements:
+        if isinstance(element, list):
+            statements += element
+            continue
+        if isinstance(element, _FilterElement):
+            conditions.append(element.condition)
+            continue
+        pattern, statements = _join_patterns(pattern, _join_statements(statements)), []
         match element:
-            case list():
-                triples += element
-            case _FilterElement(condition):
-                conditions.append(condition)
             case _OptionalElement(group):
-                pattern, triples = _join_patterns(pattern, g.BasicPattern(tuple(triples))), []
                 pattern = g.OptionalPattern(pattern, group.pattern, group.condition)
+            case _MinusElement(group):
+                pattern = g.MinusPattern(pattern, group.whole)
+            case _BindElement(variable, expression):
+                pattern = g.BindPattern(pattern, variable, expression)
             case _:
-                pattern, triples = _join_patterns(pattern, g.BasicPattern(tuple(triples))), []
                 pattern = _join_patterns(pattern, cast(g.GraphPattern, element))
-    pattern = _join_patterns(pattern, g.BasicPattern(tuple(triples)))
+    pattern = _join_patterns(pattern, _join_statements(statements))
     return WrittenGroup(
         pattern, _flatten_chain(g.AndExpression, conditions) if conditions else None
     )
+
+
+def _join_statements(statements: Iterable[Statement]) -> g.GraphPattern:
+    """Return the pattern of triples, one after the other, and of paths among them."""
+    pattern: g.GraphPattern = g.BasicPattern(())
+    triples: list[g.Triple] = []
+    for one in statements:
+        if isinstance(one, g.Triple):
+            triples.append(one)
+        else:
+            pattern = _join_patterns(pattern, g.BasicPattern(tuple(triples)))
+            pattern, triples = _join_patterns(pattern, one), []
+    return _join_patterns(pattern, g.BasicPattern(tuple(triples)))
 
 
 def _flatten_chain(
@@ -224,7 +290,18 @@ class GraphPatternReader(LanguageReader):
         node = self._make_blank(span_of_tree(meta))
         return DescribedNode(node, self._make_triples(node, parts[0]))
 
-    def verb(self, meta: Meta, parts: list[g.Node]) -> g.Node:
+    def collection(self, meta: Meta, parts: list[g.Node | DescribedNode]) -> DescribedNode:
+        """Return the first node of a list, with the triples of rdf:first and rdf:rest."""
+        span = span_of_tree(meta)
+        links: list[g.Node] = [self._make_blank(span) for _ in parts]
+        links.append(g.Term(t.RDF_NIL, span))
+        described: list[Statement] = []
+        for link, rest, one in zip(links, links[1:], parts, strict=False):
+            described += self._make_triples(link, [(g.Term(t.RDF_FIRST), [one])])
+            described.append(g.Triple(link, g.Term(t.RDF_REST), rest))
+        return DescribedNode(links[0], described)
+
+    def verb(self, meta: Meta, parts: list[Path]) -> Path:
         predicate = parts[0]
         if isinstance(predicate, g.GraphVariable) and predicate.hidden:
             self.mistakes.note(
@@ -232,30 +309,79 @@ class GraphPatternReader(LanguageReader):
             )
         elif isinstance(predicate, g.Term) and not predicate.text.startswith("<"):
             self.mistakes.note("a predicate is an IRI or a variable, not a literal", predicate.span)
+        elif not isinstance(predicate, g.Node) and not self.scope:
+            self.mistakes.note("CONSTRUCT makes triples, and no property paths", span_of_tree(meta))
         return predicate
+
+    def path_choice(self, meta: Meta, parts: list[Path]) -> PathChoice:
+        return PathChoice(tuple(parts))
+
+    def path_chain(self, meta: Meta, parts: list[Path]) -> PathChain:
+        return PathChain(tuple(parts))
+
+    def inverse(self, meta: Meta, parts: list[Any]) -> InversePath:
+        return InversePath(parts[1])
+
+    not_inverse = inverse
+
+    def path_not(self, meta: Meta, parts: list[g.Term | InversePath]) -> NegatedPath:
+        backwards = tuple(part.path for part in parts if isinstance(part, InversePath))
+        forwards = tuple(part for part in parts if isinstance(part, g.Term))
+        return NegatedPath(forwards, cast(tuple[g.Term, ...], backwards))
 
     def objects(
         self, meta: Meta, parts: list[g.Node | DescribedNode]
     ) -> list[g.Node | DescribedNode]:
         return parts
 
-    def property(self, meta: Meta, parts: list[Any]) -> tuple[g.Node, list[g.Node | DescribedNode]]:
+    def property(self, meta: Meta, parts: list[Any]) -> tuple[Path, list[g.Node | DescribedNode]]:
         return parts[0], parts[1]
 
     def properties(self, meta: Meta, parts: list[Any]) -> list[Any]:
         return parts
 
     def _make_triples(
-        self, subject: g.Node, properties: Iterable[tuple[g.Node, list[g.Node | DescribedNode]]]
-    ) -> list[g.Triple]:
-        triples: list[g.Triple] = []
+        self, subject: g.Node, properties: Iterable[tuple[Path, list[g.Node | DescribedNode]]]
+    ) -> list[Statement]:
+        triples: list[Statement] = []
         for predicate, objects in properties:
             for one in objects:
                 node, more = one if isinstance(one, DescribedNode) else (one, [])
-                triples += [g.Triple(subject, predicate, node), *more]
+                triples += [*self._follow(subject, predicate, node), *more]
         return triples
 
-    def same_subject(self, meta: Meta, parts: list[Any]) -> list[g.Triple]:
+    def _follow(self, subject: g.Node, path: Path, object_: g.Node) -> list[Statement]:
+        """Return the triples and patterns of a path between two nodes (SPARQL 1.1, 18.2.2.4)."""
+        match path:
+            case InversePath(inner):
+                return self._follow(object_, inner, subject)
+            case PathChain(steps):
+                inner_nodes = [self._make_blank(Span(0, 0)) for _ in steps[1:]]
+                nodes = [subject, *inner_nodes, object_]
+                return [
+                    one
+                    for place, step in enumerate(steps)
+                    for one in self._follow(nodes[place], step, nodes[place + 1])
+                ]
+            case PathChoice(paths):
+                ways = (self._follow(subject, one, object_) for one in paths)
+                return [g.UnionPattern(tuple(map(_join_statements, ways)))]
+            case NegatedPath(forwards, backwards):
+                sides = [(subject, object_, forwards)] if forwards or not backwards else []
+                sides += [(object_, subject, backwards)] if backwards else []
+                found = tuple(self._avoid(*side) for side in sides)
+                return [found[0] if len(found) == 1 else g.UnionPattern(found)]
+        return [g.Triple(subject, path, object_)]
+
+    def _avoid(
+        self, subject: g.Node, object_: g.Node, predicates: tuple[g.Term, ...]
+    ) -> g.GraphPattern:
+        """Return the pattern of a triple whose predicate is none of these."""
+        predicate = self._make_blank(Span(0, 0))
+        triple = g.BasicPattern((g.Triple(subject, predicate, object_),))
+        return g.FilterPattern(triple, g.InExpression(predicate, predicates, negated=True))
+
+    def same_subject(self, meta: Meta, parts: list[Any]) -> list[Statement]:
         subject, properties = parts[0], parts[1] if len(parts) > 1 else ()
         if isinstance(subject, DescribedNode):
             return subject.triples + self._make_triples(subject.node, properties)
@@ -263,13 +389,68 @@ class GraphPatternReader(LanguageReader):
             self.mistakes.note("a subject is an IRI or a variable, not a literal", subject.span)
         return self._make_triples(subject, properties)
 
-    def triples(self, meta: Meta, parts: list[list[g.Triple]]) -> list[g.Triple]:
+    def triples(self, meta: Meta, parts: list[list[Statement]]) -> list[Statement]:
         return [triple for part in parts for triple in part]
 
     # --------------------------------------------------------------------- groups
 
     def group(self, meta: Meta, parts: list[object]) -> WrittenGroup:
+        for place, part in enumerate(parts):
+            if isinstance(part, _BindElement):
+                before = g.find_variables(_translate_group(parts[:place]).pattern)
+                if part.variable.name in before:
+                    self.mistakes.note(
+                        f"?{part.variable.name} is bound before: BIND names a new variable",
+                        part.variable.span,
+                    )
         return _translate_group(parts)
+
+    def bind(self, meta: Meta, parts: list[Any]) -> _BindElement:
+        expression, token = parts
+        return _BindElement(g.GraphVariable(token.value[1:], span_of(token)), expression)
+
+    def removed(self, meta: Meta, parts: list[WrittenGroup]) -> _MinusElement:
+        return _MinusElement(parts[0])
+
+    def undefined(self, meta: Meta, parts: list[Token]) -> None:
+        return None
+
+    def values(self, meta: Meta, parts: list[g.ValuesPattern]) -> g.ValuesPattern:
+        return parts[0]
+
+    def column(self, meta: Meta, parts: list[Any]) -> g.ValuesPattern:
+        name, *cells = parts
+        return self._make_values([name], [[cell] for cell in cells], span_of_tree(meta))
+
+    def columns(self, meta: Meta, parts: list[Any]) -> g.ValuesPattern:
+        names = [part for part in parts if isinstance(part, Token)]
+        return self._make_values(names, parts[len(names) :], span_of_tree(meta))
+
+    def data_row(self, meta: Meta, parts: list[g.Term | None]) -> list[g.Term | None]:
+        return parts
+
+    def _make_values(
+        self, names: list[Token], rows: list[list[g.Term | None]], span: Span
+    ) -> g.ValuesPattern:
+        variables = tuple(g.GraphVariable(name.value[1:], span_of(name)) for name in names)
+        if len({variable.name for variable in variables}) < len(variables):
+            self.mistakes.note("VALUES names a variable twice", span)
+            return g.ValuesPattern((), ())
+        for row in rows:
+            if len(row) != len(variables):
+                self.mistakes.note(
+                    f"VALUES has {len(variables)} variable{'s' * (len(variables) != 1)}, and a row "
+                    f"of {len(row)}",
+                    span,
+                    suggestion="write UNDEF where a row has no value",
+                )
+                return g.ValuesPattern(variables, ())
+        return g.ValuesPattern(variables, tuple(dict.fromkeys(map(tuple, rows))))
+
+    def exists(self, meta: Meta, parts: list[Any]) -> g.Expression:
+        group = parts[-1]
+        found = g.ExistsExpression(group.pattern, group.condition, span_of_tree(meta))
+        return found if len(parts) == 1 else g.NotExpression(found)
 
     def filter(self, meta: Meta, parts: list[g.Expression]) -> _FilterElement:
         return _FilterElement(parts[0])
@@ -343,9 +524,6 @@ class GraphPatternReader(LanguageReader):
                 span_of(function),
                 word=name,
                 among=_ARGUMENTS,
-                suggestion="EXISTS is not part of the language; B! in SEQ is what must not happen"
-                if name == "EXISTS"
-                else None,
             )
         else:
             self._check_arguments(function.value, _ARGUMENTS[name], len(arguments), span)
@@ -378,6 +556,6 @@ class GraphPatternReader(LanguageReader):
     def _check_arguments(self, name: str, takes: range, given: int, span: Span) -> None:
         if given in takes:
             return
-        number = " or ".join(map(str, takes))
+        number = "1 or more" if takes is _MANY else " or ".join(map(str, takes))
         arguments = "argument" if number == "1" else "arguments"
         self.mistakes.note(f"{name} takes {number} {arguments}, not {given}", span)

@@ -15,24 +15,15 @@ from cernis.pattern.suggest import find_closest
 _STRAY_HELP = dict(mistakes.STRAY_HELP) | {
     "==": "use '='",
     "->": "use ',', ';' or ':' between the steps of a sequence",
-    "^": "property paths are not part of the language; turn the triple around",
     "“": 'use straight quotes: "',
     "”": 'use straight quotes: "',
     "@": 'a language is written right after its string: "word"@en',
     "$": "a variable begins with '?' or '$', and a letter follows",
 }
-_ABSENT = (
-    "triples that an event must not have are OPTIONAL { ?x :p ?y } FILTER (!BOUND(?y)), events "
-    "that must not come in between a step: SEQ (A ; B! ; C)"
-)
 _NOT_SPARQL = {
     "AND": "use '&&'",
     "OR": "use '||'",
-    "NOT": f"use '!'; there is no NOT EXISTS: {_ABSENT}",
-    "EXISTS": f"there is no EXISTS: triples that must be there stand beside the others, {_ABSENT}",
-    "BIND": "graph patterns have no BIND; write the expression where it is used",
-    "VALUES": "graph patterns have no VALUES; use FILTER (?x IN (…))",
-    "MINUS": f"graph patterns have no MINUS: {_ABSENT}",
+    "NOT": "use '!', or NOT EXISTS { … }",
     "SERVICE": "graph patterns have no SERVICE; GRAPH <…> is background knowledge",
     "SELECT": "graph patterns have no queries inside",
 }
@@ -49,10 +40,10 @@ _NOT_A_CLAUSE = {
 }
 _AGGREGATES = {"COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT"}
 _CLAUSES = {"_WITHIN": "WITHIN", "_FROM": "FROM STREAM", "_SEQ": "SEQ", "_SELECT": "SELECT"}
-_PATHS = {"SLASH", "VBAR", "STAR", "PLUS", "QMARK", "BANG", "LPAR"}
+_PATHS = {"STAR", "PLUS", "QMARK"}
 _NODES = {"VAR", "IRI", "PNAME", "PNAME_NS", "BLANK", "STRING", "LSQB"}
 _VERBS = {"IRI", "PNAME", "PNAME_NS", "A"}
-_NO_PATHS = "property paths are not part of the language; write the triples one by one"
+_NO_PATHS = "property paths have a fixed length: they are made of '/', '^', '|' and '!'"
 _SEPARATORS = {"COMMA", "SEMICOLON", "COLON"}
 _JOINING = {"AND": "&", "OR": "|", "ANDAND": "&", "OROR": "|"}
 
@@ -64,7 +55,7 @@ def explain_lexeme(token: Token) -> Diagnostic | None:
     """Explain a lexeme that no query holds; None for all others."""
     span = span_of(token)
     match token.type:
-        case "STRAY" | "FOREIGN" | "CIRCUMFLEX":
+        case "STRAY" | "FOREIGN":
             return mistakes.explain_stray(token, _STRAY_HELP)
         case "BAD_IRI":
             return Diagnostic(
@@ -136,14 +127,10 @@ def _suggest_in_steps(token: Token, accepted: set[str], last: Token) -> str | No
 def _suggest_in_group(token: Token, accepted: set[str], last: Token) -> str | None:
     """Suggest what to do about a token inside a graph pattern."""
     word = token.value.upper()
+    if last.type == "NOT":
+        return _NOT_SPARQL["NOT"]
     if last.type == "_FILTER":
-        if word == "NOT":
-            return f"there is no NOT EXISTS: {_ABSENT}"
-        if word == "EXISTS":
-            return _NOT_SPARQL[word]
         return "put the condition in brackets: FILTER (?x > 5)"
-    if last.type == "NAME" and last.value.upper() == "EXISTS":
-        return _NOT_SPARQL["EXISTS"]
     if "CMP" in accepted or "ANDAND" in accepted:
         if token.value == "<>":
             return "use '!='"
@@ -161,11 +148,7 @@ def _suggest_in_group(token: Token, accepted: set[str], last: Token) -> str | No
         name = shorten(token.value)
         return f"a name has a prefix, and a variable begins with '?': :{name} or ?{name}"
     if token.type in _PATHS and ("A" in accepted or last.type in _VERBS):
-        if token.type == "LPAR" and "A" not in accepted:
-            return "collections are not part of the language; write the triples one by one"
         return _NO_PATHS
-    if token.type == "LPAR" and "BLANK" in accepted:
-        return "collections are not part of the language; write the triples one by one"
     if last.type in ("PLUS", "MINUS") and token.type in _NODES and "INTEGER" in accepted:
         return _NO_PATHS
     if token.type in _NODES and {"DOT", "SEMICOLON"} <= accepted:

@@ -13,7 +13,7 @@ mentions many variables of its companions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -64,32 +64,6 @@ def resolve(written: WrittenSpaseqQuery, mistakes: MistakeList, source: str) -> 
 # ------------------------------------------------------------------------ depth
 
 
-def _list_children(
-    node: g.GraphPattern | g.Expression,
-) -> Sequence[g.GraphPattern | g.Expression]:
-    match node:
-        case g.BasicPattern() | g.GraphVariable() | g.Term():
-            return ()
-        case g.JoinPattern(parts) | g.UnionPattern(parts):
-            return parts
-        case g.AndExpression(conditions) | g.OrExpression(conditions):
-            return conditions
-        case g.OptionalPattern(pattern, extra, condition):
-            return (pattern, extra) if condition is None else (pattern, extra, condition)
-        case g.FilterPattern(pattern, condition):
-            return pattern, condition
-        case g.BackgroundPattern(_, pattern):
-            return (pattern,)
-        case g.NotExpression(part) | g.NegativeExpression(part):
-            return (part,)
-        case g.ComparisonExpression(_, left, right) | g.ArithmeticExpression(_, left, right):
-            return left, right
-        case g.InExpression(value, choices, _):
-            return value, *choices
-        case g.CallExpression(_, arguments):
-            return arguments
-
-
 def find_too_deep(gpms: Iterable[WrittenGpm]) -> Diagnostic | None:
     """Return the mistake of a graph pattern that is nested too deeply; not recursive."""
     for gpm in gpms:
@@ -101,20 +75,66 @@ def find_too_deep(gpms: Iterable[WrittenGpm]) -> Diagnostic | None:
                     f"graph pattern {gpm.name.text} is nested more than {MAX_DEPTH} deep",
                     gpm.name.span,
                 )
-            stack.extend((child, depth + 1) for child in _list_children(node))
+            stack.extend((child, depth + 1) for child in g.list_children(node))
     return None
 
 
 # ---------------------------------------------------------------------- filters
 
 
-def _find_conditions(pattern: g.GraphPattern) -> Iterator[g.Expression]:
-    """Yield the conditions of all filters of a pattern."""
-    for child in _list_children(pattern):
+class _Mention(NamedTuple):
+    """A variable inside of a graph pattern, where only the graph pattern itself can bind it."""
+
+    variable: g.GraphVariable
+    word: str
+    """What mentions it: a FILTER inside braces, BIND, MINUS or EXISTS."""
+    own: frozenset[str]
+    """The variables that MINUS or EXISTS binds for itself."""
+
+
+def _find_nodes(node: g.GraphPattern | g.Expression) -> Iterator[g.GraphVariable]:
+    """Yield the variables that a pattern may bind, where they stand; those of EXISTS as well."""
+    match node:
+        case g.BasicPattern(triples):
+            nodes = (node for triple in triples for node in triple.nodes())
+            yield from (node for node in nodes if isinstance(node, g.GraphVariable))
+        case g.ValuesPattern(variables, _):
+            yield from variables
+        case g.BindPattern(_, variable, _):
+            yield variable
+    for child in g.list_children(node):
         if isinstance(child, g.GraphPattern):
-            yield from _find_conditions(child)
-        else:
-            yield child
+            yield from _find_nodes(child)
+
+
+def _find_aside(node: g.GraphPattern | g.Expression) -> tuple[str, g.GraphPattern] | None:
+    """Return the pattern of MINUS or EXISTS, whose variables are its own."""
+    match node:
+        case g.MinusPattern(_, removed):
+            return "MINUS", removed
+        case g.ExistsExpression(pattern, _):
+            return "EXISTS", pattern
+    return None
+
+
+def _find_mentions(
+    node: g.GraphPattern | g.Expression, own: frozenset[str] = frozenset()
+) -> Iterator[_Mention]:
+    """Yield what the filters, BIND, MINUS and EXISTS of a pattern mention."""
+    aside = _find_aside(node)
+    for child in g.list_children(node):
+        word, known = "a FILTER inside braces", own
+        if isinstance(node, g.BindPattern):
+            word = "BIND"
+        elif aside is not None and (aside[0] == "EXISTS" or child is aside[1]):
+            word, known = aside[0], own.union(g.find_variables(aside[1]))
+            if isinstance(child, g.GraphPattern):
+                yield from (_Mention(variable, word, own) for variable in _find_nodes(child))
+        if not isinstance(child, g.GraphPattern) and (
+            isinstance(node, g.GraphPattern) or word == "EXISTS"
+        ):
+            yield from (_Mention(variable, word, known) for variable in g.find_mentions(child))
+        yield from _find_mentions(child, known)
 
 
 class _SpaseqNames:
@@ -226,10 +246,10 @@ class _SpaseqNames:
         for gpm in self.written.gpms:
             inside, condition = gpm.group
             bound = self.bound[gpm.name.text]
-            for inner in _find_conditions(inside):
-                for variable in g.find_mentions(inner):
-                    if variable.name not in bound:
-                        self._note_inner(gpm, variable)
+            for part in (inside,) if condition is None else (inside, condition):
+                for variable, word, aside in _find_mentions(part):
+                    if not variable.hidden and variable.name not in bound | aside:
+                        self._note_inner(gpm, variable, word)
             needed = own.setdefault(gpm.name.text, {})
             for variable in () if condition is None else g.find_mentions(condition):
                 if variable.name not in bound:
@@ -242,15 +262,18 @@ class _SpaseqNames:
         if self.sure:
             self._check_order(own)
 
-    def _note_inner(self, gpm: WrittenGpm, variable: g.GraphVariable) -> None:
+    def _note_inner(self, gpm: WrittenGpm, variable: g.GraphVariable, word: str) -> None:
         if variable.name in self.everywhere:
+            inside = "group" if "braces" in word else "graph pattern"
             self.mistakes.note(
                 f"{gpm.name.text} does not bind ?{variable.name}, "
-                "and a FILTER inside braces sees its own group alone",
+                f"and {word} sees its own {inside} alone",
                 variable.span,
-                suggestion=f"put the FILTER outside of the inner braces of {gpm.name.text}",
+                suggestion=f"put the FILTER outside of the inner braces of {gpm.name.text}"
+                if "braces" in word
+                else "compare with other steps in a FILTER of the outermost group",
             )
-        else:
+        elif word not in ("MINUS", "EXISTS"):
             self._note_unbound(variable)
 
     def _note_unbound(self, variable: g.GraphVariable) -> None:

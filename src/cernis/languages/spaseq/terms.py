@@ -13,6 +13,7 @@ from collections.abc import Mapping
 XSD = "http://www.w3.org/2001/XMLSchema#"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDF_TYPE = f"<{RDF}type>"
+RDF_FIRST, RDF_REST, RDF_NIL = f"<{RDF}first>", f"<{RDF}rest>", f"<{RDF}nil>"
 KNOWN_PREFIXES: Mapping[str, str] = {
     "xsd": XSD,
     "rdf": RDF,

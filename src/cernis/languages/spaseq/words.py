@@ -11,12 +11,12 @@ from cernis.languages.text import words
 
 _KEYWORDS = (
     "BASE PREFIX SELECT CONSTRUCT LIST AS WITHIN TUMBLING FROM STREAM PARTITION BY WHERE SEQ "
-    "DEFINE GPM ON FILTER OPTIONAL UNION GRAPH IN"
+    "DEFINE GPM ON FILTER OPTIONAL UNION GRAPH IN BIND VALUES MINUS EXISTS"
 )
 
 TERMINALS: Mapping[str, str] = (
     {word: f"_{word}" for word in _KEYWORDS.split()}
-    | {word: word for word in ("NOT", "TRUE", "FALSE")}
+    | {word: word for word in ("NOT", "TRUE", "FALSE", "UNDEF")}
     | dict.fromkeys(words.NANOSECONDS, "UNIT")
 )
 """Keyword, in capitals, to the terminal of the grammar."""
@@ -35,13 +35,16 @@ _SPOKEN = dict(words.SPOKEN) | {
 _NUMBER = "INTEGER DECIMAL DOUBLE"
 _TERM = f"VAR IRI PNAME PNAME_NS BLANK STRING {_NUMBER} TRUE FALSE PLUS MINUS LSQB"
 
+_ELEMENTS = "LBRACE _BIND _VALUES _MINUS"
+
 _PHRASES = words.read_phrases(
     (
-        ("BANG VAR LPAR", f"{_TERM} NAME UNIT", "an expression such as ?x > 5"),
-        ("A", _TERM, "a predicate such as :p"),
-        ("VAR BLANK LSQB RBRACE", _TERM, "a triple pattern such as ?x :p ?y"),
-        ("VAR BLANK LSQB", _TERM, "an object such as ?x"),
-        ("_FILTER _OPTIONAL _GRAPH", "LBRACE", "an element such as FILTER"),
+        ("BANG VAR LPAR NAME", f"{_TERM} UNIT NOT _EXISTS", "an expression such as ?x > 5"),
+        ("A", f"{_TERM} CIRCUMFLEX BANG LPAR", "a predicate such as :p"),
+        ("VAR BLANK LSQB RBRACE", f"{_TERM} LPAR", "a triple pattern such as ?x :p ?y"),
+        ("VAR BLANK LSQB", f"{_TERM} LPAR SLASH VBAR", "an object such as ?x"),
+        ("UNDEF", _TERM, "a value such as :a or 5"),
+        ("_FILTER _OPTIONAL _GRAPH", _ELEMENTS, "an element such as FILTER"),
         ("CMP ANDAND", "OROR PLUS MINUS STAR SLASH NOT _IN", "an operator such as = or &&"),
         ("OROR ANDAND", "PLUS MINUS STAR SLASH", "an operator such as &&"),
         ("AMP VBAR", "PLUS QMARK BANG", "an operator such as '+' or '&'"),

@@ -68,6 +68,71 @@ def _write_like(model: TermParts, text: str) -> str:
     return write_literal(text) + (f"@{model.tag}" if model.kind == e.TAGGED else "")
 
 
+def write_term(part: TermParts, tag: int) -> str:
+    """Return a term in N-Triples form; the number of its tag is 0 where it has none."""
+    match part.kind:
+        case e.IRI:
+            return f"<{part.text}>"
+        case e.BLANK:
+            return f"_:{part.text}"
+        case e.TAGGED:
+            return write_literal(part.text, language=part.tag)
+    return write_literal(part.text, datatype=part.tag) if tag else part.text
+
+
+_COMPUTED = {e.INTEGER: "integer", e.DECIMAL: "decimal", e.FLOAT: "float", e.DOUBLE: "double"}
+
+
+def write_computed(cell: np.void) -> str | None:
+    """Return a value that was computed as a literal in its canonical form."""
+    kind = int(cell["kind"])
+    exact = Decimal(int(cell["exact"])).scaleb(-max(int(cell["scale"]), 0))
+    match kind:
+        case e.BOOLEAN:
+            return write_boolean(exact != 0)
+        case e.FLOAT:
+            text = _write_float(float(str(np.float32(cell["number"]))))
+        case e.DOUBLE:
+            text = _write_float(float(cell["number"]))
+        case e.INTEGER | e.DECIMAL:
+            known = exact if cell["scale"] >= 0 else Decimal(repr(float(cell["number"])))
+            text = _write_decimal(known)
+        case e.INSTANT | e.LOCAL_INSTANT:
+            return _write_instant(exact, "Z" if kind == e.INSTANT else "")
+        case e.DURATION:
+            return _write_duration(exact)
+        case _:
+            return None
+    return write_literal(text, datatype=XSD + _COMPUTED[kind])
+
+
+def _write_instant(seconds: Decimal, zone: str) -> str | None:
+    whole = int(seconds // 1)
+    days, rest = divmod(whole, 86_400)
+    if not 0 < days + _EPOCH <= date.max.toordinal():
+        return None
+    fraction = _write_decimal(seconds - whole)[1:]
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}{fraction}"
+    day = date.fromordinal(days + _EPOCH).isoformat()
+    return write_literal(f"{day}T{clock}{zone}", datatype=XSD + "dateTime")
+
+
+def _write_duration(seconds: Decimal) -> str:
+    sign, seconds = "-" if seconds < 0 else "", abs(seconds)
+    whole = int(seconds)
+    days, rest = divmod(whole, 86_400)
+    last = _write_decimal(rest % 60 + seconds - whole)
+    parts = [(days, "D"), (rest // 3600, "H"), (rest // 60 % 60, "M")]
+    day, *clock = (f"{number}{unit}" if number else "" for number, unit in parts)
+    clock.append(f"{last}S" if last != "0" else "")
+    time = "T" + "".join(clock) if any(clock) else ""
+    text = f"{sign}P{day}{time}" if day or time else "PT0S"
+    return write_literal(text, datatype=XSD + "dayTimeDuration")
+
+
+_EPOCH = date(1970, 1, 1).toordinal()
+
+
 def _is_string(piece: TermParts) -> bool:
     return piece.kind in (e.STRING, e.TAGGED)
 

@@ -18,6 +18,12 @@ from numpy.typing import NDArray
 from cernis.engine.graphs import expressions as e
 from cernis.engine.graphs import search as k
 from cernis.engine.graphs.search import Codes
+from cernis.rdf.solving.columns import (
+    Column,
+    ProgramColumn,
+    extend_table,
+    keep_rows,
+)
 from cernis.rdf.solving.programs import Program
 from cernis.rdf.solving.solutions import (
     Names,
@@ -28,6 +34,10 @@ from cernis.rdf.solving.solutions import (
     fill_table,
     join_by_event,
 )
+from cernis.rdf.solving.values import TermValues
+
+ROW_NUMBER = "@row"
+"""The column of a row's number: no variable has this name."""
 
 
 class AnswerCache:
@@ -112,19 +122,71 @@ class FilterNode:
     program: Program
 
 
-PlanNode = SearchNode | UnitNode | FixedNode | JoinNode | UnionNode | FilterNode
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnFilterNode:
+    """The solutions for which a condition holds that needs columns of its own."""
+
+    names: Names
+    certain: frozenset[str]
+    inner: PlanNode
+    column: ProgramColumn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExtendNode:
+    """Solutions with the value of an expression as their last column."""
+
+    names: Names
+    certain: frozenset[str]
+    inner: PlanNode
+    column: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbeNode:
+    """Solutions of the left that fit some of the right: EXISTS, whose answer is one more column,
+    or MINUS, which drops them."""
+
+    names: Names
+    certain: frozenset[str]
+    left: PlanNode
+    right: PlanNode
+    join: k.Join
+    depth: int
+    index: tuple[Codes, Codes] | None
+    answers: tuple[int, int] | None
+    """The codes of false and true, for EXISTS."""
+    shared: tuple[tuple[int, int], ...]
+    """For MINUS where no variable is shared for certain: the columns of those that may be, in the
+    left and, once more, in the join."""
+
+
+PlanNode = (
+    SearchNode
+    | UnitNode
+    | FixedNode
+    | JoinNode
+    | UnionNode
+    | FilterNode
+    | ColumnFilterNode
+    | ExtendNode
+    | ProbeNode
+)
 
 
 class PlanInput(NamedTuple):
     """The graphs that a plan runs on, and its budgets."""
 
     graph: k.Graph
-    values: e.Values
+    terms: TermValues
     budget: RowBudget
     search_budget: int
     """How many triples a search may look at."""
-    era: int = 0
-    """How often the codes of terms have changed."""
+
+    @property
+    def values(self) -> e.Values:
+        """The values of all terms; BIND makes new ones on the way."""
+        return self.terms.update()
 
 
 def run_plan(plan: PlanNode, data: PlanInput, events: Codes) -> Solutions:
@@ -151,6 +213,13 @@ def run_plan(plan: PlanNode, data: PlanInput, events: Codes) -> Solutions:
             table = run_plan(inner, data, events)
             stack = e.new_stack(program.depth)
             return table.take(e.keep(program.steps, data.values, table.codes, stack))
+        case ColumnFilterNode(_, _, inner, condition):
+            table = run_plan(inner, data, events)
+            return table.take(keep_rows(condition, table.codes, data.terms))
+        case ExtendNode(names, _, inner, column):
+            return extend_table(run_plan(inner, data, events), names[-1], column, data.terms)
+        case ProbeNode():
+            return _run_probe(plan, data, events)
 
 
 def _run_search(plan: SearchNode, data: PlanInput, events: Codes) -> Solutions:
@@ -161,7 +230,7 @@ def _run_search(plan: SearchNode, data: PlanInput, events: Codes) -> Solutions:
         np.zeros(levels, np.int64),
         np.zeros(levels, np.int64),
         np.zeros(levels + 1, np.int64),
-        plan.cache.answers(len(data.values.facts), data.era),
+        plan.cache.answers(len(data.values.facts), data.terms.era),
         e.new_stack(plan.depth),
     )
 
@@ -173,13 +242,43 @@ def _run_search(plan: SearchNode, data: PlanInput, events: Codes) -> Solutions:
     return drop_repeats(table) if plan.repeats else table
 
 
+def _run_right(plan: JoinNode | ProbeNode, data: PlanInput, left: Solutions) -> Solutions:
+    """Return the right side of a join, in the events that the left has."""
+    if plan.index is not None and isinstance(plan.right, FixedNode):
+        return Solutions(plan.right.names, left.event[:0], plan.right.codes)
+    new = np.ones(len(left.event), np.bool_)
+    new[1:] = left.event[1:] != left.event[:-1]
+    return run_plan(plan.right, data, left.event[new])
+
+
+def _run_probe(plan: ProbeNode, data: PlanInput, events: Codes) -> Solutions:
+    left = run_plan(plan.left, data, events)
+    numbers = np.arange(len(left.event), dtype=np.int32)
+    codes = np.concatenate([left.codes, numbers.reshape(-1, 1)], axis=1)
+    numbered = Solutions((*left.names, ROW_NUMBER), left.event, codes)
+    right = _run_right(plan, data, left)
+    if plan.shared:
+        again = right.codes[:, [right.names.index(left.names[one]) for one, _ in plan.shared]]
+        names = (*right.names, *(f"{ROW_NUMBER} {one}" for one, _ in plan.shared))
+        right = Solutions(names, right.event, np.concatenate([right.codes, again], axis=1))
+    found = join_by_event(
+        numbered, right, plan.join, plan.depth, plan.index, data.values, data.budget
+    )
+    rows = found.codes[:, len(left.names)]
+    if plan.shared:
+        both = [(left.codes[rows, i] >= 0) & (found.codes[:, j] >= 0) for i, j in plan.shared]
+        rows = rows[np.any(both, axis=0)]
+    fits = np.zeros(len(left.event), np.bool_)
+    fits[rows] = True
+    if plan.answers is None:
+        return left.take(~fits)
+    answer = np.where(fits, plan.answers[1], plan.answers[0]).astype(np.int32)
+    codes = np.concatenate([left.codes, answer.reshape(-1, 1)], axis=1)
+    return Solutions(plan.names, left.event, codes)
+
+
 def _run_join(plan: JoinNode, data: PlanInput, events: Codes) -> Solutions:
     left = run_plan(plan.left, data, events)
-    if plan.index is not None and isinstance(plan.right, FixedNode):
-        right = Solutions(plan.right.names, left.event[:0], plan.right.codes)
-    else:
-        new = np.ones(len(left.event), np.bool_)
-        new[1:] = left.event[1:] != left.event[:-1]
-        right = run_plan(plan.right, data, left.event[new])
+    right = _run_right(plan, data, left)
     table = join_by_event(left, right, plan.join, plan.depth, plan.index, data.values, data.budget)
     return drop_repeats(table) if len(plan.join.left_loose) else table

@@ -16,16 +16,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cernis.engine.graphs import search as k
 from cernis.engine.graphs.search import Codes
-from cernis.errors import BudgetError, DataError
+from cernis.errors import BudgetError, DataError, Diagnostic, QueryError
 from cernis.pattern import graph as g
 from cernis.rdf.reading.background import Triples
 from cernis.rdf.solving import operators as op
+from cernis.rdf.solving.columns import (
+    find_exists,
+    is_hard,
+    plan_column,
+    plan_program,
+    replace_parts,
+)
+from cernis.rdf.solving.functions import write_boolean
 from cernis.rdf.solving.programs import Program, compile_expression, join_programs
 from cernis.rdf.solving.solutions import (
     Names,
@@ -177,7 +185,12 @@ class _Planner(NamedTuple):
         """Plan a pattern and conditions on its solutions, of which the variables are `needed`."""
         match pattern:
             case g.FilterPattern(inner, condition):
-                return self.plan(inner, conditions + _split_and(condition), needed, dataset)
+                parts = _split_and(condition)
+                hard = tuple(part for part in parts if is_hard(part))
+                conditions += tuple(part for part in parts if part not in hard)
+                asked = needed.union(*map(_find_all_names, hard))
+                plan = self.plan(inner, conditions, asked, dataset)
+                return self._filter_hard(plan, hard, dataset)
             case g.BasicPattern() | g.JoinPattern():
                 return self._plan_joined(pattern, conditions, needed, dataset)
             case g.OptionalPattern():
@@ -189,6 +202,99 @@ class _Planner(NamedTuple):
                 return self._fix(op.UnionNode(names, certain, plans), plans)
             case g.BackgroundPattern():
                 return self._plan_background(pattern, conditions, needed)
+            case g.BindPattern():
+                return self._plan_bind(pattern, conditions, needed, dataset)
+            case g.MinusPattern(inner, removed):
+                shared = frozenset(g.find_variables(removed))
+                left = self.plan(inner, conditions, needed | shared, dataset)
+                right = self.plan(removed, (), frozenset(g.find_variables(inner)), dataset)
+                return self._probe(left, right, (), None)
+            case g.ValuesPattern(variables, rows):
+                names = tuple(variable.name for variable in variables)
+                cells = [
+                    [-1 if term is None else self.values.constant(term.text) for term in row]
+                    for row in rows
+                ]
+                codes = np.array(cells, np.int32).reshape(len(rows), len(names))
+                certain = frozenset(g.find_certain_variables(pattern))
+                return self._filter(op.FixedNode(names, certain, codes), conditions)
+
+    # ------------------------------------------------- expressions as columns
+
+    def _plan_bind(
+        self,
+        pattern: g.BindPattern,
+        conditions: Conditions,
+        needed: frozenset[str],
+        dataset: _Dataset,
+    ) -> op.PlanNode:
+        inner, expression = pattern.pattern, pattern.expression
+        below = tuple(c for c in conditions if _find_mentions(c) <= g.find_certain_variables(inner))
+        above = tuple(c for c in conditions if c not in below)
+        asked = needed.union(*map(_find_mentions, above)) | _find_all_names(expression)
+        plan = self.plan(inner, below, asked, dataset)
+        plan, expression = self._answer_exists(plan, expression, dataset)
+        column = plan_column(expression, plan.names, self.values, self.source)
+        names = (*plan.names, pattern.variable.name)
+        plan = self._fix(op.ExtendNode(names, plan.certain, plan, column), (plan,))
+        return self._filter(plan, above)
+
+    def _filter_hard(
+        self, plan: op.PlanNode, conditions: Conditions, dataset: _Dataset
+    ) -> op.PlanNode:
+        """Filter by conditions that need columns of their own."""
+        for condition in conditions:
+            plan, known = self._answer_exists(plan, condition, dataset)
+            column = plan_program(known, plan.names, self.values, self.source)
+            node = op.ColumnFilterNode(plan.names, plan.certain, plan, column)
+            plan = self._fix(node, (plan,))
+        return plan
+
+    def _answer_exists(
+        self, plan: op.PlanNode, expression: g.Expression, dataset: _Dataset
+    ) -> tuple[op.PlanNode, g.Expression]:
+        """Return a plan with a column for each EXISTS, and the expression that reads these."""
+        found: dict[int, g.GraphVariable] = {}
+        for one in find_exists(expression):
+            # the name is unique, so that no join takes it for a variable of both sides
+            variable = g.GraphVariable(f"_:exists {id(one)}")
+            pattern, rest = self._push_hard(one.pattern, one.condition)
+            asked = frozenset(plan.names).union(*map(_find_mentions, rest))
+            right = self.plan(pattern, (), asked, dataset)
+            plan = self._probe(plan, right, rest, variable.name)
+            found[id(one)] = variable
+        return plan, replace_parts(expression, found) if found else expression
+
+    def _probe(
+        self,
+        left: op.PlanNode,
+        right: op.PlanNode,
+        conditions: Conditions,
+        answer: str | None,
+    ) -> op.PlanNode:
+        """Plan EXISTS, whose answer is a column of this name, or MINUS."""
+        always = left.certain & right.certain
+        loose = [name for name in left.names if name in right.names]
+        if answer is None and not loose:
+            return left
+        again = () if answer or always else tuple(left.names.index(name) for name in loose)
+        rows = (*left.names, op.ROW_NUMBER)
+        others = (*right.names, *(f"{op.ROW_NUMBER} {place}" for place in again))
+        names = merge_names(rows, others)
+        program = self._compile(conditions, names)
+        join = describe_join(rows, others, always, program.steps, is_optional=False)
+        index = None
+        if isinstance(right, op.FixedNode):
+            index = build_index(right.codes, join.right_keys)
+        answers = None
+        shown = left.names
+        if answer is not None:
+            false, true = (self.values.constant(write_boolean(one)) for one in (False, True))
+            answers, shown = (false, true), (*left.names, answer)
+        shared = tuple((one, len(names) - len(again) + i) for i, one in enumerate(again))
+        return op.ProbeNode(
+            shown, left.certain, left, right, join, program.depth, index, answers, shared
+        )
 
     # -------------------------------------------------------------- joins
 
@@ -252,13 +358,25 @@ class _Planner(NamedTuple):
         inner, extra = pattern.pattern, pattern.extra
         below = tuple(c for c in conditions if _find_mentions(c) <= g.find_certain_variables(inner))
         above = tuple(c for c in conditions if c not in below)
-        between = () if pattern.condition is None else _split_and(pattern.condition)
+        extra, between = self._push_hard(extra, pattern.condition)
         inside = tuple(c for c in between if _find_mentions(c) <= g.find_certain_variables(extra))
         between = tuple(c for c in between if c not in inside)
         asked = needed.union(*map(_find_mentions, above + between))
         left = self.plan(inner, below, asked.union(g.find_variables(extra)), dataset)
         right = self.plan(extra, inside, asked.union(g.find_variables(inner)), dataset)
         return self._filter(self._join(left, right, between, is_optional=True), above)
+
+    def _push_hard(
+        self, pattern: g.GraphPattern, condition: g.Expression | None
+    ) -> tuple[g.GraphPattern, Conditions]:
+        """Return a pattern with the conditions that need columns, and the other conditions."""
+        conditions = () if condition is None else _split_and(condition)
+        hard = tuple(filter(is_hard, conditions))
+        for one in hard:
+            if not _find_all_names(one) <= set(g.find_variables(pattern)):
+                raise QueryError([_refuse_hard(one)], self.source)
+        rest = tuple(c for c in conditions if c not in hard)
+        return (g.FilterPattern(pattern, g.AndExpression(hard)) if hard else pattern), rest
 
     def _join(
         self, left: op.PlanNode, right: op.PlanNode, conditions: Conditions, is_optional: bool
@@ -394,7 +512,7 @@ class _Planner(NamedTuple):
     def _run(self, plan: op.PlanNode, graph: k.Graph, graphs: int) -> Solutions:
         rows = RowBudget(self.budget, _complain_of_background)
         allowed = self.budget * _LOOKED_PER_SOLUTION
-        data = op.PlanInput(graph, self.values.update(), rows, allowed)
+        data = op.PlanInput(graph, self.values, rows, allowed)
         return op.run_plan(plan, data, np.arange(graphs, dtype=np.int32))
 
 
@@ -488,7 +606,7 @@ def _flatten(pattern: g.GraphPattern) -> tuple[g.BasicPattern, list[g.GraphPatte
                 waiting[:0] = some_parts
             case g.FilterPattern(g.BasicPattern() as basic, condition) if _find_mentions(
                 condition
-            ) <= g.find_certain_variables(basic):
+            ) <= g.find_certain_variables(basic) and not is_hard(condition):
                 triples.extend(basic.triples)
                 conditions += _split_and(condition)
             case _:
@@ -501,6 +619,28 @@ def _split_and(condition: g.Expression) -> Conditions:
     if isinstance(condition, g.AndExpression):
         return tuple(c for part in condition.parts for c in _split_and(part))
     return (condition,)
+
+
+def _refuse_hard(condition: g.Expression) -> Diagnostic:
+    spans = (one.span for one in _list_expressions(condition) if hasattr(one, "span"))
+    return Diagnostic(
+        "EXISTS and functions of several variables or of computed values see their own group alone "
+        "in the FILTER of OPTIONAL or EXISTS: BIND the value before it",
+        next((span for span in spans if span is not None), None),
+    )
+
+
+def _list_expressions(node: g.GraphPattern | g.Expression) -> Iterator[Any]:
+    yield node
+    for child in g.list_children(node):
+        yield from _list_expressions(child)
+
+
+def _find_all_names(node: g.GraphPattern | g.Expression) -> frozenset[str]:
+    """Return the variables of an expression, with all that EXISTS has."""
+    names = {one.name for one in _list_expressions(node) if isinstance(one, g.GraphVariable)}
+    patterns = [one for one in _list_expressions(node) if isinstance(one, g.GraphPattern)]
+    return frozenset(names.union(*map(g.find_variables, patterns)))
 
 
 def _find_mentions(condition: g.Expression) -> frozenset[str]:

@@ -3,8 +3,9 @@
 A variable is a column of the current row or of the values that a run has kept. One in both takes
 the row's value where it has one; one in neither is unbound. A nest of functions of one term becomes
 one *term map* (`cernis.rdf.solving.values`); functions of constants are evaluated here. Functions
-without a map or an operation of the machine are refused: of a computed number, STR(?a + 1), and of
-two variables, CONCAT(?a, ?b).
+without a map or an operation of the machine, of a computed number, STR(?a + 1), or of two
+variables, CONCAT(?a, ?b), are columns of their table (`cernis.rdf.solving.columns`). They are
+refused where there is no table: in conditions on two steps.
 """
 
 from __future__ import annotations
@@ -122,6 +123,12 @@ class _Compiler(NamedTuple):
                     yield e.NOT, 0, 0
             case g.CallExpression():
                 yield from self._push_call(expression)
+            case g.ExistsExpression(span=span):
+                raise self._make_error(
+                    "EXISTS in a condition on two steps is not supported: give it a FILTER of its "
+                    "own",
+                    span,
+                )
 
     def _push_variable(self, name: str, of_row: int, of_kept: int, *first: int) -> Iterator[Step]:
         """Push a variable by one operation for each place that may bind it."""
@@ -167,7 +174,7 @@ class _Compiler(NamedTuple):
 
     def _push_call(self, call: g.CallExpression) -> Iterator[Step]:
         name, arguments = call.name, call.arguments
-        self._check(call)
+        self.check(call)
         if name == "BOUND":
             if not isinstance(arguments[0], g.GraphVariable):
                 raise self._make_error("BOUND takes a variable", call.span)
@@ -193,7 +200,7 @@ class _Compiler(NamedTuple):
         else:
             yield from self._push_mapped(call)
 
-    def _check(self, call: g.CallExpression) -> None:
+    def check(self, call: g.CallExpression) -> None:
         if call.name in _UNSTEADY:
             raise self._make_error(
                 f"{call.name} gives another value each time it is asked: not supported in a filter",
@@ -217,7 +224,7 @@ class _Compiler(NamedTuple):
         if len(names) > 1:
             raise self._make_error(
                 f"{_display_name(call.name)} of two variables, ?{names[0]} and ?{names[1]}, is not "
-                "supported: functions take one variable and constants",
+                "supported in a condition on two steps: BIND it in the pattern that has both",
                 call.span,
             )
         function = self._build_function(call)
@@ -229,7 +236,7 @@ class _Compiler(NamedTuple):
             yield e.CONSTANT, int(found[0]), 0
 
     def _build_function(self, call: g.CallExpression) -> TermFunction:
-        self._check(call)
+        self.check(call)
         arguments: list[TermFunction | str | None] = []
         for argument in call.arguments:
             match argument:
@@ -241,20 +248,21 @@ class _Compiler(NamedTuple):
                     arguments.append(self._build_function(argument))
                 case _:
                     raise self._make_error(
-                        f"{_display_name(call.name)} of a computed value is not supported: it "
-                        "takes a variable, a constant, or another function of one of these",
+                        f"{_display_name(call.name)} of a computed value is not supported in a "
+                        "condition on two steps: BIND it in the pattern that has its variables",
                         call.span,
                     )
         if call.name in ("REGEX", "REPLACE"):
-            self._check_pattern(call, arguments)
+            constants = [part for part in arguments[1:] if isinstance(part, str)]
+            if len(constants) < len(arguments) - 1:
+                raise self._make_error(
+                    f"the pattern of {call.name} must be a constant in a condition on two steps",
+                    call.span,
+                )
+            self.check_pattern(call, constants)
         return TermFunction(call.name, tuple(arguments))
 
-    def _check_pattern(
-        self, call: g.CallExpression, arguments: list[TermFunction | str | None]
-    ) -> None:
-        constants = [part for part in arguments[1:] if isinstance(part, str)]
-        if len(constants) < len(arguments) - 1:
-            raise self._make_error(f"the pattern of {call.name} must be a constant", call.span)
+    def check_pattern(self, call: g.CallExpression, constants: list[str]) -> None:
         parts = self.values.take_apart(self.values.intern(constants))
         if any(part.kind != e.STRING for part in parts):
             raise self._make_error(f"the pattern of {call.name} must be a plain string", call.span)
@@ -267,6 +275,37 @@ class _Compiler(NamedTuple):
 
     def _make_error(self, message: str, span: Span | None) -> QueryError:
         return QueryError([Diagnostic(message, span)], self.source)
+
+
+def is_mapped(call: g.CallExpression) -> bool:
+    """Whether a function is one of one term, and so a map.
+
+    >>> a, one = g.GraphVariable("a"), g.Term('"1"')
+    >>> is_mapped(g.CallExpression("CONCAT", (a, one, a)))
+    True
+    >>> is_mapped(g.CallExpression("REGEX", (one, a)))
+    False
+    """
+    parts = [part for part in call.arguments if isinstance(part, g.CallExpression)]
+    rest = [part for part in call.arguments if not isinstance(part, g.CallExpression)]
+    if call.name in ("REGEX", "REPLACE") and not all(
+        isinstance(part, g.Term) for part in call.arguments[1:]
+    ):
+        return False
+    return (
+        all(isinstance(part, g.GraphVariable | g.Term) for part in rest)
+        and all(part.name in ARGUMENTS and is_mapped(part) for part in parts)
+        and len({variable.name for variable in g.find_mentions(call)}) <= 1
+    )
+
+
+def check_call(call: g.CallExpression, values: TermValues, source: str) -> None:
+    """Check the number of arguments of a function, and the constant pattern of REGEX."""
+    compiler = _Compiler({}, {}, values, source)
+    compiler.check(call)
+    constants = [part.text for part in call.arguments[1:] if isinstance(part, g.Term)]
+    if call.name in ("REGEX", "REPLACE") and len(constants) == len(call.arguments) - 1:
+        compiler.check_pattern(call, constants)
 
 
 def _is_term(expression: g.Expression) -> bool:

@@ -57,8 +57,7 @@ class Matcher:
         # the memory layout that kernels are compiled for
         p, s, o = (np.require(c, np.int32, ["C", "W"]) for c in (events.p, events.s, events.o))
         graph = k.Graph(events.first, p, s, o, len(s))
-        values, era = self._values.update(), self._values.era
-        data = PlanInput(graph, values, BATCH_BUDGET, _UNLIMITED, era)
+        data = PlanInput(graph, self._values, BATCH_BUDGET, _UNLIMITED)
         return project(run_plan(self._plan, data, wanted), self.names)
 
 

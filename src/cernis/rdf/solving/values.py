@@ -16,7 +16,8 @@ which takes time linear in the text; its \\d, \\w and \\s know ASCII only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pyarrow as pa
@@ -227,17 +228,80 @@ class TermValues:
             rest = [self.take_apart(argument)[0] for argument in arguments[1:]]
             found = whole(self, arguments[0], *rest)
             return found if len(found) == count else np.repeat(found, count)
-        columns = [np.broadcast_to(argument, count) for argument in arguments]
+        return self._call_rows(function.name, [np.broadcast_to(a, count) for a in arguments])
+
+    def _call_rows(self, name: str, columns: list[Codes]) -> Codes:
+        """Return a function's values, called once for each distinct row of arguments."""
         first, place = _find_distinct([c for c in columns if c.strides != (0,)] or columns[:1])
         rows = zip(*(self.take_apart(column[first]) for column in columns), strict=True)
-        evaluate = f.FUNCTIONS[function.name]
+        evaluate = f.FUNCTIONS[name]
         texts = [
             None if any(part.kind == e.NOTHING for part in row) else evaluate(*row) for row in rows
         ]
         found = self.intern(texts)
-        if f.find_cast(function.name):
+        if f.find_cast(name):
             found[self._facts["kind"][found] >= e.ILL_TYPED] = e.UNBOUND
         return found[place]
+
+    # ------------------------------------------------------------ columns
+
+    @contextmanager
+    def temporary(self) -> Iterator[None]:
+        """Drop the values that are made inside; no term may become known there."""
+        self.update()
+        made, used, interned = self._made, self._used, len(self._interned)
+        try:
+            yield
+        finally:
+            while len(self._interned) > interned:
+                self._interned.popitem()
+            self._made, self._used = made, used
+
+    def call(self, name: str, columns: list[Codes]) -> Codes:
+        """Return a function's values for rows of arguments; -1 for an error."""
+        whole = _WHOLE.get(name)
+        if whole is None or not len(columns[0]):
+            return self._call_rows(name, columns) if len(columns[0]) else columns[0]
+        if len(columns) == 1:
+            return whole(self, columns[0])
+        found = np.full(len(columns[0]), e.UNBOUND, np.int32)
+        first, place = _find_distinct(columns[1:])
+        for number, row in enumerate(first.tolist()):
+            mine = np.flatnonzero(place == number)
+            rest = [self.take_apart(column[row : row + 1])[0] for column in columns[1:]]
+            if all(part.kind == e.STRING for part in rest):
+                with suppress(ValueError):  # a pattern that is none
+                    found[mine] = whole(self, columns[0][mine], *rest)
+        return found
+
+    def intern_cells(self, cells: NDArray[np.void]) -> Codes:
+        """Return the codes of values that programs have computed; -1 for errors."""
+        words = cells.view(np.int64).reshape(len(cells), cells.itemsize // 8)
+        _, first, place = np.unique(words, axis=0, return_index=True, return_inverse=True)
+        few = cells[first]
+        few["length"] = np.where(few["kind"] == e.NOTHING, -1, few["length"])
+        offsets, data = slices(self._text, few, np.arange(len(few), dtype=np.int32))
+        forms = pa.LargeStringArray.from_buffers(
+            len(few), pa.py_buffer(offsets), pa.py_buffer(data)
+        ).to_pylist()
+        texts = [self._write_cell(*cell) for cell in zip(few, forms, strict=True)]
+        return self.intern(texts)[place.reshape(-1)]
+
+    def _write_cell(self, cell: np.void, form: str) -> str | None:
+        if cell["kind"] == e.NOTHING:
+            return None
+        if cell["length"] >= 0:
+            tag = int(cell["tag"])
+            return f.write_term(f.TermParts(int(cell["kind"]), form, self.tags.names[tag]), tag)
+        return f.write_computed(cell)
+
+    def write_terms(self, codes: Codes) -> list[str | None]:
+        """Return values in N-Triples form; None for errors."""
+        tags = self.tag_numbers(codes).tolist()
+        return [
+            None if part.kind == e.NOTHING else f.write_term(part, tag)
+            for part, tag in zip(self.take_apart(codes), tags, strict=True)
+        ]
 
 
 def _find_distinct(columns: list[Codes]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

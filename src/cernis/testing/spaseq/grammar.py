@@ -152,8 +152,32 @@ def _make_gpm(random: Random, name: str, partition: bool) -> Gpm:
         op, limit = random.choice(("<", ">", "!=")), g.Term(number(random.randrange(4)))
         few = g.ComparisonExpression(op, g.GraphVariable(numeral), limit)
         pattern = g.FilterPattern(pattern, few)
+    pattern = _add_element(random, pattern, g.GraphVariable(key), g.GraphVariable(numeral))
     streams = STREAMS if random.random() < 0.15 else (random.choice(STREAMS),)
     return Gpm(name, streams, pattern)
+
+
+def _add_element(
+    random: Random, pattern: g.GraphPattern, key: g.GraphVariable, numeral: g.GraphVariable
+) -> g.GraphPattern:
+    """Sometimes add an element that the paper does not have."""
+    kind = random.random()
+    other = g.BasicPattern((g.Triple(g.GraphVariable("o"), g.Term(iri("w")), key),))
+    if kind < 0.04:
+        return g.MinusPattern(pattern, other)
+    if kind < 0.08:
+        return g.FilterPattern(pattern, g.NotExpression(g.ExistsExpression(other)))
+    if kind < 0.12:
+        fewer = g.ComparisonExpression("<", g.GraphVariable("o"), numeral)
+        other = g.BasicPattern((g.Triple(key, g.Term(iri("v")), g.GraphVariable("o")),))
+        return g.FilterPattern(pattern, g.ExistsExpression(other, fewer))
+    if kind < 0.17:
+        double = g.ArithmeticExpression("*", numeral, g.Term(number(2)))
+        return g.BindPattern(pattern, g.GraphVariable("twice"), double)
+    if kind < 0.21:
+        rows = ((g.Term(iri("k0")), None), (None, g.Term(number(1))))
+        return g.JoinPattern((pattern, g.ValuesPattern((key, numeral), rows)))
+    return pattern
 
 
 def _make_triple(node: g.GraphVariable, name: str, variable: str) -> g.Triple:

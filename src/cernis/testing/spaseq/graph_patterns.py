@@ -1,8 +1,8 @@
 """Graph patterns by brute force: SPARQL's algebra over a handful of triples, as it is defined.
 
 Terms are texts in N-Triples form; a solution is a dictionary. Exponential, for tests only. It
-knows the operators of expressions and `BOUND`; other functions have SPARQL's own engines to be
-compared with.
+knows the operators of expressions, `BOUND`, `IF`, `COALESCE` and `EXISTS`; other functions have
+SPARQL's own engines to be compared with.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import fields, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from cernis.errors import Span
 from cernis.pattern import graph as g
 
 Solution = Mapping[str, str]
@@ -55,7 +58,28 @@ def _find_solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> I
         case g.UnionPattern(parts):
             return [s for part in parts for s in _find_solutions(part, triples, kb)]
         case g.FilterPattern(inner, condition):
-            return [s for s in _find_solutions(inner, triples, kb) if is_true(condition, s)]
+            decided = (
+                (s, _decide_exists(condition, s, triples, kb))
+                for s in _find_solutions(inner, triples, kb)
+            )
+            return [s for s, known in decided if is_true(known, s)]
+        case g.BindPattern(inner, variable, expression):
+            return [
+                {**s, **_bind(variable.name, _decide_exists(expression, s, triples, kb), s)}
+                for s in _find_solutions(inner, triples, kb)
+            ]
+        case g.ValuesPattern(variables, rows):
+            return [
+                {v.name: term.text for v, term in zip(variables, row, strict=True) if term}
+                for row in rows
+            ]
+        case g.MinusPattern(inner, removed):
+            others = list(_find_solutions(removed, triples, kb))
+            return [
+                s
+                for s in _find_solutions(inner, triples, kb)
+                if not any(s.keys() & other.keys() and is_compatible(s, other) for other in others)
+            ]
         case g.OptionalPattern(inner, extra, condition):
             right = list(_find_solutions(extra, triples, kb))
             left = _find_solutions(inner, triples, kb)
@@ -70,6 +94,52 @@ def _find_solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> I
                     [{name.name: graph}], list(_find_solutions(inner, known, kb))
                 )
             ]
+
+
+def _decide_exists(
+    expression: g.Expression, solution: Solution, triples: Triples, kb: Dataset
+) -> g.Expression:
+    """Return an expression in which each EXISTS is true or false, as it is for a solution."""
+
+    def decide(part: Any) -> Any:
+        match part:
+            case g.ExistsExpression(pattern, condition):
+                found = join_solutions([solution], list(_find_solutions(pattern, triples, kb)))
+                holds = any(condition is None or is_true(condition, one) for one in found)
+                return g.Term(f'"{str(holds).lower()}"^^<{_XSD}boolean>')
+            case tuple():
+                return tuple(map(decide, part))
+            case g.GraphVariable() | g.Term() | str() | bool() | None | Span():
+                return part
+        return replace(part, **{f.name: decide(getattr(part, f.name)) for f in fields(part)})
+
+    decided: g.Expression = decide(expression)
+    return decided
+
+
+def _bind(name: str, expression: g.Expression, solution: Solution) -> Solution:
+    try:
+        return {name: _write_value(_evaluate(expression, solution))}
+    except (ExpressionError, ArithmeticError):
+        return {}
+
+
+def _write_value(value: Value) -> str:
+    match value:
+        case tuple():
+            return value[1]
+        case bool():
+            return f'"{str(value).lower()}"^^<{_XSD}boolean>'
+        case int():
+            return f'"{value}"^^<{_XSD}integer>'
+        case Decimal():
+            text = f"{value:f}"
+            text = text.rstrip("0").rstrip(".") if "." in text else text
+            return f'"{text}"^^<{_XSD}decimal>'
+        case float():
+            raise NotImplementedError("the forms of floats are left to SPARQL's own engines")
+        case str():
+            return f'"{value}"'
 
 
 def _join_optional(
@@ -163,6 +233,14 @@ def _evaluate(expression: g.Expression, solution: Solution) -> Value:
             return _compute("-", 0, _evaluate(part, solution))
         case g.CallExpression("BOUND", (g.GraphVariable(name),)):
             return name in solution
+        case g.CallExpression("IF", (condition, one, other)):
+            chosen = one if _to_boolean(_evaluate(condition, solution)) else other
+            return _evaluate(chosen, solution)
+        case g.CallExpression("COALESCE", parts):
+            for part in parts:
+                with suppress(ExpressionError, ArithmeticError):
+                    return _evaluate(part, solution)
+            raise ExpressionError
         case _:
             raise NotImplementedError(expression)
 

@@ -39,6 +39,9 @@ def write_expression(expression: g.Expression) -> str:
         case g.CallExpression(name, arguments):
             inside = ", ".join(map(write_expression, arguments))
             return f"{_NAMES.get(name, name)}({inside})"
+        case g.ExistsExpression(pattern, condition):
+            tail = f" FILTER({write_expression(condition)})" if condition is not None else ""
+            return f"EXISTS {{ {write_graph_pattern(pattern)}{tail} }}"
 
 
 def write_graph_pattern(pattern: g.GraphPattern) -> str:
@@ -66,6 +69,15 @@ def _write_inside(pattern: g.GraphPattern) -> str:
             return f"{_write_inside(inner)} FILTER({write_expression(condition)})"
         case g.FilterPattern(inner, condition):
             return f"{write_graph_pattern(inner)} FILTER({write_expression(condition)})"
+        case g.BindPattern(inner, variable, expression):
+            bound = f"BIND({write_expression(expression)} AS ?{variable.name})"
+            return f"{write_graph_pattern(inner)} {bound}"
+        case g.MinusPattern(inner, removed):
+            return f"{write_graph_pattern(inner)} MINUS {write_graph_pattern(removed)}"
+        case g.ValuesPattern(variables, rows):
+            names = " ".join(f"?{variable.name}" for variable in variables)
+            cells = (" ".join("UNDEF" if c is None else c.text for c in row) for row in rows)
+            return f"VALUES ({names}) {{ {' '.join(f'({row})' for row in cells)} }}"
         case g.BackgroundPattern(name, inner):
             return f"GRAPH {_write_node(name)} {write_graph_pattern(inner)}"
 
