@@ -167,12 +167,21 @@ export interface Step {
   taken: { from: number | string; to: number | string; label: string }[];
   waiting: { state: number | string; events: number[]; text: string }[];
   completed: string;
+  /** Whether the stream was replayed from its beginning; otherwise older partial matches are missing. */
+  whole: boolean;
+  /** Whether the numbers of partial matches are exact. */
+  exact: boolean;
 }
 export interface Why {
-  steps: { row: number | null; state: string | null; ok: boolean; condition: string; reason: string }[];
-  stopped_at: number | null;
-  text: string | null;
+  matches: boolean;
+  /** `ok` is null for events after the one that stopped them. */
+  steps: { row: number; state: string | null; ok: boolean | null; condition: string; reason: string }[];
+  text: string;
 }
+
+/** Whether the server can follow a run event by event. */
+export const canStep = (run: Run): boolean =>
+  run.automaton !== null && (run.kind === "matches" || run.kind === "counts");
 
 /** What the server, or the way to it, refused; `message` is for people. */
 export class ApiError extends Error {
@@ -194,8 +203,11 @@ export function isAbort(error: unknown): boolean {
 
 function parseFailure(status: number, text: string): ApiError {
   try {
-    const { error } = JSON.parse(text) as { error?: { code?: string; message?: string; hint?: string; diagnostics?: Problem[] } };
-    if (error?.message) return new ApiError(status, error.code ?? "", error.message, error.hint ?? null, error.diagnostics);
+    const { error } = JSON.parse(text) as {
+      error?: { code?: string; message?: string; hint?: string; diagnostics?: Problem[] };
+    };
+    if (error?.message)
+      return new ApiError(status, error.code ?? "", error.message, error.hint ?? null, error.diagnostics);
   } catch {
     // no JSON: a proxy's page, perhaps
   }
@@ -206,7 +218,11 @@ async function request<T>(path: string, init: RequestInit): Promise<T> {
   let response: Response;
   try {
     // the header is one that no form of another site can send
-    response = await fetch(path, { credentials: "same-origin", ...init, headers: { ...init.headers, "x-cernis": "1" } });
+    response = await fetch(path, {
+      credentials: "same-origin",
+      ...init,
+      headers: { ...init.headers, "x-cernis": "1" },
+    });
   } catch (error) {
     if (isAbort(error)) throw error;
     throw new ApiError(0, "offline", "The server does not answer.", "Is `cernis serve` still running?");
@@ -240,13 +256,11 @@ export const api = {
   samples: () => get<Sample[]>("/api/samples"),
   limits: () => get<Limits>("/api/limits"),
   uploads: () => get<Upload[]>("/api/uploads"),
-  upload: (file: File) =>
-    request<Upload>(`/api/uploads?${query({ name: file.name })}`, { method: "POST", body: file }),
+  upload: (file: File) => request<Upload>(`/api/uploads?${query({ name: file.name })}`, { method: "POST", body: file }),
   data: (source: Source) => post<Data>("/api/data", { source }),
   rows: (source: Source, stream: string, offset: number, limit: number) =>
     get<Rows>(`/api/data/rows?${query({ source: JSON.stringify(source), stream, offset, limit })}`),
-  check: (question: Question, signal?: AbortSignal) =>
-    post<{ diagnostics: Problem[] }>("/api/check", question, signal),
+  check: (question: Question, signal?: AbortSignal) => post<{ diagnostics: Problem[] }>("/api/check", question, signal),
   complete: (question: Question & { line: number; column: number }, signal?: AbortSignal) =>
     post<{ from_column: number; options: Completion[] }>("/api/complete", question, signal),
   run: (question: Question, signal?: AbortSignal) => post<Run>("/api/runs", question, signal),
@@ -254,11 +268,11 @@ export const api = {
     get<Timeline>(`/api/runs/${run}/timeline?${query(view)}`),
   matches: (run: string, offset: string, limit: number) =>
     get<MatchPage>(`/api/runs/${run}/matches?${query({ offset, limit })}`),
-  sample: (run: string, n: number, seed: number) =>
-    get<MatchPage>(`/api/runs/${run}/sample?${query({ n, seed })}`),
+  sample: (run: string, n: number, seed: number) => get<MatchPage>(`/api/runs/${run}/sample?${query({ n, seed })}`),
   events: (run: string, rows: readonly number[]) =>
     get<Events>(`/api/runs/${run}/events?${query({ rows: rows.join(",") })}`),
   step: (run: string, row: number) => get<Step>(`/api/runs/${run}/step?${query({ row })}`),
+  automaton: (run: string) => get<Automaton | null>(`/api/runs/${run}/automaton`),
   why: (run: string, rows: readonly number[]) => post<Why>(`/api/runs/${run}/why`, { rows }),
   forget: (run: string) => request<null>(`/api/runs/${run}`, { method: "DELETE" }),
   downloadLink: (run: string, format: "parquet" | "jsonl") => `/api/runs/${run}/download?${query({ format })}`,

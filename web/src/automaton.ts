@@ -13,6 +13,7 @@ const LONGEST_NAME = 22;
 const LONGEST_LABEL = 46;
 const MOST_LINES = 4;
 const DOUBLE = 3.5;
+const SMALLEST = 0.85;
 
 export interface Point {
   x: number;
@@ -46,7 +47,11 @@ export function bundleEdges(edges: readonly AutomatonEdge[]): AutomatonEdge[][] 
 }
 
 /** Return the way of an edge between two states, and where its label stands. */
-export function routeEdge(from: AutomatonState, to: AutomatonState, points: readonly Point[]): { d: string; label: Point } {
+export function routeEdge(
+  from: AutomatonState,
+  to: AutomatonState,
+  points: readonly Point[],
+): { d: string; label: Point } {
   const low = points[0];
   if (to.x <= from.x && low !== undefined) {
     const end = to.y + PILL / 2 + 2;
@@ -82,6 +87,7 @@ export function drawAutomaton(automaton: Automaton, step: Step | null): SVGSVGEl
     role: "img",
     "aria-label": `Automaton with ${plural(automaton.states.length, "state")}: ${names.join(", ")}`,
   });
+  drawing.style.minWidth = `${Math.round(automaton.width * SMALLEST)}px`; // then its box scrolls
   drawing.append(makeArrow("arrow", "arrow"), makeArrow("arrow-taken", "arrow taken"));
   for (const bundle of bundleEdges(automaton.edges)) {
     const from = places.get(String(bundle[0]!.from));
@@ -97,12 +103,26 @@ export function drawAutomaton(automaton: Automaton, step: Step | null): SVGSVGEl
 function makeArrow(id: string, name: string): SVGMarkerElement {
   return svg(
     "marker",
-    { id, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" },
+    {
+      id,
+      viewBox: "0 0 8 8",
+      refX: 7,
+      refY: 4,
+      markerWidth: 8,
+      markerHeight: 8,
+      markerUnits: "userSpaceOnUse",
+      orient: "auto",
+    },
     svg("path", { d: "M 0 0.8 L 8 4 L 0 7.2 z", class: name }),
   );
 }
 
-function drawEdge(from: AutomatonState, to: AutomatonState, bundle: readonly AutomatonEdge[], took: boolean): SVGGElement {
+function drawEdge(
+  from: AutomatonState,
+  to: AutomatonState,
+  bundle: readonly AutomatonEdge[],
+  took: boolean,
+): SVGGElement {
   const first = bundle[0]!;
   const points = (first.points ?? []).map(([x, y]) => ({ x, y }));
   const { d, label } = routeEdge(from, to, points);
@@ -164,16 +184,28 @@ function drawState(state: AutomatonState, partial: string | undefined): SVGGElem
   if (state.kind === "join") return svg("g", { class: "state join" }, svg("circle", { cx: x, cy: y, r: 4 }));
   const width = widthOf(state);
   const box = (grow: number, name: string): SVGRectElement =>
-    svg("rect", { x: x - width / 2 - grow, y: y - PILL / 2 - grow, width: width + 2 * grow, height: PILL + 2 * grow, rx: PILL / 2 + grow, class: name });
+    svg("rect", {
+      x: x - width / 2 - grow,
+      y: y - PILL / 2 - grow,
+      width: width + 2 * grow,
+      height: PILL + 2 * grow,
+      rx: PILL / 2 + grow,
+      class: name,
+    });
   const alive = partial !== undefined;
   return svg(
     "g",
     { class: `state ${state.kind ?? ""}${alive ? " live" : ""}${state.final ? " final" : ""}` },
     svg("title", {}, state.name),
-    state.initial && svg("path", { d: `M${x - width / 2 - 20} ${y}H${x - width / 2 - 2}`, class: "start", "marker-end": "url(#arrow)" }),
+    state.initial &&
+      svg("path", {
+        d: `M${x - width / 2 - 20} ${y}H${x - width / 2 - 2}`,
+        class: "start",
+        "marker-end": "url(#arrow)",
+      }),
     box(0, "pill"),
     state.final && box(DOUBLE, "ring"),
     svg("text", { x, y: y + 4 }, cut(state.name, LONGEST_NAME)),
-    alive && svg("text", { x, y: y + PILL / 2 + 16, class: "partial" }, shortCount(partial)),
+    alive && svg("text", { x, y: y + PILL / 2 + 27, class: "partial" }, shortCount(partial)),
   );
 }

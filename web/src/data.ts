@@ -2,7 +2,7 @@
 
 import { api, ApiError, type Data, type Limits, type Sample, type Source, type Stream, type Upload } from "./api.ts";
 import { drawDensity } from "./density.ts";
-import { byId, h, replace } from "./dom.ts";
+import { byId, h, iconButton, replace } from "./dom.ts";
 import { groupDigits, plural, shortBytes, shortCount } from "./numbers.ts";
 import { makeTable } from "./table.ts";
 
@@ -96,14 +96,22 @@ export class DataPanel {
 
   #listSources(): void {
     const option = (source: Source, label: string): HTMLOptionElement =>
-      h("option", { value: keyOf(source), selected: this.#source !== null && keyOf(source) === keyOf(this.#source) }, label);
+      h(
+        "option",
+        { value: keyOf(source), selected: this.#source !== null && keyOf(source) === keyOf(this.#source) },
+        label,
+      );
     const group = (label: string, options: HTMLOptionElement[]): HTMLElement | null =>
       options.length > 0 ? h("optgroup", { label }, ...options) : null;
     const files = this.#limits?.files ?? [];
-    const several = this.#source !== null && "uploads" in this.#source && this.#source.uploads.length > 1 ? this.#source : null;
+    const several =
+      this.#source !== null && "uploads" in this.#source && this.#source.uploads.length > 1 ? this.#source : null;
     replace(
       this.#select,
-      group("Samples", this.#samples.map(({ id, title }) => option({ sample: id }, title))),
+      group(
+        "Samples",
+        this.#samples.map(({ id, title }) => option({ sample: id }, title)),
+      ),
       group("Files", [
         ...(files.length > 1 ? [option({ files }, `all ${files.length} files`)] : []),
         ...files.map((name) => option({ files: [name] }, name)),
@@ -112,7 +120,7 @@ export class DataPanel {
         ...(several ? [option(several, `${several.uploads.length} files together`)] : []),
         ...this.#uploads.map(({ id, name }) => option({ uploads: [id] }, name)),
       ]),
-    ); // prettier-ignore
+    );
   }
 
   #show(data: Data): void {
@@ -159,7 +167,11 @@ export class DataPanel {
         name,
         detail: name === stream.time?.column ? "time" : (types.get(name) ?? ""),
       }));
-      const table = makeTable(`Events of ${stream.name}`, columns, page.rows.map((row) => row.map((value) => ({ value }))));
+      const table = makeTable(
+        `Events of ${stream.name}`,
+        columns,
+        page.rows.map((row) => row.map((value) => ({ value }))),
+      );
       replace(place, table, this.#pager(stream, place, offset, page.rows.length, page.total));
     } catch (error) {
       this.#options.onTrouble(error);
@@ -168,16 +180,12 @@ export class DataPanel {
 
   #pager(stream: Stream, place: HTMLElement, offset: number, count: number, total: number): HTMLElement {
     const turn = (label: string, sign: string, to: number, possible: boolean): HTMLElement =>
-      h(
-        "button",
-        {
-          type: "button", class: "quiet icon", "aria-label": label, title: label, disabled: !possible,
-          click: () => void this.#loadRows(stream, place, to),
-        },
-        sign,
-      ); // prettier-ignore
+      iconButton(label, sign, possible ? () => void this.#loadRows(stream, place, to) : null);
     const last = Math.max(0, Math.floor((total - 1) / PAGE) * PAGE);
-    const words = total === 0 ? "no events" : `${groupDigits(offset + 1)}–${groupDigits(offset + count)} of ${plural(total, "event")}`;
+    const words =
+      total === 0
+        ? "no events"
+        : `${groupDigits(offset + 1)}–${groupDigits(offset + count)} of ${plural(total, "event")}`;
     return h(
       "div",
       { class: "pager" },

@@ -15,10 +15,15 @@ export function barHeights(bins: readonly number[]): number[] {
 
 export function drawDensity(density: Density): HTMLElement {
   const bars = barHeights(density.bins);
-  const d = bars.map((tall, i) => (tall === 0 ? "" : `M${i} ${HEIGHT}v${-(tall * HEIGHT).toFixed(1)}h.82v${(tall * HEIGHT).toFixed(1)}z`)).join("");
+  const d = bars
+    .map((tall, i) =>
+      tall === 0 ? "" : `M${i} ${HEIGHT}v${-(tall * HEIGHT).toFixed(1)}h.82v${(tall * HEIGHT).toFixed(1)}z`,
+    )
+    .join("");
   const events = density.bins.reduce((sum, count) => sum + count, 0);
   // a strip of more than minutes has no use for milliseconds
-  const round = (time: number): number => (density.unit === "ms" && density.to - density.from > 120_000 ? Math.round(time / 1000) * 1000 : time);
+  const round = (time: number): number =>
+    density.unit === "ms" && density.to - density.from > 120_000 ? Math.round(time / 1000) * 1000 : time;
   const from = showTime(round(density.from), density.unit);
   const to = showTime(round(density.to), density.unit);
   return h(
@@ -27,9 +32,11 @@ export function drawDensity(density: Density): HTMLElement {
     svg(
       "svg",
       {
-        viewBox: `0 0 ${bars.length} ${HEIGHT}`, preserveAspectRatio: "none", role: "img",
+        viewBox: `0 0 ${bars.length} ${HEIGHT}`,
+        preserveAspectRatio: "none",
+        role: "img",
         "aria-label": `${plural(events, "event")} between ${from} and ${to}`,
-      }, // prettier-ignore
+      },
       svg("path", { d }),
     ),
     h("figcaption", {}, h("span", {}, from), h("span", {}, to)),

@@ -59,11 +59,8 @@ export function replace(element: Element, ...children: Child[]): void {
   append(element, children);
 }
 
-/** Return a function that calls `action` once, `delay` milliseconds after its last call. */
-export function debounce<A extends unknown[]>(delay: number, action: (...args: A) => void): (...args: A) => void {
-  let timer = 0;
-  return (...args) => {
-    window.clearTimeout(timer);
-    timer = window.setTimeout(() => action(...args), delay);
-  };
+/** Make a button that shows a sign and is called something; without an action it is disabled. */
+export function iconButton(label: string, sign: string, action: (() => void) | null): HTMLButtonElement {
+  const name = { type: "button", class: "quiet icon", "aria-label": label, title: label };
+  return h("button", { ...name, disabled: action === null, click: () => action?.() }, sign);
 }

@@ -37,7 +37,8 @@ export interface Picture {
 export const laneHeight = (lanes: number): number => (lanes <= 4 ? 46 : lanes <= 8 ? 38 : 30);
 export const heightOf = (lanes: number): number => AXIS + Math.max(1, lanes) * laneHeight(lanes) + ENDS;
 export const laneMiddle = (lane: number, lanes: number): number => AXIS + (lane + 0.5) * laneHeight(lanes) + 3;
-export const colourOf = (palette: Palette, lane: number): string => palette.lanes[lane % palette.lanes.length] ?? palette.text;
+export const colourOf = (palette: Palette, lane: number): string =>
+  palette.lanes[lane % palette.lanes.length] ?? palette.text;
 
 /** Return how dark a bin is, from 0 to 1: by the logarithm, so that a single event is still seen. */
 export function shade(count: number, most: number): number {
@@ -122,14 +123,15 @@ function drawMatch(
     .filter(({ lane }) => lane >= 0);
   context.strokeStyle = bold ? palette.accent : palette.text;
   context.lineWidth = bold ? 2.5 : 1;
-  context.globalAlpha = bold ? 1 : 0.28;
+  context.globalAlpha = bold ? 1 : 0.4;
   context.lineJoin = "round";
   context.beginPath();
   let before: { x: number; y: number } | null = null;
   for (const { x, lane } of points) {
     const y = laneMiddle(lane, picture.lanes);
     if (before === null) context.moveTo(x, y);
-    else if (before.y === y) context.quadraticCurveTo((before.x + x) / 2, y - Math.min(12, Math.abs(x - before.x) / 3), x, y);
+    else if (before.y === y)
+      context.quadraticCurveTo((before.x + x) / 2, y - Math.min(12, Math.abs(x - before.x) / 3), x, y);
     else context.bezierCurveTo((before.x + x) / 2, before.y, (before.x + x) / 2, y, x, y);
     before = { x, y };
   }
@@ -202,8 +204,7 @@ export function draw(context: CanvasRenderingContext2D, picture: Picture, palett
 
 /** What the pointer can hit: a mark of a match, or an event. */
 export type Hit =
-  | { kind: "match"; match: TimelineMatch }
-  | { kind: "event"; row: number; ts: number; lane: number; label: string };
+  { kind: "match"; match: TimelineMatch } | { kind: "event"; row: number; ts: number; lane: number; label: string };
 
 const REACH = 9;
 
@@ -225,8 +226,12 @@ export function hitAt(x: number, y: number, picture: Picture, events: boolean): 
     for (const mark of match.marks) {
       if (events) {
         consider(mark.ts, mark.lane, () => ({
-          kind: "event", row: mark.row, ts: mark.ts, lane: mark.lane, label: mark.variable,
-        })); // prettier-ignore
+          kind: "event",
+          row: mark.row,
+          ts: mark.ts,
+          lane: mark.lane,
+          label: mark.variable,
+        }));
       } else {
         consider(mark.ts, mark.lane, () => ({ kind: "match", match }));
       }

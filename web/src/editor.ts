@@ -1,16 +1,27 @@
 // The editor: CodeMirror with our highlighting, and diagnostics and completion from the server.
 
 import {
-  acceptCompletion, autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap,
-  type CompletionContext, type CompletionResult,
-} from "@codemirror/autocomplete"; // prettier-ignore
+  acceptCompletion,
+  autocompletion,
+  closeBrackets,
+  closeBracketsKeymap,
+  completionKeymap,
+  type CompletionContext,
+  type CompletionResult,
+} from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
 import { forceLinting, linter, lintKeymap, type Diagnostic } from "@codemirror/lint";
 import { Compartment, EditorState, StateEffect, type Extension } from "@codemirror/state";
 import {
-  drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers, placeholder, tooltips,
-} from "@codemirror/view"; // prettier-ignore
+  drawSelection,
+  EditorView,
+  highlightActiveLine,
+  keymap,
+  lineNumbers,
+  placeholder,
+  tooltips,
+} from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { api, isAbort, type Completion, type Fix, type Language, type Problem, type Question } from "./api.ts";
 import { readToken, start, type Inside } from "./highlight.ts";
@@ -97,8 +108,12 @@ export class QueryEditor {
           keymap.of([
             { key: "Mod-Enter", run: () => (options.onRun(), true), preventDefault: true },
             { key: "Tab", run: acceptCompletion },
-            ...closeBracketsKeymap, ...defaultKeymap, ...historyKeymap, ...completionKeymap, ...lintKeymap,
-          ]), // prettier-ignore
+            ...closeBracketsKeymap,
+            ...defaultKeymap,
+            ...historyKeymap,
+            ...completionKeymap,
+            ...lintKeymap,
+          ]),
           EditorView.updateListener.of((update) => {
             if (update.docChanged) options.onChange(update.state.doc.toString());
           }),

@@ -22,5 +22,8 @@ export function writeFirstQuery(data: Data): { text: string; language: Language 
   const stream = data.streams[0];
   if (stream === undefined || data.language === "spaseq") return null;
   const window = stream.time?.unit === "ms" ? "WITHIN 5 MINUTES" : "WITHIN 100 EVENTS";
-  return { text: `SELECT *\nFROM ${quoteName(stream.name)}\nWHERE ${writeSequence(stream)}\n${window}\n`, language: "ceql" };
+  return {
+    text: `SELECT *\nFROM ${quoteName(stream.name)}\nWHERE ${writeSequence(stream)}\n${window}\n`,
+    language: "ceql",
+  };
 }

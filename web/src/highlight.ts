@@ -20,8 +20,17 @@ export interface Characters {
 }
 
 export type Kind =
-  | "keyword" | "string" | "number" | "comment" | "operator" | "bracket" | "typeName" | "propertyName" | "variableName"
-  | "atom" | null; // prettier-ignore
+  | "keyword"
+  | "string"
+  | "number"
+  | "comment"
+  | "operator"
+  | "bracket"
+  | "typeName"
+  | "propertyName"
+  | "variableName"
+  | "atom"
+  | null;
 
 interface Vocabulary {
   always: ReadonlySet<string>;

@@ -1,13 +1,26 @@
 // The page: it joins the panels. Data and query make a question; a run of it makes the answer.
 
-import { api, ApiError, isAbort, type Data, type Language, type Problem, type Question, type ResultKind, type Run, type Sample, type Source, type TimelineMatch } from "./api.ts";
+import {
+  api,
+  ApiError,
+  canStep,
+  isAbort,
+  type Data,
+  type Language,
+  type Problem,
+  type Question,
+  type Run,
+  type Sample,
+  type Source,
+  type TimelineMatch,
+} from "./api.ts";
 import { DataPanel } from "./data.ts";
-import { byId, h, replace } from "./dom.ts";
+import { byId, h, iconButton, replace } from "./dom.ts";
 import { QueryEditor } from "./editor.ts";
 import { writeFirstQuery } from "./first.ts";
+import { showHeadline, showNoAnswer } from "./headline.ts";
 import { readLink, writeLink } from "./link.ts";
 import { MatchesPanel } from "./matches.ts";
-import { groupDigits, plural, shortCount, shortSeconds } from "./numbers.ts";
 import { showProblems } from "./problems.ts";
 import { StepsPanel } from "./steps.ts";
 import { Tabs } from "./tabs.ts";
@@ -15,25 +28,13 @@ import { connectTheme } from "./theme.ts";
 import { TimelineView } from "./timeline.ts";
 import { WhyPanel } from "./why.ts";
 
-const LONGEST_COUNT = 15;
 const SOON = 150;
-const NOUNS: Record<ResultKind, [string, string]> = {
-  matches: ["match", "matches"],
-  counts: ["match", "matches"],
-  graphs: ["match", "matches"],
-  answers: ["answer", "answers"],
-  groups: ["group", "groups"],
-};
 
 const runButton = byId("run", HTMLButtonElement);
 const languageSelect = byId("language", HTMLSelectElement);
 const exampleSelect = byId("examples", HTMLSelectElement);
 const trouble = byId("trouble", HTMLParagraphElement);
-const count = byId("count", HTMLOutputElement);
-const countNoun = byId("count-noun", HTMLSpanElement);
-const facts = byId("facts", HTMLParagraphElement);
-const notes = byId("notes", HTMLUListElement);
-const downloads = byId("downloads", HTMLDivElement);
+const stale = byId("stale", HTMLElement);
 const answer = byId("answer", HTMLElement);
 
 let samples: Sample[] = [];
@@ -41,6 +42,7 @@ let files: string[] = [];
 let running: AbortController | null = null;
 let current: Run | null = null;
 let offered = "";
+let asked = "";
 
 function complain(error: unknown): void {
   if (isAbort(error)) return;
@@ -50,7 +52,7 @@ function complain(error: unknown): void {
   replace(
     trouble,
     h("span", {}, message, known && error.hint ? h("small", {}, ` ${error.hint}`) : null),
-    h("button", { type: "button", class: "quiet icon", "aria-label": "Close message", click: () => (trouble.hidden = true) }, "×"),
+    iconButton("Close message", "×", () => (trouble.hidden = true)),
   );
   trouble.hidden = false;
 }
@@ -71,13 +73,17 @@ const plan = h("div", { class: "plan" });
 const timeline = new TimelineView({
   parent: byId("timeline", HTMLDivElement),
   onSelect: (match) => showMatch(match),
-  onPick: (event) => why.pick(event),
+  onPick: (event) => (tabs.current === "steps" ? steps.goTo(event.row) : why.pick(event)),
   onError: complain,
 });
 
 const matches = new MatchesPanel({
   onSelect: (match) => timeline.select(match),
   laneOf: (event, variable) => timeline.laneOf(event, variable),
+  onStep: (row) => {
+    steps.goTo(row);
+    tabs.open("steps");
+  },
   onTrouble: complain,
 });
 
@@ -97,8 +103,18 @@ function leaveTools(): void {
 
 const panels = [
   { id: "matches", label: "Matches", panel: matches.element, onShow: leaveTools },
-  { id: "steps", label: "Step by step", panel: steps.element, onShow: () => (leaveTools(), steps.open()) },
-  { id: "why", label: "Why not?", panel: why.element, onShow: () => (leaveTools(), (timeline.picking = true), why.open()) },
+  {
+    id: "steps",
+    label: "Step by step",
+    panel: steps.element,
+    onShow: () => (leaveTools(), (timeline.picking = true), steps.open()),
+  },
+  {
+    id: "why",
+    label: "Why not?",
+    panel: why.element,
+    onShow: () => (leaveTools(), (timeline.picking = true), why.open()),
+  },
   { id: "plan", label: "Plan", panel: plan, onShow: leaveTools },
 ];
 const tabs = new Tabs("Answer", panels);
@@ -121,8 +137,9 @@ const editor = new QueryEditor({
   language: "ceql",
   question,
   onProblems: showMistakes,
-  onChange: () => {
+  onChange: (text) => {
     exampleSelect.value = "";
+    stale.hidden = current === null || text === asked;
   },
   onRun: () => void run(),
 });
@@ -137,35 +154,21 @@ const data = new DataPanel({
 
 // --------------------------------------------------------------------- run
 
-function showRun(made: Run | null): void {
+function showRun(made: Run | null, query: string): void {
+  asked = query;
+  stale.hidden = true;
   const before = current;
   if (before !== null && before !== made) api.forget(before.run).catch(() => undefined);
   current = made;
-  for (const part of [downloads, byId("timeline", HTMLDivElement), byId("tabs", HTMLDivElement)]) part.hidden = made === null;
-  notes.hidden = made === null || made.notes.length === 0;
+  for (const part of ["timeline", "tabs"]) byId(part, HTMLDivElement).hidden = made === null;
   if (made === null) return;
-  const long = made.count.length > LONGEST_COUNT;
-  count.textContent = long ? shortCount(made.count) : groupDigits(made.count);
-  count.title = groupDigits(made.count);
-  countNoun.textContent = NOUNS[made.kind][made.count === "1" ? 0 : 1];
-  replace(
-    facts,
-    `in ${plural(made.events, "event")}, ${shortSeconds(made.seconds)}`,
-    made.partial && h("small", {}, "a part of the matches"),
-    long && h("small", {}, `exactly ${groupDigits(made.count)}`),
-  );
-  replace(notes, ...made.notes.map((note) => h("li", {}, h("pre", {}, note))));
-  replace(
-    downloads,
-    h("a", { class: "button quiet", href: api.downloadLink(made.run, "parquet"), download: "matches.parquet" }, "Parquet"),
-    h("a", { class: "button quiet", href: api.downloadLink(made.run, "jsonl"), download: "matches.jsonl" }, "JSON lines"),
-  );
+  showHeadline(made);
   timeline.show(made);
   matches.show(made);
   steps.show(made);
   why.show(made);
   tabs.offer("steps", made.automaton !== null);
-  tabs.offer("why", made.automaton !== null);
+  tabs.offer("why", canStep(made));
   tabs.open("matches");
   replace(
     plan,
@@ -176,8 +179,8 @@ function showRun(made: Run | null): void {
 }
 
 async function run(): Promise<void> {
-  const asked = question();
-  if (asked === null || asked.query.trim() === "") return;
+  const wish = question();
+  if (wish === null || wish.query.trim() === "") return;
   running?.abort();
   const mine = new AbortController();
   running = mine;
@@ -185,20 +188,18 @@ async function run(): Promise<void> {
   answer.setAttribute("aria-busy", "true");
   const slow = window.setTimeout(() => (runButton.textContent = "Stop"), SOON);
   try {
-    const made = await api.run(asked, mine.signal);
-    if (running === mine) showRun(made);
+    const made = await api.run(wish, mine.signal);
+    if (running === mine) showRun(made, wish.query);
   } catch (error) {
     if (running === mine) {
-      showRun(null);
-      count.textContent = "";
-      replace(facts);
+      showRun(null, wish.query);
       if (isAbort(error)) {
-        countNoun.textContent = "Stopped";
+        showNoAnswer("Stopped");
       } else if (error instanceof ApiError && error.diagnostics.length > 0) {
-        countNoun.textContent = "The query has a mistake";
-        showMistakes(error.diagnostics, asked.query);
+        showNoAnswer("The query has a mistake");
+        showMistakes(error.diagnostics, wish.query);
       } else {
-        countNoun.textContent = "No answer";
+        showNoAnswer("No answer");
         complain(error);
       }
     }
@@ -314,7 +315,9 @@ async function begin(): Promise<void> {
     exampleSelect.value = "0";
   }
   if (link !== null && link.sample !== null && !linked) {
-    complain(new ApiError(404, "", `This playground has no sample "${link.sample}".`, "The query is there all the same."));
+    complain(
+      new ApiError(404, "", `This playground has no sample "${link.sample}".`, "The query is there all the same."),
+    );
   }
   const opened = data.open(source);
   if (editor.text.trim() !== "") await run();

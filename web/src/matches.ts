@@ -1,8 +1,8 @@
 // The table of matches: it pages through the compact set by offset, which may be beyond 2^53, and
 // shows a uniform sample on demand. Nothing lists the set.
 
-import { api, type EventRow, type MatchPage, type MatchRow, type Run, type TimelineMatch } from "./api.ts";
-import { h, replace } from "./dom.ts";
+import { api, canStep, type EventRow, type MatchPage, type MatchRow, type Run, type TimelineMatch } from "./api.ts";
+import { h, iconButton, replace } from "./dom.ts";
 import { groupDigits, plural } from "./numbers.ts";
 import { makeTable } from "./table.ts";
 import { showTime } from "./times.ts";
@@ -13,11 +13,17 @@ const MOST_EVENTS = 100;
 export interface MatchesOptions {
   onSelect(match: TimelineMatch | null): void;
   laneOf(event: EventRow, variable: string): number;
+  /** Called to follow the run at an event. */
+  onStep(row: number): void;
   onTrouble(error: unknown): void;
 }
 
 /** Return the offsets of the pages around one, as text; null where there is none. */
-export function pagesAround(offset: bigint, total: bigint, page = PAGE): { before: bigint | null; after: bigint | null; last: bigint } {
+export function pagesAround(
+  offset: bigint,
+  total: bigint,
+  page = PAGE,
+): { before: bigint | null; after: bigint | null; last: bigint } {
   const last = total === 0n ? 0n : ((total - 1n) / page) * page;
   return {
     before: offset > 0n ? (offset > page ? offset - page : 0n) : null,
@@ -101,7 +107,14 @@ export class MatchesPanel {
     const label = `Show match ${name}`;
     return h(
       "button",
-      { type: "button", class: "link", "data-index": row.index, "aria-pressed": pressed, "aria-label": label, click: () => void this.#selectRow(row) },
+      {
+        type: "button",
+        class: "link",
+        "data-index": row.index,
+        "aria-pressed": pressed,
+        "aria-label": label,
+        click: () => void this.#selectRow(row),
+      },
       name,
     );
   }
@@ -110,15 +123,19 @@ export class MatchesPanel {
     const total = BigInt(page.total);
     const { before, after, last } = pagesAround(offset ?? 0n, total);
     const turn = (label: string, sign: string, to: bigint | null): HTMLElement =>
-      h("button", { type: "button", class: "quiet icon", "aria-label": label, title: label, disabled: to === null, click: () => to !== null && void this.#turnTo(to) }, sign); // prettier-ignore
+      iconButton(label, sign, to === null ? null : () => void this.#turnTo(to));
     const go = h("input", {
-      type: "text", inputmode: "numeric", "aria-label": "Go to match number", placeholder: "go to …", size: 9,
+      type: "text",
+      inputmode: "numeric",
+      "aria-label": "Go to match number",
+      placeholder: "go to …",
+      size: 9,
       keydown: (event: KeyboardEvent) => {
         const position = event.key === "Enter" ? readPosition(go.value, total) : null;
         if (position !== null) void this.#turnTo(position);
         go.toggleAttribute("aria-invalid", event.key === "Enter" && position === null);
       },
-    }); // prettier-ignore
+    });
     const end = (offset ?? 0n) + BigInt(page.rows.length);
     const words =
       offset === null
@@ -165,13 +182,18 @@ export class MatchesPanel {
           { class: "detail-head" },
           h("h3", {}, `Match ${number}`),
           h("span", {}, plural(match.marks.length, "event"), more > 0 && `, the first ${MOST_EVENTS} below`),
-          h("button", { type: "button", class: "quiet icon", "aria-label": "Close match", click: () => this.#close() }, "×"),
+          canStep(run) && marks[0] !== undefined && this.#stepper(marks[0].row),
+          iconButton("Close match", "×", () => this.#close()),
         ),
         makeTable(`Events of match ${number}`, heads, lines),
       );
     } catch (error) {
       this.#options.onTrouble(error);
     }
+  }
+
+  #stepper(row: number): HTMLElement {
+    return h("button", { type: "button", class: "quiet", click: () => this.#options.onStep(row) }, "Step through");
   }
 
   #close(): void {

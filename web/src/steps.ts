@@ -1,10 +1,11 @@
 // A slider through the stream: the event, the automaton with its live states, what the event did.
 
-import { api, type Run, type Step } from "./api.ts";
+import { api, canStep, type Automaton, type Run, type Step } from "./api.ts";
 import { drawAutomaton } from "./automaton.ts";
-import { h, replace } from "./dom.ts";
+import { h, iconButton, replace } from "./dom.ts";
 import { Latest } from "./latest.ts";
-import { groupDigits, plural, shortCount, showValue } from "./numbers.ts";
+import { groupDigits, plural, shortCount } from "./numbers.ts";
+import { cellText } from "./table.ts";
 import { showTime } from "./times.ts";
 
 export interface StepsOptions {
@@ -14,45 +15,92 @@ export interface StepsOptions {
 
 export class StepsPanel {
   readonly element = h("div", { class: "steps" });
-  readonly #slider = h("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "Event", input: () => this.#moved() });
+  readonly #slider = h("input", {
+    type: "range",
+    min: 0,
+    max: 0,
+    value: 0,
+    "aria-label": "Event",
+    input: () => this.#moved(),
+  });
   readonly #drawing = h("div", { class: "drawing", tabindex: "0", role: "region", "aria-label": "Automaton" });
   readonly #where = h("output", { class: "where" });
   readonly #words = h("div", { class: "step-words", "aria-live": "polite" });
   readonly #options: StepsOptions;
   readonly #loads = new Latest<number>((row) => this.#load(row));
+  readonly #tools: HTMLElement;
   #run: Run | null = null;
-  #started = false;
+  #automaton: Automaton | null = null;
+  #step: Step | null = null;
+  #counted = false;
 
   constructor(options: StepsOptions) {
     this.#options = options;
-    const turn = (label: string, sign: string, by: number): HTMLElement =>
-      h("button", { type: "button", class: "quiet icon", "aria-label": label, title: label, click: () => this.#turn(by) }, sign);
-    this.element.append(
-      h("div", { class: "slider" }, turn("Event before", "←", -1), this.#slider, turn("Next event", "→", 1), this.#where),
-      h("div", { class: "step-body" }, this.#drawing, this.#words),
+    this.#tools = h(
+      "div",
+      { class: "slider" },
+      iconButton("Event before", "←", () => this.#turn(-1)),
+      this.#slider,
+      iconButton("Next event", "→", () => this.#turn(1)),
+      this.#where,
     );
+    this.element.append(this.#tools, this.#drawing, this.#words);
   }
 
   show(run: Run | null): void {
+    const follows = run !== null && canStep(run);
     this.#run = run;
-    this.#started = false;
+    this.#automaton = run?.automaton ?? null;
+    this.#step = null;
+    this.#counted = false;
+    this.#tools.hidden = !follows;
+    this.#words.hidden = !follows;
     this.#slider.max = String(Math.max(0, (run?.events ?? 0) - 1));
     this.#slider.value = "0";
     this.#where.textContent = "";
     replace(this.#words);
-    this.#draw(null);
+    this.#draw();
   }
 
-  /** Called when the panel becomes visible: the first step is asked for then, not before. */
+  /** Called when the panel becomes visible: the counts and the first step are asked for then, not before. */
   open(): void {
-    if (!this.#started && this.#run !== null && this.#run.events > 0) {
-      this.#moved();
+    const run = this.#run;
+    if (this.#counted || run === null || !canStep(run) || run.events === 0) return;
+    this.#counted = true;
+    this.#moved();
+    void this.#count(run);
+  }
+
+  /** Go to an event of the run. */
+  goTo(row: number): void {
+    this.#slider.value = String(row);
+    this.#moved();
+  }
+
+  /** Put on the edges how often they were taken. */
+  async #count(run: Run): Promise<void> {
+    try {
+      const counted = await api.automaton(run.run);
+      if (run !== this.#run || counted === null) return;
+      this.#automaton = counted;
+      this.#draw();
+    } catch (error) {
+      if (this.#run === run) this.#options.onTrouble(error);
     }
   }
 
-  #draw(step: Step | null): void {
-    const automaton = this.#run?.automaton;
-    replace(this.#drawing, automaton ? drawAutomaton(automaton, step) : null);
+  #draw(): void {
+    if (this.#automaton === null) {
+      replace(this.#drawing);
+      return;
+    }
+    const drawn = drawAutomaton(this.#automaton, this.#step);
+    replace(this.#drawing, drawn);
+    const box = this.#drawing.getBoundingClientRect();
+    const moved = drawn.querySelector(".taken, .live")?.getBoundingClientRect();
+    if (moved && (moved.left < box.left || moved.right > box.right)) {
+      this.#drawing.scrollLeft += moved.left + moved.width / 2 - box.left - box.width / 2;
+    }
   }
 
   #turn(by: number): void {
@@ -61,7 +109,6 @@ export class StepsPanel {
   }
 
   #moved(): void {
-    this.#started = true;
     void this.#loads.ask(Number(this.#slider.value));
   }
 
@@ -71,7 +118,8 @@ export class StepsPanel {
     try {
       const step = await api.step(run.run, row);
       if (run !== this.#run) return;
-      this.#draw(step);
+      this.#step = step;
+      this.#draw();
       this.#say(run, step);
       this.#options.onStep(step.event?.ts ?? null);
     } catch (error) {
@@ -85,30 +133,58 @@ export class StepsPanel {
     const nameOf = (state: number | string): string => names.get(String(state)) ?? String(state);
     const event = step.event;
     this.#where.textContent = `event ${groupDigits(step.row + 1)} of ${groupDigits(run.events)}`;
-    const values = event ? event.values.map((value, i) => h("div", {}, h("dt", {}, event.columns?.[i] ?? ""), h("dd", {}, showValue(value)))) : [];
+    const values = event
+      ? event.values.map((value, i) =>
+          h("div", {}, h("dt", {}, event.columns?.[i] ?? ""), h("dd", {}, cellText(value))),
+        )
+      : [];
     const live = step.states.map(({ state, partial, since }) =>
       h(
         "li",
         {},
         h("b", {}, nameOf(state)),
-        ` ${plural(partial, "partial match", "partial matches")}`,
+        ` ${step.exact ? "" : "at least "}${plural(partial, "partial match", "partial matches")}`,
         since === null ? null : h("small", {}, ` since ${showTime(since, unit)}`),
       ),
     );
-    const taken = step.taken.map(({ from, to, label }) => h("li", {}, `${nameOf(from)} → ${nameOf(to)}`, h("small", {}, ` ${label}`)));
+    const taken = step.taken.map(({ from, to, label }) =>
+      h("li", {}, `${nameOf(from)} → ${nameOf(to)}`, h("small", {}, ` ${label}`)),
+    );
     const waiting = step.waiting.map(({ state, text }) => h("li", {}, h("b", {}, nameOf(state)), ` ${text}`));
-    const section = (title: string, items: HTMLElement[], none: string): HTMLElement[] => [
-      h("h3", {}, title),
-      items.length > 0 ? h("ul", {}, ...items) : h("p", { class: "note" }, none),
-    ];
+    const list = (items: HTMLElement[], none: string): HTMLElement =>
+      items.length > 0 ? h("ul", {}, ...items) : h("p", { class: "note" }, none);
+    const ends = step.completed === "1" ? "match ends" : "matches end";
     replace(
       this.#words,
-      event && h("h3", {}, event.type || event.stream, h("small", {}, ` ${showTime(event.ts, unit)}`)),
-      event && h("dl", { class: "values" }, ...values),
-      step.completed !== "0" && h("p", { class: "completed" }, `${shortCount(step.completed)} ${step.completed === "1" ? "match ends" : "matches end"} with this event.`),
-      ...section("The event moved", taken, "nothing: no partial match waits for it."),
-      ...section("Live states", live, "none."),
-      ...(waiting.length > 0 ? section("Partial matches that wait", waiting, "") : []),
+      event &&
+        h(
+          "section",
+          {},
+          h("h3", {}, event.type ?? event.stream, h("small", {}, ` ${showTime(event.ts, unit)}`)),
+          h("dl", { class: "values" }, ...values),
+        ),
+      h(
+        "section",
+        {},
+        h("h3", {}, "It moved"),
+        list(taken, "Nothing: no partial match waits for it."),
+        step.completed !== "0" &&
+          h("p", { class: "completed" }, `${shortCount(step.completed)} ${ends} with this event.`),
+      ),
+      h(
+        "section",
+        {},
+        h("h3", {}, "Now waiting"),
+        list(live, "No partial match."),
+        waiting.length > 0 && h("h3", {}, "For example"),
+        waiting.length > 0 && list(waiting, ""),
+        !step.whole &&
+          h(
+            "p",
+            { class: "note" },
+            "Only the last events before this one were replayed: older partial matches are missing.",
+          ),
+      ),
     );
   }
 }

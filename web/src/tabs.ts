@@ -13,13 +13,25 @@ export class Tabs {
   readonly #tabs: readonly Tab[];
   readonly #buttons: HTMLButtonElement[];
   readonly element: HTMLElement;
+  #current = "";
+
+  /** The tab that is open. */
+  get current(): string {
+    return this.#current;
+  }
 
   constructor(label: string, tabs: readonly Tab[]) {
     this.#tabs = tabs;
     this.#buttons = tabs.map((tab, i) =>
       h(
         "button",
-        { type: "button", role: "tab", id: `tab-${tab.id}`, "aria-controls": `panel-${tab.id}`, click: () => this.open(tab.id) },
+        {
+          type: "button",
+          role: "tab",
+          id: `tab-${tab.id}`,
+          "aria-controls": `panel-${tab.id}`,
+          click: () => this.open(tab.id),
+        },
         tabs[i]!.label,
       ),
     );
@@ -32,7 +44,9 @@ export class Tabs {
       const there = this.#buttons.filter((button) => !button.hidden);
       const now = there.findIndex((button) => button === event.target);
       const last = there.length - 1;
-      const next = { ArrowLeft: now > 0 ? now - 1 : last, ArrowRight: now < last ? now + 1 : 0, Home: 0, End: last }[event.key];
+      const next = { ArrowLeft: now > 0 ? now - 1 : last, ArrowRight: now < last ? now + 1 : 0, Home: 0, End: last }[
+        event.key
+      ];
       if (now < 0 || next === undefined) return;
       event.preventDefault();
       there[next]?.focus();
@@ -54,6 +68,7 @@ export class Tabs {
   }
 
   #mark(id: string): void {
+    this.#current = id;
     this.#tabs.forEach((tab, i) => {
       const open = tab.id === id;
       tab.panel.hidden = !open;

@@ -2,7 +2,7 @@
 // server aggregates a new view, the old aggregates are drawn at their own times, so nothing jumps.
 
 import { api, type EventRow, type Mark, type Run, type Timeline, type TimelineMatch } from "./api.ts";
-import { h } from "./dom.ts";
+import { h, iconButton } from "./dom.ts";
 import { describe, draw, heightOf, hitAt, laneHeight, type Hit, type Palette, type Picture } from "./draw.ts";
 import { Latest } from "./latest.ts";
 import { showSpan, showTime } from "./times.ts";
@@ -67,8 +67,6 @@ export class TimelineView {
 
   constructor(options: TimelineOptions) {
     this.#options = options;
-    const button = (label: string, sign: string, action: () => void): HTMLButtonElement =>
-      h("button", { type: "button", class: "quiet icon", "aria-label": label, title: label, click: action }, sign);
     const lanes = h(
       "select",
       {
@@ -91,14 +89,19 @@ export class TimelineView {
         h(
           "span",
           { class: "group", role: "group", "aria-label": "Zoom and pan" },
-          button("Earlier", "←", () => this.#move(panView(this.#view, -0.4))),
-          button("Later", "→", () => this.#move(panView(this.#view, 0.4))),
-          button("Zoom out", "−", () => this.#zoom(2)),
-          button("Zoom in", "+", () => this.#zoom(0.5)),
-          button("Show all", "⤢", () => this.#move(this.#whole)),
+          iconButton("Earlier", "←", () => this.#move(panView(this.#view, -0.4))),
+          iconButton("Later", "→", () => this.#move(panView(this.#view, 0.4))),
+          iconButton("Zoom out", "−", () => this.#zoom(2)),
+          iconButton("Zoom in", "+", () => this.#zoom(0.5)),
+          iconButton("Show all", "⤢", () => this.#move(this.#whole)),
         ),
       ),
-      h("div", { class: "timeline-body" }, this.#names, h("div", { class: "timeline-canvas" }, this.#canvas, this.#tip)),
+      h(
+        "div",
+        { class: "timeline-body" },
+        this.#names,
+        h("div", { class: "timeline-canvas" }, this.#canvas, this.#tip),
+      ),
       this.#words,
     );
     this.#listen();
@@ -119,7 +122,7 @@ export class TimelineView {
   show(run: Run | null): void {
     this.#run = run;
     this.#timeline = EMPTY;
-    this.#laneNames = [];
+    this.#nameLanes([]);
     this.#selected = null;
     this.#picked = [];
     this.#playhead = null;
@@ -211,7 +214,9 @@ export class TimelineView {
 
   #nameLanes(names: string[]): void {
     this.#laneNames = names;
-    const items = names.map((name, i) => h("li", { title: name, class: `lane lane-${(i % 8) + 1}` }, h("span", {}, name)));
+    const items = names.map((name, i) =>
+      h("li", { title: name, class: `lane lane-${(i % 8) + 1}` }, h("span", {}, name)),
+    );
     for (const item of items) item.style.height = `${laneHeight(names.length)}px`;
     this.#names.replaceChildren(...items, h("li", { class: "lane ends" }, h("span", {}, "matches")));
   }
@@ -257,14 +262,18 @@ export class TimelineView {
     };
     const timeAt = (x: number): number => xToTime(x, this.#view, canvas.clientWidth);
 
-    canvas.addEventListener("wheel", (event) => {
-      const sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
-      const all = spanOf(this.#view) >= spanOf(this.#whole) * 0.999;
-      if (all && (sideways || event.deltaY > 0)) return; // nothing more to show: the page scrolls
-      event.preventDefault();
-      if (sideways) this.#move(panView(this.#view, (event.deltaX || event.deltaY) / canvas.clientWidth));
-      else this.#zoom(Math.exp(Math.max(-100, Math.min(100, event.deltaY)) / 300), timeAt(at(event).x));
-    }, { passive: false }); // prettier-ignore
+    canvas.addEventListener(
+      "wheel",
+      (event) => {
+        const sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+        const all = spanOf(this.#view) >= spanOf(this.#whole) * 0.999;
+        if (all && (sideways || event.deltaY > 0)) return; // nothing more to show: the page scrolls
+        event.preventDefault();
+        if (sideways) this.#move(panView(this.#view, (event.deltaX || event.deltaY) / canvas.clientWidth));
+        else this.#zoom(Math.exp(Math.max(-100, Math.min(100, event.deltaY)) / 300), timeAt(at(event).x));
+      },
+      { passive: false },
+    );
 
     canvas.addEventListener("pointerdown", (event) => {
       pointers.set(event.pointerId, at(event));

@@ -69,11 +69,13 @@ export function showTime(time: number | null, unit: Unit): string {
 export function showSpan(span: number, unit: Unit): string {
   if (unit === "row") return `${groupDigits(Math.round(span))} events`;
   if (unit === "number") return groupDigits(Number(span.toPrecision(4)));
-  const [size, name] = ([
-    [DAY, "days"],
-    [HOUR, "hours"],
-    [MINUTE, "minutes"],
-    [SECOND, "seconds"],
-  ] as const).find(([size]) => span >= 2 * size) ?? [1, "ms"];
+  const [size, name] = (
+    [
+      [DAY, "days"],
+      [HOUR, "hours"],
+      [MINUTE, "minutes"],
+      [SECOND, "seconds"],
+    ] as const
+  ).find(([size]) => span >= 2 * size) ?? [1, "ms"];
   return `${Number((span / size).toPrecision(3))} ${name}`;
 }

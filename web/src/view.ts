@@ -38,7 +38,6 @@ export function viewAround(part: View, least: number): View {
   return { from: part.from - room, to: part.to + room };
 }
 
-export const timeToX = (time: number, view: View, width: number): number =>
-  ((time - view.from) / spanOf(view)) * width;
+export const timeToX = (time: number, view: View, width: number): number => ((time - view.from) / spanOf(view)) * width;
 
 export const xToTime = (x: number, view: View, width: number): number => view.from + (x / width) * spanOf(view);

@@ -2,8 +2,8 @@
 // at which condition they stopped.
 
 import { api, type EventRow, type Run, type Why } from "./api.ts";
-import { h, replace } from "./dom.ts";
-import { groupDigits } from "./numbers.ts";
+import { h, iconButton, replace } from "./dom.ts";
+import { groupDigits, plural } from "./numbers.ts";
 import { cellText, makeTable } from "./table.ts";
 import type { PickedEvent } from "./timeline.ts";
 
@@ -65,14 +65,19 @@ export class WhyPanel {
       h(
         "li",
         {},
-        h("button", { type: "button", class: "chip", "aria-label": `Take back event ${event.row + 1}`, click: () => this.pick(event) }, `event ${groupDigits(event.row + 1)} ×`),
+        h(
+          "button",
+          { type: "button", class: "chip", "aria-label": `Take back row ${event.row}`, click: () => this.pick(event) },
+          `row ${groupDigits(event.row)} ×`,
+        ),
       ),
     );
     replace(this.#chosen, ...chips);
     replace(this.#answer);
     this.#ask.disabled = this.#picked.length === 0;
     const rows = new Set(this.#picked.map(({ row }) => row));
-    for (const box of this.#list.querySelectorAll<HTMLInputElement>("input[data-row]")) box.checked = rows.has(Number(box.dataset["row"]));
+    for (const box of this.#list.querySelectorAll<HTMLInputElement>("input[data-row]"))
+      box.checked = rows.has(Number(box.dataset["row"]));
     this.#options.onPicked(this.#picked);
   }
 
@@ -84,8 +89,11 @@ export class WhyPanel {
     try {
       const { columns, events } = await api.events(run.run, wanted);
       if (run !== this.#run) return;
-      const heads = ["pick", ...columns].map((name) => ({ name }));
-      const lines = events.map((event) => [this.#box(event), ...event.values.map((value) => ({ value }))]);
+      const heads = ["pick", "row", ...columns].map((name) => ({ name }));
+      const lines = events.map((event) => [
+        this.#box(event),
+        ...[event.row, ...event.values].map((value) => ({ value })),
+      ]);
       replace(this.#list, this.#pager(run, events.length), makeTable("Events to pick", heads, lines));
     } catch (error) {
       this.#options.onTrouble(error);
@@ -96,7 +104,7 @@ export class WhyPanel {
     return h("input", {
       type: "checkbox",
       "data-row": event.row,
-      "aria-label": `Pick event ${event.row + 1}`,
+      "aria-label": `Pick row ${event.row}`,
       checked: this.#picked.some(({ row }) => row === event.row),
       change: () => this.pick({ row: event.row, ts: event.ts, lane: this.#options.laneOf(event, "") }),
     });
@@ -104,12 +112,12 @@ export class WhyPanel {
 
   #pager(run: Run, count: number): HTMLElement {
     const turn = (label: string, sign: string, to: number, possible: boolean): HTMLElement =>
-      h("button", { type: "button", class: "quiet icon", "aria-label": label, disabled: !possible, click: () => void this.#load(to) }, sign);
+      iconButton(label, sign, possible ? () => void this.#load(to) : null);
     const at = this.#offset;
     return h(
       "div",
       { class: "pager" },
-      h("span", {}, `events ${groupDigits(at + 1)}–${groupDigits(at + count)} of ${groupDigits(run.events)}`),
+      h("span", {}, `rows ${groupDigits(at)}–${groupDigits(at + count - 1)} of ${plural(run.events, "event")}`),
       turn("Events before", "←", at - PAGE, at > 0),
       turn("Events after", "→", at + PAGE, at + count < run.events),
     );
@@ -119,7 +127,10 @@ export class WhyPanel {
     const run = this.#run;
     if (run === null) return;
     try {
-      const answer = await api.why(run.run, this.#picked.map(({ row }) => row)); // prettier-ignore
+      const answer = await api.why(
+        run.run,
+        this.#picked.map(({ row }) => row),
+      );
       if (run === this.#run) this.#say(answer);
     } catch (error) {
       this.#options.onTrouble(error);
@@ -127,17 +138,18 @@ export class WhyPanel {
   }
 
   #say(answer: Why): void {
-    const steps = answer.steps.map(({ row, ok, condition, reason }) =>
-      h(
+    const steps = answer.steps.map(({ row, ok, condition, reason }) => {
+      const [name, sign] = ok === null ? ["not reached", "·"] : ok ? ["passed", "✓"] : ["stopped", "✗"];
+      return h(
         "li",
-        { class: ok ? "ok" : "stopped" },
-        h("span", { class: "sign", "aria-label": ok ? "passed" : "stopped" , role: "img" }, ok ? "✓" : "✗"),
-        row === null ? null : h("b", {}, `event ${groupDigits(row + 1)} `),
+        { class: ok === null ? "unreached" : ok ? "ok" : "stopped" },
+        h("span", { class: "sign", "aria-label": name, role: "img" }, sign),
+        h("b", {}, `row ${groupDigits(row)} `),
         condition && h("code", {}, cellText(condition)),
         reason && h("span", {}, ` ${reason}`),
-      ),
-    );
-    const words = answer.text ?? (answer.stopped_at === null ? "These events do match." : "These events do not match:");
+      );
+    });
+    const words = answer.matches ? "These events are a match." : "These events are no match.";
     replace(this.#answer, h("p", { class: "verdict" }, words), h("ol", {}, ...steps));
   }
 }

@@ -3,12 +3,31 @@ import { test } from "node:test";
 import type { AutomatonEdge, AutomatonState } from "../src/api.ts";
 import { bundleEdges, labelOf, routeEdge, widthOf } from "../src/automaton.ts";
 
-const state = (id: number, x: number, y = 50): AutomatonState => ({ id, name: `after ${id}`, initial: id === 0, final: false, kind: "state", x, y });
-const edge = (from: number, to: number, condition = "A", label = ""): AutomatonEdge => ({ from, to, label, condition, kind: "read", count: "1", points: [] });
+const state = (id: number, x: number, y = 50): AutomatonState => ({
+  id,
+  name: `after ${id}`,
+  initial: id === 0,
+  final: false,
+  kind: "state",
+  x,
+  y,
+});
+const edge = (from: number, to: number, condition = "A", label = ""): AutomatonEdge => ({
+  from,
+  to,
+  label,
+  condition,
+  kind: "read",
+  count: "1",
+  points: [],
+});
 
 test("edges between the same states are one line", () => {
   const bundles = bundleEdges([edge(0, 1), edge(1, 0), edge(0, 1, "B")]);
-  assert.deepEqual(bundles.map((bundle) => bundle.length), [2, 1]); // prettier-ignore
+  assert.deepEqual(
+    bundles.map((bundle) => bundle.length),
+    [2, 1],
+  );
 });
 
 test("a long label keeps what the event joins", () => {
@@ -26,7 +45,10 @@ test("an edge begins and ends at the pills of its states", () => {
 });
 
 test("an edge that goes back runs below", () => {
-  const { d, label } = routeEdge(state(1, 300), state(0, 100), [{ x: 300, y: 120 }, { x: 100, y: 120 }]);
+  const { d, label } = routeEdge(state(1, 300), state(0, 100), [
+    { x: 300, y: 120 },
+    { x: 100, y: 120 },
+  ]);
   assert.ok(d.includes("120"));
   assert.deepEqual(label, { x: 200, y: 116 });
 });

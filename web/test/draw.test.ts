@@ -6,15 +6,36 @@ import { describe, heightOf, hitAt, laneMiddle, shade, type Picture } from "../s
 const timeline: Timeline = {
   from: 0,
   to: 100,
-  lanes: [{ name: "A", total: 1, bins: [1, 0] }, { name: "B", total: 2, bins: [1, 1] }],
-  events: [{ row: 0, lane: 0, ts: 10, label: "A" }, { row: 1, lane: 1, ts: 50, label: "B" }],
-  matches: [{ index: "7", marks: [{ row: 0, lane: 0, ts: 10, variable: "a" }, { row: 1, lane: 1, ts: 50, variable: "b" }] }],
+  lanes: [
+    { name: "A", total: 1, bins: [1, 0] },
+    { name: "B", total: 2, bins: [1, 1] },
+  ],
+  events: [
+    { row: 0, lane: 0, ts: 10, label: "A" },
+    { row: 1, lane: 1, ts: 50, label: "B" },
+  ],
+  matches: [
+    {
+      index: "7",
+      marks: [
+        { row: 0, lane: 0, ts: 10, variable: "a" },
+        { row: 1, lane: 1, ts: 50, variable: "b" },
+      ],
+    },
+  ],
   ends: { bins: ["0", "100000000000000000000"] },
-}; // prettier-ignore
+};
 
 const picture: Picture = {
-  view: { from: 0, to: 100 }, unit: "number", width: 1000, timeline, lanes: 2, selected: null, picked: [], playhead: null,
-}; // prettier-ignore
+  view: { from: 0, to: 100 },
+  unit: "number",
+  width: 1000,
+  timeline,
+  lanes: 2,
+  selected: null,
+  picked: [],
+  playhead: null,
+};
 
 test("a click near a mark selects its match, and a click aside nothing", () => {
   const hit = hitAt(104, laneMiddle(0, 2) + 3, picture, false);

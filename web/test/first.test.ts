@@ -6,14 +6,23 @@ import { quoteName, writeFirstQuery } from "../src/first.ts";
 const data = (types: string[], unit: "ms" | "row" = "row"): Data => ({
   language: "ceql",
   streams: [
-    { name: "trips", rows: 3, columns: [], types: types.map((name) => ({ name, count: 1 })), time: unit === "row" ? null : { column: "ts", first: 0, last: 1, unit } },
+    {
+      name: "trips",
+      rows: 3,
+      columns: [],
+      types: types.map((name) => ({ name, count: 1 })),
+      time: unit === "row" ? null : { column: "ts", first: 0, last: 1, unit },
+    },
   ],
   density: null,
   notes: [],
-}); // prettier-ignore
+});
 
 test("the first query takes the most frequent types", () => {
-  assert.equal(writeFirstQuery(data(["A", "B", "C"], "ms"))?.text, "SELECT *\nFROM trips\nWHERE A AS a ; B AS b\nWITHIN 5 MINUTES\n");
+  assert.equal(
+    writeFirstQuery(data(["A", "B", "C"], "ms"))?.text,
+    "SELECT *\nFROM trips\nWHERE A AS a ; B AS b\nWITHIN 5 MINUTES\n",
+  );
   assert.match(writeFirstQuery(data(["A"]))?.text ?? "", /WHERE A AS a ; A AS b\nWITHIN 100 EVENTS/);
 });
 

@@ -22,24 +22,43 @@ function tokens(language: Language, text: string): [string, string | null][] {
 
 test("CEQL has keywords in any case, types, variables and attributes", () => {
   assert.deepEqual(tokens("ceql", "select s WHERE SELL AS s FILTER s[price > 1.5]"), [
-    ["select", "keyword"], ["s", "variableName"], ["WHERE", "keyword"], ["SELL", "typeName"], ["AS", "keyword"],
-    ["s", "variableName"], ["FILTER", "keyword"], ["s", "variableName"], ["[", "bracket"], ["price", "propertyName"],
-    [">", "operator"], ["1.5", "number"], ["]", "bracket"],
-  ]); // prettier-ignore
+    ["select", "keyword"],
+    ["s", "variableName"],
+    ["WHERE", "keyword"],
+    ["SELL", "typeName"],
+    ["AS", "keyword"],
+    ["s", "variableName"],
+    ["FILTER", "keyword"],
+    ["s", "variableName"],
+    ["[", "bracket"],
+    ["price", "propertyName"],
+    [">", "operator"],
+    ["1.5", "number"],
+    ["]", "bracket"],
+  ]);
 });
 
 test("a soft keyword in small letters is a name", () => {
-  assert.deepEqual(tokens("ceql", "last LAST"), [["last", "variableName"], ["LAST", "keyword"]]); // prettier-ignore
+  assert.deepEqual(tokens("ceql", "last LAST"), [
+    ["last", "variableName"],
+    ["LAST", "keyword"],
+  ]);
 });
 
 test("comments may span lines, and strings double their quotes", () => {
   assert.deepEqual(tokens("ceql", "/* a\nb */ 'it''s' -- end"), [
-    ["/* a", "comment"], ["b */", "comment"], ["'it''s'", "string"], ["-- end", "comment"],
-  ]); // prettier-ignore
+    ["/* a", "comment"],
+    ["b */", "comment"],
+    ["'it''s'", "string"],
+    ["-- end", "comment"],
+  ]);
 });
 
 test("a text that does not end goes on to the end of the line", () => {
-  assert.deepEqual(tokens("ceql", "'open\nWHERE"), [["'open", "string"], ["WHERE", "keyword"]]); // prettier-ignore
+  assert.deepEqual(tokens("ceql", "'open\nWHERE"), [
+    ["'open", "string"],
+    ["WHERE", "keyword"],
+  ]);
 });
 
 test("conjunctive queries have relations and variables", () => {
@@ -50,7 +69,13 @@ test("conjunctive queries have relations and variables", () => {
 
 test("SPAseQ has variables, IRIs and prefixed names", () => {
   assert.deepEqual(tokens("spaseq", "PREFIX ex: <http://e/> ?x a ex:T . # c"), [
-    ["PREFIX", "keyword"], ["ex:", "propertyName"], ["<http://e/>", "string"], ["?x", "variableName"], ["a", "keyword"],
-    ["ex:T", "propertyName"], [".", "operator"], ["# c", "comment"],
-  ]); // prettier-ignore
+    ["PREFIX", "keyword"],
+    ["ex:", "propertyName"],
+    ["<http://e/>", "string"],
+    ["?x", "variableName"],
+    ["a", "keyword"],
+    ["ex:T", "propertyName"],
+    [".", "operator"],
+    ["# c", "comment"],
+  ]);
 });

@@ -10,7 +10,11 @@ test("a link holds query, language and sample", () => {
 });
 
 test("a link without a sample holds the query alone", () => {
-  assert.deepEqual(readLink(writeLink({ query: "x", language: null, sample: null })), { query: "x", language: null, sample: null });
+  assert.deepEqual(readLink(writeLink({ query: "x", language: null, sample: null })), {
+    query: "x",
+    language: null,
+    sample: null,
+  });
 });
 
 test("another fragment is no link, and an unknown language is left out", () => {

@@ -3,7 +3,12 @@ import { test } from "node:test";
 import { drawCarets, offsetOf, placeOf, rangeOf } from "../src/places.ts";
 
 const TEXT = "SELECT *\nFROM Stok\n\tWHERE A";
-const place = (line: number, column: number, end_line: number, end_column: number) => ({ line, column, end_line, end_column });
+const place = (line: number, column: number, end_line: number, end_column: number) => ({
+  line,
+  column,
+  end_line,
+  end_column,
+});
 
 test("a line and a column are an offset, and back", () => {
   for (let offset = 0; offset <= TEXT.length; offset++) {
