@@ -137,7 +137,7 @@ boundscheck: $(VENV)/.dev ## The tests of the engine with code that checks every
 soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, random queries (N=1000), all benchmarks
 	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" \
 		tests/spark/test_answers.py tests/spark/test_streams.py tests/spark/test_graphs.py \
-		tests/spark/test_shipping.py tests/spark/test_connect.py tests/bench
+		tests/spark/test_shipping.py tests/spark/test_connect.py tests/spark/test_example_scripts.py tests/bench
 
 crash: $(VENV)/.dev ## Faults on streams: drivers and workers killed, failing sinks (CRASHES=100)
 	@$(BIN)/python tests/spark/crash.py --faults $(or $(CRASHES),100) --seed $(SEED)

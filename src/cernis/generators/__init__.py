@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cernis.generators.everyday import (
+        card_payments,
         cluster_tasks,
         parking_and_traffic,
         power_readings,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cernis.generators.stock import stock_stream
 
 __all__ = [
+    "card_payments",
     "cluster_tasks",
     "login_stream",
     "parking_and_traffic",

@@ -1,4 +1,4 @@
-"""Everyday streams for the how-to pages: a cluster, taxis, houses, roads, logins, orders, parking.
+"""Everyday streams for pages and examples: a cluster, taxis, houses, roads, orders, cards, parking.
 
 Small, seeded, in order of `ts`, and with the thing that its page looks for. No two events of a
 stream have the same time, so that an independent computation need not break ties.
@@ -128,6 +128,30 @@ def shop_orders(orders: int = 200, seed: int = 0) -> pa.Table:
             rows.append(("PAYMENT", order, euros))
     kinds, numbers, sums = zip(*rows, strict=True)
     return _order(at, {"type": kinds, "order": numbers, "euros": sums})
+
+
+def card_payments(cards: int = 200, seed: int = 0) -> pa.Table:
+    """Make the payments of cards in three days; a thief tries a small sum before a large one.
+
+    >>> card_payments(2).schema.names
+    ['type', 'card', 'euros', 'country', 'ts']
+    """
+    rng = np.random.default_rng(seed)
+    countries = ("AT", "DE", "ES", "FR", "IT")
+    at: list[float] = []
+    rows: list[tuple[str, int, float, str]] = []
+    for card in range(cards):
+        home = countries[int(rng.integers(0, len(countries)))]
+        for _ in range(int(rng.integers(5, 40))):
+            at.append(float(rng.uniform(0, 3 * _DAY)))
+            rows.append(("PAYMENT", card, round(float(rng.lognormal(3, 1.2)), 2), home))
+        if rng.random() < 0.1:
+            stolen, abroad = float(rng.uniform(0, 3 * _DAY)), countries[int(rng.integers(0, 5))]
+            for wait, euros in ((0, rng.uniform(0.5, 1.5)), (12, rng.uniform(600, 2000))):
+                at.append(stolen + float(rng.uniform(0.5, 1) * wait) * _MINUTE)
+                rows.append(("PAYMENT", card, round(float(euros), 2), abroad))
+    kinds, numbers, sums, places = zip(*rows, strict=True)
+    return _order(at, {"type": kinds, "card": numbers, "euros": sums, "country": places})
 
 
 def parking_and_traffic(events: int = 300, seed: int = 0) -> dict[str, pa.Table]:

@@ -1,0 +1,14 @@
+"""Tasks that fail after three evictions or more: in this process."""
+
+from pathlib import Path
+
+import cernis
+from cernis.generators import cluster_tasks
+
+events = cluster_tasks()
+query = cernis.query(Path(__file__).with_name("query.ceql").read_text())
+
+matches = query.run(events)
+print(matches)
+for match in matches.head(5):
+    print(match.end_ts, match.partition, match.values)

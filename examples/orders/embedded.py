@@ -1,0 +1,14 @@
+"""Orders that are not paid within an hour: in this process."""
+
+from pathlib import Path
+
+import cernis
+from cernis.generators import shop_orders
+
+events = shop_orders()
+query = cernis.query(Path(__file__).with_name("query.ceql").read_text())
+
+matches = query.run(events)
+print(matches)
+for match in matches.head(5):
+    print(match.end_ts, match.partition, match.values)

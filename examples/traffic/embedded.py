@@ -1,0 +1,14 @@
+"""Valleys in the speed on a road: in this process."""
+
+from pathlib import Path
+
+import cernis
+from cernis.generators import road_speeds
+
+events = road_speeds()
+query = cernis.query(Path(__file__).with_name("query.ceql").read_text())
+
+matches = query.run(events)
+print(matches)
+for match in matches.head(5):
+    print(match.end_ts, match.partition, match.values)
