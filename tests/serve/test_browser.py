@@ -188,6 +188,17 @@ def test_a_query_with_a_mistake_that_runs_says_where(open_page: Opener) -> None:
     expect(page.get_by_role("list", name="Problems").locator(".carets")).to_have_count(1)
 
 
+def test_a_run_is_stopped(open_page: Opener) -> None:
+    page = open_page()
+    page.route("**/api/runs", lambda route: None)  # a run that takes for ever
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#count-noun")).to_have_text("Stopped")
+    page.unroute("**/api/runs")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator("#count")).to_have_text("3")
+
+
 def test_completion_offers_the_attributes_of_the_data(open_page: Opener) -> None:
     page = open_page()
     write(page, "SELECT * FROM Stocks WHERE SELL AS s FILTER s[pr")
@@ -367,18 +378,36 @@ def test_a_file_is_uploaded_and_its_markup_stays_text(
     assert fits(page)
 
 
-def test_a_file_that_is_dropped_is_uploaded(open_page: Opener) -> None:
+def test_files_that_are_dropped_are_streams_of_one_source(open_page: Opener) -> None:
     page = open_page()
     page.evaluate(
         """() => {
             const carried = new DataTransfer();
-            carried.items.add(new File(["type,n\\nC,1\\nD,2\\n"], "dropped.csv"));
+            carried.items.add(new File(["type,n\\nC,1\\nD,2\\n"], "one.csv"));
+            carried.items.add(new File(["type,n\\nE,1\\n"], "two.csv"));
             document.body.dispatchEvent(
                 new DragEvent("drop", { dataTransfer: carried, bubbles: true, cancelable: true }));
         }"""
     )
-    expect(page.get_by_role("combobox", name="Data source")).to_have_value(re.compile("uploads"))
-    expect(page.get_by_role("list", name="Event types")).to_contain_text("D")
+    chosen = page.get_by_role("combobox", name="Data source").locator("option:checked")
+    expect(chosen).to_have_text("2 files together")
+    expect(page.locator("#data-body summary")).to_have_text(["one 2 events", "two 1 event"])
+
+
+def test_graphs_are_uploaded_with_a_query_to_begin_with(open_page: Opener) -> None:
+    page = open_page()
+    time = "<http://www.w3.org/ns/prov#generatedAtTime>"
+    kind = "<http://www.w3.org/2001/XMLSchema#dateTime>"
+    quads = [
+        f'<urn:{n}> {time} "2024-07-01T12:0{n}:00Z"^^{kind} .\n<urn:s> <urn:p> "{n}" <urn:{n}> .\n'
+        for n in range(3)
+    ]
+    file = {"name": "air.nq", "mimeType": "text/plain", "buffer": "".join(quads).encode()}
+    write(page, "")
+    page.get_by_label("Upload files").set_input_files(file)  # type: ignore[arg-type]
+    expect(page.locator("#count")).to_have_text("3")
+    expect(editor(page)).to_contain_text("FROM STREAM air <urn:air>")
+    expect(page.get_by_role("list", name="Lanes")).to_contain_text("air")
 
 
 def test_an_upload_over_the_limit_is_refused_before_it_is_sent(open_page: Opener) -> None:

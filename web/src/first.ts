@@ -17,13 +17,21 @@ function writeSequence(stream: Stream): string {
   return `${quoteName(first)} AS a ; ${quoteName(second ?? first)} AS b`;
 }
 
+function writeGraphQuery(stream: Stream): string | null {
+  if (!NAME.test(stream.name)) return null;
+  const graph = `DEFINE GPM A ON ${stream.name} { ?subject ?predicate ?object }`;
+  return `SELECT *\nWITHIN 10 MINUTES\nFROM STREAM ${stream.name} <urn:${stream.name}>\nWHERE {\n  SEQ (A)\n  ${graph}\n}`;
+}
+
 /** Return a query over some data; null where there is nothing to ask of. */
 export function writeFirstQuery(data: Data): { text: string; language: Language } | null {
   const stream = data.streams[0];
-  if (stream === undefined || data.language === "spaseq") return null;
+  if (stream === undefined) return null;
+  if (data.language === "spaseq") {
+    const text = writeGraphQuery(stream);
+    return text === null ? null : { text, language: "spaseq" };
+  }
   const window = stream.time?.unit === "ms" ? "WITHIN 5 MINUTES" : "WITHIN 100 EVENTS";
-  return {
-    text: `SELECT *\nFROM ${quoteName(stream.name)}\nWHERE ${writeSequence(stream)}\n${window}\n`,
-    language: "ceql",
-  };
+  const text = `SELECT *\nFROM ${quoteName(stream.name)}\nWHERE ${writeSequence(stream)}\n${window}`;
+  return { text, language: "ceql" };
 }

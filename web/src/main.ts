@@ -49,9 +49,11 @@ function complain(error: unknown): void {
   const known = error instanceof ApiError;
   if (!known) console.error(error);
   const message = known ? error.message : "Something in this page went wrong.";
+  const gone = known && (error.status === 404 || error.status === 410);
+  const hint = (known && error.hint) || (gone ? "Run the query again." : "");
   replace(
     trouble,
-    h("span", {}, message, known && error.hint ? h("small", {}, ` ${error.hint}`) : null),
+    h("span", {}, message, hint && h("small", {}, ` ${hint}`)),
     iconButton("Close message", "×", () => (trouble.hidden = true)),
   );
   trouble.hidden = false;
