@@ -24,8 +24,9 @@ def install_chromium() -> None:
         return
     print("==> installing Chromium for the tests in a browser (once; about 100 MB to fetch)")
     quiet = {"DEBIAN_FRONTEND": "noninteractive", **os.environ}
-    install = ["apt-get", "install", "--yes", "-qq", "--no-install-recommends", "chromium"]
-    for command in (install, ["apt-get", "update", "-qq"], install):
+    apt = ["apt-get", "-o", "Acquire::http::Timeout=20", "-o", "Acquire::Retries=1"]
+    install = [*apt, "install", "--yes", "-qq", "--no-install-recommends", "chromium"]
+    for command in (install, [*apt, "update", "-qq"], install):
         done = subprocess.run(command, env=quiet, capture_output=True)
         if command == install and done.returncode == 0:
             return
