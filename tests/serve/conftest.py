@@ -57,7 +57,7 @@ class Browser:
     headers: dict[str, str] = field(default_factory=lambda: {"X-Cernis": "1"})
 
     def send(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answered:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         sent = {**self.headers, **{name.replace("_", "-"): text for name, text in headers.items()}}
         if self.cookie:
             sent["Cookie"] = self.cookie

@@ -158,7 +158,7 @@ def test_an_upload_over_the_limit_is_refused_with_or_without_its_length(visitor:
     answer = visitor.upload("large.csv", large)
     assert (answer.status, answer.error["code"]) == (413, "too_large")
     assert answer.error["message"] == "an upload may have 64 KiB"
-    connection = http.client.HTTPConnection("127.0.0.1", visitor.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", visitor.port, timeout=300)
     headers = {"X-Cernis": "1", "Cookie": visitor.cookie}
     pieces = (large[i : i + 8192] for i in range(0, len(large), 8192))
     connection.request("POST", "/api/uploads?name=large.csv", pieces, headers, encode_chunked=True)
@@ -288,7 +288,7 @@ def list_workers() -> set[int]:
 def test_a_run_ends_when_nobody_waits_for_it_any_more(visitor: Any) -> None:
     kept = visitor.run("SELECT * FROM Stocks WHERE SELL", CORE).json["run"]
     before = list_workers()
-    connection = http.client.HTTPConnection("127.0.0.1", visitor.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", visitor.port, timeout=300)
     query = "SELECT LONGEST u FROM s WHERE (SELL OR BUY)+ AS u FILTER u INCREASING BY price"
     body = json.dumps({"language": "ceql", "query": query, "source": {"sample": "stocks-million"}})
     connection.request("POST", "/api/runs", body, {"X-Cernis": "1", "Cookie": visitor.cookie})
