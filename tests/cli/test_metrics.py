@@ -12,7 +12,7 @@ import pytest
 
 from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics, publish, write_file
 from cernis.errors import CernisError
-from cernis.spark.streaming.progress import Progress
+from cernis.spark.streaming.progress import Progress, RuleNumbers
 
 
 def progress(batch: int, **numbers: Any) -> Progress:
@@ -136,3 +136,25 @@ def test_a_file_is_there_from_the_start_and_replaced(tmp_path: Path) -> None:
 def test_a_port_beyond_the_last_is_refused() -> None:
     with pytest.raises(CernisError, match=r"^--metrics 65536: ports go up to 65535$"):
         parse_metrics("65536")
+
+
+def test_rules_have_numbers_of_their_own_for_as_long_as_they_run() -> None:
+    metrics = StreamMetrics()
+    metrics.change_rules(["a", 'b "loud"'], {})
+    first = {"a": RuleNumbers(5, 2, 0, 7, 250.0), 'b "loud"': RuleNumbers(5, 1, 4, 1, 1.0)}
+    metrics.take(progress(0, rules_per_bucket={0: first, 1: {"a": RuleNumbers(1, 0, 0, 3, 250.0)}}))
+    metrics.take(progress(1, rules_per_bucket={0: {"a": RuleNumbers(2, 1, 0, 4, 500.0)}}))
+    lines = metrics.write().splitlines()
+    for line in (
+        "cernis_rules 2",
+        'cernis_rule_events_total{rule="a"} 8',
+        'cernis_rule_matches_total{rule="a"} 3',
+        'cernis_rule_seconds_total{rule="a"} 1',
+        'cernis_rule_vertices{rule="a"} 7',
+        'cernis_rule_suppressed_total{rule="b \\"loud\\""} 4',
+    ):
+        assert line in lines
+    metrics.change_rules(["a"], {"removed": 1, "refused": 2})
+    lines = metrics.write().splitlines()
+    assert 'cernis_rule_changes_total{change="refused"} 2' in lines
+    assert not any("loud" in line for line in lines)

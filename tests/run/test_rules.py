@@ -406,12 +406,9 @@ def test_the_command_line_checks_and_explains_a_folder_of_rules(
     assert "two rules are named 'sells': " in err
 
 
-def test_rules_on_streams_of_spark_are_refused(
+def test_rules_are_explained_for_this_process_alone(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     explain = ["explain", str(folder / "rules"), "--engine", "spark"]
     assert main(explain) == 1
     assert "a rule set is explained for this process, as text" in capfd.readouterr().err
-    stream = ["stream", str(folder / "rules"), "--source", str(folder), "--explain"]
-    assert main(stream) == 1
-    assert "a rule set runs on files so far, with cernis run" in capfd.readouterr().err

@@ -14,7 +14,6 @@ import pytest
 
 import cernis
 from cernis.cli.main import main
-from cernis.errors import CernisError
 from cernis.generators.stock import stock_stream
 from cernis.run.rule import RuleSetError
 from cernis.spark.rules import recognize_rules
@@ -109,14 +108,6 @@ def test_rules_that_spark_does_not_run_are_named(spark: Any) -> None:
         "rule a: line 1, column 49: unknown attribute 'kk'",
         "rule b: line 2, column 49: unknown attribute 'l'",
     ]
-    stream = spark.readStream.format("rate").load()
-    message = (
-        "a rule set on Spark reads batches so far; on a stream, run its rules one by one with "
-        "cernis.spark.recognize"
-    )
-    with pytest.raises(CernisError) as refused:
-        recognize_rules(stream, "RULE a AS SELECT * FROM S WHERE A", type=None, time="timestamp")
-    assert str(refused.value) == message
 
 
 @pytest.mark.usefixtures("spark", "folder")

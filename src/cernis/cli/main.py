@@ -41,7 +41,6 @@ from cernis.cli.options import (
     OnError,
     OutputForm,
     OutputFormat,
-    QueryArgument,
     QueryOrRules,
     Quote,
     ServedEvents,
@@ -191,9 +190,6 @@ def run(
 
 
 _GRAPHS_ONLY = "nq is for the graphs of CONSTRUCT (.spaseq)"
-_RULES_HERE = (
-    "a rule set runs on files so far, with cernis run; on a stream, run its rules one by one"
-)
 _RULES_EXPLAINED = (
     "a rule set is explained for this process, as text; for more, explain its rules one by one"
 )
@@ -205,7 +201,7 @@ def _value(option: StrEnum | None) -> str | None:
 
 @app.command()
 def stream(
-    query: QueryArgument,
+    query: QueryOrRules,
     source: Annotated[
         list[str],
         typer.Option(
@@ -308,11 +304,10 @@ def stream(
     strict: Strict = False,
     lang: Lang = LanguageName.ceql,
 ) -> None:
-    """Find the matches of QUERY in events that go on coming, on Spark."""
+    """Find the matches of QUERY, or of a rule set, in events that go on coming, on Spark."""
     with reported():
-        if find_rules(query, lang.value) is not None:
-            raise CernisError(_RULES_HERE)
-        text, language = read_query(query, lang.value)
+        rules = find_rules(query, lang.value)
+        text, language = ("", "ceql") if rules is not None else read_query(query, lang.value)
         for option, given in (("--checkpoint", checkpoint), ("--sink", sink)):
             if given is None and not explain:
                 raise typer.BadParameter("is needed to run a stream", param_hint=option)
@@ -359,7 +354,11 @@ def stream(
             unit=_value(time_unit),
             background=tuple(background or ()),
         )
-        if language == "spaseq":
+        if rules is not None:
+            from cernis.cli import rule_stream
+
+            rule_stream.stream(rules, arguments)
+        elif language == "spaseq":
             from cernis.cli import graph_stream
 
             graph_stream.stream(text, arguments)

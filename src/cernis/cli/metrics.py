@@ -12,7 +12,7 @@ Cost: a few additions for each micro-batch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,6 +26,7 @@ from cernis.output import open_output
 
 if TYPE_CHECKING:
     from cernis.spark import Progress
+    from cernis.spark.streaming.progress import RuleNumbers
 
 _HOST = "127.0.0.1"
 _CONTENT = "text/plain; version=0.0.4; charset=utf-8"
@@ -36,6 +37,12 @@ _COUNTERS = {
     "late": ("cernis_late_events_total", "Events after the watermark had passed them."),
     "recalled": ("cernis_recalled_events_total", "Events read again by another worker."),
     "matches": ("cernis_matches_total", "Matches."),
+}
+_RULE_COUNTERS = {
+    "events": ("cernis_rule_events_total", "Events that the rule has read."),
+    "matches": ("cernis_rule_matches_total", "Matches of the rule."),
+    "suppressed": ("cernis_rule_suppressed_total", "Matches that SUPPRESS BY has silenced."),
+    "milliseconds": ("cernis_rule_seconds_total", "Time in the rule, summed over tasks."),
 }
 _DROPPED = ("ahead", "undecodable", "untimed")
 _GAUGES = {
@@ -58,6 +65,19 @@ class StreamMetrics:
         self._seconds: dict[str, float] = {}
         self._buckets: dict[str, dict[int, int]] = {name: {} for name in _GAUGES}
         self._watermark: float | None = None
+        self._rules: tuple[str, ...] = ()
+        self._changes: Counter[str] = Counter()
+        self._rule_counts: dict[str, Counter[str]] = {}
+        self._rule_records: dict[int, dict[str, int]] = {}
+
+    def change_rules(self, names: Sequence[str], changes: Mapping[str, int]) -> None:
+        """Note which rules run from now on, and how many were changed in which way."""
+        with self._lock:
+            self._rules = tuple(names)
+            self._changes.update(changes)
+            for held in self._rule_records.values():
+                for name in held.keys() - {*names}:
+                    del held[name]
 
     def take(self, progress: Progress) -> bool:
         """Add one micro-batch; return whether it is new."""
@@ -74,9 +94,36 @@ class StreamMetrics:
                 self._seconds[stage] = self._seconds.get(stage, 0.0) + milliseconds / 1000
             for name, buckets in self._buckets.items():
                 buckets |= getattr(progress, name)
+            for bucket, rules in progress.rules_per_bucket.items():
+                self._take_rules(bucket, rules)
             if progress.watermark is not None:
                 self._watermark = datetime.fromisoformat(progress.watermark).timestamp()
             return True
+
+    def _take_rules(self, bucket: int, rules: Mapping[str, RuleNumbers]) -> None:
+        held = self._rule_records.setdefault(bucket, {})
+        for name, numbers in rules.items():
+            counts = self._rule_counts.setdefault(name, Counter())
+            for part in ("events", "matches", "suppressed", "milliseconds"):
+                counts[part] += getattr(numbers, part)
+            held[name] = numbers.records
+
+    def _list_rules(self) -> Iterator[str]:
+        """Yield the numbers of each rule that runs."""
+        yield from _metric("cernis_rules", "Rules that run.", {"": len(self._rules)})
+        text = "Rules that were added, replaced, removed or refused while the stream ran."
+        changes = {f'{{change="{word}"}}': self._changes[word] for word in sorted(self._changes)}
+        yield from _metric("cernis_rule_changes_total", text, changes)
+        for part, (title, text) in _RULE_COUNTERS.items():
+            scale = 1000 if part == "milliseconds" else 1
+            counts = {n: self._rule_counts.get(n, Counter())[part] / scale for n in self._rules}
+            yield from _metric(title, text, {_label(n): count for n, count in counts.items()})
+        records = {
+            _label(name): sum(held.get(name, 0) for held in self._rule_records.values())
+            for name in self._rules
+        }
+        title, text = "cernis_rule_vertices", "Nodes and vertices of the rule's partial matches."
+        yield from _metric(title, text, records)
 
     def write(self) -> str:
         """Return the numbers in the text format of Prometheus."""
@@ -94,9 +141,21 @@ class StreamMetrics:
         yield from _metric("cernis_stage_seconds_total", text, spent)
         for name, (title, text) in _GAUGES.items():
             yield from _metric(title, text, {"": sum(self._buckets[name].values())})
+        if self._rules:
+            yield from self._list_rules()
         if self._watermark is not None:
             title = "cernis_watermark_seconds"
             yield from _metric(title, "The watermark, since 1970.", {"": self._watermark})
+
+
+def _label(rule: str) -> str:
+    r"""
+    >>> print(_label('say "hi"'))
+    {rule="say \"hi\""}
+    """
+    for letter, written in (("\\", r"\\"), ('"', r"\""), ("\n", r"\n")):
+        rule = rule.replace(letter, written)
+    return f'{{rule="{rule}"}}'
 
 
 def _metric(title: str, text: str, values: Mapping[str, float]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.terminal import make_table, output_console, print_message, print_notes, value_text
 from cernis.errors import CernisError, StrictError, WarningNote, list_warnings, neutralize
 from cernis.output import open_output
-from cernis.results.jsonlines import text_of
+from cernis.results.jsonlines import name_lines, text_of
 from cernis.run.rule import Rule, name_warning
 from cernis.run.rules import RuleSet
 
@@ -78,7 +77,7 @@ def deliver(found: Sequence[FoundByRule], delivery: Delivery) -> None:
             number = 0
             for each in found:
                 for lines in each.lines(delivery.limit):
-                    file.write(text_of(_name_lines(each.rule, lines)))
+                    file.write(text_of(name_lines(each.rule, lines)))
                     number += len(lines)
         if output != "-":
             print_message(f"{number:,} matches of {len(found)} rules written to {output}")
@@ -114,9 +113,3 @@ def _list_lines(matches: Any, limit: int | None) -> Iterator[pa.StringArray]:
         yield pc.binary_join_element_wise(lines, "", "\n")
         if left == 0:
             return
-
-
-def _name_lines(rule: str, lines: pa.StringArray) -> pa.StringArray:
-    """Return lines with the name of a rule as their first member."""
-    begin = '{"rule":' + json.dumps(rule, ensure_ascii=False) + ","
-    return pc.binary_replace_slice(lines.cast(pa.binary()), 0, 1, begin.encode()).cast(pa.string())

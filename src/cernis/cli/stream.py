@@ -1,11 +1,12 @@
-"""`cernis stream`: run a query over folders or topics that grow.
+"""`cernis stream`: run a query, or a rule set, over folders or topics that grow.
 
     arguments ─ checked, without Spark ─▶ StreamPlan ─ Spark starts ─▶ DataFrames ─▶ running query
 
 The arguments are checked before Spark starts, which takes seconds, and before anything is
 written. While the query runs, this process waits for its end, or for a signal. The first signal
 stops the query after the micro-batch that runs, the second stops it at once, the third does not
-wait for Spark. A later run continues from the checkpoint in all three cases.
+wait for Spark. A later run continues from the checkpoint in all three cases. A plan may change
+while it runs (`rule_stream`): then the query is stopped in the same way and started anew.
 
 The session has its own settings: times without a zone are UTC, names are case-sensitive, and a
 micro-batch has one task per core. Turned down: the settings of a session that runs already;
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -141,12 +142,18 @@ class StreamPlan(ABC):
     def watermark_clock(self, frames: dict[str, Any]) -> WatermarkClock:
         """Return how to read Spark's watermark."""
 
+    def describe_rules(self, metrics: StreamMetrics) -> None:  # noqa: B027
+        """Tell the metrics which rules run, if there are rules."""
+
+    def look(self, frames: dict[str, Any], metrics: StreamMetrics) -> bool:
+        """Look for changes, and say what they are; return whether the query must start anew."""
+        return False
+
 
 @dataclass(frozen=True, kw_only=True)
-class PatternStreamPlan(StreamPlan):
-    """A query over rows."""
+class RowStreamPlan(StreamPlan):
+    """A query, or rules, over rows."""
 
-    query: Query
     inputs: list[StreamInput]
 
     @property
@@ -165,10 +172,19 @@ class PatternStreamPlan(StreamPlan):
         }
 
     @property
-    def answers(self) -> list[str] | None:
-        """The names of a query's answers; None if it has matches."""
-        head = self.query.plan.head
-        return None if head is None else [column.name for column in head.columns]
+    def recognition(self) -> dict[str, Any]:
+        """The options of `recognize` that say how a stream runs."""
+        delivered = self.delivered
+        assert delivered.checkpoint is not None
+        late_output = delivered.late_output
+        return {
+            **self.options,
+            "lateness": delivered.lateness,
+            "ahead": delivered.ahead,
+            "late_output": None if late_output is None else str(late_output.path),
+            "corrupt": UNDECODED,
+            "checkpoint": str(delivered.checkpoint.path),
+        }
 
     @property
     def places(self) -> list[Source]:
@@ -187,33 +203,11 @@ class PatternStreamPlan(StreamPlan):
         arguments = self.arguments
         return sources.read_inputs(spark, self.inputs, arguments.reading, arguments.max_files)
 
-    def recognize(self, spark: Any, frames: dict[str, Any]) -> Any:
-        from cernis.spark import recognize
-
-        delivered = self.delivered
-        assert delivered.checkpoint is not None
-        late_output = delivered.late_output
-        found = recognize(
-            _streams(frames),
-            self.query,
-            lateness=delivered.lateness,
-            ahead=delivered.ahead,
-            late_output=None if late_output is None else str(late_output.path),
-            corrupt=UNDECODED,
-            checkpoint=str(delivered.checkpoint.path),
-            **self.options,
-        )
-        return sinks.format_lines(found, self.answers) if delivered.form == "jsonl" else found
-
-    def explain(self, frames: dict[str, Any]) -> list[str]:
-        from cernis.spark import explain
-
-        attributes = {name: frame.drop(UNDECODED) for name, frame in frames.items()}
-        lines = [str(explain(_streams(attributes), self.query, **self.options))]
+    def explain_sources(self) -> Iterator[str]:
+        """Say how the streams are read."""
         for input_ in self.inputs:
             read = f"{input_.stream}: {input_.place}, {input_.format}: {input_.columns}"
-            lines += write_entry("source", [read])
-        return lines
+            yield from write_entry("source", [read])
 
     def watermark_clock(self, frames: dict[str, Any]) -> WatermarkClock:
         from cernis.spark.streaming.dataflow import SHIFT
@@ -225,6 +219,33 @@ class PatternStreamPlan(StreamPlan):
         if kind in ("timestamp", "timestamp_ntz", "date"):
             return WatermarkClock()
         return WatermarkClock(SHIFT, UNITS[reading.time_unit])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternStreamPlan(RowStreamPlan):
+    """A query over rows."""
+
+    query: Query
+
+    @property
+    def answers(self) -> list[str] | None:
+        """The names of a query's answers; None if it has matches."""
+        head = self.query.plan.head
+        return None if head is None else [column.name for column in head.columns]
+
+    def recognize(self, spark: Any, frames: dict[str, Any]) -> Any:
+        from cernis.spark import recognize
+
+        found = recognize(choose_frames(frames), self.query, **self.recognition)
+        is_text = self.delivered.form == "jsonl"
+        return sinks.format_lines(found, self.answers) if is_text else found
+
+    def explain(self, frames: dict[str, Any]) -> list[str]:
+        from cernis.spark import explain
+
+        attributes = {name: frame.drop(UNDECODED) for name, frame in frames.items()}
+        explanation = explain(choose_frames(attributes), self.query, **self.options)
+        return [str(explanation), *self.explain_sources()]
 
 
 def stream(text: str, language: str, arguments: StreamArguments) -> None:
@@ -380,64 +401,93 @@ def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
         if metrics.take(progress):
             write_file(place, metrics)
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        found = plan.recognize(spark, frames)
-    print_notes(one.message.args[0] for one in caught if isinstance(one.message, Warning))
+    plan.describe_rules(metrics)
+    found = _recognize(plan, spark, frames)
     with publish(place, metrics) as address:
         if address is not None:
             print_message(f"note: metrics at {address}")
         listener = watch(spark, take)
         try:
-            _run_to_end(plan.delivered, found, tally, take)
+            begun = _Begun(plan.delivered, tally, take, lambda: plan.look(frames, metrics))
+            _run_to_end(begun, found, lambda: _recognize(plan, spark, frames))
         finally:
             with suppress(Exception):  # Java may be gone
                 spark.streams.removeListener(listener)
     print_message(summarize(tally.view()))
 
 
-def _streams(frames: dict[str, Any]) -> Any:
+def _recognize(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> Any:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        found = plan.recognize(spark, frames)
+    print_notes(one.message.args[0] for one in caught if isinstance(one.message, Warning))
+    return found
+
+
+def choose_frames(frames: dict[str, Any]) -> Any:
     """Return one stream without its name, which may differ from the query's."""
     return frames if len(frames) > 1 else next(iter(frames.values()))
 
 
-def _run_to_end(
-    delivered: Delivered, found: Any, tally: Tally, take: Callable[[Progress], None]
-) -> None:
-    from cernis.spark import progress_of
+class _Begun(NamedTuple):
+    """A stream that runs: where it goes, and who is told."""
 
-    sink, checkpoint = delivered.sink, delivered.checkpoint
-    assert sink is not None
-    assert checkpoint is not None
+    delivered: Delivered
+    tally: Tally
+    take: Callable[[Progress], None]
+    look: Callable[[], bool]
+
+
+def _run_to_end(begun: _Begun, found: Any, again: Callable[[], Any]) -> None:
+    """Run the query, and another one after each change; `again` gives its matches."""
+    tally, sink = begun.tally, begun.delivered.sink
     console, out = error_console(), _Output(tally)
     printing = isinstance(sink, StandardOutput) and sys.stdout.isatty()
-    form, trigger = delivered.form, delivered.trigger
     with (
         _signals() as caught,
         show_live(tally, console, wanted=console.is_terminal and not printing),
     ):
-        running = sinks.start(found, sink, checkpoint, form=form, trigger=trigger, out=out.write)
         try:
-            _wait(running, caught, tally)
+            while _run_once(begun, found, out, caught):
+                found = again()
         except sinks.SparkGone:
             if not caught.number:
                 raise
-            return  # the signal reached all processes of the group
+            # the signal reached all processes of the group
         except Exception:
             if out.is_closed:
                 raise BrokenPipeError from None
             raise
+
+
+def _run_once(begun: _Begun, found: Any, out: _Output, caught: _Signals) -> bool:
+    """Run the query until it ends, a signal comes or there is a change; return whether there is."""
+    from cernis.spark import progress_of
+
+    delivered = begun.delivered
+    sink, checkpoint = delivered.sink, delivered.checkpoint
+    assert sink is not None
+    assert checkpoint is not None
+    form, trigger = delivered.form, delivered.trigger
+    running = sinks.start(found, sink, checkpoint, form=form, trigger=trigger, out=out.write)
+    has_changed = _wait(running, caught, begun)
     for numbers in running.recentProgress:  # the listener may lag behind
         if (progress := progress_of(numbers)) is not None:
-            take(progress)
+            begun.take(progress)
+    return has_changed
 
 
-def _wait(running: Any, caught: _Signals, tally: Tally) -> None:
+def _wait(running: Any, caught: _Signals, begun: _Begun) -> bool:
+    """Wait for the end, a signal or a change; return whether there is a change."""
     while not sinks.await_end(running, _POLL):
         if caught.number:
-            tally.stopping()
+            begun.tally.stopping()
             sinks.stop(running, lambda: caught.number > 1)
-            return
+            return False
+        if begun.look():
+            sinks.stop(running, lambda: caught.number > 1)
+            return True
+    return False
 
 
 class _Output:

@@ -197,3 +197,13 @@ def text_of(column: pa.StringArray) -> memoryview:
     ends = np.frombuffer(offsets, np.int32)
     first, last = ends[column.offset], ends[column.offset + len(column)]
     return memoryview(data)[first:last]
+
+
+def name_lines(rule: str, lines: pa.StringArray) -> pa.StringArray:
+    """Return lines with the name of a rule as their first member.
+
+    >>> name_lines("r", pa.array(['{"end":1}'])).to_pylist()
+    ['{"rule":"r","end":1}']
+    """
+    begin = '{"rule":' + json.dumps(rule, ensure_ascii=False) + ","
+    return pc.binary_replace_slice(lines.cast(pa.binary()), 0, 1, begin.encode()).cast(pa.string())

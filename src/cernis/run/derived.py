@@ -26,8 +26,8 @@ from cernis.results.matches import Matches
 
 
 @dataclass(frozen=True)
-class DerivedStream:
-    """A stream of matches as rules that read it see it: its name and its columns."""
+class KnownStream:
+    """A stream that is not opened, as rules see it: of matches, or of events in batches."""
 
     name: str
     schema: pa.Schema

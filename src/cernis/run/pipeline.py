@@ -324,6 +324,11 @@ class Pipeline:
         every = None if self.best is None else self.best.order.every
         return self.longest is not None or every is not None
 
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether time that passes may make matches or groups certain."""
+        return self.waits or self.absence is not None or self.grouper is not None
+
     def deadline(self) -> DeadlineColumn | None:
         """Return how the matches that `find` gave last have their deadlines."""
         return None if self.absence is None else self.absence.deadline

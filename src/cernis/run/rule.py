@@ -25,9 +25,11 @@ from cernis.run.routing import ConstantTest, find_equalities, why_whole
 class RuleSetError(CernisError):
     """The mistakes of a rule set, of all its rules."""
 
-    def __init__(self, mistakes: Sequence[str]) -> None:
+    def __init__(self, mistakes: Sequence[str], rules: Sequence[str] = ()) -> None:
+        """`rules` are the names of those that do not fit the events, where that is the mistake."""
         super().__init__("\n".join(mistakes))
         self.mistakes = tuple(mistakes)
+        self.rules = tuple(rules)
 
 
 @dataclass(frozen=True, eq=False)

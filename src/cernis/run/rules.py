@@ -44,7 +44,7 @@ from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.derived import (
     DerivedEvents,
-    DerivedStream,
+    KnownStream,
     PlacedBatch,
     count_steps,
     derive_events,
@@ -69,6 +69,8 @@ _CHUNK_PER_RULE = 1 << 12
 _LARGEST_CHUNK = 1 << 23
 _CHUNK_BYTES = 1 << 28
 """Limits of larger chunks, in events and in bytes."""
+_SHOWN = 10
+"""So many names are shown of rules that have changed in one way."""
 
 
 class RuleSet:
@@ -170,7 +172,7 @@ def make_router(rules: Sequence[Rule], type_column: str) -> Router:
 
 
 class RuleChanges(NamedTuple):
-    """What `RuleSession.update` has done: the names of rules."""
+    """How rules have changed, by their names; those that are kept have the same text."""
 
     added: tuple[str, ...]
     replaced: tuple[str, ...]
@@ -183,8 +185,25 @@ class RuleChanges(NamedTuple):
         >>> print(RuleChanges(("a",), (), ("b", "c"), ()))
         added a; removed b, c
         """
-        changes = [f"{word} {', '.join(names)}" for word, names in self._asdict().items() if names]
+        changes = []
+        for word, names in self._asdict().items():
+            more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+            if names:
+                changes.append(f"{word} {', '.join(names[:_SHOWN])}{more}")
         return "; ".join(changes)
+
+
+def compare_rules(before: RuleSet, after: RuleSet) -> RuleChanges:
+    """Return how rules have changed."""
+    texts = {rule.name: rule.text for rule in before}
+    same = {rule.name for rule in after if texts.get(rule.name) == rule.text}
+    old, new = {*texts}, {*after.names}
+    return RuleChanges(
+        tuple(sorted(new - old)),
+        tuple(sorted((new & old) - same)),
+        tuple(sorted(old - new)),
+        tuple(sorted(same)),
+    )
 
 
 class RuleSession:
@@ -211,18 +230,11 @@ class RuleSession:
         raise an error when they are read (`cernis.rules`), and the session goes on as it was.
         """
         self._guard.check()
-        texts = {rule.name: rule.text for rule in self.rules}
+        changes = compare_rules(self.rules, rules)
         sessions = dict(zip(self.rules.names, self.sessions, strict=True))
-        same = {rule.name for rule in rules if texts.get(rule.name) == rule.text}
-        before, after = {*texts}, {*rules.names}
         self._is_updated = True
-        self._begin(rules, {name: sessions[name] for name in same})
-        return RuleChanges(
-            tuple(sorted(after - before)),
-            tuple(sorted((after & before) - same)),
-            tuple(sorted(before - after)),
-            tuple(sorted(same)),
-        )
+        self._begin(rules, {name: sessions[name] for name in changes.kept})
+        return changes
 
     def metrics(self) -> dict[str, SessionMetrics]:
         """Return the numbers of each rule at this moment; they cost nothing."""
@@ -319,8 +331,7 @@ class RuleSession:
 
     def push(self, events: Any) -> dict[str, Any]:
         """Return what each rule finds in these events, which follow all events pushed before."""
-        for session in self.sessions:
-            session.renew_budget()
+        self.renew_budget()
         ordering = self._start(events)
         with self._guard:
             return self._conclude(self._read(ordering))
@@ -329,6 +340,51 @@ class RuleSession:
         """Return what is certain now that no further event comes."""
         with self._guard:
             return self._conclude([[] for _ in self.sessions], last=True)
+
+    # --------------------------------------------- batches in final order
+
+    def prepare(self, streams: Sequence[DescribedStream], scale: Scale) -> None:
+        """Check the rules against the columns of streams whose events `take` gets.
+
+        Raises all mistakes together. Necessary before the first batch, and after `update`.
+        """
+        self._guard.check()
+        self._prepare(streams, scale, self.options.type_column, self.options.time_column)
+
+    def take(self, batch: EventBatch, scale: Scale) -> Iterator[tuple[str, Any]]:
+        """Yield what rules find in a batch whose events are in their final order.
+
+        Only rules that may have found something are named.
+        """
+        with self._guard:
+            read: list[list[Any]] = [[] for _ in self.sessions]
+            self._events += len(batch)
+            self._take(batch, scale, read, True)
+            found = list(self._list_found(read))
+        yield from found
+
+    def pass_time(self, nanoseconds: int, scale: Scale) -> Iterator[tuple[str, Any]]:
+        """Yield what is certain for each rule once no event before a time comes."""
+        for name, session in zip(self.rules.names, self.sessions, strict=True):
+            if session.pipeline.waits_for_time:
+                for found in session.pass_watermark(nanoseconds, scale):
+                    yield name, found
+
+    def renew_budget(self) -> None:
+        """Allow each rule as many candidates again."""
+        for session in self.sessions:
+            session.renew_budget()
+
+    def _list_found(self, read: list[list[Any]]) -> Iterator[tuple[str, Any]]:
+        for number, segments in enumerate(read):
+            name, session = self.rules.rules[number].name, self.sessions[number]
+            if parts := self._found[number]:
+                self._found[number] = []
+                yield name, parts[0].join(parts[1:])
+            elif segments or session.pipeline.waits_for_time:
+                yield name, session.conclude(segments)
+            else:
+                session.pipeline.forget_if_due()
 
     def _conclude(
         self, read: list[list[Any]], *, last: bool = False, warns: bool = False
@@ -365,7 +421,7 @@ class RuleSession:
         self._guard.check()
         sources = self._open(events)
         ordering = Ordering(sources, after=self.progress)
-        self._prepare(sources, ordering.scale)
+        self._prepare(sources, ordering.scale, sources[0].type_column, sources[0].time_column)
         return ordering
 
     def _read(self, ordering: Ordering, *, forget: bool = True) -> list[list[Any]]:
@@ -393,10 +449,11 @@ class RuleSession:
                 raise DataError(f"rules insert into the stream {source.name!r}, which is given too")
         return sources
 
-    def _prepare(self, sources: Sequence[Source], scale: Scale) -> None:
+    def _prepare(
+        self, sources: Sequence[DescribedStream], scale: Scale, types: str, times: str | None
+    ) -> None:
         """Check each rule against its streams; raise all mistakes together."""
-        mistakes = []
-        types, times = sources[0].type_column, sources[0].time_column
+        mistakes: dict[str, str] = {}
         made: dict[str, list[pa.Schema]] = {}
         for number in self._order:
             rule, session = self.rules.rules[number], self.sessions[number]
@@ -408,12 +465,12 @@ class RuleSession:
             ]
             for name in pattern.streams:
                 if name in made:
-                    own.append(DerivedStream(name, unite_schemas(name, made[name])))
+                    own.append(KnownStream(name, unite_schemas(name, made[name])))
             try:
                 session.prepare(own)
                 session.check_scale(scale)
             except CernisError as error:
-                mistakes.append(describe_mistake(rule.name, rule.origin, error))
+                mistakes[rule.name] = describe_mistake(rule.name, rule.origin, error)
                 continue
             for each in own:
                 schema, tables = each.schema, session.tables
@@ -423,7 +480,7 @@ class RuleSession:
                 empty = session.conclude([], forget=False)
                 made.setdefault(pattern.into, []).append(derive_schema(empty, types, times))
         if mistakes:
-            raise RuleSetError(mistakes)
+            raise RuleSetError([*mistakes.values()], [*mistakes])
         if self.options.strict:
             pairs = zip(self.rules, self.sessions, strict=True)
             self._refuse([(rule, one) for rule, each in pairs for one in each.plan.warnings])

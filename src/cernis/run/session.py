@@ -247,6 +247,20 @@ class Session(Generic[Found]):
         with self._guard:
             return self._result(self.pipeline.advance(time, scale))
 
+    def pass_watermark(self, nanoseconds: int, scale: Scale) -> Iterator[Found]:
+        """Yield what is certain once no event before a time comes: groups, and matches."""
+        if self.pipeline.absence is not None or self.pipeline.waits:
+            assert scale.unit_ns is not None
+            yield self.advance(nanoseconds // scale.unit_ns, scale)
+        if self.first_group_end is not None:
+            yield self.pass_time(nanoseconds)
+
+    @property
+    def first_group_end(self) -> int | None:
+        """The time, in nanoseconds, at which the next group of EVERY ends; None: there is none."""
+        grouper = self.pipeline.grouper
+        return None if grouper is None else grouper.find_first_end(self.pipeline.first_end())
+
     def pass_time(self, nanoseconds: int) -> Found:
         """Return the groups of EVERY that end at or before a time, which no event to come has."""
         grouper = self.pipeline.grouper

@@ -92,9 +92,7 @@ def prepare_job(
     frames = make_frames(events, query.pattern.streams, options)
     frames = tuple(join_tables(frame, query.pattern, options) for frame in frames)
     _check_deadlines(query.pattern, frames)
-    _check_grouping(query.pattern, frames, options)
-    if query.pattern.ranks_intervals and frames[0].time is None:
-        raise DataError("LIMIT … EVERY needs a column of times")
+    check_grouping(query.pattern, frames, options)
     if query.pattern.suppress is not None:
         frames[0].scale.ticks(query.pattern.suppress.length, "SUPPRESS BY … FOR")
     plan, layout = _choose_plan(query, frames, options)
@@ -125,8 +123,10 @@ def _choose_tasks(frames: Sequence[Frame]) -> int:
     return count_tasks(frames[0].data.sparkSession)
 
 
-def _check_grouping(pattern: Pattern, frames: Sequence[Frame], options: JobOptions) -> None:
-    """Raise an error for what does not go with GROUP BY."""
+def check_grouping(pattern: Pattern, frames: Sequence[Frame], options: JobOptions) -> None:
+    """Raise an error for what does not go with GROUP BY, and LIMIT … EVERY without times."""
+    if pattern.ranks_intervals and frames[0].time is None:
+        raise DataError("LIMIT … EVERY needs a column of times")
     grouping = pattern.grouping
     if grouping is None:
         return
@@ -181,7 +181,7 @@ def make_work(job: Job) -> Work:
     work = Work(
         plan=job.plan,
         bits={atom: i for i, atom in enumerate(job.pushdown.translated)},
-        streams=tuple(_stream_columns(frame, job.columns[frame.stream]) for frame in job.frames),
+        streams=tuple(stream_columns(frame, job.columns[frame.stream]) for frame in job.frames),
         reading=RunOptions(
             time=job.frames[0].time,
             type=options.type_column,
@@ -296,7 +296,8 @@ def _choose_columns(
     return columns
 
 
-def _stream_columns(frame: Frame, columns: Mapping[str, str]) -> StreamColumns:
+def stream_columns(frame: Frame, columns: Mapping[str, str]) -> StreamColumns:
+    """Return which column holds which attribute of a stream, in the worker."""
     types = {name: type_ for name in columns if (type_ := frame.own_type(name)) is not None}
     return StreamColumns(name=frame.stream, columns=columns, types=types)
 

@@ -63,12 +63,20 @@ def travelling_columns(
 
 def key_bucket(frame: Frame, plan: Plan, buckets: int) -> Column:
     """Return which of so many buckets the key of an event falls into."""
-    if plan.pattern.partition:
-        key = _hash_partition(frame, plan.pattern.spreading_groups)
-    else:
-        assert plan.key is not None
-        key = _hash_implied(frame, plan.key)
-    return F.coalesce(F.pmod(key, F.lit(buckets)), F.lit(0)).cast("int")
+    groups = plan.pattern.spreading_groups if plan.pattern.partition else ()
+    place = spread_by_key(frame, groups, plan.key or {}, buckets)
+    return F.coalesce(place, F.lit(0))
+
+
+def spread_by_key(
+    frame: Frame, groups: Sequence[Sequence[str]], implied: Mapping[str, str], buckets: int
+) -> Column:
+    """Return which of so many buckets a key falls into, of PARTITION BY or implied.
+
+    NULL where an event has no key of PARTITION BY.
+    """
+    key = _hash_partition(frame, groups) if groups else _hash_implied(frame, implied)
+    return F.pmod(key, F.lit(buckets)).cast("int")
 
 
 # -------------------------------------------------------------------- keys

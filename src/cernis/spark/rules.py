@@ -1,10 +1,12 @@
-"""`recognize_rules`: the matches of each rule of a set in DataFrames, as a DataFrame for each rule.
+"""`recognize_rules`: the matches of the rules of a set in DataFrames.
 
-Each rule has its own plan and its own shuffle. Spark reads the columns and the rows that the rule
-asks for; nothing runs until a DataFrame is asked for its rows.
+In batches there is a DataFrame for each rule: each has its own plan and its own shuffle. Spark
+reads the columns and the rows that the rule asks for; nothing runs until a DataFrame is asked for
+its rows. On streams there is one DataFrame with the lines of all rules, and one query
+(`streaming.recognize_rules`).
 
-Cost contract: nothing is shared between the rules but the input, which each of them reads. Cache it
-where reading is dear.
+Cost contract of batches: nothing is shared between the rules but the input, which each of them
+reads. Cache it where reading is dear.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from cernis.errors import CernisError
@@ -23,12 +26,45 @@ from cernis.spark.options import JobOptions
 from cernis.spark.prepare import Job, make_work, prepare_job
 
 
-def recognize_rules(events: Any, rules: Any, **options: Any) -> dict[str, Any]:
-    """Return the matches of each rule, by its name, as lazy DataFrames.
+def recognize_rules(
+    events: Any,
+    rules: Any,
+    *,
+    lateness: str | timedelta = "0 seconds",
+    ahead: str | timedelta | None = "1 hour",
+    late_output: str | None = None,
+    checkpoint: str | None = None,
+    **options: Any,
+) -> Any:
+    """Return the matches of rules as lazy DataFrames.
 
     `events` is a DataFrame, or several in a dict by stream. `rules` is a `RuleSet`, or what
-    `cernis.rules` takes. The options are those of `recognize` for batches.
+    `cernis.rules` takes. The options are those of `recognize`.
+
+    Of batches: a dict with a DataFrame for each rule, by its name. Of streams: one streaming
+    DataFrame with the columns `rule`, `end`, `end_ts`, `line` (the match as JSON) and `place`. With
+    the `checkpoint` of an earlier run it goes on: rules with the same name and text keep their
+    state, others begin with the next micro-batch. Stop the earlier query first.
     """
+    rules = rules if isinstance(rules, RuleSet) else RuleSet.of(rules)
+    if is_streaming(events):
+        # needs more of Spark than batches do
+        from cernis.spark.rule_job import prepare_rule_job
+        from cernis.spark.streaming.dataflow import StreamOptions
+        from cernis.spark.streaming.recognize_rules import recognize_rule_stream
+
+        if options.setdefault("matches", "lines") != "lines":
+            raise CernisError("rules on a stream have answers of different columns: they are lines")
+        rule_job = prepare_rule_job(events, rules, JobOptions(**options))
+        for rule in rules:
+            for warning in rule.query.warnings:
+                warnings.warn(f"rule {rule.name}: {warning}", stacklevel=2)
+        return recognize_rule_stream(
+            rule_job,
+            StreamOptions(
+                lateness=lateness, ahead=ahead, late_output=late_output, checkpoint=checkpoint
+            ),
+        )
     found = {}
     for rule, job in prepare_rules(events, rules, JobOptions(**options)):
         for warning in job.query.warnings:
@@ -37,9 +73,14 @@ def recognize_rules(events: Any, rules: Any, **options: Any) -> dict[str, Any]:
     return found
 
 
-def prepare_rules(events: Any, rules: Any, options: JobOptions) -> list[tuple[Rule, Job]]:
+def is_streaming(events: Any) -> bool:
+    """Return whether some of the DataFrames are streaming ones."""
+    frames = [*events.values()] if isinstance(events, Mapping) else [events]
+    return any(getattr(frame, "isStreaming", False) for frame in frames)
+
+
+def prepare_rules(events: Any, rules: RuleSet, options: JobOptions) -> list[tuple[Rule, Job]]:
     """Decide how each rule runs; raise the mistakes of all rules together."""
-    rules = rules if isinstance(rules, RuleSet) else RuleSet.of(rules)
     refuse_inserts(rules)
     names = name_streams([rule.query.pattern for rule in rules])
     if isinstance(events, Mapping) and events:
@@ -55,11 +96,6 @@ def prepare_rules(events: Any, rules: Any, options: JobOptions) -> list[tuple[Ru
         except CernisError as error:
             mistakes.append(describe_mistake(rule.name, rule.origin, error))
             continue
-        if job.is_streaming:
-            raise CernisError(
-                "a rule set on Spark reads batches so far; on a stream, run its rules one by one "
-                "with cernis.spark.recognize"
-            )
         jobs.append((rule, job))
     if mistakes:
         raise RuleSetError(mistakes)

@@ -49,7 +49,7 @@ AnswerForm = Literal["events", "count", "lines", "flat"]
 """Matches with their events, numbers of matches, lines of JSON, or columns that CSV can hold."""
 
 ROW, STREAM, BUCKET, PART, OWN = "@row", "@stream", "@bucket", "@part", "@own"
-TICKS, PLACE, NOW = "@ticks", "@place", "@now"
+TICKS, PLACE, NOW, HOME = "@ticks", "@place", "@now", "@home"
 
 _ROWS = 1 << 17
 _BYTES = 1 << 26
@@ -66,15 +66,21 @@ class StreamColumns:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class RowReading:
+    """How the rows of a task are read as events."""
+
+    streams: tuple[StreamColumns, ...]
+    reading: RunOptions
+    scale: Scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work(RowReading):
     """The work of a task: a plan, the columns of its rows, and how its answer looks."""
 
     plan: Plan
     bits: Mapping[Atom, int] = field(default_factory=dict)
     """The atoms that Spark evaluates, and the places of their bits."""
-    streams: tuple[StreamColumns, ...]
-    reading: RunOptions
-    scale: Scale
     form: AnswerForm = "events"
     text: TextEvents = "named"
     """Which events of its matches a line, or a flat column, has."""
@@ -143,7 +149,7 @@ def finish_groups(
 def part_schema(work: Work, table: pa.Table) -> pa.Schema:
     """Return the columns of parts of groups, for rows with the columns of a table."""
     session = work.open_session(parts=True)
-    found = session.take(_event_batch(work, table.slice(0, 0), 0), work.scale)
+    found = session.take(event_batch(work, table.slice(0, 0), 0), work.scale)
     assert isinstance(found, Groups)
     return found.schema
 
@@ -151,7 +157,7 @@ def part_schema(work: Work, table: pa.Table) -> pa.Schema:
 def answer_schema(work: Work, table: pa.Table) -> pa.Schema:
     """Return the columns of the answer, for rows with the columns of a table."""
     session = work.open_session()
-    found = session.take(_event_batch(work, table.slice(0, 0), 0), work.scale)
+    found = session.take(event_batch(work, table.slice(0, 0), 0), work.scale)
     if work.form == "lines" and not isinstance(found, Answers):
         times = _find_end_type(found)
         return pa.schema(
@@ -266,20 +272,13 @@ class Recognizer:
 
     def pass_time(self, nanoseconds: int) -> Iterator[pa.RecordBatch]:
         """Give what is certain once no event before a time comes: groups, and matches."""
-        scale, pipeline = self.work.scale, self.session.pipeline
-        if pipeline.absence is not None or pipeline.waits:
-            assert scale.unit_ns is not None
-            yield from self._give(self.session.advance(nanoseconds // scale.unit_ns, scale))
-        if self.first_end is not None:
-            yield from self._give(self.session.pass_time(nanoseconds))
+        for found in self.session.pass_watermark(nanoseconds, self.work.scale):
+            yield from self._give(found)
 
     @property
     def first_end(self) -> int | None:
         """The time, in nanoseconds, at which the next group of EVERY ends; None: there is none."""
-        pipeline = self.session.pipeline
-        if pipeline.grouper is None:
-            return None
-        return pipeline.grouper.find_first_end(pipeline.first_end())
+        return self.session.first_group_end
 
     @property
     def next_deadline(self) -> int | None:
@@ -287,13 +286,8 @@ class Recognizer:
         return self.session.pipeline.next_deadline(self.work.scale)
 
     def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        schema = self.work.schema
-        assert schema is not None
-        if batch.schema == schema:
-            return batch
-        pairs = zip(batch.columns, schema, strict=True)
-        columns = [_to_carrier(column, field.type) for column, field in pairs]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        assert self.work.schema is not None
+        return cast_answer(batch, self.work.schema)
 
     def _format(self, found: Matches | Answers | Groups) -> Iterable[pa.RecordBatch]:
         if isinstance(found, Answers):
@@ -322,7 +316,7 @@ class Recognizer:
         return batch.append_column(self.work.schema.names[-1], pa.array(places, pa.int64()))
 
     def _batch(self, table: pa.Table) -> EventBatch:
-        return _event_batch(self.work, table, self.session.events)
+        return event_batch(self.work, table, self.session.events)
 
 
 def _find_own(table: pa.Table) -> tuple[int, int]:
@@ -333,9 +327,10 @@ def _find_own(table: pa.Table) -> tuple[int, int]:
     return (int(own[0]), int(own[-1]) + 1) if len(own) else (table.num_rows, table.num_rows)
 
 
-def _event_batch(work: Work, table: pa.Table, base: int) -> EventBatch:
+def event_batch(work: RowReading, table: pa.Table, base: int) -> EventBatch:
+    """Return rows that have travelled as events, in their order."""
     rows = np.asarray(table.column(ROW), np.int64)
-    parts = tuple((stream.name, _name_columns(table, stream)) for stream in work.streams)
+    parts = tuple((stream.name, name_columns(table, stream)) for stream in work.streams)
     which = index = None
     if len(parts) > 1:
         which = np.asarray(table.column(STREAM), np.int16)
@@ -346,7 +341,7 @@ def _event_batch(work: Work, table: pa.Table, base: int) -> EventBatch:
     return EventBatch(base, rows, time, parts, which, index, *columns)
 
 
-def _name_columns(table: pa.Table, stream: StreamColumns) -> pa.Table:
+def name_columns(table: pa.Table, stream: StreamColumns) -> pa.Table:
     """Return the columns of a stream under the names of their attributes, and computed ones."""
     columns = {name: table.column(column) for name, column in stream.columns.items()}
     for name, type_ in stream.types.items():
@@ -357,7 +352,7 @@ def _name_columns(table: pa.Table, stream: StreamColumns) -> pa.Table:
     return pa.table({**columns, **known})
 
 
-def ticks_of(work: Work, table: pa.Table) -> Int64s | None:
+def ticks_of(work: RowReading, table: pa.Table) -> Int64s | None:
     """Return the times of events; None where they have none."""
     name = work.reading.time_column
     if name is None or work.scale.unit_ns is None:
@@ -417,6 +412,15 @@ def _split_parts(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         return
     for number in distinct:
         yield int(number), table.filter(pa.array(parts == number))
+
+
+def cast_answer(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of matches in the types that carry them in Spark."""
+    if batch.schema == schema:
+        return batch
+    pairs = zip(batch.columns, schema, strict=True)
+    columns = [_to_carrier(column, field.type) for column, field in pairs]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _to_carrier(column: pa.Array, type_: pa.DataType) -> pa.Array:

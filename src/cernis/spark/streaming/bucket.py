@@ -34,8 +34,9 @@ class Bucket:
 
     def __init__(self, stream: BucketWork, number: int, header: Header | None = None) -> None:
         self.stream = stream
+        self.number = number
         self.place = stream.buckets.index(number)
-        self.log = Log(header or Header(stream.query))
+        self.log = Log(header or Header(stream.identify(number)))
         self.buffer = EventBuffer(stream.ties)
         self.recognizer = stream.open()
         self.late: pa.Table | None = None
@@ -132,12 +133,7 @@ class Bucket:
     def _close(self, store: Store, call: Callable[[int | None, int | None], None]) -> None:
         began = perf_counter()
         if self.stream.window is None and self.log.needs_snapshot:
-            waiting = self.buffer.table()
-            self.log.write_snapshot(
-                store,
-                self.recognizer.freeze(),
-                b"" if waiting is None else write_blob(waiting),
-            )
+            self._write_snapshot(store)
         header, report = self.log.header, self.report
         if (next_call := self._next_call) != header.timer:
             call(header.timer, next_call)
@@ -146,6 +142,23 @@ class Bucket:
         report.keys, report.records = self.recognizer.count_state()
         store.put_header(header.to_bytes())
         report.state_ms += 1000 * (perf_counter() - began)
+
+    def _write_snapshot(self, store: Store) -> None:
+        waiting = self.buffer.table()
+        held = b"" if waiting is None else write_blob(waiting)
+        self.log.write_snapshot(store, self.recognizer.freeze(), held)
+
+    def revise(self, store: Store, batch: int) -> None:
+        """Go on with the rules of a micro-batch, if there are rules.
+
+        They read the events that the watermark passes in it. A snapshot under the new rules
+        replaces the log, so that a log is always read again by the rules that have read it. The
+        state gets another token: a worker whose memory is older has other rules, or rules that
+        were removed since and have come back without state.
+        """
+        if change := self.stream.revise(self.recognizer, self.number, batch):
+            self._write_snapshot(store)
+            self.log.mark(change)
 
     def catch_up(self, store: Store, header: Header) -> None:
         """Read what another worker has written since, without reporting matches."""
@@ -185,18 +198,21 @@ def restore_bucket(stream: BucketWork, number: int, store: Store, live: Bucket |
 def _restore(
     stream: BucketWork, number: int, store: Store, live: Bucket | None, header: Header
 ) -> Bucket:
-    if header.query != stream.query:
+    if header.query != stream.identify(number):
         raise StateError(
             "the checkpoint belongs to another query, other columns or another number of "
             "buckets; go on with those, or begin with a new checkpoint folder"
         )
+    if live is not None and not stream.continues(live.stream):
+        live = None
     if live is None or not live.log.leads_to(store, header):
-        fresh = Header(stream.query, born=header.born, first=header.first, next=header.first)
+        fresh = Header(header.query, born=header.born, first=header.first, next=header.first)
         live = Bucket(stream, number, fresh)
         if header.snapshot:
             frozen, waiting = read_snapshot(store, header)
             live.recognizer = stream.open(frozen)
             if waiting is not None:
                 live.buffer.add(waiting)
+    live.stream = stream
     live.catch_up(store, header)
     return live

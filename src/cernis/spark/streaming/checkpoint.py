@@ -46,8 +46,18 @@ def claim(folder: str, note: Mapping[str, Any]) -> None:
     """Write the note of a checkpoint; an error if it belongs to another query."""
     before = read_note(folder)
     if before is None:
-        write_file(folder, NOTE, json.dumps({"version": VERSION, **note}, indent=1).encode())
-        return
+        write_note(folder, note)
+    else:
+        check_same(folder, before, note)
+
+
+def write_note(folder: str, note: Mapping[str, Any]) -> None:
+    """Write the note of a checkpoint, in place of an earlier one."""
+    write_file(folder, NOTE, json.dumps({"version": VERSION, **note}, indent=1).encode())
+
+
+def check_same(folder: str, before: Mapping[str, Any], note: Mapping[str, Any]) -> None:
+    """Raise an error, which shows the differences, if a checkpoint belongs to another run."""
     changed = [name for name in note if before.get(name) != note[name]]
     if changed:
         differences = "\n".join(

@@ -27,7 +27,7 @@ from cernis.spark.streaming.balance import choose_balanced
 from cernis.spark.streaming.checkpoint import read_note
 from cernis.spark.streaming.interval import parse_milliseconds
 from cernis.spark.streaming.packing import read_blob
-from cernis.spark.streaming.processor import ANSWER, FOUND, REPORTED, BucketProcessor
+from cernis.spark.streaming.processor import ANSWER, FOUND, REPORTED, RULES, BucketProcessor
 from cernis.spark.streaming.progress import BUCKETS, GAUGES
 from cernis.spark.streaming.side_output import AHEAD, REASON, UNDECODABLE, UNTIMED
 from cernis.spark.streaming.work import BucketWork
@@ -162,6 +162,9 @@ def _bucket_metrics(work: BucketWork) -> Iterator[Column]:
         for name in GAUGES:
             own = F.when(F.col("bucket") == number, F.col(name))
             yield F.max(own).alias(f"{name} in {number}")
+        if work.has_rules:
+            told = F.when(F.col("bucket") == number, F.col(RULES))
+            yield F.max(told).alias(f"{RULES} in {number}")
 
 
 def _unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

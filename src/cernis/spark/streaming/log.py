@@ -186,6 +186,10 @@ class Log:
         while self.kept:
             self._drop(store)
 
+    def mark(self, change: str) -> None:
+        """Note a change of the state that is no chunk: what was known before does not lead here."""
+        self.header.token = _token_after(self.header.token, change.encode())
+
     def _drop(self, store: Store) -> None:
         gone = self.kept.popleft()
         store.drop_chunk(gone.number)

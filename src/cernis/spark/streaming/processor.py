@@ -35,7 +35,12 @@ FOUND = "found"
 REPORTED = tuple(Report.__dataclass_fields__)
 """The numbers that a bucket reports."""
 
-ANSWER = ", ".join(["bucket int", f"{FOUND} binary", *(f"{name} double" for name in REPORTED)])
+RULES = "rules"
+"""The numbers of each rule that a bucket reports, as JSON."""
+
+ANSWER = ", ".join(
+    ["bucket int", f"{FOUND} binary", f"{RULES} string", *(f"{name} double" for name in REPORTED)]
+)
 
 _MOST = 256
 _live: OrderedDict[tuple[str, int], Bucket] = OrderedDict()
@@ -80,7 +85,7 @@ class BucketProcessor(StatefulProcessor):
 
         from cernis.spark.streaming.bucket import restore_bucket
         from cernis.spark.streaming.packing import write_blob
-        from cernis.spark.streaming.side_output import write_side_output
+        from cernis.spark.streaming.side_output import find_batch, write_side_output
 
         stream, side_output = self._unpacked
         milliseconds = timers.getCurrentWatermarkInMs()
@@ -88,11 +93,12 @@ class BucketProcessor(StatefulProcessor):
         bucket = restore_bucket(stream, number, self.store, _live.pop((stream.query, number), None))
         if rang:
             bucket.log.header.timer = None  # Spark has removed it
+        bucket.revise(self.store, find_batch())
         for batch in bucket.take(self.store, blobs, watermark, self._move_timer):
             yield _row(number, write_blob(pa.Table.from_batches([batch])), Report())
         if side_output is not None and (aside := bucket.read_aside()) is not None:
             write_side_output(side_output, number, aside, stream.stream_names)
-        yield _row(number, None, bucket.report)
+        yield _row(number, None, bucket.report, stream.describe_rules(bucket.recognizer))
         _live[stream.query, number] = bucket
         while len(_live) > _MOST:
             _live.popitem(last=False)
@@ -105,9 +111,9 @@ class BucketProcessor(StatefulProcessor):
             self.handle.registerTimer(after + shift)
 
 
-def _row(number: int, matches: bytes | None, report: Report) -> Row:
+def _row(number: int, matches: bytes | None, report: Report, rules: str | None = None) -> Row:
     numbers = {name: float(value) for name, value in asdict(report).items()}
-    return Row(bucket=number, **{FOUND: matches}, **numbers)
+    return Row(bucket=number, **{FOUND: matches, RULES: rules}, **numbers)
 
 
 class _SparkStore:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -21,6 +21,19 @@ BUCKETS, ROWS = "cernis.buckets.", "cernis.rows."
 """The prefixes of observed metrics: of all buckets, and of the rows of a stream."""
 GAUGES = ("kept", "waiting", "keys", "records")
 """The numbers of a bucket that stay until its next call."""
+
+
+class RuleNumbers(NamedTuple):
+    """One rule in one micro-batch."""
+
+    events: int
+    """Events that it has read."""
+    matches: int
+    suppressed: int
+    """Matches that SUPPRESS BY has silenced."""
+    records: int
+    """Nodes and vertices of its partial matches at the end; dead ones count until collected."""
+    milliseconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +68,8 @@ class Progress:
     watermark: str | None
     milliseconds: Mapping[str, float]
     """Time in each part: Spark's own parts, and `engine` and `state` summed over buckets."""
+    rules_per_bucket: Mapping[int, Mapping[str, RuleNumbers]] = field(default_factory=dict)
+    """Of a rule set: the numbers of each rule that has read events, in each bucket that ran."""
 
     @property
     def irrelevant(self) -> int:
@@ -86,6 +101,14 @@ def progress_of(told: Mapping[str, Any]) -> Progress | None:
         ]
         return {int(n): int(value) for (_, found, n), value in told if found and value is not None}
 
+    def rules() -> dict[int, dict[str, RuleNumbers]]:
+        told = [(key.partition("rules in "), text) for one in buckets for key, text in one.items()]
+        return {
+            int(number): {name: _read_rule(*own) for name, own in json.loads(text).items()}
+            for (_, found, number), text in told
+            if found and text is not None
+        }
+
     return Progress(
         query=str(told.get("id")),
         run=str(told.get("runId")),
@@ -106,7 +129,14 @@ def progress_of(told: Mapping[str, Any]) -> Progress | None:
         recalled=sums("recalled"),
         watermark=(told.get("eventTime") or {}).get("watermark"),
         milliseconds=spent,
+        rules_per_bucket=rules(),
     )
+
+
+def _read_rule(*numbers: float) -> RuleNumbers:
+    *counts, milliseconds = numbers
+    events, matches, suppressed, records = (round(count) for count in counts)
+    return RuleNumbers(events, matches, suppressed, records, milliseconds)
 
 
 def _numbers(row: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,9 @@ from pyspark.sql import types as T
 from cernis.errors import DataError
 from cernis.events.times import UNITS
 from cernis.plan.explain import WAITS_UNBOUNDED, why_idle_stay
+from cernis.plan.plan import Plan
 from cernis.spark.frame import Frame
+from cernis.spark.options import JobOptions
 from cernis.spark.prepare import Job, make_work
 from cernis.spark.rows import key_bucket, read_condition, travelling_columns
 from cernis.spark.streaming.checkpoint import claim
@@ -42,7 +44,8 @@ from cernis.spark.worker import BUCKET, ROW, STREAM, Work
 
 def recognize_stream(job: Job, options: StreamOptions) -> Any:
     """Return the streaming DataFrame of the matches."""
-    _check(job)
+    check_frames(job.frames)
+    warn_about_state(job.plan)
     stream = _make_stream_work(job, options)
     if options.checkpoint is not None:
         claim(options.checkpoint, _note(job, stream))
@@ -58,8 +61,9 @@ def recognize_stream(job: Job, options: StreamOptions) -> Any:
 # ---------------------------------------------------------------- decisions
 
 
-def _check(job: Job) -> None:
-    first, spark = job.frames[0], job.frames[0].source.sparkSession
+def check_frames(frames: Sequence[Frame]) -> None:
+    """Raise an error for frames that cannot be streamed, and set what the state store needs."""
+    first, spark = frames[0], frames[0].source.sparkSession
     if first.time is None:
         raise DataError(
             f"stream {first.stream!r}: a stream is read in order of time, and has no time "
@@ -72,12 +76,17 @@ def _check(job: Job) -> None:
             f"session's is {zone}; cast it to timestamp, or set spark.sql.session.timeZone "
             "to UTC"
         )
-    if job.plan.keeps_idle:
-        why = why_idle_stay(job.plan.pattern)
-        warnings.warn(f"the state grows with the number of keys: {why}", stacklevel=4)
-    if job.plan.pattern.waits_unbounded:
-        warnings.warn(f"LONGEST, and nothing bounds a match: {WAITS_UNBOUNDED}", stacklevel=4)
     prepare_session(spark)
+
+
+def warn_about_state(plan: Plan, rule: str = "") -> None:
+    """Warn about state that time does not bound."""
+    if plan.keeps_idle:
+        why = why_idle_stay(plan.pattern)
+        warnings.warn(f"{rule}the state grows with the number of keys: {why}", stacklevel=4)
+    if plan.pattern.waits_unbounded:
+        bound = f"LONGEST, and nothing bounds a match: {WAITS_UNBOUNDED}"
+        warnings.warn(f"{rule}{bound}", stacklevel=4)
 
 
 def _make_stream_work(job: Job, options: StreamOptions) -> StreamWork:
@@ -88,26 +97,38 @@ def _make_stream_work(job: Job, options: StreamOptions) -> StreamWork:
         query=_fingerprint(work, buckets),
         buckets=buckets,
         numbered=job.options.row is not None,
-        shift=0 if isinstance(job.frames[0].time_type, _DATED) else SHIFT,
+        shift=choose_shift(job.frames[0]),
         window=job.window,
     )
 
 
+def choose_shift(frame: Frame) -> int:
+    """Return how many milliseconds are added to the times of events."""
+    dated = (T.TimestampType, T.TimestampNTZType, T.DateType)
+    return 0 if isinstance(frame.time_type, dated) else SHIFT
+
+
 def _note(job: Job, stream: StreamWork) -> dict[str, Any]:
     """Describe the query, for the note in its checkpoint."""
-    work = stream.work
     return {
-        "query": str(work.plan.conjunctive or work.plan.pattern),
-        "columns": {
-            frame.stream: {
-                name: str(frame.arrow.field(name).type) if name in frame.arrow.names else ""
-                for name in sorted(job.columns[frame.stream])
-            }
-            for frame in job.frames
-        },
-        "answer": [f"{field.name}: {field.type}" for field in work.schema or ()],
+        "query": str(job.plan.conjunctive or job.plan.pattern),
+        "columns": describe_columns(job.frames, job.columns),
+        "answer": [f"{field.name}: {field.type}" for field in stream.work.schema or ()],
         "buckets": [*stream.buckets],
         "state": stream.query,
+    }
+
+
+def describe_columns(
+    frames: Sequence[Frame], columns: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """Return the types of the columns that travel, for the note in a checkpoint."""
+    return {
+        frame.stream: {
+            name: str(frame.arrow.field(name).type) if name in frame.arrow.names else ""
+            for name in sorted(columns[frame.stream])
+        }
+        for frame in frames
     }
 
 
@@ -118,7 +139,7 @@ def _select_rows(job: Job, options: StreamOptions, stream: StreamWork, metrics: 
     """Return the rows of all streams that travel to the buckets."""
     rows = None
     for i, frame in enumerate(job.frames):
-        data = _watch_times(job, options, stream, frame).observe(f"{metrics}.{i}", *row_metrics())
+        data = watch_times(frame, job.options, options, stream.shift, f"{metrics}.{i}")
         own = data.filter(_goes_on(job, options, frame)).select(
             *_columns(job, options, stream, i, frame)
         )
@@ -126,16 +147,18 @@ def _select_rows(job: Job, options: StreamOptions, stream: StreamWork, metrics: 
     return rows
 
 
-def _watch_times(job: Job, options: StreamOptions, stream: StreamWork, frame: Frame) -> Any:
-    """Add why a row is set aside, its number, and the watermark."""
-    row, corrupt = job.options.row, job.options.corrupt
+def watch_times(
+    frame: Frame, reading: JobOptions, options: StreamOptions, shift: int, metrics: str
+) -> Any:
+    """Add why a row is set aside, its number, and the watermark; count rows as `metrics`."""
+    row, corrupt = reading.row, reading.corrupt
     number = F.lit(0) if row is None else frame.columns[row][0]
     micros, untimed = _micros(frame), frame.untimed
     assert untimed is not None
     undecoded = None if corrupt is None else frame.columns[corrupt][0].isNotNull()
-    reason = explain_rejection(micros, untimed, undecoded, options, stream.shift)
+    reason = explain_rejection(micros, untimed, undecoded, options, shift)
     rows = frame.data.withColumn(REASON, reason).withColumn(ROW, number.cast("bigint"))
-    return add_watermark(rows, micros, options, stream.shift)
+    return add_watermark(rows, micros, options, shift).observe(metrics, *row_metrics())
 
 
 def _goes_on(job: Job, options: StreamOptions, frame: Frame) -> Column:
@@ -144,9 +167,15 @@ def _goes_on(job: Job, options: StreamOptions, frame: Frame) -> Column:
     relevance = job.pushdown.relevance[frame.stream]
     read = read_condition(frame, job.plan, job.layout, relevance)
     wanted = reason.isNull() if read is None else reason.isNull() & read
+    return goes_on(wanted, job.options, options)
+
+
+def goes_on(wanted: Column, reading: JobOptions, options: StreamOptions) -> Column:
+    """Return which rows travel, if these are read."""
+    reason = F.col(REASON)
     if options.late_output:
         return wanted | reason.isNotNull()
-    if job.options.on_error == "fail":
+    if reading.on_error == "fail":
         return wanted | (reason.isNotNull() & (reason != AHEAD))
     return wanted
 
@@ -163,17 +192,21 @@ def _columns(
         place = key_bucket(frame, job.plan, len(stream.buckets))
         bucket = F.element_at(numbers, place + 1)
     yield bucket.alias(BUCKET)
-    if job.options.row is not None:
+    yield from describing_columns(frame, job.options, options, i if len(job.frames) > 1 else None)
+
+
+def describing_columns(
+    frame: Frame, reading: JobOptions, options: StreamOptions, number: int | None
+) -> Iterator[Column]:
+    """Yield the columns beside attributes: row, stream, why a row is set aside, its whole text."""
+    if reading.row is not None:
         yield F.col(ROW)
-    if len(job.frames) > 1:
-        yield F.lit(i).alias(STREAM)
+    if number is not None:
+        yield F.lit(number).alias(STREAM)
     yield F.col(REASON)
     if options.late_output:
         whole = F.struct(*(column.alias(name) for name, (column, _) in frame.columns.items()))
         yield F.to_json(whole).alias(EVENT)
-
-
-_DATED = (T.TimestampType, T.TimestampNTZType, T.DateType)
 
 
 def _micros(frame: Frame) -> Column:

@@ -30,7 +30,7 @@ LATE, AHEAD, UNTIMED, UNDECODABLE = "late", "ahead", "no time", "undecodable"
 def write_side_output(folder: str, bucket: int, rows: pa.Table, streams: Sequence[str]) -> None:
     """Write the events of one bucket in one micro-batch; a column has the reasons."""
     lines = "".join(_lines(rows, streams).to_pylist())
-    write_file(folder, f"{_batch():012}-{bucket}.jsonl", lines.encode())
+    write_file(folder, f"{find_batch():012}-{bucket}.jsonl", lines.encode())
 
 
 def write_file(folder: str, name: str, content: bytes) -> None:
@@ -66,7 +66,7 @@ def _lines(rows: pa.Table, streams: Sequence[str]) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(reasons, stream, ', "event": ', event, "}\n", "")
 
 
-def _batch() -> int:
+def find_batch() -> int:
     """Return the number of the micro-batch that runs."""
     from pyspark import TaskContext
 

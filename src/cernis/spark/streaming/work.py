@@ -1,6 +1,7 @@
 """`BucketWork`: the part of a bucket's work that depends on the language of its query.
 
-`StreamWork` is that of patterns over rows; `cernis.spark.graphs.stream_worker` has that of SPAseQ.
+`StreamWork` is that of patterns over rows, `rule_work` has that of rule sets, and
+`cernis.spark.graphs.stream_worker` that of SPAseQ.
 A bucket accepts, buffers, logs and restores events in the same way for all of them.
 
 Does not import Spark.
@@ -10,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 
 from cernis.events.batch import Int64s
-from cernis.spark.worker import ROW, STREAM, Recognizer, Work, ticks_of
+from cernis.spark.worker import ROW, STREAM, Recognizer, RowReading, Work, ticks_of
 
 _MS = 1_000_000
 _ROWS = 1 << 17
@@ -93,6 +94,27 @@ class BucketWork:
         """Begin a session, or thaw a frozen one."""
         raise NotImplementedError
 
+    def identify(self, bucket: int) -> str:
+        """Return a digest of what the state of a bucket belongs to."""
+        return self.query
+
+    def continues(self, other: Self) -> bool:
+        """Return whether a session that another run of the query has begun may go on here."""
+        return True
+
+    def revise(self, recognizer: StreamRecognizer, bucket: int, batch: int) -> str:
+        """Give a session the rules of a micro-batch; return a text if they are others."""
+        return ""
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether the numbers of each rule are reported."""
+        return False
+
+    def describe_rules(self, recognizer: StreamRecognizer) -> str | None:
+        """Return the numbers of each rule since the last call, as JSON."""
+        return None
+
     def read_ticks(self, table: pa.Table) -> Int64s:
         """Return the times of events."""
         raise NotImplementedError
@@ -121,37 +143,39 @@ class BucketWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamWork(BucketWork):
-    """The work for a pattern over rows."""
+class RowWork(BucketWork):
+    """The work for events that are rows."""
 
-    work: Work
     numbered: bool
     """Rows come with numbers of their own."""
 
     @property
+    def rows(self) -> RowReading:
+        """How rows are read as events."""
+        raise NotImplementedError
+
+    @property
+    def stride(self) -> int:
+        """By how much the numbers of rows grow inside a bucket."""
+        return len(self.buckets)
+
+    @property
     def tick(self) -> int:
-        assert self.work.scale.unit_ns is not None
-        return self.work.scale.unit_ns
+        assert self.rows.scale.unit_ns is not None
+        return self.rows.scale.unit_ns
 
     @property
     def ties(self) -> list[str]:
-        if len(self.work.streams) == 1:
+        if len(self.rows.streams) == 1:
             return [ROW]
         return [ROW, STREAM] if self.numbered else [STREAM, ROW]
 
     @property
     def stream_names(self) -> tuple[str, ...]:
-        return tuple(source.name for source in self.work.streams)
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        return self.work.schema
-
-    def open(self, frozen: bytes | None = None) -> StreamRecognizer:
-        return _RowRecognizer(self.work, frozen)
+        return tuple(source.name for source in self.rows.streams)
 
     def read_ticks(self, table: pa.Table) -> Int64s:
-        ticks = ticks_of(self.work, table)
+        ticks = ticks_of(self.rows, table)
         assert ticks is not None
         return ticks
 
@@ -159,8 +183,26 @@ class StreamWork(BucketWork):
         """Number the rows: numbers differ between buckets, and grow inside of one."""
         if self.numbered:
             return table
-        rows = np.arange(first, first + table.num_rows) * len(self.buckets) + place
+        rows = np.arange(first, first + table.num_rows) * self.stride + place
         return drop_column(table, ROW).append_column(ROW, pa.array(rows, pa.int64()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamWork(RowWork):
+    """The work for a pattern over rows."""
+
+    work: Work
+
+    @property
+    def rows(self) -> RowReading:
+        return self.work
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        return self.work.schema
+
+    def open(self, frozen: bytes | None = None) -> StreamRecognizer:
+        return _RowRecognizer(self.work, frozen)
 
 
 class _RowRecognizer(Recognizer):

@@ -1,0 +1,336 @@
+"""A bucket of rules finds what a rule session finds that reads the same events: whatever the
+micro-batches, the workers, attempts that fail and restarts, while rules are added, replaced and
+removed. Without Spark: the state store is a dictionary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.errors import StateError
+from cernis.events.order import Scale
+from cernis.pattern.query import Consume, Strategy
+from cernis.run.session import RunOptions
+from cernis.spark.rule_keys import KeyedRules, RuleKey, key_rules
+from cernis.spark.rule_worker import RuleTexts, RuleWork, line_schema
+from cernis.spark.streaming import log
+from cernis.spark.streaming.bucket import Bucket, restore_bucket
+from cernis.spark.streaming.packing import write_blob
+from cernis.spark.streaming.rule_work import RuleStreamWork
+from cernis.spark.streaming.versions import (
+    BucketGroup,
+    RuleRecord,
+    RuleVersion,
+    find_last_batch,
+    record_rules,
+)
+from cernis.spark.worker import ROW, RowReading, StreamColumns
+from cernis.testing.strategies import cases, streams, suppressed_cases
+from cernis.testing.tables import make_table
+
+few = settings(
+    max_examples=max(25, settings.default.max_examples // 4),
+    suppress_health_check=list(HealthCheck),
+)
+DERIVING = {
+    "makes D": "INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a",
+    "reads D": "SELECT * FROM S, D WHERE D AS d ; S>B AS b",
+}
+
+
+def work_on(events: pa.Table) -> RuleWork:
+    columns = {name: name for name in events.column_names if name != ROW}
+    reading = RowReading(
+        streams=(StreamColumns(name="S", columns=columns),),
+        reading=RunOptions(time="ts"),
+        scale=Scale(10**6, 10**6),
+    )
+    schema = line_schema(reading, events.schema)
+    return RuleWork(**reading.__dict__, rows=events.schema, schema=schema)
+
+
+@dataclass
+class Held:
+    """A state store in memory."""
+
+    head: bytes | None = None
+    chunks: dict[int, bytes] = field(default_factory=dict)
+    frozen: tuple[bytes, bytes] | None = None
+
+    def copy(self) -> Held:
+        return Held(self.head, dict(self.chunks), self.frozen)
+
+    def header(self) -> bytes | None:
+        return self.head
+
+    def put_header(self, header: bytes) -> None:
+        self.head = header
+
+    def chunk(self, number: int) -> bytes | None:
+        return self.chunks.get(number)
+
+    def put_chunk(self, number: int, chunk: bytes) -> None:
+        self.chunks[number] = chunk
+
+    def drop_chunk(self, number: int) -> None:
+        del self.chunks[number]
+
+    def snapshot(self) -> tuple[bytes, bytes] | None:
+        return self.frozen
+
+    def put_snapshot(self, session: bytes, waiting: bytes) -> None:
+        self.frozen = (session, waiting)
+
+
+@dataclass
+class Run:
+    """Rules on micro-batches, by several workers."""
+
+    work: RuleWork
+    versions: tuple[RuleVersion, ...] = ()
+    store: Held = field(default_factory=Held)
+    workers: list[dict[int, Bucket]] = field(default_factory=lambda: [{}, {}])
+    number: int = 0
+
+    def change(self, texts: RuleTexts) -> None:
+        """Go on with other rules from the next micro-batch on."""
+        self.versions = (*self.versions, RuleVersion(self.number, (texts,)))
+
+    def batch(
+        self,
+        events: pa.Table | None,
+        watermark: int | None,
+        worker: int = 0,
+        *,
+        fails: bool = False,
+    ) -> list[dict[str, Any]]:
+        record = RuleRecord((BucketGroup(RuleKey(), (0,)),), self.versions[-2:])
+        stream = RuleStreamWork(
+            work=self.work, query="q", buckets=(0,), numbered=True, record=record
+        )
+        store = self.store.copy() if fails else self.store
+        live = self.workers[worker]
+        bucket = restore_bucket(stream, 0, store, live.pop(0, None))
+        bucket.revise(store, self.number)
+        blobs = [] if events is None else [write_blob(events)]
+        found = [
+            json.loads(line)
+            for batch in bucket.take(store, blobs, watermark, lambda _, __: None)
+            for line in batch.column("line").to_pylist()
+        ]
+        live[0] = bucket
+        self.number += not fails
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _small_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "SMALLEST_SNAPSHOT", 1 << 11)
+
+
+@st.composite
+def rule_texts(draw: st.DrawFn) -> dict[str, str]:
+    """Draw rules that can be read by name, some of them silencing, some on streams of matches."""
+    plain = cases(
+        strategies=(Strategy.ALL, Strategy.NEXT, Strategy.LAST),
+        consume=tuple(Consume),
+        partition=True,
+        binary=True,
+        untimed=False,
+        size=4,
+    )
+    drawn = draw(st.lists(plain, min_size=1, max_size=3))
+    drawn += draw(st.lists(suppressed_cases(untimed=False, size=4), max_size=1))
+    texts = {f"r{i}": str(pattern) for i, (pattern, _) in enumerate(drawn)}
+    return {**texts, **(DERIVING if draw(st.booleans()) else {})}
+
+
+def comparable(line: dict[str, Any]) -> str:
+    return json.dumps(line, sort_keys=True)
+
+
+@few
+@given(st.data())
+def test_rules_that_come_and_go_survive_restarts(data: st.DataObject) -> None:
+    known = data.draw(rule_texts())
+    events = data.draw(streams(None, untimed=False, events=10, disorder=False))
+    if not events:
+        return
+    whole = make_table([{"ts": i, "x": 0, **event} for i, event in enumerate(events)], timed=True)
+    whole = whole.sort_by("ts")
+    whole = whole.append_column(ROW, pa.array(range(whole.num_rows), pa.int64()))
+    run = Run(work_on(whole))
+    times = whole.column("ts").to_pylist()
+    session = cernis.rules(dict(list(known.items())[:1])).session()
+    first = read = 0
+    seen: int | None = None
+    while first < len(times) or seen is not None:
+        last = first >= len(times)
+        names = data.draw(st.sets(st.sampled_from([*known]), min_size=1))
+        if "reads D" in names:
+            names |= {"makes D"}
+        texts = {name: known[name] for name in known if name in names}
+        run.change(tuple((name, str(cernis.query(text))) for name, text in texts.items()))
+        session.update(cernis.rules(texts))
+        size = data.draw(st.integers(1, 4))
+        part = whole.slice(first, size) if not last else None
+        watermark = 2**40 if last else seen
+        if data.draw(st.booleans()):
+            run.batch(part, watermark, data.draw(st.integers(0, 1)), fails=True)
+        if data.draw(st.booleans()):
+            run.workers = [{}, {}]
+        found = run.batch(part, watermark, data.draw(st.integers(0, 1)))
+        limit = 0 if watermark is None else sum(time < watermark for time in times[: first + size])
+        released, read = whole.slice(read, limit - read), limit
+        wanted = session.push(released.drop_columns([ROW]))
+        lines = [
+            {"rule": name, **json.loads(line)}
+            for name, matches in wanted.items()
+            for batch in matches.lines()
+            for line in batch.column("line").to_pylist()
+        ]
+        assert sorted(map(comparable, found)) == sorted(map(comparable, lines))
+        first += size
+        seen = None if last else times[min(first, len(times)) - 1]
+
+
+def rows(*events: tuple[str, int], first: int = 0) -> pa.Table:
+    kinds, times = [kind for kind, _ in events], [time for _, time in events]
+    numbers = pa.array(range(first, first + len(events)), pa.int64())
+    columns = [pa.array(kinds, pa.string()), pa.array(times, pa.int64()), numbers]
+    return pa.table(columns, names=["type", "ts", ROW])
+
+
+def test_a_rule_that_comes_back_begins_anew_also_where_a_worker_remembers_it() -> None:
+    run = Run(work_on(rows()))
+    pairs, other = ("pairs", "SELECT * FROM S WHERE A ; B"), ("other", "SELECT * FROM S WHERE C")
+    run.change((pairs, other))
+    run.batch(rows(("A", 1)), None, worker=0)
+    run.batch(None, 10, worker=0)
+    for texts in ((other,), (pairs, other)):
+        run.change(texts)
+        run.batch(None, 10, worker=1)
+    found = run.batch(rows(("B", 20), ("A", 21), ("B", 22), first=1), 10, worker=0)
+    found += run.batch(None, 100, worker=0)
+    assert [(line["rule"], line["start"], line["end"]) for line in found] == [("pairs", 2, 3)]
+
+
+def test_the_watermark_makes_the_matches_of_rules_certain() -> None:
+    run = Run(work_on(rows()))
+    alone = "SELECT * FROM S WHERE A WITHOUT B FOR 10 MILLISECONDS"
+    counted = "SELECT COUNT(*) AS n FROM S WHERE A GROUP BY EVERY 100 MILLISECONDS"
+    run.change((("alone", alone), ("counted", counted), ("at once", "SELECT * FROM S WHERE A")))
+    found = [
+        [(line["rule"], line.get("end")) for line in run.batch(events, watermark, worker)]
+        for events, watermark, worker in (
+            (rows(("A", 1), ("A", 50)), None, 0),
+            (None, 2, 1),
+            (None, 12, 0),
+            (None, 101, 1),
+        )
+    ]
+    assert found == [
+        [],
+        [("at once", 0)],
+        [("alone", 0)],
+        [("at once", 1), ("alone", 1), ("counted", None)],
+    ]
+
+
+def test_the_state_of_another_key_is_refused() -> None:
+    run = Run(work_on(rows()))
+    run.change((("a", "SELECT * FROM S WHERE A"),))
+    run.batch(rows(("A", 1)), None)
+    record = RuleRecord((BucketGroup(RuleKey((("type",),)), (0,)),), run.versions)
+    stream = RuleStreamWork(work=run.work, query="q", buckets=(0,), numbered=True, record=record)
+    with pytest.raises(StateError, match="bucket 0: the checkpoint belongs to another query"):
+        restore_bucket(stream, 0, run.store, None)
+
+
+# ---------------------------------------------------------------- versions
+
+
+def keyed(**texts: str) -> tuple[KeyedRules, ...]:
+    rules = cernis.rules(texts)
+    return key_rules(rules, [rule.query.plan for rule in rules])
+
+
+def test_the_checkpoint_says_from_which_micro_batch_on_rules_hold(tmp_path: Path) -> None:
+    folder, note = str(tmp_path), {"columns": {"S": {"k": "int64"}}}
+    by_user = "SELECT * FROM S WHERE A PARTITION BY [user]"
+    one = keyed(a=by_user)
+    first = record_rules(folder, note, one, (2, 4))
+    assert first == record_rules(folder, note, one, (3, 5))
+    assert [version.since for version in first.versions] == [0]
+    (tmp_path / "offsets").mkdir()
+    for batch in range(8):
+        (tmp_path / "offsets" / str(batch)).touch()
+        (tmp_path / "offsets" / f".{batch}.crc").touch()
+    assert find_last_batch(folder) == 7
+    two = keyed(a=by_user, b="SELECT * FROM S WHERE B", c="SELECT * FROM S WHERE C")
+    second = record_rules(folder, note, two, (3, 5))
+    assert [version.since for version in second.versions] == [0, 8]
+    assert second.groups[0] == first.groups[0]
+    assert [len(group.buckets) for group in second.groups] == [2, 1]
+    assert len({*second.buckets}) == 3
+    assert second.find_version(7).rules == ((("a", by_user),), ())
+    three = keyed(b="SELECT * FROM S WHERE B")
+    replaced = record_rules(folder, note, three, (3, 5))  # the version before was never run
+    assert [version.since for version in replaced.versions] == [0, 8]
+    (tmp_path / "offsets" / "8").touch()
+    later = record_rules(folder, note, two, (3, 5))
+    assert [version.since for version in later.versions] == [8, 9]
+
+
+def test_a_checkpoint_with_other_columns_or_of_a_query_is_refused(tmp_path: Path) -> None:
+    rules = keyed(a="SELECT * FROM S WHERE A")
+    record_rules(str(tmp_path), {"columns": "k"}, rules, (1, 1))
+    with pytest.raises(StateError, match="columns was k"):
+        record_rules(str(tmp_path), {"columns": "l"}, rules, (1, 1))
+    (tmp_path / "cernis.json").write_text('{"version": 1, "query": "SELECT * WHERE A"}')
+    with pytest.raises(StateError, match=r"query was SELECT \* WHERE A\n +is a rule set"):
+        record_rules(str(tmp_path), {}, rules, (1, 1))
+    note = {"version": 1, "query": "a rule set", "groups": [{}], "versions": []}
+    (tmp_path / "cernis.json").write_text(json.dumps(note))
+    with pytest.raises(StateError, match="the note of the checkpoint is damaged"):
+        record_rules(str(tmp_path), {}, rules, (1, 1))
+
+
+# -------------------------------------------------------------------- keys
+
+LOW = "INSERT INTO Low SELECT {} FROM S WHERE A+ AS a PARTITION BY [k]"
+
+
+@pytest.mark.parametrize(
+    ("texts", "keys"),
+    [
+        ([LOW.format("LAST(a[k]) AS k"), "SELECT * FROM Low WHERE Low PARTITION BY [k]"], ["k"]),
+        ([LOW.format("LAST(a[j]) AS k"), "SELECT * FROM Low WHERE Low PARTITION BY [k]"], [""]),
+        ([LOW.format("COUNT(a) AS n"), "SELECT * FROM Low WHERE Low"], [""]),
+        ([LOW.format("COUNT(a) AS n")], [""]),
+        (
+            [
+                LOW.format("MIN(a[k]) AS k, COUNT(a) AS n"),
+                "INSERT INTO High SELECT l[k] AS k FROM Low WHERE Low AS l PARTITION BY [k]",
+                "SELECT * FROM S, High WHERE S>A ; High PARTITION BY [k] WITHIN 1 HOUR",
+                "SELECT * FROM S WHERE A PARTITION BY [j]",
+                "SELECT * FROM S WHERE A",
+            ],
+            ["k", "j", ""],
+        ),
+    ],
+)
+def test_rules_on_streams_of_matches_keep_a_key_that_all_of_them_have(
+    texts: Sequence[str], keys: list[str]
+) -> None:
+    found = keyed(**{f"r{i}": text for i, text in enumerate(texts)})
+    assert ["".join(sum(each.key.partition, ())) for each in found] == keys
