@@ -8,7 +8,7 @@ from cernis.manual.codes import write_codes_page
 from cernis.manual.diagrams import draw_section
 from cernis.manual.grammar import SOURCES, name_diagram, read_sections, write_grammar_page
 from cernis.manual.messages import write_messages_page
-from cernis.manual.pictures import draw_front_picture
+from cernis.manual.pictures import draw_pictures
 
 _GRAMMARS = "docs/reference/grammar"
 
@@ -18,7 +18,7 @@ def make_pages(root: Path) -> dict[str, str]:
     return {
         "docs/reference/codes.md": write_codes_page(),
         "docs/reference/messages.md": write_messages_page(root / "src" / "cernis"),
-        "docs/pictures/timeline.svg": draw_front_picture(root),
+        **{f"docs/pictures/{name}": text for name, text in draw_pictures(root).items()},
         **{f"{_GRAMMARS}/{source.name}.md": write_grammar_page(source) for source in SOURCES},
     }
 
