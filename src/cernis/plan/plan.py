@@ -148,6 +148,8 @@ class Plan:
     """The plan of what must not follow a match (`WITHOUT … FOR`)."""
     before: Plan | None = None
     """The plan of what must not precede a match (`WITHOUT … BEFORE`)."""
+    written: Pattern | None = None
+    """The pattern before it was rewritten for the automaton; None: it was not, or is not known."""
     _by_text: dict[frozenset[str], Plan] = field(default_factory=dict, compare=False, repr=False)
     """The plans of the same query for other attributes that hold text."""
     _right_for: list[Schema] = field(init=False, default_factory=list, compare=False, repr=False)
@@ -185,7 +187,7 @@ class Plan:
         plan = self._by_text.get(attributes)
         if plan is None:
             plan = make_plan(self.pattern, self.unordered | attributes, self.conjunctive)
-            plan = replace(plan, warnings=self.warnings)
+            plan = replace(plan, warnings=self.warnings, written=self.written)
             if keep:
                 self._by_text[attributes] = plan
         return plan
@@ -289,8 +291,10 @@ def make_plan(
     A conjunctive query that the pattern was lowered from gives its variables their names.
     """
     warnings = write_warnings(pattern) if conjunctive is None else ()
+    written = pattern
     pattern = take_whole_runs(lower_terms(lower_inner_windows(pattern)))
-    plan = replace(_plan_formula(pattern, unordered, conjunctive), warnings=warnings)
+    plan = _plan_formula(pattern, unordered, conjunctive)
+    plan = replace(plan, warnings=warnings, written=written)
     if not pattern.without:
         return plan
     after, before = (

@@ -33,6 +33,9 @@ class CountedMatches:
     def count(self) -> int:
         return sum(self._numbers)
 
+    def is_empty(self) -> bool:
+        return not any(len(each.ends) for each in self._taken)
+
     def counts(self) -> tuple[Positions, list[int]]:
         ends = np.concatenate([np.empty(0, np.int64), *(each.ends for each in self._taken)])
         return ends, self._numbers

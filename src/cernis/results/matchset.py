@@ -46,6 +46,9 @@ class MatchSet(Protocol):
     def count(self) -> int:
         """Return the number of matches, exactly."""
 
+    def is_empty(self) -> bool:
+        """Whether there is no match, without counting."""
+
     def counts(self) -> tuple[Positions, list[int]]:
         """Return the end positions that have matches, ascending, and how many each has."""
 
@@ -175,6 +178,9 @@ class ListedMatches:
 
     def count(self) -> int:
         return len(self.block.start)
+
+    def is_empty(self) -> bool:
+        return not len(self.block.start)
 
     def counts(self) -> tuple[Positions, list[int]]:
         ends, number = np.unique(self.block.end, return_counts=True)

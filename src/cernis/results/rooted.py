@@ -88,6 +88,9 @@ class RootedMatches(ABC):
         """Return the numbers of matches of the roots of each segment."""
         return [self._count_roots(segment) for segment in self._segments]
 
+    def is_empty(self) -> bool:
+        return self._most == 0 or not any(len(segment.roots) for segment in self._segments)
+
     def count(self) -> int:
         return sum(sum(numbers) for numbers in self._numbers)
 

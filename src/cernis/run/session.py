@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -19,7 +20,14 @@ from typing import Any, Generic, NamedTuple, cast
 import pyarrow as pa
 
 from cernis.encoding.encode import AtomEncoder, Encode
-from cernis.errors import SessionGuard, StateError, StrictError, WarningNote, list_warnings
+from cernis.errors import (
+    CernisError,
+    SessionGuard,
+    StateError,
+    StrictError,
+    WarningNote,
+    list_warnings,
+)
 from cernis.events.batch import TYPES, EventBatch
 from cernis.events.csv_form import Columns
 from cernis.events.mistakes import Mistakes
@@ -35,9 +43,9 @@ from cernis.events.source import (
 )
 from cernis.events.store import EventStore, cast_table
 from cernis.pattern.advice.event_window import note_exact_window
-from cernis.pattern.query import Consume, Unit
+from cernis.pattern.query import Consume, Pattern, Unit
 from cernis.plan.explain import WAITS_UNBOUNDED, why_idle_stay
-from cernis.plan.plan import Plan
+from cernis.plan.plan import Plan, make_plan
 from cernis.results.answers import Answers
 from cernis.results.groups import Groups
 from cernis.results.matches import Matches
@@ -46,6 +54,7 @@ from cernis.results.result import Found
 from cernis.run.advice.absent_types import SampledTypes, find_absent_types
 from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
 from cernis.run.advice.skipped_rows import note_skipped
+from cernis.run.advice.to_blame import FirstEvents, note_blame
 from cernis.run.advice.unmet_conditions import find_unmet_conditions
 from cernis.run.budget import CANDIDATE_BUDGET, Budget, OnBudget
 from cernis.run.feed import Engine, Measures
@@ -57,6 +66,7 @@ from cernis.run.pipeline import Pipeline
 from cernis.run.tables import Tables
 from cernis.schema import Schema
 
+_TRIED_CANDIDATES = 20_000
 MANY_KEYS = 1 << 16
 """A stream with so many partitions that never end has a note."""
 
@@ -163,6 +173,8 @@ class Session(Generic[Found]):
         self.progress = StreamPosition()
         self.notes: list[str] = []
         self._types = SampledTypes()
+        self._first: FirstEvents | None = FirstEvents()
+        """The first events, until something matches."""
         self._encode = encode or partial(AtomEncoder, type_column=self.options.type_column)
         self._keeps_answers = keep and plan.head is not None and plan.within is None
         """Without a window, an answer stays one."""
@@ -270,7 +282,8 @@ class Session(Generic[Found]):
 
     def _collect(self, reading: _Reading, *, last: bool = False) -> Found:
         self.renew_budget()
-        return self._result(list(chain.from_iterable(self._batches(reading, last=last))), last=last)
+        segments = list(chain.from_iterable(self._batches(reading, last=last)))
+        return self._result(segments, last=last, scale=reading.ordering.scale if last else None)
 
     def stream(self, events: Any) -> Iterator[Found]:
         """Yield the matches batch by batch; they stay valid."""
@@ -289,6 +302,7 @@ class Session(Generic[Found]):
                 rest = self._result([], last=True)
                 with self._guard.paused():
                     yield rest
+            self._note_blame(reading.ordering.scale)
             self._refuse_warnings()
 
     def take(self, batch: EventBatch, scale: Scale, *, own: bool = True) -> Found:
@@ -374,6 +388,8 @@ class Session(Generic[Found]):
         times: TimeSpan | None = None
         for batch in batches:
             self._types.add(batch)
+            if self._first is not None:
+                self._first.add(batch)
             times = extend_span(times, batch, ordering.unit_ns)
             self.notes = [*ordering.notes, *spent]
             yield self.pipeline.take(batch, ordering.scale)
@@ -527,8 +543,13 @@ class Session(Generic[Found]):
         """Whether the end of the input makes certain what waits for a deadline."""
         return self.options.complete and self.plan.pattern.absent_after is not None
 
-    def _result(self, segments: list[Any], *, last: bool = False) -> Found:
-        """Return the matches in these segments; with `last`, no further event comes."""
+    def _result(
+        self, segments: list[Any], *, last: bool = False, scale: Scale | None = None
+    ) -> Found:
+        """Return the matches in these segments; with `last`, no further event comes.
+
+        With the `scale` of the events, a note says what is to blame if there are none.
+        """
         if last and self._flushes and self.pipeline.absence is not None:
             segments = [*segments, *self.pipeline.absence.finish()]
         if self.pipeline.grouper is not None:
@@ -538,6 +559,10 @@ class Session(Generic[Found]):
                 return self._groups(grouper.take_all())
             return self._groups(grouper.take_closed(self.events, self.pipeline.first_end()))
         found = self.pipeline.find(segments, last=last)
+        if self._first is not None and not found.is_empty():
+            self._first = None
+        if scale is not None:
+            self._note_blame(scale)
         projector = self.pipeline.projector
         if projector is None:
             return self._matches(found, self.budget.spent)
@@ -545,6 +570,22 @@ class Session(Generic[Found]):
         if self._keeps_answers and table.num_rows:
             self._answers_so_far.append(table)
         return self._answers([table], self.budget.spent)
+
+    def _note_blame(self, scale: Scale) -> None:
+        """Note what keeps every match away, if nothing has matched and no warning says it."""
+        first, pattern = self._first, self.plan.written or self.plan.pattern
+        if first is None or self.pipeline.grouper is not None or list_warnings(self.notes):
+            return
+
+        def has_matches(trial: Pattern) -> bool:
+            plan = make_plan(trial, self.plan.unordered)
+            budget = Budget(_TRIED_CANDIDATES, "partial")
+            pipeline = Pipeline(plan, EventStore(self.options.time_unit), budget, self._encode)
+            taken = [each for batch in first.batches for each in pipeline.take(batch, scale)]
+            return not pipeline.find(taken, last=True).is_empty()
+
+        with suppress(CernisError):  # a trial may be too costly, or refused
+            self.notes += note_blame(pattern, first, has_matches)
 
     def _matches(self, found: MatchSet, partial: bool) -> Found:
         self._note_partial(partial)

@@ -499,7 +499,8 @@ def is_within(window: Window, start: int, end: int, view: EventView) -> bool:
             if not _is_number(low) or not _is_number(high):
                 return False
             span = high - low
-            return bool(span <= (float(window.size) if isinstance(span, float) else window.size))
+            size = float(window.size) if isinstance(span, float) else window.size
+            return bool(span < size if window.strict else span <= size)
 
 
 def _is_number(value: Any) -> bool:
