@@ -254,3 +254,32 @@ def test_a_message_is_one_graph_in_any_format(spark: Any) -> None:
         assert (row.number, row.ts, row.undecodable) == (5, 1704067201 * SECOND, None)
         assert row.graph == (None if format_ == "ttl" else "<urn:g>")
         assert len(row.triples) == 2
+
+
+def test_a_live_background_is_read_again_and_matches_name_its_versions(
+    spark: Any, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.ttl"
+    query = PAIR.replace("{ ?a :k ?x }", "{ ?a :k ?x GRAPH :plan { ?x :in ?room } }")
+    query = query.replace("?x ?a ?b", "?b ?room")
+    for i, room in enumerate(("kitchen", "cellar")):
+        plan.write_text(f"<http://example.org/x> <http://example.org/in> <urn:{room}> .")
+        text = "".join(write_graph(f"n{i}{at}", 100 * i + at, "x") for at in (1, 2))
+        put(tmp_path / "in", f"{i}.nq", lambda path, text=text: path.write_text(text))
+        texts = spark.readStream.format("binaryFile").schema(FILES).load(str(tmp_path / "in"))
+        matches = recognize_graphs(
+            spark,
+            query,
+            parse_graphs(texts, "S"),
+            background=plan,
+            live=True,
+            checkpoint=str(tmp_path / "checkpoint"),
+        )
+        writer = matches.writeStream.format("parquet").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.option("path", str(tmp_path / "out")).start().awaitTermination()
+    notes = sorted((tmp_path / "checkpoint" / "cernis-background" / "batches").iterdir())
+    noted = [json.loads(note.read_text())["version"] for note in notes]
+    assert noted[0] != noted[-1]
+    [row] = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert (row.room, row.background) == ("<urn:kitchen>", [noted[0], noted[0]])

@@ -143,6 +143,7 @@ class GraphStreamPlan(StreamPlan):
             form=_FORMS[delivered.form],
             unit=self.inputs[0].rule.unit,
             background=self.background,
+            live=arguments.live,
             tasks=arguments.buckets,
             on_error=str(arguments.reading.on_error),
             reading={input_.stream: input_.describe() for input_ in self.inputs},
@@ -202,6 +203,8 @@ def make_graph_stream_plan(text: str, arguments: StreamArguments) -> GraphStream
         raise DataError("the times of one stream are dates and those of another are numbers")
     plan = GraphStreamPlan(query=query, inputs=inputs, arguments=arguments, delivered=delivered)
     check_knowledge(query, plan.background)
+    if arguments.live and not arguments.background:
+        raise CernisError("--live-background: name the files with --background")
     check_folders(plan)
     return plan
 

@@ -301,6 +301,12 @@ def stream(
     ] = None,
     table: TableFiles = None,
     background: Background = None,
+    live_background: Annotated[
+        bool,
+        typer.Option(
+            "--live-background", help="Read the files of --background again when they change."
+        ),
+    ] = False,
     strict: Strict = False,
     lang: Lang = LanguageName.ceql,
 ) -> None:
@@ -313,7 +319,7 @@ def stream(
                 raise typer.BadParameter("is needed to run a stream", param_hint=option)
         if once and trigger is not None:
             raise typer.BadParameter("does not go with --once", param_hint="--trigger")
-        if language != "spaseq" and background:
+        if language != "spaseq" and (background or live_background):
             raise typer.BadParameter("is for RDF queries (.spaseq)", param_hint="--background")
         if language != "spaseq" and output_format is OutputFormat.nq:
             raise typer.BadParameter(_GRAPHS_ONLY, param_hint="--output-format")
@@ -353,6 +359,7 @@ def stream(
             metrics=metrics,
             unit=_value(time_unit),
             background=tuple(background or ()),
+            live=live_background,
         )
         if rules is not None:
             from cernis.cli import rule_stream

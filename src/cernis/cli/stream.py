@@ -86,6 +86,7 @@ class StreamArguments:
     unit: str | None = None
     """The unit of numbers, where it is given; `reading` has the unit in any case."""
     background: tuple[str, ...] = ()
+    live: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

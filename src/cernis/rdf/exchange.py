@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.freeze import freeze_solutions, thaw_solutions
+from cernis.rdf.live_background import BackgroundContent
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.background import load_background
 from cernis.rdf.reading.events import GraphEvents
@@ -34,7 +35,7 @@ from cernis.rdf.solving.solutions import Solutions
 from cernis.rdf.solving.solve import PatternSolver, find_patterns
 from cernis.rdf.solving.values import TermValues
 
-TS, STREAM, NUMBER, GPM = "ts", "stream", "number", "gpm"
+TS, STREAM, NUMBER, GPM, VERSION = "ts", "stream", "number", "gpm", "background"
 _MANY_TERMS = 1 << 20
 _NO_GPM = -1
 
@@ -44,6 +45,8 @@ class EventSolutions(NamedTuple):
 
     events: GraphEvents
     found: Mapping[str, Solutions]
+    versions: pa.Array | None = None
+    """The version of a live background that each event was solved with."""
 
 
 class WrittenSolutions(NamedTuple):
@@ -59,11 +62,12 @@ class WrittenSolutions(NamedTuple):
 class SolutionFormat:
     """Write the solutions of a query's patterns as a table, and read them.
 
-    A row without a pattern is a timestamp without a solution.
+    A row without a pattern is a timestamp without a solution. With a `live` background, rows have
+    its version.
     """
 
-    def __init__(self, plan: GraphPlan) -> None:
-        self._names = find_patterns(plan)
+    def __init__(self, plan: GraphPlan, *, live: bool = False) -> None:
+        self._names, self._live = find_patterns(plan), live
         self._variables = list(dict.fromkeys(v for names in self._names.values() for v in names))
         self.schema = pa.schema(
             [
@@ -72,11 +76,14 @@ class SolutionFormat:
                 (NUMBER, pa.int64()),
                 (GPM, pa.int32()),
                 *((f"v{i}", pa.string()) for i in range(len(self._variables))),
+                *([(VERSION, pa.string())] if live else []),
             ]
         )
 
-    def write(self, solved: EventSolutions, terms: Terms, *, ticks: bool) -> WrittenSolutions:
-        """Return the table of some solutions.
+    def write(
+        self, solved: EventSolutions, terms: Terms, *, ticks: bool, version: str | None = None
+    ) -> WrittenSolutions:
+        """Return the table of some solutions, made with a version of a live background.
 
         With `ticks`, timestamps without a solution have a row as well.
         """
@@ -102,6 +109,8 @@ class SolutionFormat:
             none = np.full(len(bare), UNBOUND, np.int32)
             codes = {name: np.concatenate([column, none]) for name, column in codes.items()}
         columns = [times, streams, numbers, kinds, *map(terms.repeated_texts, codes.values())]
+        if self._live:
+            columns.append(pa.array([version], pa.string()).take(pa.array(np.zeros_like(times))))
         batch = pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=self.schema)
         return WrittenSolutions(batch, codes, event)
 
@@ -127,7 +136,11 @@ class SolutionFormat:
             columns = [codes[name][mine] for name in names]
             own = np.stack(columns, axis=1) if columns else np.empty((len(mine), 0), np.int32)
             found[gpm] = Solutions(names, event[mine], np.ascontiguousarray(own))
-        return EventSolutions(events, found)
+        versions = None
+        if self._live:
+            column = table.column(VERSION).combine_chunks()
+            versions = column.take(pa.array(order[new]))
+        return EventSolutions(events, found, versions)
 
 
 def _encode(column: pa.ChunkedArray, terms: Terms) -> Codes:
@@ -148,10 +161,16 @@ class SolutionWriter:
     """
 
     def __init__(self, plan: GraphPlan, background: Any = None) -> None:
+        """`background` is what `GraphQuery.run` takes, or a version of a live one."""
         self.terms = Terms()
         self._values = TermValues(self.terms)
-        self._solver = PatternSolver(plan, self._values, load_background(background, self.terms))
-        self._format = SolutionFormat(plan)
+        self._version: str | None = None
+        if isinstance(background, BackgroundContent):
+            self._version, graphs = background.version, background.load(self.terms)
+        else:
+            graphs = load_background(background, self.terms)
+        self._solver = PatternSolver(plan, self._values, graphs)
+        self._format = SolutionFormat(plan, live=self._version is not None)
         self._own_terms = self._terms_left = len(self.terms)
 
     def write(self, events: GraphEvents, *, ticks: bool) -> WrittenSolutions:
@@ -160,7 +179,7 @@ class SolutionWriter:
         With `ticks`, timestamps without a solution have a row as well.
         """
         solved = EventSolutions(events, self._solver.solve(events))
-        return self._format.write(solved, self.terms, ticks=ticks)
+        return self._format.write(solved, self.terms, ticks=ticks, version=self._version)
 
     def forget(self, stream: StreamReader | None = None) -> None:
         """Drop the terms that the reader of the stream does not need, if there are many."""
@@ -180,10 +199,13 @@ class SolutionWriter:
 class SolutionSession(GraphRecognizer):
     """The other end: a run over tables of solutions in order of time, each of whole timestamps."""
 
-    def __init__(self, plan: GraphPlan, unit: str, numeric_times: bool) -> None:
+    def __init__(
+        self, plan: GraphPlan, unit: str, numeric_times: bool, *, live: bool = False
+    ) -> None:
         super().__init__(plan, TermValues(Terms()), unit)
         self._numeric_times = numeric_times
-        self.format = SolutionFormat(plan)
+        self.format = SolutionFormat(plan, live=live)
+        self.versions = [""] if live else None
 
     @property
     def numeric_times(self) -> bool:
@@ -193,7 +215,20 @@ class SolutionSession(GraphRecognizer):
     def push(self, table: pa.Table) -> GraphMatches:
         """Return the matches that end in a table."""
         with self.guard:
-            return self.matches(self.recognize(*self.format.read(table, self.terms)))
+            events, found, versions = self.format.read(table, self.terms)
+            return self.matches(self.recognize(events, found, self._number_versions(versions)))
+
+    def _number_versions(self, names: pa.Array | None) -> Codes | None:
+        """Return the numbers of versions; new ones are added."""
+        if names is None:
+            return None
+        assert self.versions is not None
+        encoded, known = names.fill_null("").dictionary_encode(), self.versions
+        new = [name for name in encoded.dictionary.to_pylist() if name not in known]
+        self.versions = known = [*known, *new]
+        places = [known.index(name) for name in encoded.dictionary.to_pylist()]
+        numbers: Codes = np.array(places, np.int32)[np.asarray(encoded.indices)]
+        return numbers
 
     def freeze(self) -> bytes:
         """Return the state as versioned bytes."""

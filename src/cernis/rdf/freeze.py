@@ -131,6 +131,10 @@ def _freeze_recognizer(
         "moments": builder.moments,
         "merges": builder.likeness.merges,
     }
+    if session.versions is None:
+        arrays.pop("rows.versions", None)
+    else:
+        meta["versions"] = session.versions
     return meta, arrays
 
 
@@ -219,6 +223,10 @@ def _thaw_recognizer(
     keys = read_array(
         arrays, "keys", np.int32, (None, len(builder.partition)), low=-1, below=len(texts)
     )
+    versions = meta.get("versions")
+    if versions is not None:
+        versions = [check_text(one, "a version") for one in check_list(versions, "the versions")]
+        require(bool(versions), "there is no version of the background")
     shape = StoredShape(
         rows,
         events,
@@ -227,6 +235,7 @@ def _thaw_recognizer(
         len(session.linked.alternatives),
         builder.width,
         len(session.query.streams),
+        len(versions or ()),
     )
     store = RowStore.thaw(select_arrays("rows.", arrays), shape)
     codes = session.terms.add(texts)
@@ -240,6 +249,7 @@ def _thaw_recognizer(
     require(len(builder.parts) == len(keys), "a partition comes twice")
     builder.rows, builder.events, builder.moments = rows, events, moments
     builder.likeness.merges = bool(merges)
+    session.versions = versions
 
 
 def _read_terms(arrays: Arrays) -> list[str]:

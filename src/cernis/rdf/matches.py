@@ -69,6 +69,8 @@ class AnswerShape(NamedTuple):
     steps: Codes
     """The step of each alternative."""
     construct: tuple[g.Triple, ...] | None = None
+    versions: tuple[str, ...] | None = None
+    """The versions of a live background, by their index; None: it does not change."""
 
     @property
     def labels(self) -> list[str]:
@@ -77,10 +79,14 @@ class AnswerShape(NamedTuple):
         labels: list[str] = []
         for name in names:
             label = name
-            while label in _OWN_COLUMNS or (label != name and label in (*names, *labels)):
+            while label in self._taken or (label != name and label in (*names, *labels)):
                 label += "_"
             labels.append(label)
         return labels
+
+    @property
+    def _taken(self) -> tuple[str, ...]:
+        return _OWN_COLUMNS if self.versions is None else (*_OWN_COLUMNS, "background")
 
 
 class TimeFormat(NamedTuple):
@@ -121,14 +127,16 @@ class GraphMatch:
     end_ts: Any
     bindings: Mapping[str, str | list[str]]
     events: tuple[tuple[str, int], ...]
+    background: tuple[str, ...] = ()
+    """The version of a live background that each event was solved with."""
 
 
 class GraphMatches(Result[GraphMatch]):
     """The matches of a SPAseQ query, lazily: by end, latest start first.
 
     A block of matches has a list for each column of the answer, of one code (-1 for unbound)
-    unless the column is listed; then lists of streams and of numbers, for the events. Its starts
-    and ends are times.
+    unless the column is listed; then lists of streams, of numbers and of versions, for the events.
+    Its starts and ends are times.
     """
 
     def __init__(
@@ -230,10 +238,13 @@ class GraphMatches(Result[GraphMatch]):
         events = table.column("events").to_pylist()
         bound = [table.column(label).to_pylist() for label in self._shape.labels]
         names = [column.name for column in self._shape.columns]
+        used: list[Any] = [()] * len(start)
+        if self._shape.versions is not None:
+            used = [tuple(versions) for versions in table.column("background").to_pylist()]
         for i in range(len(start)):
             values = {n: v[i] for n, v in zip(names, bound, strict=True) if v[i] is not None}
             pairs = tuple((event["stream"], event["number"]) for event in events[i])
-            yield GraphMatch(start[i], end[i], values, pairs)
+            yield GraphMatch(start[i], end[i], values, pairs, used[i])
 
     def _table_of(self, items: Sequence[GraphMatch]) -> tuple[list[str], list[list[object]]]:
         names = [column.name for column in self._shape.columns]
@@ -290,7 +301,7 @@ class GraphMatches(Result[GraphMatch]):
 
     def _sort_blocks(self, blocks: Sequence[MatchBlock]) -> MatchBlock:
         """Join blocks and sort their matches by end, start, events and terms."""
-        block = join(blocks, len(self._shape.columns) + 2)
+        block = join(blocks, len(self._shape.columns) + 3)
         order = np.lexsort((-block.start, block.end))
         start, end = block.start[order], block.end[order]
         if ((start[1:] == start[:-1]) & (end[1:] == end[:-1])).any():
@@ -307,7 +318,7 @@ class GraphMatches(Result[GraphMatch]):
         latest_first = ~(block.start.astype(np.uint64) ^ np.uint64(1 << 63))
         starts = latest_first.astype(">u8").view(np.uint8).reshape(-1, 8)
         parts: list[Any] = [_list_bytes(np.arange(len(starts) + 1), starts)]
-        *_, streams, numbers = block.positions
+        *_, streams, numbers, _ = block.positions
         events = np.empty((len(numbers), 13), np.uint8)
         events[:, 0] = 1
         events[:, 1:5] = streams.astype(">u4").view(np.uint8).reshape(-1, 4)
@@ -364,7 +375,7 @@ class GraphMatches(Result[GraphMatch]):
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns of `to_arrow`: times, terms of each variable, lists of events."""
-        none, width = np.empty(0, np.int64), len(self._shape.columns) + 2
+        none, width = np.empty(0, np.int64), len(self._shape.columns) + 3
         empty = MatchBlock(none, none, (np.zeros(1, np.int64),) * width, (none,) * width)
         return self._batch(empty).schema
 
@@ -381,10 +392,13 @@ class GraphMatches(Result[GraphMatch]):
         ):
             texts = self._terms.texts(codes)
             columns[label] = _lists(offsets, texts) if column.listed else texts
-        *_, streams, numbers = map(pa.array, block.positions)
+        *_, streams, numbers, versions = map(pa.array, block.positions)
         names = pa.array(self._shape.streams, pa.string()).take(streams)
         events = pa.StructArray.from_arrays([names, numbers], ["stream", "number"])
         columns["events"] = _lists(block.offsets[-1], events)
+        if self._shape.versions is not None:
+            named = pa.array(self._shape.versions, pa.string()).take(versions)
+            columns["background"] = _lists(block.offsets[-1], named)
         return pa.RecordBatch.from_pydict(columns)
 
     # ------------------------------------------------------------------- text
@@ -436,14 +450,18 @@ class GraphMatches(Result[GraphMatch]):
             some = [np.asarray(binding.is_valid()) for binding in bindings]
             bindings[0] = pc.if_else(pa.array(np.any(some, axis=0)), bindings[0], "")
             inside = pc.binary_join_element_wise(*bindings, ",", null_handling="skip")
-        *_, streams, numbers = map(pa.array, block.positions)
+        *_, streams, numbers, versions = map(pa.array, block.positions)
         names = pa.array(map(json_text, self._shape.streams), pa.string()).take(streams)
         events = pc.binary_join_element_wise("[", names, ",", numbers.cast(pa.string()), "]", "")
-        lists = _lists(block.offsets[-1], events)
+        told = pc.binary_join(_lists(block.offsets[-1], events), ",")
+        if self._shape.versions is not None:
+            named = pa.array(map(json_text, self._shape.versions), pa.string()).take(versions)
+            used = pc.binary_join(_lists(block.offsets[-1], named), ",")
+            told = pc.binary_join_element_wise(told, '],"background":[', used, "")
         return pc.binary_join_element_wise(
             '{"start_ts":', self._clock.texts(block.start),
             ',"end_ts":', self._clock.texts(block.end),
-            ',"bindings":{', inside, '},"events":[', pc.binary_join(lists, ","),
+            ',"bindings":{', inside, '},"events":[', told,
             "]}" + newline, "",
         )  # fmt: skip
 

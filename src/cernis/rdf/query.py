@@ -45,12 +45,17 @@ class GraphQuery:
         format: str | None = None,
         on_error: OnError = "fail",
         keep: bool = False,
+        live: bool = False,
     ) -> GraphSession:
-        """Return a run that has read nothing; `keep` the matches of pieces, for `pull`."""
+        """Return a run that has read nothing; `keep` the matches of pieces, for `pull`.
+
+        The files of a `live` background are read again between two pieces when they have changed;
+        each match then names the versions that its events were solved with (`background`).
+        """
         rule = parse_time_rule(time, time_unit)
         options = GraphRunOptions(rule, format, on_error)
         graphs = self.name_graphs(background)
-        return GraphSession(self.plan, options, graphs, time_unit, keep=keep)
+        return GraphSession(self.plan, options, graphs, time_unit, keep=keep, live=live)
 
     def thaw(
         self,
@@ -63,7 +68,7 @@ class GraphQuery:
         """Return the session that `GraphSession.freeze` turned into bytes.
 
         The bytes do not hold background knowledge, nor the form of files, nor what to do with bad
-        lines and events.
+        lines and events. They know whether the background is live.
         """
         options = GraphRunOptions(None, format, on_error)
         return GraphSession.thaw(self.plan, frozen, options, self.name_graphs(background))

@@ -50,8 +50,17 @@ class GraphRecognizer:
     """
 
     def __init__(self, plan: GraphPlan, values: TermValues, unit: str) -> None:
-        query, linked = plan.query, plan.linked
-        self.plan, self.query, self.linked, self.unit = plan, query, linked, unit
+        self.plan, self.query, self.linked, self.unit = plan, plan.query, plan.linked, unit
+        self.versions: list[str] | None = None
+        """The versions of a live background so far, the last of which is current."""
+        self.many_rows, self.many_terms = _MANY_ROWS, _MANY_TERMS
+        """The numbers of rows and terms up to which `forget` keeps all."""
+        self.guard = SessionGuard()
+        self._begin(values)
+
+    def _begin(self, values: TermValues) -> None:
+        """Make the engine and its state, empty, over a dictionary of terms."""
+        plan, query, linked, unit = self.plan, self.query, self.linked, self.unit
         self.values, self.terms = values, values.terms
         window = TimeWindow(query.within, _find_origin(query, unit))
         self.builder = RowBuilder(plan, values, window)
@@ -68,11 +77,8 @@ class GraphRecognizer:
         self.stack = new_stack(depth[0])
         self.engine = LinkedEngine(tables, len(linked.columns), partitioned=bool(query.partition))
         self.store = RowStore()
-        self.many_rows, self.many_terms = _MANY_ROWS, _MANY_TERMS
-        """The numbers of rows and terms up to which `forget` keeps all."""
         self._rows_left = self._terms_left = 0
         self._own_terms = len(self.terms)
-        self.guard = SessionGuard()
 
     @property
     def events(self) -> int:
@@ -94,11 +100,21 @@ class GraphRecognizer:
         """The files of the run, for its results."""
         return ()
 
-    def recognize(self, events: GraphEvents, found: Mapping[str, Solutions]) -> list[DagSegment]:
-        """Read a batch of whole timestamps and the solutions in it; the triples are not read."""
+    def recognize(
+        self,
+        events: GraphEvents,
+        found: Mapping[str, Solutions],
+        versions: Codes | None = None,
+    ) -> list[DagSegment]:
+        """Read a batch of whole timestamps and the solutions in it; the triples are not read.
+
+        Events are solved with the `versions` of the background; without these, with the last.
+        """
         first = self.builder.events
         rows, stored = self.builder.build(events, found)
-        self.store.add(stored, events, first)
+        if versions is None:
+            versions = np.full(events.size, max(len(self.versions or ()) - 1, 0), np.int32)
+        self.store.add(stored, events, first, versions)
         parts = max(len(self.builder.parts), 1)
         return self.engine.push(rows, self.values.update(), self.stack, parts)
 
@@ -163,7 +179,10 @@ class GraphRecognizer:
             self.terms.view(),
             not self.builder.likeness.merges,
         )
-        return GraphMatches(found, store, terms, self.shape, form, distinct, self.notes, self.used)
+        shape = self.shape
+        if self.versions is not None:
+            shape = shape._replace(versions=tuple(self.versions))
+        return GraphMatches(found, store, terms, shape, form, distinct, self.notes, self.used)
 
     @cached_property
     def shape(self) -> AnswerShape:

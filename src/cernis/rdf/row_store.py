@@ -23,11 +23,13 @@ class _EventNumbers(NamedTuple):
     first: int
     streams: Codes
     numbers: Int64s
+    versions: Codes
+    """The version of the background that each was solved with, by its index."""
 
 
 _SMALL = 1024
 """The most rows of a batch that is merged of others."""
-_FROZEN = ("batches", "codes", "alternative", "event", "time", "streams", "numbers")
+_FROZEN = ("batches", "codes", "alternative", "event", "time", "streams", "numbers", "versions")
 
 
 class StoredShape(NamedTuple):
@@ -41,6 +43,7 @@ class StoredShape(NamedTuple):
     alternatives: int
     patterns: int
     streams: int
+    versions: int
 
 
 class RowStore:
@@ -50,11 +53,12 @@ class RowStore:
         self._rows: list[StoredRows] = []
         self._events: list[_EventNumbers] = []
 
-    def add(self, rows: StoredRows, events: GraphEvents, first_event: int) -> None:
+    def add(self, rows: StoredRows, events: GraphEvents, first_event: int, versions: Codes) -> None:
         """Store the rows of a batch; the batch's first event has the number `first_event`."""
         if len(rows.time):
+            numbers = _EventNumbers(first_event, events.streams, events.numbers, versions)
             self._rows.append(rows)
-            self._events.append(_EventNumbers(first_event, events.streams, events.numbers))
+            self._events.append(numbers)
             self._merge_small()
 
     def _merge_small(self) -> None:
@@ -71,13 +75,11 @@ class RowStore:
                 return
             gap = last.first - first.first - len(first.streams)
             # events between the batches have no rows: nobody asks for their numbers
-            streams = [first.streams, np.zeros(gap, np.int32), last.streams]
-            numbers = [first.numbers, np.zeros(gap, np.int64), last.numbers]
+            both: Any = zip(first[1:], last[1:], strict=True)
+            events = (np.concatenate([a, np.zeros(gap, a.dtype), b]) for a, b in both)
             columns: Any = zip(one[1:], two[1:], strict=True)
             self._rows[-2:] = [StoredRows(one.first, *map(np.concatenate, columns))]
-            self._events[-2:] = [
-                _EventNumbers(first.first, np.concatenate(streams), np.concatenate(numbers))
-            ]
+            self._events[-2:] = [_EventNumbers(first.first, *events)]
 
     @property
     def size(self) -> int:
@@ -111,10 +113,8 @@ class RowStore:
                 first, end = int(needed.min()), int(needed.max()) + 1
                 own = slice(first - events.first, end - events.first)
                 sizes = np.array([[len(time), first, end - first]], np.int64)
-                streams, numbers = events.streams[own], events.numbers[own]
-                for name, column in zip(
-                    _FROZEN, (sizes, codes, alternative, event, time, streams, numbers), strict=True
-                ):
+                parts = (sizes, codes, alternative, event, time, *(one[own] for one in events[1:]))
+                for name, column in zip(_FROZEN, parts, strict=True):
                     columns[name].append(column)
         return {name: np.concatenate(found) for name, found in columns.items() if found}
 
@@ -136,6 +136,9 @@ class RowStore:
         time = read_array(arrays, "time", np.int64, (n,))
         streams = read_array(arrays, "streams", np.int32, (m,), low=0, below=shape.streams)
         numbers = read_array(arrays, "numbers", np.int64, (m,), low=-1, below=MOST_EVENTS)
+        versions = np.zeros(m, np.int32)  # states of other sessions have none
+        if shape.versions:
+            versions = read_array(arrays, "versions", np.int32, (m,), low=0, below=shape.versions)
         firsts = np.repeat(batches[:, 1], batches[:, 0])[:, None]
         ends = firsts + np.repeat(batches[:, 2], batches[:, 0])[:, None]
         require(
@@ -153,7 +156,7 @@ class RowStore:
             store._rows.append(
                 StoredRows(shape.rows - n + row, codes[own], ways[own], event[own], time[own])
             )
-            store._events.append(_EventNumbers(first, streams[mine], numbers[mine]))
+            store._events.append(_EventNumbers(first, streams[mine], numbers[mine], versions[mine]))
             row, at = row + size, at + count
         return store
 
@@ -176,10 +179,10 @@ class RowStore:
         """Return the rows with these numbers."""
         return StoredRows(0, *_look_up(self._rows, numbers))
 
-    def events(self, numbers: Int64s) -> tuple[Codes, Int64s]:
-        """Return the stream of each of these events, and its number in the stream."""
-        streams, own = _look_up(self._events, numbers)
-        return streams, own
+    def events(self, numbers: Int64s) -> tuple[Codes, Int64s, Codes]:
+        """Return the stream of each of these events, its number in it, and its version."""
+        streams, own, versions = _look_up(self._events, numbers)
+        return streams, own, versions
 
 
 def _look_up(batches: Sequence[StoredRows | _EventNumbers], numbers: Int64s) -> list[Any]:

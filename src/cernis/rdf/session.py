@@ -22,6 +22,7 @@ from cernis.events.mistakes import Mistakes, OnError
 from cernis.output import UsedFile, input_files
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.freeze import freeze_session, read_state, thaw_session
+from cernis.rdf.live_background import BackgroundFiles
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.name_streams import name_streams
 from cernis.rdf.reading.background import explain_stores, load_background
@@ -54,27 +55,34 @@ class GraphSession(GraphRecognizer):
         unit: str = "ms",
         *,
         keep: bool = False,
+        live: bool = False,
     ) -> None:
-        """`keep` the matches of pieces, for `pull`."""
+        """`keep` the matches of pieces, for `pull`; the background may be `live`."""
+        if keep and live:
+            raise StateError("a session that keeps its matches has no live background")
         values = TermValues(Terms())
-        graphs = load_background(background, values.terms)
+        self._files, content = BackgroundFiles(background) if live else None, None
+        if self._files is not None:
+            content = self._files.read()
+            graphs = content.load(values.terms)
+        else:
+            graphs = load_background(background, values.terms)
         self._remarks = explain_stores(background, values.terms)
         self.solver = PatternSolver(plan, values, graphs)
         super().__init__(plan, values, unit)
+        self.versions = None if content is None else [content.version]
         self.options, self.mistakes = options, Mistakes(options.on_error)
         self.streams: Streamset | None = None
-        self.pieces = StreamPieces(
-            [name for name, _ in self.query.streams],
-            self.terms,
-            self._name_rules(),
-            self.mistakes,
-            options.format,
-        )
+        self.pieces = self._make_pieces(self._name_rules())
         self._background = _background_files(background)
         self._kept: list[DagSegment] | None = [] if keep else None
         self._now = 0
         """The time of the last event that was recognized."""
         self._is_finished = False
+
+    def _make_pieces(self, rules: Mapping[str, TimeRule]) -> StreamPieces:
+        names = [name for name, _ in self.query.streams]
+        return StreamPieces(names, self.terms, rules, self.mistakes, self.options.format)
 
     def _name_rules(self) -> dict[str, TimeRule]:
         """Return where each stream has its times."""
@@ -166,10 +174,39 @@ class GraphSession(GraphRecognizer):
         """
         self.guard.check()
         sources = name_streams(self.query, events, whole=False)
-        pieces = self._continue()
+        self._continue()
+        with self.guard:
+            self._renew_background()
+        pieces = self.pieces
         self.mistakes.open([*input_files(sources.values()), *self._background])
         with self.guard:
             return self._recognize_pieces(pieces.read(sources))
+
+    def _renew_background(self) -> None:
+        """Read a live background again if its files have changed.
+
+        New knowledge has its own terms and plans of the patterns; the state moves over to them as
+        frozen bytes do. Files that cannot be read leave everything as it was.
+        """
+        if self._files is None or not self._files.look():
+            return
+        assert self.versions is not None
+        values = TermValues(Terms())
+        try:
+            content = self._files.read()
+            graphs = content.load(values.terms)
+        except DataError as error:
+            self._remarks = [f"the background is still {self.versions[-1]}: {error}"]
+            return
+        self._remarks = []
+        if content.version == self.versions[-1]:
+            return
+        frozen = read_state(freeze_session(self, self.pieces), self.plan)
+        self.solver = PatternSolver(self.plan, values, graphs)
+        self._begin(values)
+        self.pieces = self._make_pieces(frozen.rules)
+        thaw_session(self, self.pieces, frozen)
+        self.versions = [*(self.versions or ()), content.version]
 
     def advance(self, time: int | float | str | datetime) -> GraphMatches:
         """Return the matches that are certain now that no event before a time comes.
@@ -217,11 +254,17 @@ class GraphSession(GraphRecognizer):
     ) -> GraphSession:
         """Return the session that `freeze` turned into bytes; StateError if they are not its own.
 
-        The bytes say where the times are; `options` has the rest.
+        The bytes say where the times are, and whether the background is live; `options` has the
+        rest.
         """
         frozen = read_state(state, plan)
-        session = cls(plan, options._replace(time=frozen.rules), background, frozen.unit)
+        live = frozen.meta.get("versions") is not None
+        options = options._replace(time=frozen.rules)
+        session = cls(plan, options, background, frozen.unit, live=live)
+        now = session.versions
         thaw_session(session, session.pieces, frozen)
+        if session.versions is not None and now is not None:
+            session.versions += now if now != session.versions[-1:] else []
         return session
 
     def _continue(self) -> StreamPieces:

@@ -233,7 +233,7 @@ def collect_events(solved: SolvedStreams) -> list[OfferedEvent]:
     names = solved.session.linked.columns
     numbers = np.arange(len(rows.reading))
     held = solved.session.store.rows(numbers).event
-    streams, _ = solved.session.store.events(held[:, 0])
+    streams, *_ = solved.session.store.events(held[:, 0])
     called = [name for name, _ in solved.query.query.streams]
     events: dict[tuple[int, ...], OfferedEvent] = {}
     for number, event, stream, reading, codes, moment, time in zip(

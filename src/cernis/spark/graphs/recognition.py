@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from cernis.errors import CernisError
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import PIECE
 from cernis.rdf.reading.times import TimeRule
@@ -25,6 +26,7 @@ def recognize_graphs(
     events: Any,
     *,
     background: Any = None,
+    live: bool = False,
     time: str | TimeRule | Mapping[str, TimeRule] | None = None,
     time_unit: str = "ms",
     format: str | None = None,
@@ -54,7 +56,8 @@ def recognize_graphs(
     `time`; otherwise `ts` counts nanoseconds of plain numbers, which `time_unit` shows. Events may
     come in any order within the `lateness`. `lateness`, `ahead`, `late_output` and `checkpoint` are
     those of `recognize`. `tasks` is then the number of buckets that keys are spread over, which a
-    checkpoint fixes.
+    checkpoint fixes. The files of a `live` background are read again in the first micro-batch after
+    they have changed; each match has the versions that its events were solved with (`background`).
     """
     query = query if isinstance(query, GraphQuery) else GraphQuery(query)
     frames = find_streaming_frames(query, events)
@@ -70,11 +73,14 @@ def recognize_graphs(
             form=matches,
             unit=time_unit,
             background=background,
+            live=live,
             tasks=tasks,
             on_error=on_error,
             flow=flow,
         )
         return recognize_graph_stream(spark, query, frames, options)
+    if live:
+        raise CernisError("live background: a batch reads its background once")
     job = prepare_graph_job(
         query,
         events,

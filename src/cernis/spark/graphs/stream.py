@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from cernis.errors import CernisError, DataError
 from cernis.plan.plan import Distribution
 from cernis.rdf.exchange import TS, SolutionWriter
+from cernis.rdf.live_background import list_background_files
 from cernis.rdf.query import GraphQuery
 from cernis.spark.graphs.check import check_knowledge
 from cernis.spark.graphs.layout import choose_graph_stream_layout
@@ -56,6 +57,7 @@ class GraphStreamOptions:
     form: GraphAnswerForm = "events"
     unit: str = "ms"
     background: Any = None
+    live: bool = False
     tasks: int | None = None
     on_error: str = "fail"
     reading: Mapping[str, Any] = field(default_factory=dict)
@@ -130,6 +132,7 @@ def _make_work(
     knowledge = check_knowledge(query, options.background)
     if not knowledge:
         SolutionWriter(plan)  # says which background is missing
+    checkpoint = check_live(options) if options.live else None
     single = layout.distribution is Distribution.SINGLE
     number = 1 if single else options.tasks or count_tasks(spark)
     asked = 1 if single else options.tasks
@@ -142,6 +145,7 @@ def _make_work(
         layout=layout,
         tasks=len(buckets),
         form=options.form,
+        checkpoint=checkpoint,
     )
     work = replace(work, schema=answer_schema(work))
     return GraphStreamWork(
@@ -153,9 +157,23 @@ def _make_work(
     )
 
 
+def check_live(options: GraphStreamOptions) -> str:
+    """Return the folder of the checkpoint, in which the versions of the background are noted."""
+    files = list_background_files(options.background)
+    if not files:
+        raise CernisError("live background: there is no background to be read again")
+    checkpoint = options.flow.checkpoint
+    if checkpoint is None or "://" in checkpoint.removeprefix("file://"):
+        raise CernisError(
+            "a live background needs checkpoint=, a folder that all machines see: the version that "
+            "each micro-batch used is noted there"
+        )
+    return checkpoint.removeprefix("file://")
+
+
 def _fingerprint(work: GraphWork, buckets: tuple[int, ...]) -> str:
     """Return a digest of what a state belongs to: the query, its times and its buckets."""
-    times = (work.unit, work.numeric_times, work.form)
+    times = (work.unit, work.numeric_times, work.form, work.checkpoint is not None)
     described = [str(work.plan.query), repr(times), str(work.schema), repr(buckets)]
     return hashlib.sha256("\n".join(described).encode()).hexdigest()[:32]
 

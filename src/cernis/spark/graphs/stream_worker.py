@@ -32,7 +32,7 @@ from cernis.spark.graphs.worker import (
     open_solver,
 )
 from cernis.spark.streaming.packing import Packing
-from cernis.spark.streaming.side_output import EVENT
+from cernis.spark.streaming.side_output import EVENT, find_batch
 from cernis.spark.streaming.work import BucketWork, drop_column
 from cernis.spark.worker import BUCKET, STREAM
 
@@ -49,7 +49,7 @@ class GraphPacking(Packing):
 
     def spread(self, table: pa.Table) -> Iterator[pa.Table]:
         """Yield the solutions in events, each with its bucket."""
-        solver = open_solver(self.work)
+        solver = open_solver(self.work, find_batch())
         for rows in table.to_batches():
             events = encode_rows(self.streams, rows, solver.terms)
             batch, codes, event = solver.write(events, ticks=self.work.layout.ticks)

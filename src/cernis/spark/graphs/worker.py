@@ -30,12 +30,14 @@ from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Distribution
 from cernis.rdf.exchange import TS, SolutionSession, SolutionWriter
+from cernis.rdf.live_background import BackgroundContent, BackgroundFile
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.events import GraphEvents, encode_events
 from cernis.rdf.reading.parts import FilePart, PartReader
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.spark.graphs.check import Knowledge
 from cernis.spark.graphs.layout import GraphLayout, cell_length
+from cernis.spark.graphs.versions import VersionFolder
 from cernis.spark.worker import BUCKET, OWN, gather
 
 GraphAnswerForm = Literal["events", "lines", "count", "placed", "quads"]
@@ -62,9 +64,12 @@ class GraphWork:
     limit: int | None = None
     schema: pa.Schema | None = None
     """The columns of the answer."""
+    checkpoint: str | None = None
+    """The checkpoint that has the versions of a live background."""
 
     def open_session(self) -> SolutionSession:
-        return SolutionSession(self.plan, self.unit, self.numeric_times)
+        live = self.checkpoint is not None
+        return SolutionSession(self.plan, self.unit, self.numeric_times, live=live)
 
     def solution_schema(self) -> pa.Schema:
         """Return the columns of the rows between the two kinds of tasks."""
@@ -75,11 +80,16 @@ class GraphWork:
         return pa.schema(fields)
 
 
-_solvers: dict[tuple[SpaseqQuery, Knowledge], SolutionWriter] = {}
+_solvers: dict[tuple[SpaseqQuery, Knowledge | str], SolutionWriter] = {}
 
 
-def open_solver(work: GraphWork) -> SolutionWriter:
-    """Return the patterns and the background of a query, cached from the task before."""
+def open_solver(work: GraphWork, batch: int = 0) -> SolutionWriter:
+    """Return the patterns and the background of a query, cached from the task before.
+
+    A live background has the version that belongs to a micro-batch.
+    """
+    if work.checkpoint is not None:
+        return _open_live_solver(work, work.checkpoint, batch)
     key = work.plan.query, work.background
     solver = _solvers.get(key)
     if solver is None:
@@ -91,6 +101,20 @@ def open_solver(work: GraphWork) -> SolutionWriter:
         solver = SolutionWriter(work.plan, sources or None)
         _solvers[key] = solver
     return solver
+
+
+def _open_live_solver(work: GraphWork, checkpoint: str, batch: int) -> SolutionWriter:
+    files = tuple(BackgroundFile(name, str(path)) for name, path in work.background)
+    folder, query = VersionFolder(checkpoint, files), work.plan.query
+
+    def make(content: BackgroundContent) -> SolutionWriter:
+        solver = SolutionWriter(work.plan, content)
+        _solvers.clear()
+        _solvers[query, content.version] = solver
+        return solver
+
+    version = folder.pin(batch, make).version
+    return _solvers.get((query, version)) or make(folder.read(version))
 
 
 # ------------------------------------------------------------------ solutions
