@@ -11,11 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from cernis.languages.ceql import words as ceql
-from cernis.languages.conjunctive import words as conjunctive
-from cernis.languages.spaseq import words as spaseq
-from cernis.languages.text import words as text
-
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
 ASSETS = ROOT / "src" / "cernis" / "serve" / "assets"
@@ -49,21 +44,6 @@ def test_the_page_has_no_script_and_no_style_of_its_own() -> None:
 def test_the_lock_file_names_no_registry() -> None:
     """Whoever builds the page takes the packages from the registry of their own npm."""
     assert "://" not in (WEB / "package-lock.json").read_text(encoding="utf-8")
-
-
-def test_the_page_highlights_the_keywords_of_the_languages() -> None:
-    soft = {"ceql": ceql.SOFT, "cq": text.SOFT, "spaseq": frozenset[str]()}
-    terminals = {
-        "ceql": ceql.TERMINALS, "cq": conjunctive.TERMINALS, "spaseq": spaseq.TERMINALS,
-    }  # fmt: skip
-    expected = {
-        language: {
-            "always": " ".join(sorted(w for w, t in words.items() if t not in soft[language])),
-            "capitals": " ".join(sorted(w for w, t in words.items() if t in soft[language])),
-        }
-        for language, words in terminals.items()
-    }
-    assert json.loads((WEB / "src" / "words.json").read_text(encoding="utf-8")) == expected
 
 
 def _find_node() -> str:

@@ -158,6 +158,7 @@ def test_the_page_opens_with_an_answer(open_page: Opener, size: tuple[int, int])
     expect(page.get_by_role("list", name="Lanes").get_by_role("listitem")).to_have_count(3)
     expect(page.get_by_role("region", name="Matches").get_by_role("row")).to_have_count(21)
     expect(page.get_by_role("list", name="Event types")).to_contain_text("BUY")
+    expect(page.locator(".hl-keyword").first).to_have_text("SELECT")
     assert fits(page)
     keep(page, f"opening-{size[0]}")
 

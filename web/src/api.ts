@@ -14,11 +14,17 @@ export interface Sample {
   queries: { title: string; text: string; language: Language }[];
   rows: number;
 }
+/** Words in capitals: those that always are keywords, and those that may be names too. */
+export interface Keywords {
+  always: string[];
+  soft: string[];
+}
 export interface Limits {
   version: string;
   /** Names of the files that the command line names. */
   files: string[];
   languages: Language[];
+  keywords: Record<Language, Keywords>;
   upload_bytes: number;
 }
 export interface Upload {

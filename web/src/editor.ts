@@ -23,8 +23,17 @@ import {
   tooltips,
 } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
-import { api, isAbort, type Completion, type Fix, type Language, type Problem, type Question } from "./api.ts";
-import { readToken, start, type Inside } from "./highlight.ts";
+import {
+  api,
+  isAbort,
+  type Completion,
+  type Fix,
+  type Keywords,
+  type Language,
+  type Problem,
+  type Question,
+} from "./api.ts";
+import { EMPTY, readToken, start, vocabularyOf, type Inside, type Vocabulary } from "./highlight.ts";
 import { placeOf, offsetOf, rangeOf } from "./places.ts";
 
 const CHECK_AGAIN = StateEffect.define<null>();
@@ -51,11 +60,11 @@ const ICONS: Record<Completion["kind"], string> = {
   stream: "namespace",
 };
 
-function languageOf(language: Language): Extension {
+function languageOf(language: Language, words: Vocabulary): Extension {
   return StreamLanguage.define<Inside>({
     name: language,
     startState: start,
-    token: (stream, inside) => readToken(language, stream, inside),
+    token: (stream, inside) => readToken(language, words, stream, inside),
     languageData: {
       commentTokens: language === "spaseq" ? { line: "#" } : { line: "--", block: { open: "/*", close: "*/" } },
       closeBrackets: { brackets: ["(", "[", "{", "'", '"'] },
@@ -87,7 +96,7 @@ export class QueryEditor {
       state: EditorState.create({
         extensions: [
           EditorView.cspNonce.of(nonce),
-          this.#language.of(languageOf(options.language)),
+          this.#language.of(languageOf(options.language, EMPTY)),
           lineNumbers(),
           history(),
           drawSelection(),
@@ -131,8 +140,10 @@ export class QueryEditor {
     this.#view.dispatch({ changes: { from: 0, to: this.#view.state.doc.length, insert: text } });
   }
 
-  set language(language: Language) {
-    this.#view.dispatch({ effects: this.#language.reconfigure(languageOf(language)) });
+  /** The keywords of a language are known when the server has told them. */
+  speak(language: Language, keywords: Keywords | undefined): void {
+    const words = keywords ? vocabularyOf(keywords) : EMPTY;
+    this.#view.dispatch({ effects: this.#language.reconfigure(languageOf(language, words)) });
   }
 
   focus(): void {

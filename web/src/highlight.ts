@@ -1,9 +1,7 @@
 // Highlighting: one line tokenizer per language. It knows words and brackets, not the grammar; the
-// server checks the query. words.json has the keywords of each language; tests/serve/test_assets.py
-// compares it with src/cernis/languages.
+// server says which words are keywords, and checks the query.
 
-import type { Language } from "./api.ts";
-import words from "./words.json";
+import type { Keywords, Language } from "./api.ts";
 
 /** What the tokenizer remembers between lines. */
 export interface Inside {
@@ -32,30 +30,26 @@ export type Kind =
   | "atom"
   | null;
 
-interface Vocabulary {
+/** What a tokenizer knows of its language. */
+export interface Vocabulary {
   always: ReadonlySet<string>;
-  capitals: ReadonlySet<string>;
+  soft: ReadonlySet<string>;
 }
 
-const vocabularyOf = (language: Language): Vocabulary => ({
-  always: new Set(words[language].always.split(" ")),
-  capitals: new Set(words[language].capitals.split(" ")),
-});
+export const EMPTY: Vocabulary = { always: new Set(), soft: new Set() };
 
-const VOCABULARIES: Record<Language, Vocabulary> = {
-  ceql: vocabularyOf("ceql"),
-  cq: vocabularyOf("cq"),
-  spaseq: vocabularyOf("spaseq"),
-};
+export const vocabularyOf = ({ always, soft }: Keywords): Vocabulary => ({
+  always: new Set(always),
+  soft: new Set(soft),
+});
 
 export const start = (): Inside => ({ brackets: 0, comment: false });
 
 /** Return the kind of a word. A soft keyword is one in capitals only, for it may be a name. */
-export function kindOfWord(word: string, language: Language, inside: Inside): Kind {
+function kindOfWord(word: string, language: Language, words: Vocabulary, inside: Inside): Kind {
   const capitals = word.toUpperCase();
-  const { always, capitals: soft } = VOCABULARIES[language];
-  if (always.has(capitals)) return ["TRUE", "FALSE", "NULL"].includes(capitals) ? "atom" : "keyword";
-  if (word === capitals && soft.has(capitals)) return "keyword";
+  if (words.always.has(capitals)) return ["TRUE", "FALSE", "NULL"].includes(capitals) ? "atom" : "keyword";
+  if (word === capitals && words.soft.has(capitals)) return "keyword";
   if (language === "ceql" && inside.brackets > 0) return "propertyName";
   return /^\p{Lu}/u.test(word) ? "typeName" : "variableName";
 }
@@ -73,7 +67,7 @@ function readBracket(stream: Characters, inside: Inside): Kind {
   return "bracket";
 }
 
-function readQuery(language: "ceql" | "cq", stream: Characters, inside: Inside): Kind {
+function readQuery(language: "ceql" | "cq", words: Vocabulary, stream: Characters, inside: Inside): Kind {
   if (inside.comment) return readComment(stream, inside);
   if (stream.eatSpace()) return null;
   if (stream.match(/^(--|\/\/)/)) {
@@ -88,13 +82,13 @@ function readQuery(language: "ceql" | "cq", stream: Characters, inside: Inside):
   if (stream.match(/^`(?:[^`]|``)*`?/)) return inside.brackets > 0 ? "propertyName" : "variableName";
   if (stream.match(/^(\d+(\.\d+)?|\.\d+)([eE][+-]?\d+)?/)) return "number";
   const word = stream.match(/^[\p{L}_][\p{L}\p{N}_]*/u);
-  if (word && word !== true) return kindOfWord(word[0], language, inside);
+  if (word && word !== true) return kindOfWord(word[0], language, words, inside);
   if (stream.match(/^[[\](){}]/, false)) return readBracket(stream, inside);
   stream.next();
   return "operator";
 }
 
-function readSpaseq(stream: Characters, inside: Inside): Kind {
+function readSpaseq(words: Vocabulary, stream: Characters, inside: Inside): Kind {
   if (stream.eatSpace()) return null;
   if (stream.match(/^#/)) {
     stream.skipToEnd();
@@ -108,13 +102,13 @@ function readSpaseq(stream: Characters, inside: Inside): Kind {
   if (stream.match(/^[\p{L}_]?[\p{L}\p{N}_.-]*:[\p{L}\p{N}_][\p{L}\p{N}_.-]*/u)) return "propertyName";
   if (stream.match(/^([\p{L}_][\p{L}\p{N}_-]*)?:(?=\s*<)/u)) return "propertyName";
   const word = stream.match(/^[\p{L}_][\p{L}\p{N}_]*/u);
-  if (word && word !== true) return word[0] === "a" ? "keyword" : kindOfWord(word[0], "spaseq", inside);
+  if (word && word !== true) return word[0] === "a" ? "keyword" : kindOfWord(word[0], "spaseq", words, inside);
   if (stream.match(/^[[\](){}]/, false)) return readBracket(stream, inside);
   stream.next();
   return "operator";
 }
 
 /** Read a token and return its kind. */
-export function readToken(language: Language, stream: Characters, inside: Inside): Kind {
-  return language === "spaseq" ? readSpaseq(stream, inside) : readQuery(language, stream, inside);
+export function readToken(language: Language, words: Vocabulary, stream: Characters, inside: Inside): Kind {
+  return language === "spaseq" ? readSpaseq(words, stream, inside) : readQuery(language, words, stream, inside);
 }

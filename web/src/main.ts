@@ -7,6 +7,7 @@ import {
   isAbort,
   type Data,
   type Language,
+  type Limits,
   type Problem,
   type Question,
   type Run,
@@ -39,6 +40,7 @@ const answer = byId("answer", HTMLElement);
 
 let samples: Sample[] = [];
 let files: string[] = [];
+let keywords: Limits["keywords"] | null = null;
 let running: AbortController | null = null;
 let current: Run | null = null;
 let offered = "";
@@ -224,7 +226,7 @@ runButton.addEventListener("click", () => {
 
 function setLanguage(next: Language): void {
   languageSelect.value = next;
-  editor.language = next;
+  editor.speak(next, keywords?.[next]);
   editor.recheck();
 }
 
@@ -247,7 +249,7 @@ function offer(query: { text: string; language: Language }): void {
 
 /** Offer a first query for data that comes without examples. */
 function suggest(source: Source, described: Data): void {
-  const first = writeFirstQuery(described);
+  const first = writeFirstQuery(described, keywords?.ceql.always ?? []);
   listExamples(source);
   if (first === null || (editor.text !== offered && editor.text.trim() !== "")) return;
   offer(first);
@@ -330,6 +332,7 @@ try {
   const [offered, limits, uploads] = await Promise.all([api.samples(), api.limits(), api.uploads()]);
   samples = offered;
   files = limits.files;
+  keywords = limits.keywords;
   data.offer(samples, limits, uploads);
   await begin();
 } catch (error) {

@@ -2,7 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { StringStream } from "@codemirror/language";
 import type { Language } from "../src/api.ts";
-import { readToken, start } from "../src/highlight.ts";
+import { readToken, start, vocabularyOf } from "../src/highlight.ts";
+
+const WORDS = vocabularyOf({
+  always: ["SELECT", "WHERE", "AS", "FILTER", "WITHIN", "PREFIX"],
+  soft: ["LAST", "MINUTES"],
+});
 
 /** Return the tokens of a text with their kinds, without blanks. */
 function tokens(language: Language, text: string): [string, string | null][] {
@@ -12,7 +17,7 @@ function tokens(language: Language, text: string): [string, string | null][] {
     const stream = new StringStream(line, 4, 2);
     while (!stream.eol()) {
       stream.start = stream.pos;
-      const kind = readToken(language, stream, inside);
+      const kind = readToken(language, WORDS, stream, inside);
       assert.ok(stream.pos > stream.start, "a tokenizer goes on");
       if (kind !== null) found.push([stream.current(), kind]);
     }

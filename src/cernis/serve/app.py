@@ -26,6 +26,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 
 from cernis.serve.check import LANGUAGES
+from cernis.serve.complete import list_keywords
 from cernis.serve.failure import RequestError
 from cernis.serve.guard import LEAVE, PageGuard, make_nonce, make_policy
 from cernis.serve.samples import SAMPLES
@@ -104,6 +105,7 @@ class Playground:
             {
                 "version": version("cernis"),
                 "languages": list(LANGUAGES),
+                "keywords": list_keywords(),
                 "files": list(self.visitors.files),
                 **{name: limits[name] for name in shown},
             }

@@ -8,20 +8,22 @@ obstacle.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cernis.languages.ceql import words as ceql_words
 from cernis.languages.conjunctive import words as conjunctive_words
 from cernis.languages.spaseq import words as spaseq_words
+from cernis.languages.text import words as text_words
 from cernis.pattern.write import write_name
 from cernis.serve.check import KnownData, count_units
 
-_KEYWORDS: Mapping[str, Sequence[str]] = {
-    "ceql": sorted(ceql_words.TERMINALS),
-    "cq": sorted(conjunctive_words.TERMINALS),
-    "spaseq": sorted(spaseq_words.TERMINALS),
+_TERMINALS: Mapping[str, Mapping[str, str]] = {
+    "ceql": ceql_words.TERMINALS,
+    "cq": conjunctive_words.TERMINALS,
+    "spaseq": spaseq_words.TERMINALS,
 }
+_KEYWORDS: Mapping[str, Sequence[str]] = {name: sorted(own) for name, own in _TERMINALS.items()}
 _FUNCTIONS: Mapping[str, Sequence[str]] = {
     "ceql": ("COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST", "LAST", "PREV"),
     "cq": (),
@@ -32,6 +34,11 @@ _ORDER = {
     "from": ("stream", "keyword"),
     "formula": ("type", "variable", "keyword", "function", "stream", "attribute"),
 }
+_SOFT: Mapping[str, Collection[str]] = {
+    "ceql": ceql_words.SOFT,
+    "cq": text_words.SOFT,
+    "spaseq": (),
+}
 _MOST = 200
 _WORD = re.compile(r"[?\w.]*\Z")
 _VARIABLES = {
@@ -40,6 +47,21 @@ _VARIABLES = {
     "spaseq": re.compile(r"(\?[A-Za-z_]\w*)"),
 }
 _PATTERNS = re.compile(r"\bGPM\s+([A-Za-z_]\w*)", re.IGNORECASE)
+
+
+def list_keywords() -> dict[str, dict[str, list[str]]]:
+    """Return the keywords of each language: those that always are, and those that may be names.
+
+    >>> list_keywords()["cq"]["always"]
+    ['FALSE', 'NULL', 'TRUE', 'WITHIN']
+    """
+    return {
+        language: {
+            "always": [word for word in words if _TERMINALS[language][word] not in _SOFT[language]],
+            "soft": [word for word in words if _TERMINALS[language][word] in _SOFT[language]],
+        }
+        for language, words in _KEYWORDS.items()
+    }
 
 
 class Completion(NamedTuple):
