@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cernis.errors import CernisError
+from cernis.manual.__main__ import main
 from cernis.manual.build import build_site, is_sphinx_installed, write_versions_page
 from cernis.manual.pages import find_broken_links, list_linked, read_pages
 from cernis.manual.sources import FOLDERS, write_sources
@@ -74,3 +75,26 @@ def test_a_missing_sphinx_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr("cernis.manual.build.is_sphinx_installed", lambda: False)
     with pytest.raises(CernisError, match=r"the site needs Sphinx, MyST and Furo: pip install"):
         build_site(ROOT, tmp_path)
+
+
+def test_the_command_needs_a_checkout(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cernis.manual.__main__.ROOT", tmp_path)
+    assert main(["site"]) == 1
+    assert capsys.readouterr().err == (
+        "error: the manual is built from a checkout of Cernis, and this is none\n"
+    )
+
+
+def test_a_broken_link_fails_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(root: Path, target: Path) -> Path:
+        raise CernisError("the site has broken pages:\nhow-to/a.md: no such page")
+
+    monkeypatch.setattr("cernis.manual.__main__.build_site", fail)
+    assert main(["site"]) == 1
+    assert capsys.readouterr().err == (
+        "error: the site has broken pages:\nhow-to/a.md: no such page\n"
+    )
