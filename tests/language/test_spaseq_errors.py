@@ -187,6 +187,7 @@ OUTERMOST = "compare with other steps in a FILTER of the outermost group"
         ("?h :p ?v FILTER (?v<?h&&?h>?v)", "put a space after '<', or this is an IRI"),
         ("?h :p ?v FILTER ()", "an expression such as ?x > 5"),
         ("?h :p ?v FILTER REGX(?v, 'a')", "did you mean 'REGEX'?"),
+        ("?h :p ?v FILTER (COUNT(?v) > 1)", "COUNT stands in SELECT: (COUNT(?x) AS ?y)"),
         ("?h :p ?v FILTER REGEX(?v)", "REGEX takes 2 or 3 arguments, not 1"),
         ("?h :p ?v FILTER BOUND()", "BOUND takes 1 argument, not 0"),
         ("?h :p ?v FILTER BOUND(3)", "BOUND asks for a variable"),
@@ -289,12 +290,16 @@ def test_where_a_graph_pattern_is_unknown_no_more_is_said_of_what_it_may_bind() 
             "there is no DISTINCT; other events are another match, also with the same values",
         ),
         (
-            text(select="(count(?h) AS ?n)"),
+            text(select="count(?h)"),
             (
-                "SELECT has no COUNT: LIST(?x) has the values of a '+' step, --count (in Python "
-                "count()) the number of matches"
+                "an expression stands in brackets and has a name: (COUNT(?x) AS ?y) goes over the "
+                "values of a '+' step; --count (in Python count()) is the number of matches"
             ),
         ),
+        (text(select="(COUNT(?h, ?v) AS ?n)"), "COUNT asks for a variable"),
+        (text(select="(SUM(1) AS ?n)"), "SUM asks for a variable"),
+        (text(select="(?q + 1 AS ?n)"), "no step binds ?q"),
+        (text(select="(EXISTS { ?h :p 1 } AS ?n)"), "EXISTS asks an event, and SELECT has none"),
         (text(clauses="WITHIN 5"), "a unit of time such as MINUTES"),
         (text(clauses="WITHIN 5 minuts"), "did you mean 'MINUTES'?"),
         (text(clauses="WITHIN 999999 DAYS"), "the time is out of range"),

@@ -26,11 +26,12 @@ from cernis.engine.dag.count import count_matches
 from cernis.engine.dag.slide import count_sliding
 from cernis.engine.linked import runtime
 from cernis.pattern import graph as g
-from cernis.pattern.spaseq import SpaseqQuery
+from cernis.pattern.spaseq import SelectedExpression, SpaseqQuery
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading import merge
 from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.recognizer import shape_answers
 from cernis.rdf.session import GraphSession
 from cernis.testing.spaseq.corpus import comparable_match, write_background, write_stream
 from cernis.testing.spaseq.grammar import iri, random_background, random_query, random_streams
@@ -131,6 +132,30 @@ def test_patterns_that_may_leave_a_variable_unbound_agree_with_the_definition(ca
     got = list_matches(matches)
     check_same(got, loose.defined())
     assert matches.count() == len(got)
+
+
+@some
+@given(draws(longest=9))
+def test_expressions_of_select_agree_with_the_definition(case: Drawn) -> None:
+    query = replace(case.query, select=None)
+    shape = shape_answers(query, GraphQuery(query).plan.linked)
+    names = [output.name for output in shape.outputs]
+    assume(names)
+    one, two = (g.GraphVariable(names[place]) for place in (0, -1))
+    expressions = {
+        "difference": g.ArithmeticExpression("-", one, two),
+        "number": g.CallExpression("COUNT", (one,)),
+        "total": g.CallExpression("SUM", (two,)),
+        "mean": g.CallExpression("AVG", (two,)),
+        "least": g.CallExpression("COALESCE", (g.CallExpression("MIN", (two,)), one)),
+    }
+    some_names = random.Random(case.seed).sample(sorted(expressions), 2)
+    select = tuple(SelectedExpression(expressions[name], name) for name in some_names)
+    chosen = case._replace(query=replace(query, select=select))
+    matches = chosen.run()
+    wanted = Counter(match._replace(hidden=()) for match in chosen.defined())
+    assert Counter(list_matches(matches)) == wanted
+    assert matches.count() == wanted.total()
 
 
 @pytest.mark.fuzz

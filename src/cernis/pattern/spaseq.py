@@ -11,9 +11,21 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from cernis.errors import Span
-from cernis.pattern.graph import GraphPattern, Triple
+from cernis.pattern.graph import (
+    CallExpression,
+    Expression,
+    GraphPattern,
+    Triple,
+    find_mentions,
+    list_children,
+)
 from cernis.pattern.write import write_duration
-from cernis.pattern.write_graph import INDENT, write_pattern_lines, write_triple
+from cernis.pattern.write_graph import (
+    INDENT,
+    write_expression,
+    write_pattern_lines,
+    write_triple,
+)
 
 __all__ = [
     "Element",
@@ -21,6 +33,7 @@ __all__ = [
     "GpmConjunction",
     "GpmDisjunction",
     "GpmName",
+    "SelectedExpression",
     "SelectedVariable",
     "Separator",
     "SequenceStep",
@@ -123,6 +136,64 @@ class SelectedVariable:
         value = f"LIST(?{self.variable})" if self.listed else f"?{self.variable}"
         return value if self.name == self.variable else f"({value} AS ?{self.name})"
 
+    @property
+    def last_values(self) -> set[str]:
+        """The variables whose last value tells matches apart."""
+        return set() if self.listed else {self.variable}
+
+    @property
+    def all_values(self) -> set[str]:
+        """The variables of which all values do."""
+        return {self.variable} if self.listed else set()
+
+
+AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+
+
+def find_aggregates(expression: Expression) -> Iterator[CallExpression]:
+    """Yield the aggregates of an expression of SELECT."""
+    if isinstance(expression, CallExpression) and expression.name in AGGREGATES:
+        yield expression
+        return
+    for child in list_children(expression):
+        assert isinstance(child, Expression)
+        yield from find_aggregates(child)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedExpression:
+    """`(expression AS ?name)`: aggregates in it go over all values of a variable.
+
+    Its variables are selected, though not shown: they tell matches apart.
+    """
+
+    expression: Expression
+    name: str
+
+    def __str__(self) -> str:
+        return f"({write_expression(self.expression)} AS ?{self.name})"
+
+    @property
+    def last_values(self) -> set[str]:
+        """The variables whose last value tells matches apart."""
+        return _find_last_values(self.expression)
+
+    @property
+    def all_values(self) -> set[str]:
+        """The variables of which all values do."""
+        calls = find_aggregates(self.expression)
+        return {variable.name for call in calls for variable in find_mentions(call)}
+
+
+def _find_last_values(expression: Expression) -> set[str]:
+    """Return the variables that an expression mentions outside of aggregates."""
+    if isinstance(expression, CallExpression) and expression.name in AGGREGATES:
+        return set()
+    children = [child for child in list_children(expression) if isinstance(child, Expression)]
+    if children:
+        return set().union(*map(_find_last_values, children))
+    return {variable.name for variable in find_mentions(expression)}
+
 
 @dataclass(frozen=True, slots=True)
 class SpaseqQuery:
@@ -131,7 +202,7 @@ class SpaseqQuery:
     `str(query)` is SPAseQ, and parsing that gives the same query.
     """
 
-    select: tuple[SelectedVariable, ...] | None
+    select: tuple[SelectedVariable | SelectedExpression, ...] | None
     """None: `*`, every variable of a step that is not negated, blank nodes left out."""
     streams: tuple[tuple[str, str], ...]
     """Name and IRI (without brackets), in the order of FROM STREAM."""

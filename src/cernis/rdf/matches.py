@@ -35,6 +35,7 @@ from cernis.events.times import UNITS
 from cernis.languages.spaseq.terms import XSD
 from cernis.output import UsedFile
 from cernis.pattern import graph as g
+from cernis.rdf.computed import compute_texts
 from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.row_store import RowStore
@@ -61,13 +62,24 @@ class AnswerColumn(NamedTuple):
     step: int | None
 
 
+class AnswerOutput(NamedTuple):
+    """What an answer shows: a column, or the value of an expression."""
+
+    name: str
+    column: int
+    expression: g.Expression | None = None
+
+
 class AnswerShape(NamedTuple):
     """The columns of a query's answer, and where its rows hold them."""
 
     columns: tuple[AnswerColumn, ...]
+    """What tells matches apart."""
     streams: tuple[str, ...]
     steps: Codes
     """The step of each alternative."""
+    outputs: tuple[AnswerOutput, ...] = ()
+    """What is shown of them."""
     construct: tuple[g.Triple, ...] | None = None
     versions: tuple[str, ...] | None = None
     """The versions of a live background, by their index; None: it does not change."""
@@ -75,7 +87,7 @@ class AnswerShape(NamedTuple):
     @property
     def labels(self) -> list[str]:
         """The names of the Arrow columns; a name that is taken gets an underscore."""
-        names = [column.name for column in self.columns]
+        names = [output.name for output in self.outputs]
         labels: list[str] = []
         for name in names:
             label = name
@@ -237,7 +249,7 @@ class GraphMatches(Result[GraphMatch]):
         start, end = (python_values(table.column(name)) for name in ("start_ts", "end_ts"))
         events = table.column("events").to_pylist()
         bound = [table.column(label).to_pylist() for label in self._shape.labels]
-        names = [column.name for column in self._shape.columns]
+        names = [output.name for output in self._shape.outputs]
         used: list[Any] = [()] * len(start)
         if self._shape.versions is not None:
             used = [tuple(versions) for versions in table.column("background").to_pylist()]
@@ -247,7 +259,7 @@ class GraphMatches(Result[GraphMatch]):
             yield GraphMatch(start[i], end[i], values, pairs, used[i])
 
     def _table_of(self, items: Sequence[GraphMatch]) -> tuple[list[str], list[list[object]]]:
-        names = [column.name for column in self._shape.columns]
+        names = [output.name for output in self._shape.outputs]
         rows: list[list[object]] = []
         for match in items:
             bound = [match.bindings.get(name, "") for name in names]
@@ -352,6 +364,35 @@ class GraphMatches(Result[GraphMatch]):
         """Return the columns of the answer, each with the offsets and codes of its lists."""
         return zip(self._shape.columns, block.offsets, block.positions, strict=False)
 
+    def _outputs(self, block: MatchBlock) -> Iterator[tuple[str, Int64s | None, pa.Array]]:
+        """Return the names of what is shown, offsets of lists, and terms; null where unbound."""
+        columns = list(self._columns(block))
+        for name, place, expression in self._shape.outputs:
+            if expression is None:
+                column, offsets, codes = columns[place]
+                yield name, offsets if column.listed else None, self._terms.texts(codes)
+                continue
+            yield name, None, self._compute(expression, columns, len(block.start))
+
+    def _compute(
+        self,
+        expression: g.Expression,
+        columns: Sequence[tuple[AnswerColumn, Int64s, Int64s]],
+        rows: int,
+    ) -> pa.Array:
+        """Return the value of an expression for each match."""
+        hidden = columns[sum(output.expression is None for output in self._shape.outputs) :]
+        singles = {column.name: codes for column, _, codes in hidden if not column.listed}
+        lists = {column.name: (upto, codes) for column, upto, codes in hidden if column.listed}
+        mentioned = {variable.name for variable in g.find_mentions(expression)}
+        return compute_texts(
+            expression,
+            {name: codes for name, codes in singles.items() if name in mentioned},
+            lists,
+            self._terms.texts,
+            rows,
+        )
+
     def _values(
         self, column: AnswerColumn, rows: StoredRows, offsets: Int64s
     ) -> tuple[Int64s, Codes]:
@@ -387,11 +428,10 @@ class GraphMatches(Result[GraphMatch]):
             "start_ts": self._clock.column(block.start),
             "end_ts": self._clock.column(block.end),
         }
-        for label, (column, offsets, codes) in zip(
-            self._shape.labels, self._columns(block), strict=True
+        for label, (_, offsets, texts) in zip(
+            self._shape.labels, self._outputs(block), strict=True
         ):
-            texts = self._terms.texts(codes)
-            columns[label] = _lists(offsets, texts) if column.listed else texts
+            columns[label] = texts if offsets is None else _lists(offsets, texts)
         *_, streams, numbers, versions = map(pa.array, block.positions)
         names = pa.array(self._shape.streams, pa.string()).take(streams)
         events = pa.StructArray.from_arrays([names, numbers], ["stream", "number"])
@@ -437,12 +477,12 @@ class GraphMatches(Result[GraphMatch]):
     def _json_lines(self, block: MatchBlock, newline: str) -> pa.StringArray:
         bindings = [
             pc.binary_join_element_wise(
-                json_text(column.name) + ":",
-                self._json(column, offsets, codes),
+                json_text(name) + ":",
+                self._json(offsets, texts),
                 "",
                 null_handling="emit_null",
             )
-            for column, offsets, codes in self._columns(block)
+            for name, offsets, texts in self._outputs(block)
         ]
         inside = pa.array([""] * len(block.start), pa.string())
         if bindings:
@@ -465,11 +505,11 @@ class GraphMatches(Result[GraphMatch]):
             "]}" + newline, "",
         )  # fmt: skip
 
-    def _json(self, column: AnswerColumn, offsets: Int64s, codes: Int64s) -> pa.Array:
-        """Return terms as JSON; null where there is none."""
-        texts = json_texts(self._terms.texts(codes))
-        if not column.listed:
-            return pc.if_else(pa.array(codes >= 0), texts, None)
+    def _json(self, offsets: Int64s | None, terms: pa.Array) -> pa.Array:
+        """Return terms, or lists of them, as JSON; null where there is none."""
+        texts = json_texts(terms)
+        if offsets is None:
+            return pc.if_else(terms.is_valid(), texts, None)
         lists = pc.binary_join(_lists(offsets, texts), ",")
         return pc.binary_join_element_wise("[", lists, "]", "")
 

@@ -9,7 +9,7 @@ reaches and terms that are in no state are dropped whenever their number has dou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
 
@@ -25,9 +25,16 @@ from cernis.engine.linked.tables import tables_of
 from cernis.errors import DataError, SessionGuard
 from cernis.output import UsedFile
 from cernis.pattern import graph as g
-from cernis.pattern.spaseq import SpaseqQuery
+from cernis.pattern.spaseq import SelectedExpression, SelectedVariable, SpaseqQuery
 from cernis.plan.graphs import GraphPlan
-from cernis.rdf.matches import AnswerColumn, AnswerShape, GraphMatches, TimeFormat
+from cernis.rdf.computed import check_expression
+from cernis.rdf.matches import (
+    AnswerColumn,
+    AnswerOutput,
+    AnswerShape,
+    GraphMatches,
+    TimeFormat,
+)
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.reading.terms import Codes
 from cernis.rdf.reading.times import read_times
@@ -76,6 +83,9 @@ class GraphRecognizer:
         tables = tables_of(linked, compile_condition)
         self.stack = new_stack(depth[0])
         self.engine = LinkedEngine(tables, len(linked.columns), partitioned=bool(query.partition))
+        for output in self.shape.outputs:
+            if output.expression is not None:
+                check_expression(output.expression, query.source)
         self.store = RowStore()
         self._rows_left = self._terms_left = 0
         self._own_terms = len(self.terms)
@@ -202,7 +212,7 @@ def shape_answers(query: SpaseqQuery, linked: LinkedAutomaton) -> AnswerShape:
         for name in one.names
     }
 
-    def column(name: str, variable: str, listed: bool) -> AnswerColumn:
+    def column(name: str, variable: str, listed: bool = False) -> AnswerColumn:
         return AnswerColumn(name, linked.columns.index(variable), listed, local.get(variable))
 
     if query.construct is not None:
@@ -212,12 +222,32 @@ def shape_answers(query: SpaseqQuery, linked: LinkedAutomaton) -> AnswerShape:
             for node in triple.nodes()
             if isinstance(node, g.GraphVariable) and not node.hidden
         }
-        chosen = [column(name, name, False) for name in linked.columns if name in named]
+        chosen = [column(name, name) for name in linked.columns if name in named]
     elif query.select is None:
-        chosen = [column(name, name, False) for name in linked.columns if name in bound]
+        chosen = [column(name, name) for name in linked.columns if name in bound]
     else:
-        chosen = [column(one.name, one.variable, one.listed) for one in query.select]
-    return AnswerShape(tuple(chosen), streams, steps, query.construct)
+        return _shape_selected(query, AnswerShape((), streams, steps), column)
+    outputs = tuple(AnswerOutput(one.name, place) for place, one in enumerate(chosen))
+    return AnswerShape(tuple(chosen), streams, steps, outputs, query.construct)
+
+
+def _shape_selected(
+    query: SpaseqQuery, shape: AnswerShape, column: Callable[[str, str, bool], AnswerColumn]
+) -> AnswerShape:
+    """Return the columns of SELECT, then those that only its expressions read."""
+    chosen: list[AnswerColumn] = []
+    outputs: list[AnswerOutput] = []
+    for one in query.select or ():
+        if isinstance(one, SelectedVariable):
+            outputs.append(AnswerOutput(one.name, len(chosen)))
+            chosen.append(column(one.name, one.variable, one.listed))
+        else:
+            outputs.append(AnswerOutput(one.name, -1, one.expression))
+    for one in query.select or ():
+        if isinstance(one, SelectedExpression):
+            chosen += [column(name, name, False) for name in sorted(one.last_values)]
+            chosen += [column(name, name, True) for name in sorted(one.all_values)]
+    return shape._replace(columns=tuple(chosen), outputs=tuple(outputs))
 
 
 def _find_origin(query: SpaseqQuery, unit: str) -> int | None:

@@ -330,8 +330,8 @@ def _find_told(query: SpaseqQuery) -> tuple[set[str], set[str]]:
             for name in way
         )
         return {v for name in gpms for v in g.find_variables(query.gpm(name).pattern)}, set()
-    listed = {one.variable for one in query.select if one.listed}
-    return {one.variable for one in query.select if not one.listed}, listed
+    listed = {name for one in query.select for name in one.all_values}
+    return {name for one in query.select for name in one.last_values}, listed
 
 
 def _list_mentions(condition: g.Expression) -> Iterator[str]:

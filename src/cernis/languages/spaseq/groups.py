@@ -22,6 +22,7 @@ from cernis.languages.spaseq import terms as t
 from cernis.languages.text.tokens import span_of, span_of_tree
 from cernis.languages.text.tree import LanguageReader
 from cernis.pattern import graph as g
+from cernis.pattern.spaseq import AGGREGATES
 
 _DATATYPES = {
     "INTEGER": t.XSD + "integer",
@@ -512,13 +513,24 @@ class GraphPatternReader(LanguageReader):
             g.NegativeExpression(parts[1])
         )
 
-    def call(self, meta: Meta, parts: list[Any]) -> g.CallExpression:
+    def call(self, meta: Meta, parts: list[Any]) -> g.Expression:
         function, *arguments = parts
         span = span_of_tree(meta)
         if isinstance(function, g.Term):
             return self._make_cast(function, tuple(arguments), span)
         name = function.value.upper()
-        if name not in _ARGUMENTS:
+        if name in AGGREGATES and not self.scope:
+            if len(arguments) != 1 or not isinstance(arguments[0], g.GraphVariable):
+                self.mistakes.note(f"{name} asks for a variable", span, expected=f"{name}(?x)")
+                return g.Term('""', span)
+            return g.CallExpression(name, tuple(arguments), span)
+        if name in AGGREGATES:
+            self.mistakes.note(
+                f"{name} goes over the rounds of a match, and a graph pattern sees one event",
+                span_of(function),
+                suggestion=f"{name} stands in SELECT: ({name}(?x) AS ?y)",
+            )
+        elif name not in _ARGUMENTS:
             self.mistakes.note(
                 f"unknown function '{function.value}'",
                 span_of(function),

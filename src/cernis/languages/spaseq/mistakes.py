@@ -38,7 +38,7 @@ _NOT_A_CLAUSE = {
     "RANGE": "write WITHIN 30 MINUTES",
     "STEP": "write WITHIN 30 MINUTES TUMBLING FROM 0",
 }
-_AGGREGATES = {"COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT"}
+_AGGREGATES = {"COUNT", "SUM", "AVG", "MIN", "MAX"}
 _CLAUSES = {"_WITHIN": "WITHIN", "_FROM": "FROM STREAM", "_SEQ": "SEQ", "_SELECT": "SELECT"}
 _PATHS = {"STAR", "PLUS", "QMARK"}
 _NODES = {"VAR", "IRI", "PNAME", "PNAME_NS", "BLANK", "STRING", "LSQB"}
@@ -172,8 +172,8 @@ def _suggest_in_clauses(
         return "variables stand side by side: SELECT ?a ?b"
     if token.type == "NAME" and "VAR" in accepted and word in _AGGREGATES:
         return (
-            f"SELECT has no {word}: LIST(?x) has the values of a '+' step, --count (in Python "
-            "count()) the number of matches"
+            f"an expression stands in brackets and has a name: ({word}(?x) AS ?y) goes over the "
+            "values of a '+' step; --count (in Python count()) is the number of matches"
         )
     if token.type == "NAME" and "VAR" in accepted:
         return f"a variable begins with '?': ?{shorten(token.value)}"

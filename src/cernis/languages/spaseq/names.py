@@ -14,6 +14,7 @@ mentions many variables of its companions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -80,6 +81,11 @@ def find_too_deep(gpms: Iterable[WrittenGpm]) -> Diagnostic | None:
 
 
 # ---------------------------------------------------------------------- filters
+
+
+def _asks_exists(node: g.GraphPattern | g.Expression) -> bool:
+    """Whether a pattern or an expression asks EXISTS."""
+    return isinstance(node, g.ExistsExpression) or any(map(_asks_exists, g.list_children(node)))
 
 
 class _Mention(NamedTuple):
@@ -362,18 +368,26 @@ class _SpaseqNames:
                     self._check_selected(node)
         seen: set[str] = set()
         for selected, span in self.written.select or ():
-            self._check_selected(g.GraphVariable(selected.variable, span))
-            if selected.listed and selected.variable in self.positive and self.sure:
-                self._check_listed(selected.variable, span)
+            self._check_item(selected, span)
             if selected.name in seen:
-                value = f"?{selected.variable}"
-                value = f"LIST({value})" if selected.listed else value
+                value = str(replace(selected, name=selected.name + "2"))
                 self.mistakes.note(
                     f"two things are called ?{selected.name}",
                     span,
-                    suggestion=f"give one of them another name: ({value} AS ?{selected.name}2)",
+                    suggestion=f"give one of them another name: {value}",
                 )
             seen.add(selected.name)
+
+    def _check_item(self, selected: q.SelectedVariable | q.SelectedExpression, span: Span) -> None:
+        if isinstance(selected, q.SelectedVariable):
+            self._check_selected(g.GraphVariable(selected.variable, span))
+            if selected.listed and selected.variable in self.positive and self.sure:
+                self._check_listed(selected.variable, span)
+            return
+        for variable in g.find_mentions(selected.expression):
+            self._check_selected(variable)
+        if _asks_exists(selected.expression):
+            self.mistakes.note("EXISTS asks an event, and SELECT has none", span)
 
     def _check_selected(self, variable: g.GraphVariable) -> None:
         name = variable.name

@@ -35,7 +35,7 @@ _DEFAULT = ""
 class WrittenItem(NamedTuple):
     """One thing after SELECT."""
 
-    selected: q.SelectedVariable
+    selected: q.SelectedVariable | q.SelectedExpression
     span: Span
 
 
@@ -161,8 +161,13 @@ class SpaseqReader(GraphPatternReader):
         return WrittenItem(q.SelectedVariable(name, name, listed=True), span_of_tree(meta))
 
     def renamed(self, meta: Meta, parts: list[Any]) -> WrittenItem:
-        item, name = parts
-        return WrittenItem(replace(item.selected, name=name.value[1:]), span_of_tree(meta))
+        item, name, span = parts[0], parts[1].value[1:], span_of_tree(meta)
+        if isinstance(item, WrittenItem):
+            assert isinstance(item.selected, q.SelectedVariable)
+            return WrittenItem(replace(item.selected, name=name), span)
+        if isinstance(item, GraphVariable):
+            return WrittenItem(q.SelectedVariable(item.name, name), span)
+        return WrittenItem(q.SelectedExpression(item, name), span)
 
     def construct(self, meta: Meta, parts: list[list[Triple]]) -> _ConstructClause:
         return _ConstructClause(tuple(triple for part in parts for triple in part))

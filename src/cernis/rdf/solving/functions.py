@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
-from decimal import Decimal, localcontext
+from decimal import ROUND_DOWN, Decimal, localcontext
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -104,6 +104,19 @@ def write_computed(cell: np.void) -> str | None:
         case _:
             return None
     return write_literal(text, datatype=XSD + _COMPUTED[kind])
+
+
+def write_exact(kind: int, number: Decimal | float) -> str:
+    """Return a number of a kind as a literal in its canonical form; quotients have 18 digits."""
+    if isinstance(number, Decimal):
+        if kind == e.INTEGER:
+            return _write_integer(int(number))
+        if kind == e.DECIMAL:
+            with localcontext() as context:
+                context.prec = 60
+                cut = number.quantize(Decimal(1).scaleb(-e.MOST_DIGITS), ROUND_DOWN)
+            return write_literal(_write_decimal(cut), datatype=XSD + "decimal")
+    return write_literal(_write_float(float(number)), datatype=XSD + _COMPUTED[kind])
 
 
 def _write_instant(seconds: Decimal, zone: str) -> str | None:

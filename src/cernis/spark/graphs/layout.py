@@ -52,6 +52,10 @@ def choose_graph_layout(plan: GraphPlan) -> GraphLayout:
         shape = shape_answers(plan.query, plan.linked)
         answer = {plan.linked.columns[column.place] for column in shape.columns}
         shown = tuple(name for name in plan.key if name in answer)
+        if not shown and any(output.expression is not None for output in shape.outputs):
+            # matches that look the same may differ, so repeats cannot be found by their looks
+            distribution = Distribution.SINGLE if plan.window is None else Distribution.SLICED
+            return GraphLayout(distribution, window=plan.window, ticks=plan.counts_all_timestamps)
         return GraphLayout(Distribution.KEYED, shown or plan.key, not shown)
     ticks = plan.counts_all_timestamps
     return GraphLayout(plan.distribution, window=plan.window, ticks=ticks)

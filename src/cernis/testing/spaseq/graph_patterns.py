@@ -17,6 +17,7 @@ from typing import Any
 
 from cernis.errors import Span
 from cernis.pattern import graph as g
+from cernis.pattern.spaseq import AGGREGATES
 
 Solution = Mapping[str, str]
 Triples = Collection[tuple[str, str, str]]
@@ -122,6 +123,40 @@ def _bind(name: str, expression: g.Expression, solution: Solution) -> Solution:
         return {name: _write_value(_evaluate(expression, solution))}
     except (ExpressionError, ArithmeticError):
         return {}
+
+
+def compute_value(
+    expression: g.Expression, solution: Solution, lists: Mapping[str, Collection[str]]
+) -> str | None:
+    """Return the value of an expression of SELECT as a term; None for an error."""
+
+    def decide(part: Any) -> Any:
+        match part:
+            case g.CallExpression(name, (g.GraphVariable(variable),)) if name in AGGREGATES:
+                return _fold(name, lists[variable])
+            case tuple():
+                return tuple(map(decide, part))
+            case g.GraphVariable() | g.Term() | str() | bool() | None | Span():
+                return part
+        return replace(part, **{f.name: decide(getattr(part, f.name)) for f in fields(part)})
+
+    return _bind("value", decide(expression), solution).get("value")
+
+
+def _fold(name: str, terms: Collection[str]) -> g.Expression:
+    """Return an expression for an aggregate of some terms; a variable that is unbound: an error."""
+    numbers: list[Any] = [_value_of_term(text) for text in terms]
+    if name == "COUNT":
+        return g.Term(_write_value(len(numbers)))
+    if not all(map(_is_number, numbers)) or (not numbers and name in ("MIN", "MAX")):
+        return g.GraphVariable("_:error")
+    if name in ("MIN", "MAX"):
+        chosen = (min if name == "MIN" else max)(terms, key=_value_of_term)
+        return g.Term(chosen)
+    total = g.Term(_write_value(sum(numbers)))
+    if name == "SUM" or not numbers:
+        return total
+    return g.ArithmeticExpression("/", total, g.Term(_write_value(len(numbers))))
 
 
 def _write_value(value: Value) -> str:

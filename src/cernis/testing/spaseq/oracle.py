@@ -13,11 +13,19 @@ from itertools import product
 from typing import NamedTuple
 
 from cernis.pattern import graph as g
-from cernis.pattern.spaseq import Element, GpmConjunction, GpmName, SpaseqQuery, find_gpm_names
+from cernis.pattern.spaseq import (
+    Element,
+    GpmConjunction,
+    GpmName,
+    SelectedExpression,
+    SpaseqQuery,
+    find_gpm_names,
+)
 from cernis.testing.spaseq.graph_patterns import (
     Dataset,
     Solution,
     Triples,
+    compute_value,
     find_solutions,
     is_compatible,
     is_true,
@@ -38,6 +46,8 @@ class SpaseqMatch(NamedTuple):
     end: int
     events: tuple[Reference, ...]
     bindings: tuple[tuple[str, str | tuple[str, ...]], ...]
+    hidden: tuple[tuple[str, str | tuple[str, ...]], ...] = ()
+    """The values that only expressions of SELECT mention: they tell matches apart as well."""
 
 
 class ElementRow(NamedTuple):
@@ -220,16 +230,38 @@ class _Finder:
         else:
             told = {}
             for one in query.select:
-                if one.listed:
-                    told[one.name] = tuple(
-                        solution[one.variable]
-                        for step in sorted(run.rounds)
-                        for solution in run.rounds[step]
-                        if one.variable in solution
-                    )
+                if isinstance(one, SelectedExpression):
+                    text = self._compute(one.expression, run)
+                    told |= {} if text is None else {one.name: text}
+                elif one.listed:
+                    told[one.name] = self._list_values(one.variable, run)
                 elif one.variable in run.bound:
                     told[one.name] = run.bound[one.variable]
-        return SpaseqMatch(run.moments[0], run.moments[-1], run.events, tuple(sorted(told.items())))
+        hidden: dict[str, str | tuple[str, ...]] = {}
+        for one in query.select or ():
+            if isinstance(one, SelectedExpression):
+                hidden |= {v: run.bound[v] for v in one.last_values if v in run.bound}
+                hidden |= {f"LIST {v}": self._list_values(v, run) for v in one.all_values}
+        return SpaseqMatch(
+            run.moments[0],
+            run.moments[-1],
+            run.events,
+            tuple(sorted(told.items())),
+            tuple(sorted(hidden.items())),
+        )
+
+    def _list_values(self, variable: str, run: SpaseqRun) -> tuple[str, ...]:
+        return tuple(
+            solution[variable]
+            for step in sorted(run.rounds)
+            for solution in run.rounds[step]
+            if variable in solution
+        )
+
+    def _compute(self, expression: g.Expression, run: SpaseqRun) -> str | None:
+        """Return the value of an expression, with aggregates over the values of a variable."""
+        lists = {v.name: self._list_values(v.name, run) for v in g.find_mentions(expression)}
+        return compute_value(expression, run.bound, lists)
 
 
 def _drop_blank_nodes(solution: Solution) -> Solution:
