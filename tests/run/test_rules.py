@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -387,6 +388,70 @@ def test_the_command_line_runs_a_folder_of_rules(
     assert "sells" in capfd.readouterr().out
     assert main([*run, "--output", str(folder / "out.jsonl")]) == 0
     assert len((folder / "out.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_number_of_matches_respects_the_limit_and_the_output(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = ["run", str(folder / "rules"), str(folder / "S.csv"), "--count", "--limit", "1"]
+    assert main(run) == 0
+    assert capfd.readouterr().out == "sells\t1\nbuys\t1\n"
+    assert main([*run, "--output", str(folder / "counts.jsonl")]) == 0
+    assert capfd.readouterr().out == ""
+    assert (folder / "counts.jsonl").read_text() == "sells\t1\nbuys\t1\n"
+
+
+def test_matches_of_rules_are_columns_with_the_name_of_the_rule(folder: Path) -> None:
+    run = ["run", str(folder / "rules"), str(folder / "S.csv"), "--output"]
+    assert main([*run, str(folder / "out.parquet")]) == 0
+    found = pq.read_table(folder / "out.parquet")
+    assert found.column_names == ["rule", "start", "end", "start_ts", "end_ts", "s", "b"]
+    assert [(row["rule"], row["s"], row["b"]) for row in found.to_pylist()] == [
+        ("sells", [{"type": "SELL", "x": 2}], None),
+        ("buys", None, [{"type": "BUY", "x": 1}]),
+        ("buys", None, [{"type": "BUY", "x": 3}]),
+    ]
+    assert main([*run, str(folder / "out.csv"), "--limit", "1"]) == 0
+    assert (folder / "out.csv").read_text().splitlines() == [
+        '"rule","start","end","start_ts","end_ts","s","b"',
+        '"sells",1,1,1,1,"[1]",',
+        '"buys",0,0,0,0,,"[0]"',
+    ]
+    assert main([*run, str(folder / "whole.jsonl"), "--events-in-output"]) == 0
+    lines = [json.loads(line) for line in (folder / "whole.jsonl").read_text().splitlines()]
+    assert lines[0]["events"] == {"s": [{"type": "SELL", "x": 2}]}
+
+
+def test_columns_of_one_name_and_different_types_are_an_error(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rules = "RULE a AS SELECT COUNT(*) AS n, b FROM S WHERE BUY AS b RULE b AS SELECT b[type] AS n "
+    out = str(folder / "out.parquet")
+    assert main(["run", rules + "FROM S WHERE BUY AS b", str(folder / "S.csv"), "-o", out]) == 1
+    err = capfd.readouterr().err
+    assert "rules have columns of one name and different types; write .jsonl" in err
+    assert not Path(out).exists()
+
+
+def test_explain_with_events_names_the_rules_that_find_nothing(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "rules" / "silent.ceql").write_text(
+        "RULE absent AS SELECT * FROM S WHERE HOLD;"
+        "RULE constant AS SELECT * FROM S WHERE BUY AS b FILTER b[x = 7];"
+        "RULE unmet AS SELECT * FROM S WHERE BUY AS b FILTER b[x > 7];"
+        "RULE order AS SELECT * FROM S WHERE SELL ; SELL"
+    )
+    (folder / "S.csv").write_text("type,x,ts\nBUY,1,1\nSELL,2,2\nBUY,3,3\n")
+    assert main(["explain", str(folder / "rules"), "--events", str(folder / "S.csv")]) == 0
+    out = capfd.readouterr().out
+    assert out[out.index("silent") :].splitlines() == [
+        "silent       4 rules find nothing in these events",
+        "             absent: no event has the type 'HOLD'",
+        "             constant: no event has x = 7",
+        "             unmet: nothing can match: no event satisfies b[x > 7]",
+        "             order: events move it, and none completes a match",
+    ]
 
 
 def test_the_command_line_checks_and_explains_a_folder_of_rules(

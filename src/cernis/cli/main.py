@@ -395,14 +395,10 @@ def explain(
 ) -> None:
     """Show how QUERY, or a rule set, is run, and what that costs."""
     with reported():
-        if (rules := find_rules(query, lang.value)) is not None:
-            if engine is EngineName.spark or mermaid:
-                raise CernisError(_RULES_EXPLAINED)
-            from cernis.cli import rules as rule_sets
-
-            typer.echo(neutralize(rule_sets.explain(rules)))
-            return
-        text, language = read_query(query, lang.value)
+        rules = find_rules(query, lang.value)
+        if rules is not None and (engine is EngineName.spark or mermaid):
+            raise CernisError(_RULES_EXPLAINED)
+        text, language = ("", "ceql") if rules is not None else read_query(query, lang.value)
         arguments = RunArguments(
             text=text,
             language=language,
@@ -417,6 +413,11 @@ def explain(
             strict=strict,
             tables=named_tables(table or ()),
         )
+        if rules is not None:
+            from cernis.cli import rules as rule_sets
+
+            typer.echo(neutralize(rule_sets.explain(rules, arguments)))
+            return
         runner = choose_runner(language, on_spark=engine is EngineName.spark and not mermaid)
         explanation = runner.explain(arguments)
         typer.echo(neutralize(explanation.mermaid() if mermaid else str(explanation)))

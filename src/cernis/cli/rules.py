@@ -6,40 +6,49 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import typer
 
 from cernis.cli.arguments import Delivery, RunArguments
+from cernis.cli.deliver import COLUMN_FORMS, open_delivery, open_writer
 from cernis.cli.terminal import make_table, output_console, print_message, print_notes, value_text
 from cernis.errors import CernisError, StrictError, WarningNote, list_warnings, neutralize
 from cernis.output import open_output
 from cernis.results.jsonlines import name_lines, text_of
+from cernis.results.matches import Matches
 from cernis.run.rule import Rule, name_warning
 from cernis.run.rules import RuleSet
+
+RULE = "rule"
+"""The column with the name of the rule."""
 
 
 @dataclass(frozen=True)
 class FoundByRule:
-    """What a rule has found: its number of matches, and the lines of the first ones."""
+    """What a rule has found: its number of matches, and the first ones as lines or columns."""
 
     rule: str
     count: Callable[[], int]
     lines: Callable[[int | None], Iterator[pa.StringArray]]
+    batches: Callable[[int | None], Iterator[pa.RecordBatch]] | None = None
+    """The first one is empty."""
 
 
 def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of all rules in files, in one pass, and deliver them."""
     rules = RuleSet.of(source)
-    check_delivery(delivery)
-    options = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
-    session = rules.session(**options, tables=arguments.tables, strict=arguments.strict)
+    session = rules.session(**_read_options(arguments), strict=arguments.strict)
     found = session.collect(arguments.files)
     deliver(
         [
-            FoundByRule(name, matches.count, partial(_list_lines, matches))
+            FoundByRule(
+                name,
+                matches.count,
+                partial(_list_lines, matches, events=delivery.events),
+                partial(_list_batches, matches, delivery),
+            )
             for name, matches in found.items()
         ],
         delivery,
@@ -59,31 +68,66 @@ def list_notes(pairs: Iterable[tuple[Rule, Iterable[str]]], common: Collection[s
     return [*notes]
 
 
-def check_delivery(delivery: Delivery) -> None:
-    """Raise an error for a form in which the matches of rules are not written."""
-    if delivery.form not in ("table", "jsonl") or delivery.events:
-        where = (delivery.output if delivery.form != "table" else None) or "--events-in-output"
-        raise CernisError(f"{where}: the matches of a rule set are written as .jsonl so far")
+def _read_options(arguments: RunArguments) -> dict[str, Any]:
+    """Return how a rule set reads events."""
+    reading = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
+    return {**reading, "tables": arguments.tables}
 
 
 def deliver(found: Sequence[FoundByRule], delivery: Delivery) -> None:
     """Show, count or write what rules have found, each match with the name of its rule."""
     output = delivery.output if delivery.form != "table" else None
     if delivery.count:
-        for each in found:
-            typer.echo(f"{neutralize(each.rule)}\t{each.count()}")
-    elif output is not None:
-        with open_output(output) as file:
-            number = 0
+        with open_output(delivery.output or "-") as file:
             for each in found:
-                for lines in each.lines(delivery.limit):
-                    file.write(text_of(name_lines(each.rule, lines)))
-                    number += len(lines)
+                number = each.count()
+                number = number if delivery.limit is None else min(number, delivery.limit)
+                file.write(f"{neutralize(each.rule)}\t{number}\n".encode())
+    elif output is not None:
+        with open_delivery(output) as file:
+            write = _write_columns if delivery.form in COLUMN_FORMS else _write_lines
+            number = write(found, delivery, file)
         if output != "-":
             print_message(f"{number:,} matches of {len(found)} rules written to {output}")
     else:
         rows = [[value_text(each.rule), value_text(each.count())] for each in found]
         output_console().print(make_table(["rule", "matches"], rows))
+
+
+def _write_lines(found: Sequence[FoundByRule], delivery: Delivery, file: BinaryIO) -> int:
+    number = 0
+    for each in found:
+        for lines in each.lines(delivery.limit):
+            file.write(text_of(name_lines(each.rule, lines)))
+            number += len(lines)
+    return number
+
+
+def _write_columns(found: Sequence[FoundByRule], delivery: Delivery, file: BinaryIO) -> int:
+    """Write the matches of all rules with the columns of all; those of others are NULL."""
+    output = delivery.output or "-"
+    runs = {each.rule: each.batches(delivery.limit) for each in found if each.batches is not None}
+    own = [next(run).schema for run in runs.values()]
+    try:
+        united = pa.unify_schemas(own, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise CernisError(
+            f"{output}: rules have columns of one name and different types; write .jsonl ({error})"
+        ) from error
+    schema = pa.schema([pa.field(RULE, pa.string()), *united])
+    number = 0
+    with open_writer(delivery.form, file, schema, output) as writer:
+        for rule, run in runs.items():
+            for batch in run:
+                table = pa.Table.from_batches([batch])
+                names = pa.array([rule] * len(batch), pa.string())
+                table = table.add_column(0, RULE, names)
+                filled = pa.concat_tables(
+                    [schema.empty_table(), table], promote_options="permissive"
+                )
+                writer.write_table(filled.select(schema.names).cast(schema))
+                number += len(batch)
+    return number
 
 
 def check(source: str | Path, *, strict: bool = False) -> int:
@@ -99,15 +143,27 @@ def check(source: str | Path, *, strict: bool = False) -> int:
     return len(rules)
 
 
-def explain(source: str | Path) -> str:
-    """Explain what the rules share, and which of them cost most."""
-    return RuleSet.of(source).explain()
+def explain(source: str | Path, arguments: RunArguments) -> str:
+    """Explain what the rules share, which cost most, and with files which find nothing in them."""
+    return RuleSet.of(source).explain(arguments.files or None, **_read_options(arguments))
 
 
-def _list_lines(matches: Any, limit: int | None) -> Iterator[pa.StringArray]:
-    """Yield the lines of a rule's first matches."""
+def _list_batches(matches: Any, delivery: Delivery, limit: int | None) -> Iterator[pa.RecordBatch]:
+    """Yield a rule's first matches as columns, after a batch without any."""
+    if delivery.form == "csv":
+        yield from matches.flat_batches(limit, events=delivery.events)
+    else:
+        yield pa.RecordBatch.from_pylist([], matches.schema)
+        yield from matches.batches(limit)
+
+
+def _list_lines(
+    matches: Any, limit: int | None, *, events: bool = False
+) -> Iterator[pa.StringArray]:
+    """Yield the lines of a rule's first matches, with the events of all variables if asked to."""
     left = limit
-    for batch in matches.lines():
+    shown = isinstance(matches, Matches) and events
+    for batch in matches.lines("whole") if shown else matches.lines():
         lines = batch.column("line").slice(0, left)
         left = None if left is None else left - len(lines)
         yield pc.binary_join_element_wise(lines, "", "\n")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.events_on_spark import EventRun, load_frames
-from cernis.cli.rules import FoundByRule, check_delivery, deliver, list_notes
+from cernis.cli.rules import FoundByRule, deliver, list_notes
 from cernis.cli.terminal import print_notes
-from cernis.errors import StrictError, list_warnings
+from cernis.errors import CernisError, StrictError, list_warnings
 from cernis.run.rule import Rule
 from cernis.run.rules import RuleSet
 from cernis.spark.files.check import check_rule_files
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of all rules in files, and deliver them."""
     rules, on_error = RuleSet.of(source), arguments.on_error
-    check_delivery(delivery)
+    _check_delivery(delivery)
     sources = check_rule_files(rules, arguments.files, on_error=on_error, **arguments.reading)
     with load_frames(sources, [rule.query for rule in rules], on_error) as frames:
         runs = {rule.name: _make_run(rule, frames, arguments) for rule in rules}
@@ -37,6 +37,14 @@ def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None
     if arguments.strict and (found := list_warnings(notes)):
         raise StrictError(found)
     print_notes(notes)
+
+
+def _check_delivery(delivery: Delivery) -> None:
+    """Raise an error for a form in which Spark does not write the matches of rules."""
+    if delivery.form not in ("table", "jsonl") or delivery.events:
+        where = (delivery.output if delivery.form != "table" else None) or "--events-in-output"
+        message = "on Spark the matches of a rule set are written as .jsonl so far"
+        raise CernisError(f"{where}: {message}")
 
 
 def _make_run(rule: Rule, frames: FileFrames, arguments: RunArguments) -> EventRun:

@@ -41,6 +41,15 @@ class ConstantTest(NamedTuple):
     attribute: str | None
     value: Constant
 
+    def __str__(self) -> str:
+        """
+        >>> print(ConstantTest(None, "SELL"), ConstantTest("x", 1))
+        the type 'SELL' x = 1
+        """
+        if self.attribute is None:
+            return f"the type {self.value!r}"
+        return f"{self.attribute} = {self.value!r}"
+
 
 _KINDS: dict[Kind, tuple[type[Constant], ...]] = {
     Kind.INT: (int, float),

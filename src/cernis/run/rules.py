@@ -12,6 +12,7 @@ matches reach back to.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import cached_property
@@ -136,9 +137,18 @@ class RuleSet:
             found[rule.name] = why if derives else rule.whole
         return {name: why for name, why in found.items() if why}
 
-    def explain(self) -> str:
-        """Return how the rules share the work, and which of them cost most."""
-        return "\n".join(self._explain())
+    def explain(self, events: Any = None, **options: Any) -> str:
+        """Return how the rules share the work, and which of them cost most.
+
+        With events (the options are those of `run`), also which rules find nothing in them.
+        """
+        lines = [*self._explain()]
+        if events is not None:
+            session = self.session(**options)
+            silent = [*session.list_silent(session.collect(events))]
+            lines.append(f"silent       {len(silent)} rules find nothing in these events")
+            lines += [f"             {name}: {why}" for name, why in silent]
+        return "\n".join(lines)
 
     def _explain(self) -> Iterator[str]:
         yield f"rules        {len(self.rules)}"
@@ -409,6 +419,19 @@ class RuleSession:
         misses_events = derived or self._is_updated or number in self._router.narrowed
         if self._events and not misses_events:
             yield from self.sessions[number].warn_about_truths(self._types)
+
+    def list_silent(self, found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Yield the rules that have found nothing in all events so far, and why."""
+        for number, rule in enumerate(self.rules):
+            if not found[rule.name].head(1):
+                notes = (note.splitlines()[0] for note in self._warn_about_events(number))
+                odd = [re.sub(r"^line \d+, column \d+: ", "", note) for note in notes]
+                why = odd[0] if odd else "events move it, and none completes a match"
+                if not self.sessions[number].events and rule.equalities:
+                    tests = sorted(map(str, rule.equalities))
+                    more = f" or {len(tests) - 3} others" if len(tests) > 3 else ""
+                    why = f"no event has {' or '.join(tests[:3])}{more}"
+                yield rule.name, why
 
     def _refuse(self, warnings: Sequence[tuple[Rule, WarningNote]]) -> None:
         """Raise the warnings of rules, if there are any; those of all rules once."""
