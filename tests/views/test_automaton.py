@@ -103,7 +103,26 @@ def test_a_state_that_waits_has_a_loop_and_a_final_one_may_go_on() -> None:
 
 
 def test_rounds_of_two_are_told_apart() -> None:
-    assert [s.final for s in view("(A ; A)+ AS a").states] == [False, False, True]
+    states = view("(A ; A)+ AS a").states
+    assert [(s.name, s.final) for s in states] == [
+        ("start", False),
+        ("after a", False),
+        ("after a (2)", True),
+    ]
+
+
+def test_a_sequence_of_graphs_is_drawn_with_its_joins_and_what_it_excludes() -> None:
+    text = """SELECT ?x FROM STREAM S <urn:s> WHERE { SEQ (A ; B! ; C)
+      DEFINE GPM A ON S { ?x <urn:a> ?v } DEFINE GPM B ON S { ?x <urn:b> ?w }
+      DEFINE GPM C ON S { ?x <urn:c> ?u . FILTER (?u > ?v) } }"""
+    query = cernis.query(text, lang="spaseq")
+    assert write(query.explain().automaton()) == [
+        "start —A— after A",
+        "after A —the first C with the same ?x and ?u > ?v— after C",
+        "after A —before C: B with the same ?x— excluded",
+    ]
+    assert "after C" in query._repr_html_()
+    assert "after C" in query.explain()._repr_html_()
 
 
 def test_a_plan_without_an_automaton_has_no_view() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from html import escape
@@ -92,19 +92,27 @@ class Explanation:
         return "\n".join(line for entry in entries for line in entry)
 
     def _repr_html_(self) -> str:
-        picture = self.draw()
-        rows = "".join(
-            f'<tr><th style="text-align:left;vertical-align:top">{name}</th>'
-            f'<td style="text-align:left">{"<br>".join(map(escape, lines))}</td></tr>'
-            for name, lines in self.list_entries()
-            if lines and not (picture and name == "automaton")
-        )
-        return f"{picture}<table><tbody>{rows}</tbody></table>"
+        return write_page(self.draw(), self.list_entries())
 
     def draw(self) -> str:
         """Return the automaton as SVG for a page; empty where there is none, or a large one."""
-        seen = self.automaton()
-        return "" if seen is None or len(seen.states) > MOST_DRAWN else seen.svg(standalone=False)
+        return draw_small(self.automaton())
+
+
+def draw_small(seen: AutomatonView | None) -> str:
+    """Return an automaton as SVG for a page, if there is one and it is not too large."""
+    return "" if seen is None or len(seen.states) > MOST_DRAWN else seen.svg(standalone=False)
+
+
+def write_page(picture: str, entries: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """Return a report as HTML: the automaton, and the entries that it does not show."""
+    rows = "".join(
+        f'<tr><th style="text-align:left;vertical-align:top">{name}</th>'
+        f'<td style="text-align:left">{"<br>".join(map(escape, lines))}</td></tr>'
+        for name, lines in entries
+        if lines and not (picture and name == "automaton")
+    )
+    return f"{picture}<table><tbody>{rows}</tbody></table>"
 
 
 def describe_automaton(plan: Plan) -> DrawnCea | DrawnPcea | None:

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cernis.automata.linked.mermaid import draw_linked
-from cernis.plan.explain import write_entry
+from cernis.plan.explain import draw_small, write_entry, write_page
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Guarantee
+from cernis.views.automaton import AutomatonView
+from cernis.views.describe_linked import describe_linked
 
 
 @dataclass(frozen=True, slots=True)
 class GraphExplanation:
-    """`str()` is the report; `mermaid()` the automaton as a diagram."""
+    """`str()` is the report; `automaton()` the automaton, `mermaid()` the same as a diagram."""
 
     plan: GraphPlan
 
@@ -22,17 +24,31 @@ class GraphExplanation:
         """The variables that all events of a match share: what to spread a stream by."""
         return self.plan.key
 
-    def __str__(self) -> str:
+    def list_entries(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield the parts of the report, each with its lines."""
         plan = self.plan
-        lines = write_entry("query", [" ".join(str(plan.query).split())])
-        lines += write_entry("class", [_describe_class(plan)])
-        lines += write_entry(
-            "reason", [*dict.fromkeys(_describe_stores(plan))] or ["one step: nothing waits"]
-        )
-        lines += write_entry("counting", [*dict.fromkeys(_describe_counting(plan))])
-        lines += write_entry("spread by", [_describe_key(plan)])
-        lines += write_entry("automaton", str(plan.linked).splitlines())
-        return "\n".join(lines)
+        yield "query", [" ".join(str(plan.query).split())]
+        yield "class", [_describe_class(plan)]
+        reasons = [*dict.fromkeys(_describe_stores(plan))]
+        yield "reason", reasons or ["one step: nothing waits"]
+        yield "counting", [*dict.fromkeys(_describe_counting(plan))]
+        yield "spread by", [_describe_key(plan)]
+        yield "automaton", str(plan.linked).splitlines()
+
+    def __str__(self) -> str:
+        entries = (write_entry(name, lines) for name, lines in self.list_entries())
+        return "\n".join(line for entry in entries for line in entry)
+
+    def _repr_html_(self) -> str:
+        return write_page(self.draw(), self.list_entries())
+
+    def draw(self) -> str:
+        """Return the automaton as SVG for a page; empty where it is large."""
+        return draw_small(self.automaton())
+
+    def automaton(self) -> AutomatonView:
+        """Return the automaton with a place for each state, to be drawn."""
+        return describe_linked(self.plan.linked)
 
     def mermaid(self) -> str:
         return draw_linked(self.plan.linked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from html import escape
 from typing import Any
 
 from cernis.events.mistakes import OnError
@@ -90,6 +91,10 @@ class GraphQuery:
     def explain(self, **reading: Any) -> GraphExplanation:
         """Explain how the query runs and what it costs."""
         return GraphExplanation(self.plan)
+
+    def _repr_html_(self) -> str:
+        """Show the query and its automaton in a notebook."""
+        return f"<pre>{escape(str(self))}</pre>{self.explain().draw()}"
 
     # ----------------------------------------------------------------- naming
 

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from cernis.encoding.regex import like_mistake
-from cernis.errors import Diagnostic, QueryError, WarningNote
+from cernis.errors import CernisError, Diagnostic, QueryError, WarningNote
 from cernis.events.csv_form import Columns
 from cernis.events.source import (
     OnError,
@@ -174,6 +174,8 @@ class Query(Generic[Found]):
         """
         from cernis.run.trace.look import Trace
 
+        if not isinstance(matches, Matches):
+            raise CernisError("a trace needs the matches of a query; groups and answers have none")
         store = matches.store
         streams = {name: table.schema for b in store.stored_batches() for name, table in b.parts}
         schema = Schema(tuple(stream_of(name, own) for name, own in streams.items()))

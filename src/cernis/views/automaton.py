@@ -292,7 +292,7 @@ def _draw_edge(view: AutomatonView, bundle: Sequence[EdgeView]) -> str:
             bend = (x + to_x) / 2
             path += f"C{bend:.1f} {y:.1f} {bend:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
         at = (len(points) - 2) // 2
-        middle, direction = _find_label(view, first, points[at], points[at + 1]), (1.0, 0.0)
+        middle, direction = _find_label(view, bundle, points[at], points[at + 1]), (1.0, 0.0)
     line = svg.element(
         "path", d=path, class_="line", fill="none", stroke="currentColor",
         stroke_opacity=0.55, stroke_width=1.2, stroke_dasharray="4 4" if soft else None,
@@ -301,18 +301,20 @@ def _draw_edge(view: AutomatonView, bundle: Sequence[EdgeView]) -> str:
     return svg.element("g", _name_bundle(bundle), line, arrow, _draw_labels(bundle, *middle))
 
 
-def _find_label(view: AutomatonView, edge: EdgeView, begin: Point, end: Point) -> Point:
-    """Return the place of an edge's label: where edges that meet are apart from each other."""
-    leaves = len({e.target for e in view.edges if e.source == edge.source} - {edge.source})
-    enters = len({e.source for e in view.edges if e.target == edge.target} - {edge.target})
-    t = 0.5
-    if begin[1] != end[1]:
-        t = 0.34 if enters > leaves else 0.62 if leaves > enters else 0.5
+def _find_label(view: AutomatonView, bundle: Sequence[EdgeView], begin: Point, end: Point) -> Point:
+    """Return the place of the last label of an edge: above or below the end at which it is flat.
+
+    Where more edges meet than part, that is its beginning.
+    """
+    source, target = bundle[0].source, bundle[0].target
+    leaves = len({e.target for e in view.edges if e.source == source} - {source})
+    enters = len({e.source for e in view.edges if e.target == target} - {target})
     (x, y), (to_x, to_y) = begin, end
-    bend = (x + to_x) / 2
-    near, far = (1 - t) ** 2 * (1 + 2 * t), t**2 * (3 - 2 * t)
-    along = (1 - t) ** 3 * x + 3 * t * (1 - t) * bend + t**3 * to_x
-    return along, near * y + far * to_y - 6
+    if abs(y - to_y) < 1:
+        return (x + to_x) / 2, y - 6
+    level, is_below = (y, to_y < y) if enters > leaves else (to_y, to_y > y)
+    lines = min(_MOST_LINES, len(bundle))
+    return (x + to_x) / 2, level + 4 + _LINE * lines if is_below else level - 6
 
 
 def _draw_loops(state: StateView, bundle: Sequence[EdgeView]) -> str:

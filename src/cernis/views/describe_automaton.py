@@ -6,7 +6,7 @@ trace can count and name edges.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cernis.automata.correlated.pcea import AFTER, PCEA, Link, RunSource
@@ -290,8 +290,10 @@ class _CeaDrawing:
         for state in self.entries:
             here = self.classes[state]
             names.setdefault(here, self._name(state, here in finals))
-        states = _number_names([names[number] for number in range(len(names))])
-        view = lay_out(states, [*edges, *self._list_forks(), *self._list_guards()])
+        every = [*edges, *self._list_forks(), *self._list_guards()]
+        unnumbered = [names[number] for number in range(len(names))]
+        states = _number_names(unnumbered, every, self.classes[cea.initial])
+        view = lay_out(states, every)
         return DrawnCea(view, cea, self.classes, self._find_standing(), edge_of)
 
     def _members(self, number: int) -> list[int]:
@@ -357,13 +359,29 @@ class _CeaDrawing:
         return [*edges]
 
 
-def _number_names(states: list[DrawnState]) -> list[DrawnState]:
-    """Return the states with a number in names that several have: the rounds of an iteration."""
+def _number_names(
+    states: list[DrawnState], edges: Iterable[DrawnEdge], start: int
+) -> list[DrawnState]:
+    """Return the states with a number in names that several have: the rounds of an iteration.
+
+    They count in the order in which the start reaches them.
+    """
+    following: dict[int, list[int]] = {}
+    for edge in edges:
+        following.setdefault(edge.source, []).append(edge.target)
+    order, queue = {start: None}, [start]
+    for state in queue:
+        more = [target for target in following.get(state, ()) if target not in order]
+        order.update(dict.fromkeys(more))
+        queue += dict.fromkeys(more)
     seen: dict[str, int] = {}
-    numbered = []
-    for state in states:
-        seen[state.name] = count = seen.get(state.name, 0) + 1
-        numbered.append(state._replace(name=f"{state.name} ({count})") if count > 1 else state)
+    numbered = list(states)
+    for state in [*order, *(i for i in range(len(states)) if i not in order)]:
+        name = states[state].name
+        if name.startswith("after "):
+            seen[name] = count = seen.get(name, 0) + 1
+            if count > 1:
+                numbered[state] = states[state]._replace(name=f"{name} ({count})")
     return numbered
 
 

@@ -290,6 +290,12 @@ def test_rows_that_are_not_there_are_refused() -> None:
         seen.why([])
 
 
+def test_groups_have_no_trace() -> None:
+    query = cernis.query("SELECT COUNT(*) FROM S WHERE BUY GROUP BY END")
+    with pytest.raises(cernis.CernisError, match="a trace needs the matches of a query"):
+        query.trace(query.run(trade()))
+
+
 def test_too_many_ways_are_an_answer() -> None:
     events = [{"type": "A"}] * 40
     query = "SELECT * FROM S WHERE (A+ AS x ; A+ AS y) ALL (A+ ; A+ ; A+)"

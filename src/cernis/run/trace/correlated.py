@@ -120,7 +120,7 @@ class _Replaying:
                 groups.append(group)
                 if source.link.arrow is not None:
                     met += [(source.link.arrow, vertex) for vertex in group]
-            if not all(groups):
+            if not all(groups) or not (groups or self.replay.events.is_usable(place)):
                 continue
             ways = prod(sum(v.waiting.number for v in group) for group in groups)
             since = min([place, *(v.waiting.since for group in groups for v in group)])
@@ -131,7 +131,7 @@ class _Replaying:
             self._made += 1
             for edge in self.replay.drawn.edges_of[number]:
                 taken[edge] = taken.get(edge, 0) + ways
-            if transition.target in pcea.finals:
+            if transition.target in pcea.finals and self.replay.events.is_usable(place):
                 completed += ways
         for arrow, vertex in met:
             self._gone.setdefault(arrow, set()).add(vertex.number)

@@ -121,6 +121,19 @@ class TracedEvents:
             UNITS[self.store.time_unit],
         )
 
+    @cached_property
+    def usable(self) -> NDArray[np.bool_] | None:
+        """Which events a match may begin and end with: they have the attribute of its window."""
+        within = self.pattern.within
+        if within is None or within.unit is not Unit.ATTRIBUTE or within.attribute is None:
+            return None
+        column = self.store.column(self._everything, within.attribute.name)
+        return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+    def is_usable(self, place: int) -> bool:
+        """Whether a match may begin or end with an event."""
+        return self.usable is None or bool(self.usable[place])
+
     def list_firsts(self, window: Window | None, members: Int64s, ranks: Int64s) -> Int64s:
         """Return, for windows that end at some ranks of a partition, the first rank inside."""
         if window is None:

@@ -65,12 +65,13 @@ class UnaryReplay:
         for rank in range(first, last + 1):
             place = int(members[rank])
             symbol = self._symbol(place)
+            is_usable = self.events.is_usable(place)
             begun = PartialMatches(1, place, None)
             moved: dict[int, PartialMatches] = {}
             completed = 0
-            for state, waiting in [*alive.items(), (START, begun)]:
+            for state, waiting in [*alive.items(), *([(START, begun)] if is_usable else [])]:
                 for move in self._find_moves(state, symbol):
-                    if move.accept:
+                    if move.accept and is_usable:
                         completed += waiting.number
                     if move.target >= 0:
                         example = waiting.example
@@ -105,7 +106,7 @@ class UnaryReplay:
             moved: dict[int, int] = {}
             taken: set[int] = set()
             for state, start in [*alive.get(key, {}).items(), (START, place)]:
-                if start < first:
+                if start < first or not self.events.is_usable(start):
                     continue
                 taken.update(self.find_edges(state, symbol))
                 for move in self._find_moves(state, symbol):
