@@ -17,11 +17,13 @@ from cernis.pattern.check import MAX_DEPTH
 from cernis.rdf.reading import group
 from cernis.rdf.solving import plan, solutions
 from cernis.run.budget import CANDIDATE_BUDGET
+from cernis.serve.limits import Limits
 from cernis.spark import carriers
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "errors.md"
 
+PLAYGROUND = Limits()
 LIMITS = {
     "a query's file": arguments.LARGEST_QUERY,
     "a query's text": read.MAX_TEXT,
@@ -46,6 +48,13 @@ LIMITS = {
     "SPAseQ: solutions of a pattern over": plan.BUDGET,
     "SPAseQ: solutions of a pattern in": solutions.BATCH_BUDGET.limit,
     "SPAseQ: quads": group.REACH,
+    "the playground: an upload": PLAYGROUND.upload_bytes,
+    "the playground: uploads": PLAYGROUND.uploads,
+    "the playground: seconds": PLAYGROUND.seconds,
+    "the playground: memory": PLAYGROUND.memory_bytes,
+    "the playground: matches": PLAYGROUND.matches,
+    "the playground: runs": PLAYGROUND.runs,
+    "the playground: visitors": PLAYGROUND.visitors,
 }
 
 

@@ -72,6 +72,17 @@ def test_an_upload_is_described_shown_and_asked(
     assert visitor.post("/api/data", source=source).status == 404
 
 
+def test_an_upload_may_name_its_columns(visitor: Any) -> None:
+    made = visitor.upload("odd.csv", b"what,when\nA,60\nB,90\nB,900\n").json
+    source = {"upload": made["id"], "type": "what", "time": "when", "time_unit": "s"}
+    assert visitor.post("/api/data", source=source).json["streams"][0]["time"]["column"] == "when"
+    query = "SELECT * FROM odd WHERE A ; B WITHIN 1 MINUTE"
+    assert visitor.run(query, source).json["count"] == "1"
+    wrong = visitor.post("/api/data", source={**source, "time": "wehn"})
+    assert wrong.error["message"] == "odd.csv: no column 'wehn' for the time; did you mean 'when'?"
+    visitor.send("DELETE", f"/api/uploads/{made['id']}")
+
+
 def test_a_run_has_its_count_plan_and_pages(visitor: Any) -> None:
     run = visitor.run(SALES, CORE).json
     assert (run["count"], run["events"], run["kind"]) == ("11", 7, "matches")

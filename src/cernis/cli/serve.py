@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ def serve(
             "note: other machines can reach it, and may run queries within the limits",
             err=True,
         )
-    make_server(app).run(sockets=[listener])
+    with suppress(KeyboardInterrupt):  # that is how it ends
+        make_server(app).run(sockets=[listener])
 
 
 def _name_files(events: Sequence[str]) -> dict[str, Path]:

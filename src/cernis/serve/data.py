@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.errors import DataError
-from cernis.events.mistakes import Mistakes
+from cernis.events.mistakes import Mistakes, no_column
 from cernis.events.source import open_events, schema_of
 from cernis.events.times import is_text, value_type
 from cernis.results.values import python_values
@@ -150,7 +150,8 @@ class EventData:
     def page(self, stream: str, offset: int, limit: int) -> dict[str, Any]:
         """Return some rows of a stream."""
         table = self.tables[stream]
-        part = table.slice(offset, min(limit, MOST_ROWS)).combine_chunks()
+        first = min(offset, table.num_rows)
+        part = table.slice(first, min(limit, MOST_ROWS)).combine_chunks()
         columns = [python_values(_to_array(column)) for column in part.columns]
         return {
             "columns": part.column_names,
@@ -163,7 +164,9 @@ class EventData:
 def _to_array(column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def _find_density(times: Sequence[Floats], unit: str) -> dict[str, Any]:
@@ -221,33 +224,53 @@ def write_type(type_: pa.DataType) -> str:
     return str(type_)
 
 
-def read_events(files: Sequence[SourceFile], **reading: Any) -> EventData:
+def read_events(
+    files: Sequence[SourceFile],
+    time: str | None = None,
+    type: str | None = None,
+    time_unit: str = "ms",
+) -> EventData:
     """Read files of events; rows that cannot be read are left out, and counted in a note.
 
-    `reading` may name the columns of times and types, and the unit of plain numbers.
+    `time` and `type` name the columns of those files that have them; others are guessed.
     """
     mistakes = Mistakes("skip")
-    tables: dict[str, pa.Table] = {}
-    for file in files:
-        [source] = open_events(
-            {file.stream: Path(file.path)}, type=None, format=file.format, on_error=mistakes
-        )
-        for label in source.labels:
-            mistakes.begin(label, quiet=False)
-        pieces = [piece.table for piece in source.reader.pieces(None)]
-        empty = source.columns.empty_table()
-        try:
-            tables[file.stream] = pa.concat_tables([*pieces, empty], promote_options="permissive")
-        except pa.ArrowInvalid as error:
-            raise DataError(f"{file.label}: the columns change along the file: {error}") from None
+    tables = {file.stream: _read_table(file, mistakes) for file in files}
     skipped = sum(mistakes.skipped.values())
     notes = (f"{skipped:,} rows could not be read and were left out",) if skipped else ()
-    guessed = EventData.of(tables, reading.get("time_unit") or "ms")
-    time, type_ = reading.get("time"), reading.get("type", "?")
+    guessed = EventData.of(tables, time_unit)
     return EventData(
         tables,
-        guessed.time if time is None else dict.fromkeys(tables, time),
-        guessed.type if type_ == "?" else dict.fromkeys(tables, type_),
-        guessed.time_unit,
+        {**guessed.time, **_find_column(time, "the time", tables, files)},
+        {**guessed.type, **_find_column(type, "the event type", tables, files)},
+        time_unit,
         notes,
     )
+
+
+def _read_table(file: SourceFile, mistakes: Mistakes) -> pa.Table:
+    [source] = open_events(
+        {file.stream: Path(file.path)}, type=None, format=file.format, on_error=mistakes
+    )
+    for label in source.labels:
+        mistakes.begin(label, quiet=False)
+    pieces = [piece.table for piece in source.reader.pieces(None)]
+    try:
+        return pa.concat_tables(
+            [*pieces, source.columns.empty_table()], promote_options="permissive"
+        )
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{file.label}: the columns change along the file: {error}") from None
+
+
+def _find_column(
+    name: str | None, purpose: str, tables: Mapping[str, pa.Table], files: Sequence[SourceFile]
+) -> dict[str, str]:
+    """Return the streams that have a column; an error where none has."""
+    if name is None:
+        return {}
+    found = {stream: name for stream, table in tables.items() if name in table.column_names}
+    if not found:
+        names = next(iter(tables.values())).column_names
+        raise DataError(no_column(files[0].label, name, purpose, names))
+    return found

@@ -64,6 +64,7 @@ def open_socket(options: ServeOptions) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((options.host, options.port))
+        listener.listen(_MOST_CONNECTIONS)  # who comes before the server is ready waits
     except OSError as error:
         listener.close()
         raise CernisError(

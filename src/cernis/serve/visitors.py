@@ -252,9 +252,10 @@ class Visitors:
             case {"sample": str(id)} if find_sample(id) is not None:
                 return {"sample": id}
             case {"upload": str(id)}:
-                return self._join([visitor.uploads.get(id)], {})
+                return self._join([visitor.uploads.get(id)], read_reading(source))
             case {"uploads": [*ids]} if ids:
-                return self._join([visitor.uploads.get(str(id)) for id in ids], {})
+                found = [visitor.uploads.get(str(id)) for id in ids]
+                return self._join(found, read_reading(source))
             case {"file": str(id)}:
                 return self._join([self.files.get(id)], self.reading)
             case {"files": [*ids]} if ids:
@@ -290,6 +291,12 @@ class Visitors:
     def new_download(self, visitor: Visitor, form: str) -> Path:
         """Return where a worker writes matches for a visitor."""
         return visitor.folder / f"{secrets.token_hex(16)}.{form}"
+
+
+def read_reading(source: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns of times and types, and the unit, that a source names."""
+    names = ("time", "type", "time_unit")
+    return {name: source[name] for name in names if isinstance(source.get(name), str)}
 
 
 def make_label(name: str) -> str:

@@ -1,0 +1,102 @@
+"""A worker's answers to odd files: every one is JSON, and no error is the worker's own."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("starlette")
+
+from cernis.serve.worker import Workroom, answer_frame
+
+
+def to_parquet(**columns: Any) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file)
+    return file.getvalue()
+
+
+FILES = {
+    "empty.csv": b"",
+    "header.csv": b"type,ts\n",
+    "no_type.csv": b"a,b\n1,2\n3,4\n",
+    "no_times.csv": b"type,ts\nA,foo\nB,bar\n",
+    "truths.csv": b"type,ts\nA,true\nB,false\n",
+    "nulls.csv": b"type,ts\nA,\n,4\nB,5\n",
+    "floats.csv": b"type,ts,x\nA,1.5,nan\nB,2.5,inf\n",
+    "large.csv": b"type,n\nA,99999999999999999999\nB,-9223372036854775808\n",
+    "days.csv": b"event,time\nA,2024-01-01\nB,2024-01-02\n",
+    "twice.csv": b"type,type\nA,B\n",
+    "numbers.csv": b"type,x\n1,2\n2,3\n",
+    "nested.jsonl": b'{"type":"A","u":{"id":1,"t":[1,2]}}\n{"type":"B","u":{"id":2}}\n',
+    "mixed.jsonl": b'{"type":"A","x":1}\n{"type":"B","x":"s"}\n{"type":1}\n',
+    "list.jsonl": b"[1,2]\n",
+    "kinds.parquet": to_parquet(
+        type=pa.array(["A", "B"]).dictionary_encode(),
+        ts=pa.array([1, 2], pa.timestamp("ns", "Europe/Rome")),
+        lasts=pa.array([1, 2], pa.duration("ns")),
+        raw=[b"\xff", None],
+        exact=[Decimal("1.5"), None],
+        several=[[1], []],
+    ),
+    "nothing.parquet": to_parquet(type=pa.array([], pa.string()), ts=pa.array([], pa.int64())),
+}
+QUERIES = (
+    "SELECT * FROM S WHERE A AS a ; B AS b",
+    "SELECT COUNT(*) FROM S WHERE *",
+    "SELECT LONGEST a FROM S WHERE A:+ AS a WITHIN 5 SECONDS",
+    "SELECT COUNT(*) AS n FROM S WHERE A ; B GROUP BY END",
+    "SELECT * FROM S JOIN t ON a = t.b WHERE A",
+    "INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a",
+)
+FOLLOWED: tuple[dict[str, Any], ...] = (
+    {"do": "matches", "offset": 0, "limit": 5},
+    {"do": "matches", "offset": 10**30, "limit": 5},
+    {"do": "sample", "n": 3, "seed": 1},
+    {"do": "events", "rows": [0, 10**12]},
+    {"do": "timeline", "start": None, "stop": None, "width": 7, "lanes": "variable"},
+    {"do": "timeline", "start": 1e300, "stop": -1e300, "width": 7, "lanes": "type"},
+    {"do": "step", "row": 1},
+    {"do": "automaton"},
+    {"do": "why", "rows": [0, 1]},
+)
+
+
+def ask(room: Workroom, **request: Any) -> dict[str, Any] | None:
+    """Return the answer of a worker; None where it refuses."""
+    frame = answer_frame(room, json.dumps(request).encode())
+    told = json.loads(frame[1:], parse_constant=pytest.fail)
+    if frame[:1] == b"+":
+        return dict(told) if isinstance(told, dict) else {}
+    assert told["code"] in ("data", "query", "bad_request", "not_found"), (request, told)
+    return None
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_odd_file_has_answers_and_messages_alone(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(FILES[name])
+    room, form = Workroom(), name.rpartition(".")[2]
+    file = {"path": str(path), "stream": "S", "label": name, "format": form}
+    source = {"files": [file], "reading": {}}
+    described = ask(room, do="describe", source=source)
+    if described is None:
+        return
+    for offset in (0, 10**30):
+        ask(room, do="rows", source=source, stream="", offset=offset, limit=5)
+    for query in QUERIES:
+        asked = {"language": "ceql", "query": query}
+        ask(room, do="check", **asked, schema=described["schema"])
+        if ask(room, do="run", run="r", **asked, source=source) is not None:
+            for request in FOLLOWED:
+                ask(room, run="r", **request)
+            for form in ("jsonl", "parquet"):
+                out = str(tmp_path / f"out.{form}")
+                ask(room, do="download", run="r", path=out, form=form, most=3)
