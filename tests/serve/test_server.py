@@ -121,6 +121,7 @@ def test_a_run_can_be_followed_event_by_event(visitor: Any) -> None:
     assert {edge["to"] for edge in step["taken"]} <= set(states)
     counted = visitor.get(f"{at}/automaton").json
     assert max(edge["count"] or 0 for edge in counted["edges"]) == 4
+    assert counted["counted"] == 7
     assert visitor.get(f"{at}/step?row=7").status == 404
 
 

@@ -101,6 +101,8 @@ export interface AutomatonEdge {
   points: [number, number][];
 }
 export interface Automaton {
+  /** Over how many events edges are counted: the first ones of the stream. */
+  counted: number;
   states: AutomatonState[];
   edges: AutomatonEdge[];
   width: number;

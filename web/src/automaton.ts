@@ -163,20 +163,24 @@ function nameBundle(bundle: readonly AutomatonEdge[]): SVGTitleElement {
   return svg("title", {}, lines.join("\n"));
 }
 
-/** Write the labels of edges above a point, one under the other, counts beside them. */
+/** Write the labels of edges above a point, one under the other; a single count stands below the line. */
 function drawLabels(bundle: readonly AutomatonEdge[], { x, y }: Point): SVGTextElement[] {
   const written = bundle.filter((edge) => labelOf(edge) !== "");
   const shown = written.length > MOST_LINES ? written.slice(0, MOST_LINES - 1) : written;
-  const lines = shown.map((edge) => [labelOf(edge), edge.count === null ? "" : ` ${shortCount(edge.count)}×`] as const);
+  const below = shown.length === 1 && shown[0]!.from !== shown[0]!.to;
+  const lines = shown.map((edge) => [labelOf(edge), edge.count === null ? "" : `${shortCount(edge.count)}×`] as const);
   if (shown.length < written.length) lines.push([`and ${written.length - shown.length} more`, ""]);
-  return lines.map(([label, count], i) =>
+  const texts = lines.map(([label, count], i) =>
     svg(
       "text",
-      { x, y: y - (lines.length - 1 - i) * LINE, class: count === " 0×" ? "edge-label unused" : "edge-label" },
+      { x, y: y - (lines.length - 1 - i) * LINE, class: count === "0×" ? "edge-label unused" : "edge-label" },
       label,
-      count && svg("tspan", { class: "edge-count" }, count),
+      count && !below && svg("tspan", { class: "edge-count" }, ` ${count}`),
     ),
   );
+  const [, count] = lines[0] ?? ["", ""];
+  if (below && count) texts.push(svg("text", { x, y: y + 19, class: "edge-label edge-count" }, count));
+  return texts;
 }
 
 function drawState(state: AutomatonState, partial: string | undefined): SVGGElement {

@@ -10,6 +10,7 @@ import {
   type Limits,
   type Problem,
   type Question,
+  type ResultKind,
   type Run,
   type Sample,
   type Source,
@@ -30,6 +31,7 @@ import { TimelineView } from "./timeline.ts";
 import { WhyPanel } from "./why.ts";
 
 const SOON = 150;
+const ROWS: Partial<Record<ResultKind, string>> = { answers: "Answers", groups: "Groups" };
 
 const runButton = byId("run", HTMLButtonElement);
 const languageSelect = byId("language", HTMLSelectElement);
@@ -171,8 +173,9 @@ function showRun(made: Run | null, query: string): void {
   matches.show(made);
   steps.show(made);
   why.show(made);
-  tabs.offer("steps", made.automaton !== null);
-  tabs.offer("why", canStep(made));
+  tabs.offer("matches", ROWS[made.kind] ?? "Matches");
+  tabs.offer("steps", canStep(made) ? "Step by step" : made.automaton ? "Automaton" : null);
+  tabs.offer("why", canStep(made) ? "Why not?" : null);
   tabs.open("matches");
   replace(
     plan,

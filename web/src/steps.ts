@@ -24,6 +24,7 @@ export class StepsPanel {
     input: () => this.#moved(),
   });
   readonly #drawing = h("div", { class: "drawing", tabindex: "0", role: "region", "aria-label": "Automaton" });
+  readonly #limit = h("p", { class: "note counted", hidden: true });
   readonly #where = h("output", { class: "where" });
   readonly #words = h("div", { class: "step-words", "aria-live": "polite" });
   readonly #options: StepsOptions;
@@ -44,7 +45,7 @@ export class StepsPanel {
       iconButton("Next event", "→", () => this.#turn(1)),
       this.#where,
     );
-    this.element.append(this.#tools, this.#drawing, this.#words);
+    this.element.append(this.#tools, this.#drawing, this.#limit, this.#words);
   }
 
   show(run: Run | null): void {
@@ -96,6 +97,9 @@ export class StepsPanel {
     }
     const drawn = drawAutomaton(this.#automaton, this.#step);
     replace(this.#drawing, drawn);
+    const { counted } = this.#automaton;
+    this.#limit.hidden = counted === 0 || counted >= (this.#run?.events ?? 0);
+    this.#limit.textContent = `Edges are counted over the first ${groupDigits(counted)} events.`;
     const box = this.#drawing.getBoundingClientRect();
     const moved = drawn.querySelector(".taken, .live")?.getBoundingClientRect();
     if (moved && (moved.left < box.left || moved.right > box.right)) {

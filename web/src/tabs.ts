@@ -61,10 +61,11 @@ export class Tabs {
     this.#tabs.find((tab) => tab.id === id)?.onShow?.();
   }
 
-  /** Offer a tab, or take it away. */
-  offer(id: string, there: boolean): void {
-    const i = this.#tabs.findIndex((tab) => tab.id === id);
-    this.#buttons[i]!.hidden = !there;
+  /** Offer a tab under a name, or take it away: null. */
+  offer(id: string, label: string | null): void {
+    const button = this.#buttons[this.#tabs.findIndex((tab) => tab.id === id)]!;
+    button.hidden = label === null;
+    button.textContent = label;
   }
 
   #mark(id: string): void {

@@ -118,7 +118,8 @@ class HeldRun(ABC):
         }
 
     def draw_automaton(self, *, counted: bool = False) -> dict[str, Any] | None:
-        """Return the automaton with places for its states; `counted`: how often edges were taken.
+        """Return the automaton with places for its states; `counted`: how often edges were taken,
+        and over how many events, the first ones of the stream.
 
         None: there is none to be drawn.
         """
@@ -296,7 +297,9 @@ class HeldEventRun(HeldRun):
 
     def draw_automaton(self, *, counted: bool = False) -> dict[str, Any] | None:
         drawn = self._trace.automaton() if counted else Explanation(self.session.plan).automaton()
-        return None if drawn is None else drawn.to_dict()
+        if drawn is None:
+            return None
+        return {**drawn.to_dict(), "counted": self._trace.counted if counted else 0}
 
     def step(self, row: int) -> dict[str, Any]:
         if not 0 <= row < self.events:

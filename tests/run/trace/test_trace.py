@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import cernis
 from cernis.errors import DataError
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
+from cernis.run.trace import look
 from cernis.run.trace.look import Trace
 from cernis.testing.oracle import evaluate
 from cernis.testing.strategies import cases
@@ -200,6 +201,16 @@ def test_edges_are_counted_by_the_events_that_took_them() -> None:
         ("BUY", 2),
         ("SELL with name = b[name]", 3),
     ]
+
+
+def test_edges_are_counted_over_the_first_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = trace(BUYS, trade())
+    assert seen.counted == len(trade())
+    monkeypatch.setattr(look, "UNARY_EDGES", 1)
+    assert seen.counted == 1
+    view = seen.automaton()
+    assert view is not None
+    assert sum(edge.taken or 0 for edge in view.edges) <= 1
 
 
 PAIR = "SELECT * FROM S WHERE (BUY AS b ; SELL AS s)"

@@ -143,6 +143,12 @@ class Trace:
 
     # -------------------------------------------------------------- automaton
 
+    @property
+    def counted(self) -> int:
+        """The number of events over which `automaton` counts, unless a limit is given."""
+        most = UNARY_EDGES if isinstance(self._replay, UnaryReplay) else CORRELATED_EDGES
+        return min(self.events.size, most)
+
     def automaton(self, *, limit: int | None = None) -> AutomatonView | None:
         """Return the automaton with how many events took each edge; None: there is none.
 
@@ -153,8 +159,7 @@ class Trace:
         replay = self._replay
         if replay is None:
             return None
-        most = UNARY_EDGES if isinstance(replay, UnaryReplay) else CORRELATED_EDGES
-        size = min(self.events.size, most if limit is None else max(0, limit))
+        size = self.counted if limit is None else min(self.events.size, max(0, limit))
         counts: dict[int, int] = {}
         keys = self.events.keys[:size]
         if isinstance(replay, UnaryReplay):
