@@ -39,9 +39,21 @@ RULE low AS INSERT INTO Low SELECT a[k] AS k FROM S WHERE A AS a;
 RULE high AS SELECT * FROM Low WHERE Low ; Low
 """
 REFUSED = """\
-rule low: line 2, column 13: INSERT INTO Low runs on the embedded engine alone so far
+rule low: line 2, column 13: INSERT INTO Low needs rules that run together
   RULE low AS INSERT INTO Low SELECT a[k] AS k FROM S WHERE A AS a;
-              ^^^^^^^^^^^^^^^"""
+              ^^^^^^^^^^^^^^^
+  help: cernis.spark.recognize_rules(…, together=True)"""
+TOGETHER = (
+    RULES
+    + """;
+RULE alone AS SELECT s FROM S WHERE SELL AS s WITHOUT BUY FOR 1 SECOND PARTITION BY [name];
+RULE low AS INSERT INTO Low SELECT s[name] AS name, b[price] - s[price] AS gain
+    FROM S WHERE SELL AS s ; BUY AS b PARTITION BY [name] WITHIN 1 SECOND LIMIT 1;
+RULE high AS SELECT * FROM S, Low WHERE Low AS l ; S>SELL AS s ; Low AS m FILTER l[gain] < m[gain]
+    PARTITION BY [name] WITHIN 1 SECOND;
+RULE any AS SELECT COUNT(*) FROM Low WHERE Low AS l FILTER l[gain > 0] WITHIN 1 SECOND
+"""
+)
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +149,34 @@ def test_the_command_line_counts_and_shows_rules(capfd: pytest.CaptureFixture[st
         assert "keyed" in shown[0]
 
 
-@pytest.mark.usefixtures("folder")
-def test_the_command_line_names_what_spark_does_not_run(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "inserts.ceql", "S.jsonl", "--engine", "spark"]) == 1
-    assert capfd.readouterr().err == f"error: inserts.ceql: {REFUSED}\n"
+def test_rules_run_together_in_one_job(spark: Any) -> None:
+    events = stock_stream(300, seed=3, symbols=4)
+    at = events.schema.get_field_index("ts")
+    events = events.set_column(at, "ts", events.column("ts").cast(pa.timestamp("us", "UTC")))
+    df = spark.createDataFrame(events)
+    found = recognize_rules(df, TOGETHER, together=True).toArrow().to_pylist()
+    here = cernis.rules(TOGETHER).run(events)
+    wanted = [
+        {"rule": name, **json.loads(line)}
+        for name, matches in here.items()
+        for part in matches.lines()
+        for line in part["line"].to_pylist()
+    ]
+    lines = [json.loads(row["line"]) for row in found]
+    assert sorted(map(json.dumps, lines)) == sorted(map(json.dumps, wanted))
+    assert {line["rule"] for line in lines} == {*here} - {"rare"}
+    assert all(row["rule"] == json.loads(row["line"])["rule"] for row in found)
+
+
+@pytest.mark.usefixtures("spark", "folder")
+def test_the_command_line_runs_rules_on_streams_of_matches(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for form in (["--count"], ["--limit", "3", "--output", "-"]):
+        shown = []
+        for engine in ("local", "spark"):
+            run = ["run", TOGETHER, "S=stock.csv", "--engine", engine]
+            assert main([*run, *form]) == 0
+            shown.append(capfd.readouterr().out)
+        assert shown[0] == shown[1]
+        assert "high" in shown[0]

@@ -68,7 +68,7 @@ def explain(arguments: RunArguments) -> str:
         from cernis.spark.explanation import explain as explain_job
 
         with spinner("counting on Spark"):
-            options = _job_options(arguments, frames)
+            options = make_job_options(arguments, frames)
             return str(explain_job(frames.frames, query, measure=True, **options))
 
 
@@ -102,7 +102,8 @@ def _types(query: Query[Any]) -> list[TypeIs]:
     return [atom for atom in tests_and_atoms(query.plan)[1] if isinstance(atom, TypeIs)]
 
 
-def _job_options(arguments: RunArguments, frames: FileFrames) -> dict[str, Any]:
+def make_job_options(arguments: RunArguments, frames: FileFrames) -> dict[str, Any]:
+    """Return how a job reads the frames of files."""
     names = ("time", "type", "time_unit", "tables")
     reading = {name: getattr(arguments, name) for name in names}
     return {**reading, "row": frames.row, "on_error": frames.on_error}
@@ -296,7 +297,7 @@ class EventRun(SparkRun):
         from cernis.spark.options import JobOptions
         from cernis.spark.prepare import make_work, prepare_job
 
-        options |= {**_job_options(self.arguments, self.frames), **self.arguments.limits}
+        options |= {**make_job_options(self.arguments, self.frames), **self.arguments.limits}
         job = prepare_job(self.frames.frames, self.query, JobOptions(**options))
         return job, make_work(job)
 

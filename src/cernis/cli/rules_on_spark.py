@@ -1,19 +1,27 @@
 """`cernis run` for rule sets, on Spark: the files are read once, and each rule is a job.
 
+Rules with INSERT INTO run together, all rules of the set in one job.
+
 The rules, the files and the output are checked before Spark starts, which takes seconds.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from cernis.cli.arguments import Delivery, RunArguments
-from cernis.cli.events_on_spark import EventRun, load_frames
+from cernis.cli.events_on_spark import EventRun, load_frames, make_job_options
 from cernis.cli.rules import FoundByRule, deliver, list_notes
-from cernis.cli.terminal import print_notes
+from cernis.cli.terminal import print_notes, spinner
 from cernis.errors import CernisError, StrictError, list_warnings
+from cernis.pattern.selection import counts_only
 from cernis.run.rule import Rule
 from cernis.run.rules import RuleSet
 from cernis.spark.files.check import check_rule_files
@@ -28,6 +36,10 @@ def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None
     _check_delivery(delivery)
     sources = check_rule_files(rules, arguments.files, on_error=on_error, **arguments.reading)
     with load_frames(sources, [rule.query for rule in rules], on_error) as frames:
+        if any(rule.query.pattern.into is not None for rule in rules):
+            deliver(_run_together(rules, frames, arguments), delivery)
+            print_notes(frames.notes)
+            return
         runs = {rule.name: _make_run(rule, frames, arguments) for rule in rules}
         deliver(
             [FoundByRule(name, run.count, run.list_lines) for name, run in runs.items()], delivery
@@ -37,6 +49,35 @@ def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None
     if arguments.strict and (found := list_warnings(notes)):
         raise StrictError(found)
     print_notes(notes)
+
+
+def _run_together(rules: RuleSet, frames: FileFrames, arguments: RunArguments) -> list[FoundByRule]:
+    """Find the matches of all rules in one job, and return them in the order of this process."""
+    from cernis.spark.options import JobOptions
+    from cernis.spark.rule_batch import recognize_rule_batch
+    from cernis.spark.rule_job import prepare_rule_job
+
+    options = JobOptions(**make_job_options(arguments, frames), complete=arguments.complete)
+    job = prepare_rule_job(frames.frames, rules, options)
+    job = replace(job, work=replace(job.work, names_rules=False))
+    with spinner("running on Spark"):
+        found = recognize_rule_batch(job).orderBy("end_ts", "end", "place").toArrow()
+    return [_select_rule(rule, found) for rule in rules]
+
+
+def _select_rule(rule: Rule, found: pa.Table) -> FoundByRule:
+    own = found.filter(pc.equal(found.column("rule"), rule.name)).column("line")
+
+    def count() -> int:
+        if not counts_only(rule.query.pattern):
+            return len(own)
+        return sum(json.loads(line)["count"] for line in own.to_pylist())
+
+    def list_lines(limit: int | None) -> Iterator[pa.StringArray]:
+        for lines in own.slice(0, limit).chunks:
+            yield pc.binary_join_element_wise(lines, "", "\n")
+
+    return FoundByRule(rule.name, count, list_lines)
 
 
 def _check_delivery(delivery: Delivery) -> None:

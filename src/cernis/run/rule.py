@@ -110,14 +110,15 @@ def describe_circle(rules: Sequence[Rule]) -> str:
 
 
 def refuse_inserts(rules: Iterable[Rule]) -> None:
-    """Raise an error for rules with INSERT INTO, which Spark does not run."""
+    """Raise an error for rules with INSERT INTO, which Spark does not run rule by rule."""
     mistakes = []
     for rule in rules:
         pattern = rule.query.pattern
         if pattern.into is not None:
             span = next(iter(pattern.spans.get("into", ())), None)
-            message = f"INSERT INTO {pattern.into} runs on the embedded engine alone so far"
-            error = QueryError([Diagnostic(message, span)], pattern.source)
+            message = f"INSERT INTO {pattern.into} needs rules that run together"
+            help_ = "cernis.spark.recognize_rules(…, together=True)"
+            error = QueryError([Diagnostic(message, span, suggestion=help_)], pattern.source)
             mistakes.append(describe_mistake(rule.name, rule.origin, error))
     if mistakes:
         raise RuleSetError(mistakes)

@@ -12,7 +12,7 @@ for all predicates and the columns that are shown or compared.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -29,7 +29,7 @@ from cernis.spark import slices
 from cernis.spark.frame import MOMENT, Frame
 from cernis.spark.group_parts import list_columns, spark_schema
 from cernis.spark.numbering import count_rows, number_rows
-from cernis.spark.options import SAMPLE
+from cernis.spark.options import SAMPLE, JobOptions
 from cernis.spark.prepare import Job, empty_rows, is_sliced
 from cernis.spark.rows import key_bucket, read_condition, travelling_columns
 from cernis.spark.slices import Line
@@ -72,14 +72,17 @@ def travelling_rows(job: Job) -> Any:
     after = job.plan.pattern.absent_after
     if after is None or after.within.unit is not Unit.TIME:
         return rows
-    # a deadline has passed when any event of the whole input is later
-    moments = [(frame, frame.moment) for frame in job.frames]
-    lasts = [
+    return rows.withColumn(NOW, find_last_moment(job.frames))
+
+
+def find_last_moment(frames: Sequence[Frame]) -> Column:
+    """Return the last moment of the whole input: a deadline has passed when it is later."""
+    lasts: list[Column] = [
         frame.data.agg(F.max(moment).alias("t")).scalar()
-        for frame, moment in moments
-        if moment is not None
+        for frame in frames
+        if (moment := frame.moment) is not None
     ]
-    return rows.withColumn(NOW, lasts[0] if len(lasts) == 1 else F.greatest(*lasts))
+    return lasts[0] if len(lasts) == 1 else F.greatest(*lasts)
 
 
 def select_rows(job: Job, *, numbers: bool = True) -> Any:
@@ -96,7 +99,9 @@ def select_rows(job: Job, *, numbers: bool = True) -> Any:
 
 
 def _select_of_frame(job: Job, i: int, frame: Frame, numbers: bool) -> Any:
-    data = _number(job, i, frame, numbers)
+    data = frame.data.withColumn(ROW, F.lit(0).cast("bigint"))
+    if numbers:
+        data = number_frame(job.options, job.frames, i)
     moment, untimed = frame.moment, frame.untimed
     relevance = job.pushdown.relevance[frame.stream]
     read = read_condition(frame, job.plan, job.layout, relevance)
@@ -122,23 +127,21 @@ def _select_of_frame(job: Job, i: int, frame: Frame, numbers: bool) -> Any:
     return data.select(*columns)
 
 
-def _number(job: Job, i: int, frame: Frame, numbers: bool) -> Any:
-    """Add row numbers that go on after those of the frames before."""
-    if not numbers:
-        return frame.data.withColumn(ROW, F.lit(0).cast("bigint"))
-    data = number_rows(frame, job.options.row)
-    if job.options.row is None:
-        for before in _find_before(job, i, frame):
+def number_frame(options: JobOptions, frames: Sequence[Frame], i: int) -> Any:
+    """Add row numbers to a frame that go on after those of the frames before."""
+    data = number_rows(frames[i], options.row)
+    if options.row is None:
+        for before in _find_before(options, frames, i):
             data = data.withColumn(ROW, F.col(ROW) + count_rows(before))
     return data
 
 
-def _find_before(job: Job, i: int, frame: Frame) -> Iterable[Any]:
+def _find_before(options: JobOptions, frames: Sequence[Frame], i: int) -> Iterable[Any]:
     """Return the DataFrames whose rows are numbered before those of a frame."""
-    streams = job.options.streams
+    own, streams = frames[i].stream, options.streams
     if streams:
-        return [streams[name] for name in takewhile(lambda name: name != frame.stream, streams)]
-    return [before.source for before in job.frames[:i]]
+        return [streams[name] for name in takewhile(lambda name: name != own, streams)]
+    return [before.source for before in frames[:i]]
 
 
 def _spread(job: Job, data: Any) -> Any:
@@ -178,11 +181,16 @@ def _sort(job: Job, data: Any) -> Any:
     """Sort by time within each task, and drop the columns that workers do not read."""
     if job.arrangement.ordered and job.options.row is None:
         return data.drop(MOMENT)  # rows are numbered as they lie
-    ties = [ROW, STREAM] if len(job.frames) > 1 else [ROW]
-    if job.frames[0].time is None:
+    return sort_rows(job.frames, data)
+
+
+def sort_rows(frames: Sequence[Frame], data: Any) -> Any:
+    """Sort by moments, and drop these, or let them be the times."""
+    ties = [ROW, STREAM] if STREAM in data.columns else [ROW]
+    if frames[0].time is None:
         return data.sortWithinPartitions(*ties).drop(MOMENT)
     data = data.sortWithinPartitions(MOMENT, *ties)
-    if TICKS in job.frames[0].columns:
+    if TICKS in frames[0].columns:
         return data.withColumnRenamed(MOMENT, TICKS)
     return data.drop(MOMENT)
 

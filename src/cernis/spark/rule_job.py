@@ -58,6 +58,8 @@ def prepare_rule_job(events: Any, rules: RuleSet, options: JobOptions) -> RuleJo
     names = name_streams(patterns)
     if isinstance(events, Mapping) and events:
         events = dict(choose_inputs([*events.items()], names))
+        if options.row is None and len(events) > 1:
+            options = replace(options, streams=events)
     frames = make_frames(events, tuple(names), options)
     scales = [frame.scale for frame in frames]
     scale = Scale(scales[0].unit_ns, min(each.own for each in scales))

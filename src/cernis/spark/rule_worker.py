@@ -28,7 +28,9 @@ from cernis.run.derived import KnownStream
 from cernis.run.query import Query
 from cernis.run.rule import Rule
 from cernis.run.rules import RuleChanges, RuleSession, RuleSet, read_rule_texts
+from cernis.spark.carriers import carrier_of
 from cernis.spark.worker import (
+    NOW,
     RowReading,
     Work,
     answer_schema,
@@ -36,6 +38,7 @@ from cernis.spark.worker import (
     event_batch,
     gather,
     name_columns,
+    read_now,
 )
 
 RuleTexts = tuple[tuple[str, str], ...]
@@ -56,6 +59,8 @@ class RuleWork(RowReading):
     schema: pa.Schema
     text: TextEvents = "named"
     """Which events of its matches a line has."""
+    names_rules: bool = True
+    """A line has the name of its rule, too."""
 
     @cached_property
     def known_streams(self) -> list[KnownStream]:
@@ -65,11 +70,12 @@ class RuleWork(RowReading):
 
 
 def line_schema(reading: RowReading, rows: pa.Schema) -> pa.Schema:
-    """Return the columns of the lines of rules, for rows with these columns."""
+    """Return the columns of the lines of rules, in the types that carry them in Spark."""
     plan = Query("SELECT NONE WHERE * AS e").plan
     streams, options, scale = reading.streams, reading.reading, reading.scale
     work = Work(plan=plan, streams=streams, reading=options, scale=scale, form="lines")
-    return pa.schema([pa.field("rule", pa.string()), *answer_schema(work, rows.empty_table())])
+    fields = [pa.field("rule", pa.string()), *answer_schema(work, rows.empty_table())]
+    return pa.schema([field.with_type(carrier_of(field.type) or field.type) for field in fields])
 
 
 def make_rules(texts: Iterable[tuple[str, str]]) -> RuleSet:
@@ -221,7 +227,8 @@ class RuleRecognizer:
         self.given += batch.num_rows
         self._matches[rule] = self._matches.get(rule, 0) + batch.num_rows
         names = pa.array([rule] * batch.num_rows, pa.string())
-        columns = [names, ends, times, name_lines(rule, lines), pa.array(places)]
+        lines = name_lines(rule, lines) if self.work.names_rules else lines
+        columns = [names, ends, times, lines, pa.array(places)]
         named = pa.RecordBatch.from_arrays(columns, self.work.schema.names)
         return cast_answer(named, self.work.schema)
 
@@ -234,8 +241,12 @@ def recognize_rule_rows(
     work: RuleWork, texts: Sequence[tuple[str, str]], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the lines of rules in a task's rows, which are sorted by time."""
-    recognizer = RuleRecognizer(work)
+    recognizer, now = RuleRecognizer(work), None
     recognizer.update(tuple(texts))
     for table in gather(batches):
+        if NOW in table.column_names:
+            now = read_now(work, table)
         yield from recognizer.take(table)
+    if now is not None and work.scale.unit_ns is not None:
+        yield from recognizer.pass_time(now * work.scale.unit_ns)
     yield from recognizer.finish()

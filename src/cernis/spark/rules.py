@@ -2,11 +2,11 @@
 
 In batches there is a DataFrame for each rule: each has its own plan and its own shuffle. Spark
 reads the columns and the rows that the rule asks for; nothing runs until a DataFrame is asked for
-its rows. On streams there is one DataFrame with the lines of all rules, and one query
-(`streaming.recognize_rules`).
+its rows. Together (`rule_batch`) and on streams (`streaming.recognize_rules`) there is one
+DataFrame with the lines of all rules, and one shuffle for each key.
 
-Cost contract of batches: nothing is shared between the rules but the input, which each of them
-reads. Cache it where reading is dear.
+Cost contract of batches rule by rule: nothing is shared between the rules but the input, which each
+of them reads. Cache it where reading is dear.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from cernis.run.rules import RuleSet, name_streams
 from cernis.spark.batch import recognize_batch
 from cernis.spark.options import JobOptions
 from cernis.spark.prepare import Job, make_work, prepare_job
+from cernis.spark.rule_batch import recognize_rule_batch
+from cernis.spark.rule_job import prepare_rule_job
 
 
 def recognize_rules(
@@ -34,6 +36,7 @@ def recognize_rules(
     ahead: str | timedelta | None = "1 hour",
     late_output: str | None = None,
     checkpoint: str | None = None,
+    together: bool = False,
     **options: Any,
 ) -> Any:
     """Return the matches of rules as lazy DataFrames.
@@ -41,24 +44,27 @@ def recognize_rules(
     `events` is a DataFrame, or several in a dict by stream. `rules` is a `RuleSet`, or what
     `cernis.rules` takes. The options are those of `recognize`.
 
-    Of batches: a dict with a DataFrame for each rule, by its name. Of streams: one streaming
-    DataFrame with the columns `rule`, `end`, `end_ts`, `line` (the match as JSON) and `place`. With
-    the `checkpoint` of an earlier run it goes on: rules with the same name and text keep their
-    state, others begin with the next micro-batch. Stop the earlier query first.
+    Of batches: a dict with a DataFrame for each rule, by its name. With `together`, and of streams:
+    one DataFrame with the columns `rule`, `end`, `end_ts`, `line` (the match as JSON) and `place`,
+    and one shuffle for all rules with the same key. INSERT INTO needs that.
+
+    With the `checkpoint` of an earlier run a stream goes on: rules with the same name and text keep
+    their state, others begin with the next micro-batch. Stop the earlier query first.
     """
     rules = rules if isinstance(rules, RuleSet) else RuleSet.of(rules)
-    if is_streaming(events):
-        # needs more of Spark than batches do
-        from cernis.spark.rule_job import prepare_rule_job
-        from cernis.spark.streaming.dataflow import StreamOptions
-        from cernis.spark.streaming.recognize_rules import recognize_rule_stream
-
+    if together or is_streaming(events):
         if options.setdefault("matches", "lines") != "lines":
-            raise CernisError("rules on a stream have answers of different columns: they are lines")
+            raise CernisError("rules have answers of different columns: together they are lines")
         rule_job = prepare_rule_job(events, rules, JobOptions(**options))
         for rule in rules:
             for warning in rule.query.warnings:
                 warnings.warn(f"rule {rule.name}: {warning}", stacklevel=2)
+        if not rule_job.is_streaming:
+            return recognize_rule_batch(rule_job)
+        # needs more of Spark than batches do
+        from cernis.spark.streaming.dataflow import StreamOptions
+        from cernis.spark.streaming.recognize_rules import recognize_rule_stream
+
         return recognize_rule_stream(
             rule_job,
             StreamOptions(

@@ -205,7 +205,7 @@ class Recognizer:
         if self.left == 0:
             return
         if NOW in table.column_names and table.num_rows:
-            self.now = _read_now(self.work, table)
+            self.now = read_now(self.work, table)
         first, last = _find_own(table)
         yield from self._read_beside(table.slice(0, first))
         if first < last:
@@ -368,7 +368,7 @@ def ticks_of(work: RowReading, table: pa.Table) -> Int64s | None:
     return ticks
 
 
-def _read_now(work: Work, table: pa.Table) -> int | None:
+def read_now(work: RowReading, table: pa.Table) -> int | None:
     """Return the last time of the whole input, in ticks."""
     column = table.column(NOW).slice(0, 1)
     if column.null_count or work.scale.unit_ns is None:

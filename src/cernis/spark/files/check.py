@@ -17,7 +17,7 @@ from cernis.events.source import Source, open_events, schema_of
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Pattern, Unit
 from cernis.run.query import Query
-from cernis.run.rule import RuleSetError, describe_mistake, refuse_inserts
+from cernis.run.rule import RuleSetError, describe_mistake
 from cernis.run.rules import RuleSet, name_streams, unite_declared
 
 
@@ -39,13 +39,14 @@ def check_files(
 def check_rule_files(
     rules: RuleSet, files: Any, *, on_error: str = "fail", **reading: Any
 ) -> list[Source]:
-    """Open the streams that rules read, and check all rules against their columns."""
-    refuse_inserts(rules)
+    """Open the streams that rules read, and check the rules against their columns."""
     patterns = [rule.query.pattern for rule in rules]
     names, declared = name_streams(patterns), unite_declared(patterns)
     sources = open_events(files, names=names, on_error=on_error, declared=declared, **reading)
-    mistakes = []
+    mistakes, made = [], {pattern.into for pattern in patterns}
     for rule, pattern in zip(rules, patterns, strict=True):
+        if not made.isdisjoint(pattern.streams):
+            continue  # checked when the columns of the streams of matches are known
         own = [each for each in sources if not pattern.streams or each.name in pattern.streams]
         try:
             _check_pattern(pattern, own)
