@@ -96,11 +96,12 @@ def test_the_lane_of_a_variable_has_the_events_that_it_may_hold() -> None:
 @pytest.mark.parametrize("lanes", ["type", "variable"])
 @pytest.mark.parametrize(
     "query",
-    [SALES, "SELECT * FROM S WHERE (BUY AS b ; SELL AS s) FILTER b[price] = s[price] + 1"],
+    [SALES, "SELECT * FROM S WHERE (BUY AS b ; SELL AS s) FILTER b[price] < s[price]"],
 )
 def test_the_matches_in_view_are_matches_of_the_result(query: str, lanes: Any) -> None:
-    matches = run(query, time="ts")
+    matches = run(f"{query} WITHIN 6 SECONDS", time="ts")
     listed = list(matches)
+    assert matches.timeline(3000, 12_000, lanes=lanes).matches
     for one in matches.timeline(3000, 12_000, lanes=lanes).matches:
         held = {(mark.variable, mark.row) for mark in one.marks}
         match = listed[one.number]

@@ -26,7 +26,8 @@ from cernis.events.times import is_number
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.predicate import TIME_NS
-from cernis.results.matchset import MatchBlock, MatchSet, Positions
+from cernis.results.correlated import CorrelatedMatches
+from cernis.results.matchset import MatchBlock, MatchSet, Positions, join, take
 from cernis.results.notebook import write_event
 from cernis.results.values import python_records
 from cernis.views.timeline import LaneView, MatchMark, MatchView, Timeline
@@ -36,6 +37,7 @@ LanesBy = Literal["type", "variable"]
 
 MOST_LANES = 24
 _MOST_TITLES = 500
+_SORTED = 256
 OTHER_TYPES = "other types"
 
 
@@ -196,8 +198,16 @@ def _build_variable_test(formula: cel.Formula, variable: str) -> Test:
 
 
 def _find_first(found: MatchSet, base: int, ends: Positions) -> list[FoundMatch]:
-    blocks = found.of_ends(ends + base)
-    return [one for block in blocks for one in _list_marks(block, found.variables, base)]
+    """Return the first match of each end.
+
+    Runs that compare events come in any order, so a few of each end are listed and sorted.
+    """
+    most = _SORTED if isinstance(found, CorrelatedMatches) else 1
+    block = join(list(found.of_ends(ends + base, most)), len(found.variables))
+    if most > 1:
+        block = take(block, np.lexsort((-block.start, block.end)))
+        block = take(block, np.unique(block.end, return_index=True)[1])
+    return list(_list_marks(block, found.variables, base))
 
 
 def _list_marks(block: MatchBlock, variables: Sequence[str], base: int) -> Iterator[FoundMatch]:

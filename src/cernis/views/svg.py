@@ -58,15 +58,13 @@ def stroke(number: int) -> dict[str, object]:
     return {"class_": f"s{number}", "stroke": LIGHT[number], "fill": "none"}
 
 
-def picture(
-    width: float, height: float, content: str, label: str, *, standalone: bool, more: str = ""
-) -> str:
+def picture(width: float, height: float, content: str, label: str, *, standalone: bool) -> str:
     """Return a whole picture; `label` is for those who cannot see it."""
     size = (_write_number(width), _write_number(height))
     back = element("rect", width="100%", height="100%", class_="paper", fill=PAPER)
     return element(
         "svg",
-        element("style", _write_style(standalone) + more),
+        element("style", _write_style(standalone)),
         back if standalone else "",
         content,
         xmlns="http://www.w3.org/2000/svg",

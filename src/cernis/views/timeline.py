@@ -51,7 +51,11 @@ class MatchMark(NamedTuple):
 
 
 class MatchView(NamedTuple):
-    """One match: its number in the order of the result, and its events in order of time."""
+    """One match: its number in the order of the result, and its events in order of time.
+
+    The number is that of the first match of its end. Where very many share an end, pages have
+    another order.
+    """
 
     number: int
     marks: tuple[MatchMark, ...]

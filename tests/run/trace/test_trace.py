@@ -23,6 +23,7 @@ Events = Sequence[dict[str, Any]]
 
 CHOSEN = tuple(s for s in Strategy if s is not Strategy.ANY)
 some = settings(max_examples=30, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=12, suppress_health_check=list(HealthCheck))
 
 
 def trace(pattern: Pattern | str, events: Any, **options: Any) -> Trace:
@@ -65,7 +66,7 @@ def test_rows_match_exactly_when_the_oracle_has_that_match(
         assert finding.sentence
 
 
-@some
+@few
 @given(cases(binary=True, after=("none", "key"), before=("none",), selects=("*",), limit=False,
              strategies=(Strategy.ALL,), consume=(Consume.NONE,), untimed=False),
        st.lists(ROWS, max_size=3))  # fmt: skip
