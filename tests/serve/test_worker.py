@@ -99,4 +99,26 @@ def test_an_odd_file_has_answers_and_messages_alone(name: str, tmp_path: Path) -
                 ask(room, run="r", **request)
             for form in ("jsonl", "parquet"):
                 out = str(tmp_path / f"out.{form}")
-                ask(room, do="download", run="r", path=out, form=form, most=3)
+                ask(room, do="download", run="r", path=out, form=form, most=3, size=1 << 20)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_download_is_bounded_in_bytes_too(form: str, tmp_path: Path) -> None:
+    room = Workroom()
+    query = "SELECT * FROM Stocks WHERE (SELL OR BUY) AS a ; (SELL OR BUY) AS b"
+    asked = {"language": "ceql", "query": query, "source": {"sample": "paper-core"}}
+    ask(room, do="run", run="r", **asked)
+    path = tmp_path / f"out.{form}"
+    bounds = {"path": str(path), "form": form, "most": 1000}
+    whole = ask(room, do="download", run="r", **bounds, size=1 << 30)
+    assert whole == {"written": 21, "total": "21"}
+    size = path.stat().st_size
+    cut = ask(room, do="download", run="r", **bounds, size=size // 2)
+    assert cut is not None
+    if form == "jsonl":
+        lines = path.read_text().splitlines()
+        assert 0 < len(lines) == cut["written"] < 21
+        assert path.stat().st_size <= size // 2
+        assert all(json.loads(line) for line in lines)
+    else:  # a batch is written whole
+        assert pq.read_table(path).num_rows == cut["written"]

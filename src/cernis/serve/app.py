@@ -270,9 +270,10 @@ class Playground:
         if form not in ("jsonl", "parquet"):
             raise RequestError("bad_request", "matches are downloaded as parquet or jsonl")
         visitor, _ = await self._visit(request)
-        run, most = request.path_params["id"], self.visitors.limits.matches
+        run, limits = request.path_params["id"], self.visitors.limits
         path = self.visitors.new_download(visitor, form)
-        asked = {"do": "download", "run": run, "path": str(path), "form": form, "most": most}
+        bounds = {"most": limits.matches, "size": limits.download_bytes}
+        asked = {"do": "download", "run": run, "path": str(path), "form": form, **bounds}
         try:
             work = self.visitors.ask_run(visitor, run, asked)
             told = json.loads(await _while_connected(request, work))

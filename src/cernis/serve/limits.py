@@ -29,6 +29,11 @@ class Limits:
     """When a visitor who does nothing is forgotten, with all uploads and runs."""
 
     @property
+    def download_bytes(self) -> int:
+        """About the size of a download."""
+        return 4 * self.upload_bytes
+
+    @property
     def disk_bytes(self) -> int:
         """The size of the uploads of all visitors together."""
         return self.visitors * self.uploads * self.upload_bytes

@@ -42,6 +42,7 @@ from cernis.run.trace.look import Trace
 from cernis.serve.axis import to_number
 from cernis.serve.check import KnownData, find_mistakes
 from cernis.serve.data import EventData
+from cernis.serve.download import write_lines, write_parquet
 from cernis.serve.failure import RequestError
 from cernis.serve.graphs import COLUMNS, GraphData
 from cernis.views.timeline_index import FoundMatch, Lane, Places, TimelineIndex, cumulate
@@ -163,13 +164,13 @@ class HeldRun(ABC):
         ]
         return {"total": str(len_of(self.result)), "columns": self.columns, "rows": rows}
 
-    def download(self, path: Path, form: str, most: int) -> dict[str, Any]:
-        """Write the first matches to a file, and return how many there are."""
-        if form == "parquet":
-            written = self.result.write_parquet(path, limit=most)
-        else:
-            written = self.result.write_jsonl(path, limit=most, events=True)
-        return {"written": written, "total": str(len_of(self.result))}
+    def download(self, path: Path, form: str, most: int, size: int) -> dict[str, Any]:
+        """Write the first matches to a file of about a size at most; return how many there are."""
+        write = write_parquet if form == "parquet" else write_lines
+        return {
+            "written": write(self.result, path, most, size),
+            "total": str(len_of(self.result)),
+        }
 
 
 def len_of(result: Result[Any]) -> int:
@@ -206,7 +207,7 @@ class HeldEventRun(HeldRun):
         joined = {name: data.tables[name] for name in tables if name in data.tables}
         streams = {name: table for name, table in data.tables.items() if name not in joined}
         began = perf_counter()
-        self.session = self.query.session(**data.reading, complete=True, tables=joined)
+        self.session = self.query.session(**data.reading, tables=joined)
         self.result = self.session.collect(streams)
         self.result.count()
         self.seconds = perf_counter() - began

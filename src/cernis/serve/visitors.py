@@ -46,6 +46,7 @@ FORMATS: Mapping[str, str] = {
 _LONGEST_LABEL = 100
 _MOST_KNOWN = 1000
 _MOST_DESCRIBED = 64
+_MOST_DOWNLOADS = 2
 _GRACE = 60.0
 _LONGEST_CHECK = 5.0
 
@@ -79,6 +80,7 @@ class Visitor:
     """What the worker said of each source."""
     runs: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)
     """The request of each run that is kept."""
+    downloads: list[Path] = field(default_factory=list)
     dropped: OrderedDict[str, None] = field(default_factory=OrderedDict)
     seen: float = field(default_factory=monotonic)
     is_gone: bool = False
@@ -289,8 +291,11 @@ class Visitors:
         return GivenFile(id, path, make_stream_name(label), label, format_)
 
     def new_download(self, visitor: Visitor, form: str) -> Path:
-        """Return where a worker writes matches for a visitor."""
-        return visitor.folder / f"{secrets.token_hex(16)}.{form}"
+        """Return where a worker writes matches; one that nobody has fetched to its end goes."""
+        if len(visitor.downloads) >= _MOST_DOWNLOADS:
+            visitor.downloads.pop(0).unlink(missing_ok=True)
+        visitor.downloads.append(visitor.folder / f"{secrets.token_hex(16)}.{form}")
+        return visitor.downloads[-1]
 
 
 def read_reading(source: Mapping[str, Any]) -> dict[str, str]:

@@ -136,8 +136,8 @@ class Workroom:
     def do_events(self, run: str, rows: list[int]) -> Any:
         return self._run(run).list_events(rows)
 
-    def do_download(self, run: str, path: str, form: str, most: int) -> Any:
-        return self._run(run).download(Path(path), form, most)
+    def do_download(self, run: str, path: str, form: str, most: int, size: int) -> Any:
+        return self._run(run).download(Path(path), form, most, size)
 
 
 def answer_frame(room: Workroom, frame: bytes) -> bytes:
