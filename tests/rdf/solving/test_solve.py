@@ -532,6 +532,26 @@ def test_dates_and_durations_are_written() -> None:
     assert f'e="2020-03-01T02:30:01Z"^^<{XSD}dateTime>' in row
 
 
+def test_triple_terms_are_taken_apart_and_made() -> None:
+    inner = '<<( <http://x/a> <http://x/p> "x \\"y"@en )>>'
+    outer = f"<<( <http://x/b> <http://x/q> {inner} )>>"
+    terms = Terms()
+    pattern: g.GraphPattern = bgp("?s :says ?t")
+    for name, function in {"b": "SUBJECT", "q": "PREDICATE", "i": "OBJECT"}.items():
+        pattern = bind(pattern, name, call(function, var("t")))
+    pattern = bind(pattern, "x", call("OBJECT", var("i")))
+    pattern = bind(pattern, "again", call("TRIPLE", var("b"), var("q"), var("i")))
+    pattern = bind(pattern, "no", call("isTRIPLE".upper(), var("x")))
+    events = batch(terms, [[(full(":s"), full(":says"), outer)]])
+    ((_, row),) = list_rows(Matcher(pattern, TermValues(terms)).solve(events), terms)
+    assert row == {
+        "s": full(":s"), "t": outer, "again": outer, "i": inner, "no": full("false"),
+        "b": full(":b"), "q": full(":q"), "x": '"x \\"y"@en',
+    }  # fmt: skip
+    text = g.FilterPattern(bgp("?s :says ?t"), call("STRLEN", call("STR", var("t"))))
+    assert len(Matcher(text, TermValues(terms)).solve(events).event) == 0
+
+
 def rows_of(*rows: str) -> g.ValuesPattern:
     """VALUES (?a ?b) with these rows; `-` is UNDEF."""
     cells = [[None if t == "-" else g.Term(full(t)) for t in row.split()] for row in rows]

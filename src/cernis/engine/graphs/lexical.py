@@ -488,7 +488,12 @@ def read_terms(
         elif end - begin >= 2 and raw[begin] == 95:
             kind = np.int64(e.BLANK)
             begin += 2
-        stop = _write_plain(raw, begin, stop, text, at)
+        if place < 0 and kind == e.OTHER:  # a triple term keeps the escapes of its literals
+            for i in range(begin, stop):
+                text[at + i - begin] = raw[i]
+            stop = at + stop - begin
+        else:
+            stop = _write_plain(raw, begin, stop, text, at)
         fact = facts[codes[k]]
         fact["begin"] = at
         fact["length"] = stop - at

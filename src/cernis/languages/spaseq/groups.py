@@ -34,15 +34,21 @@ _ONE = range(1, 2)
 _MANY = range(1, 256)
 _OF_ONE = (
     "BOUND STR LANG DATATYPE IRI URI ISIRI ISURI ISBLANK ISLITERAL ISNUMERIC STRLEN UCASE LCASE "
-    "ENCODE_FOR_URI ABS CEIL FLOOR ROUND YEAR MONTH DAY HOURS MINUTES SECONDS TIMEZONE TZ MD5 SHA1 "
-    "SHA256 SHA384 SHA512"
+    "ISTRIPLE SUBJECT PREDICATE OBJECT ENCODE_FOR_URI ABS CEIL FLOOR ROUND YEAR MONTH DAY HOURS "
+    "MINUTES SECONDS TIMEZONE TZ MD5 SHA1 SHA256 SHA384 SHA512"
 )
 _OF_TWO = "LANGMATCHES SAMETERM CONTAINS STRSTARTS STRENDS STRBEFORE STRAFTER STRDT STRLANG"
 _ARGUMENTS = (
     dict.fromkeys(_OF_ONE.split(), _ONE)
     | dict.fromkeys(_OF_TWO.split(), range(2, 3))
     | dict.fromkeys(("REGEX", "SUBSTR"), range(2, 4))
-    | {"REPLACE": range(3, 5), "IF": range(3, 4), "COALESCE": _MANY, "CONCAT": _MANY}
+    | {
+        "REPLACE": range(3, 5),
+        "IF": range(3, 4),
+        "TRIPLE": range(3, 4),
+        "COALESCE": _MANY,
+        "CONCAT": _MANY,
+    }
 )
 """How many arguments each function takes."""
 
@@ -301,6 +307,18 @@ class GraphPatternReader(LanguageReader):
             described += self._make_triples(link, [(g.Term(t.RDF_FIRST), [one])])
             described.append(g.Triple(link, g.Term(t.RDF_REST), rest))
         return DescribedNode(links[0], described)
+
+    def triple_term(self, meta: Meta, parts: list[Any]) -> g.Term:
+        """Return `<<( s p o )>>` in its canonical form."""
+        nodes, span = parts[1:4], span_of_tree(meta)
+        if not all(isinstance(node, g.Term) for node in nodes):
+            self.mistakes.note(
+                "a triple term is made of IRIs and literals here",
+                span,
+                suggestion="take it apart: ?e rdf:reifies ?t BIND (SUBJECT(?t) AS ?s)",
+            )
+            return g.Term("<error:>", span)
+        return g.Term(f"<<( {' '.join(node.text for node in nodes)} )>>", span)
 
     def verb(self, meta: Meta, parts: list[Path]) -> Path:
         predicate = parts[0]

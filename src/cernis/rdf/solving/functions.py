@@ -234,6 +234,41 @@ def _iri(x: TermParts) -> str | None:
     return f"<{x.text}>" if x.kind == e.STRING and absolute else None
 
 
+# -------------------------------------------------------------- triple terms
+
+_TRIPLE_PART = re.compile(r'"(?:[^"\\]|\\.)*"[^ ]*|[^ ]+')
+
+
+def _split_triple(x: TermParts) -> list[str] | None:
+    """Return the three terms of a triple term."""
+    if x.kind != e.OTHER or x.tag or not x.text.startswith("<<( "):
+        return None
+    parts: list[str] = []
+    depth = 0
+    for piece in _TRIPLE_PART.findall(x.text[4:-4]):
+        if depth:
+            parts[-1] += f" {piece}"
+        else:
+            parts.append(piece)
+        depth += (piece == "<<(") - (piece == ")>>")
+    return parts if len(parts) == 3 else None
+
+
+def _triple_part(place: int) -> Callable[[TermParts], str | None]:
+    def part(x: TermParts) -> str | None:
+        parts = _split_triple(x)
+        return None if parts is None else parts[place]
+
+    return part
+
+
+def _make_triple(subject: TermParts, predicate: TermParts, object_: TermParts) -> str | None:
+    if subject.kind not in (e.IRI, e.BLANK) or predicate.kind != e.IRI:
+        return None
+    terms = (write_term(part, len(part.tag)) for part in (subject, predicate, object_))
+    return f"<<( {' '.join(terms)} )>>"
+
+
 # --------------------------------------------------------------------- times
 
 _MOMENT = re.compile(
@@ -457,6 +492,11 @@ FUNCTIONS: dict[str, Callable[..., str | None]] = {
     "STRLANG": _with_language,
     "IRI": _iri,
     "URI": _iri,
+    "ISTRIPLE": lambda x: write_boolean(_split_triple(x) is not None),
+    "SUBJECT": _triple_part(0),
+    "PREDICATE": _triple_part(1),
+    "OBJECT": _triple_part(2),
+    "TRIPLE": _make_triple,
     "YEAR": _part("year"),
     "MONTH": _part("month"),
     "DAY": _part("day"),
@@ -474,6 +514,7 @@ ARGUMENTS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(FUNCTIONS, (1, 1)),
     **dict.fromkeys(("STRBEFORE", "STRAFTER", "LANGMATCHES", "STRDT", "STRLANG"), (2, 2)),
     "SUBSTR": (2, 3),
+    "TRIPLE": (3, 3),
     "CONCAT": (1, 255),
     **dict.fromkeys(("STR", "LANG", "DATATYPE", "STRLEN"), (1, 1)),
     **dict.fromkeys(("ISIRI", "ISURI", "ISBLANK", "ISLITERAL", "ISNUMERIC"), (1, 1)),

@@ -335,7 +335,9 @@ def _is_literal(values: TermValues, codes: Codes) -> Codes:
 
 def _str(values: TermValues, codes: Codes) -> Codes:
     kinds = values.kinds(codes)
-    found = np.where((kinds == e.NOTHING) | (kinds == e.BLANK), e.UNBOUND, codes).astype(np.int32)
+    is_triple = (kinds == e.OTHER) & (values.tag_numbers(codes) == NO_TAG)
+    nothing = (kinds == e.NOTHING) | (kinds == e.BLANK) | is_triple
+    found = np.where(nothing, e.UNBOUND, codes).astype(np.int32)
     changed = np.flatnonzero((found != e.UNBOUND) & (kinds != e.STRING))
     facts = values.facts(codes[changed])
     facts["kind"], facts["tag"], facts["scale"] = e.STRING, STRING_TAG, e.INEXACT

@@ -163,18 +163,18 @@ def _add_element(
     """Sometimes add an element that the paper does not have."""
     kind = random.random()
     other = g.BasicPattern((g.Triple(g.GraphVariable("o"), g.Term(iri("w")), key),))
-    if kind < 0.04:
+    if kind < 0.02:
         return g.MinusPattern(pattern, other)
-    if kind < 0.08:
+    if kind < 0.04:
         return g.FilterPattern(pattern, g.NotExpression(g.ExistsExpression(other)))
-    if kind < 0.12:
+    if kind < 0.06:
         fewer = g.ComparisonExpression("<", g.GraphVariable("o"), numeral)
         other = g.BasicPattern((g.Triple(key, g.Term(iri("v")), g.GraphVariable("o")),))
         return g.FilterPattern(pattern, g.ExistsExpression(other, fewer))
-    if kind < 0.17:
+    if kind < 0.1:
         double = g.ArithmeticExpression("*", numeral, g.Term(number(2)))
         return g.BindPattern(pattern, g.GraphVariable("twice"), double)
-    if kind < 0.21:
+    if kind < 0.12:
         rows = ((g.Term(iri("k0")), None), (None, g.Term(number(1))))
         return g.JoinPattern((pattern, g.ValuesPattern((key, numeral), rows)))
     return pattern
