@@ -298,7 +298,9 @@ def _draw_edge(view: AutomatonView, bundle: Sequence[EdgeView]) -> str:
         stroke_opacity=0.55, stroke_width=1.2, stroke_dasharray="4 4" if soft else None,
     )  # fmt: skip
     arrow = _draw_head(*end, *direction)
-    return svg.element("g", _name_bundle(bundle), line, arrow, _draw_labels(bundle, *middle))
+    flat = len(bundle) == 1 and first.id not in view.back and source.y == target.y
+    labels = _draw_labels(bundle, *middle, under=flat and not first.points)
+    return svg.element("g", _name_bundle(bundle), line, arrow, labels)
 
 
 def _find_label(view: AutomatonView, bundle: Sequence[EdgeView], begin: Point, end: Point) -> Point:
@@ -350,22 +352,30 @@ def _name_bundle(bundle: Sequence[EdgeView]) -> str:
     return svg.title("; ".join(_write_label(edge) for edge in bundle))
 
 
-def _draw_labels(bundle: Sequence[EdgeView], x: float, y: float) -> str:
-    """Write the labels of edges above a point, one under the other, counts beside them."""
+def _draw_labels(bundle: Sequence[EdgeView], x: float, y: float, *, under: bool = False) -> str:
+    """Write the labels of edges above a point, one under the other.
+
+    Counts stand beside them, or `under` the line.
+    """
     lines = [(_cut(_write_label(edge)), edge.taken) for edge in bundle if _write_label(edge)]
     if len(lines) > _MOST_LINES:
         lines = [*lines[: _MOST_LINES - 1], (f"and {len(lines) - _MOST_LINES + 1} more", None)]
+
+    def write(text: str, at: float, *more: str, **style: object) -> str:
+        return svg.element(
+            "text", svg.write(text), *more, x=x, y=at, text_anchor="middle", font_size=11,
+            fill="currentColor", **{"opacity": 0.85, **style},
+        )  # fmt: skip
+
     parts = []
     for i, (text, count) in enumerate(lines):
-        number = "" if count is None else svg.element(
-            "tspan", svg.write(f"  {count:,}×"), font_weight=600, opacity=0.75
-        )  # fmt: skip
-        parts.append(
-            svg.element(
-                "text", svg.write(text), number, x=x, y=y - (len(lines) - 1 - i) * _LINE,
-                text_anchor="middle", font_size=11, fill="currentColor", opacity=0.85,
-            )
-        )  # fmt: skip
+        number = "" if count is None else f"{count:,}×"
+        at = y - (len(lines) - 1 - i) * _LINE
+        if number and under:
+            parts += [write(text, at), write(number, y + 20, font_weight=600, opacity=0.65)]
+        else:
+            beside = svg.element("tspan", svg.write(f"  {number}"), font_weight=600)
+            parts.append(write(text, at, beside if number else ""))
     return "".join(parts)
 
 
