@@ -13,20 +13,20 @@ events = power_readings()
 query = Path(__file__).with_name("query.ceql").read_text()
 
 with TemporaryDirectory() as folder:
-    Path(folder, "events").mkdir()
-    for part in range(3):
-        first, last = part * len(events) // 3, (part + 1) * len(events) // 3
-        pq.write_table(events.slice(first, last - first), f"{folder}/events/{part}.parquet")
-    schema = spark.read.parquet(f"{folder}/events").schema
-    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-    stream = reader.parquet(f"{folder}/events")
+    incoming = Path(folder, "incoming")
+    incoming.mkdir()
+    stream = spark.readStream.schema(spark.createDataFrame(events).schema).parquet(str(incoming))
     matches = cernis.spark.recognize(stream, query, lateness="1 minute")
     running = (
         matches.writeStream.format("memory")
         .queryName("found")
         .option("checkpointLocation", f"{folder}/checkpoint")
-        .trigger(availableNow=True)
         .start()
     )
-    running.awaitTermination()
+    for part in range(3):  # files appear whole, one after the other
+        first, last = part * len(events) // 3, (part + 1) * len(events) // 3
+        pq.write_table(events.slice(first, last - first), f"{folder}/{part}.parquet")
+        Path(folder, f"{part}.parquet").rename(incoming / f"{part}.parquet")
+        running.processAllAvailable()
+    running.stop()
     spark.table("found").orderBy("end_ts").show(5, truncate=False)

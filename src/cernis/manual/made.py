@@ -1,4 +1,4 @@
-"""The files of docs/ that are made from the code; a test says when one is out of date."""
+"""The files of a checkout that are made from the code; a test says when one is out of date."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from cernis.manual.codes import write_codes_page
 from cernis.manual.diagrams import draw_section
 from cernis.manual.grammar import SOURCES, name_diagram, read_sections, write_grammar_page
+from cernis.manual.measured import with_numbers
 from cernis.manual.messages import write_messages_page
 from cernis.manual.pictures import draw_pictures
 
@@ -16,6 +17,7 @@ _GRAMMARS = "docs/reference/grammar"
 def make_pages(root: Path) -> dict[str, str]:
     """Return the text of each made page and picture of a checkout, by its path."""
     return {
+        "README.md": with_numbers(root),
         "docs/reference/codes.md": write_codes_page(),
         "docs/reference/messages.md": write_messages_page(root / "src" / "cernis"),
         **{f"docs/pictures/{name}": text for name, text in draw_pictures(root).items()},
