@@ -12,7 +12,8 @@ cluster where slow tasks are started twice (speculation), an executor does; the 
 middle of a write; the disk is full (no process may write to a file any more); a second driver runs
 on the same checkpoint. Restarts have other numbers of cores.
 
-Queries: with a window (chunks), with CONSUME BY (snapshots), with distinct answers.
+Queries: with a window (chunks), with CONSUME BY (snapshots), with distinct answers, and one in
+SPAseQ over N-Quads, whose background each driver changes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,15 @@ QUERIES = {
     "snapshot": f"SELECT * FROM S WHERE SELL AS a ; BUY AS b {LARGE} PARTITION BY [name] "
     "CONSUME BY PARTITION",
     "answers": "Q(n, v) <- SELL(name: n, volume: v), BUY(name: n, volume: w) WITHIN 5 SECONDS",
+    "graphs": """PREFIX : <urn:x:> SELECT ?name ?v ?w WITHIN 5 SECONDS FROM STREAM S <urn:s>
+    WHERE { SEQ (A ; B)
+    DEFINE GPM A ON S { ?sale a :SELL ; :name ?name ; :volume ?v FILTER (?v > 800)
+      GRAPH :listed { ?name :listed true } }
+    DEFINE GPM B ON S { ?buy a :BUY ; :name ?name ; :volume ?w FILTER (?w > 800) } }""",
 }
+SUFFIXES = {"answers": "cq", "graphs": "spaseq"}
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
 # ------------------------------------------------------------------- events
@@ -81,12 +90,37 @@ def make_files(draw: random.Random, number: int) -> tuple[pa.Table, list[pa.Tabl
 
 def put_files(folder: Path, kind: str, files: list[pa.Table]) -> None:
     (folder / "in").mkdir(parents=True)
-    suffix = "cq" if kind == "answers" else "ceql"
-    (folder / f"query.{suffix}").write_text(QUERIES[kind])
+    (folder / f"query.{SUFFIXES.get(kind, 'ceql')}").write_text(QUERIES[kind])
+    (folder / "listed.ttl").write_text(list_names(files[0]))
     for number, events in enumerate(files):
-        path = folder / "in" / f"{number:06}.parquet"
-        pq.write_table(events, path)
+        path = folder / "in" / f"{number:06}.{'nq' if kind == 'graphs' else 'parquet'}"
+        if kind == "graphs":
+            path.write_text(write_graphs(events))
+        else:
+            pq.write_table(events, path)
         os.utime(path, (10**9 + number, 10**9 + number))
+
+
+def list_names(events: pa.Table) -> str:
+    """Return background knowledge: which names are listed, which are all but one."""
+    names = sorted(set(events.column("name").to_pylist()))[1:]
+    return "".join(f"<urn:x:{name}> <urn:x:listed> true .\n" for name in names)
+
+
+def write_graphs(events: pa.Table) -> str:
+    """Return events as graphs, in N-Quads."""
+    lines = []
+    for row in events.select(["type", "name", "volume", "ts"]).to_pylist():
+        moment = _read_moment(row["ts"])
+        graph, node = f"<urn:e:{moment}>", f"<urn:n:{moment}>"
+        at = row["ts"].isoformat().replace("+00:00", "Z")
+        lines += [
+            f"{node} <{RDF}type> <urn:x:{row['type']}> {graph} .",
+            f"{node} <urn:x:name> <urn:x:{row['name']}> {graph} .",
+            f'{node} <urn:x:volume> "{row["volume"]}"^^<{XSD}integer> {graph} .',
+            f'{graph} <http://www.w3.org/ns/prov#generatedAtTime> "{at}"^^<{XSD}dateTime> .',
+        ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 # ------------------------------------------------------------------ drivers
@@ -247,12 +281,19 @@ def read_sink(folder: Path) -> Iterator[dict[str, Any]]:
 
 def find_expected(kind: str, events: pa.Table) -> collections.Counter[tuple[Any, ...]]:
     """Return what the embedded engine finds."""
-    found = cernis.query(QUERIES[kind], lang="cq" if kind == "answers" else "ceql").run(events)
+    query = cernis.query(QUERIES[kind], lang=SUFFIXES.get(kind, "ceql"))
+    if kind == "graphs":
+        known = list_names(events).replace("true", '"true"^^' + f"<{XSD}boolean>").encode()
+        found = query.run(write_graphs(events).encode(), background=known)
+    else:
+        found = query.run(events)
     return collections.Counter(map(name_row, found.to_arrow().to_pylist()))
 
 
 def name_row(row: dict[str, Any]) -> tuple[Any, ...]:
     """Return what identifies a match or an answer; all times differ."""
+    if "start_ts" in row and "name" in row and "v" in row:
+        return row["name"], _read_moment(row["start_ts"]), _read_moment(row["end_ts"])
     if "a" in row:
         return row["name"], *(_read_moment(row[x][0]["ts"]) for x in "ab")
     return row["n"], row["v"]

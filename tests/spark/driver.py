@@ -1,13 +1,15 @@
 """A streaming query in a process to be killed: python driver.py FOLDER [CORES [cluster]].
 
-Runs FOLDER/query.ceql (or query.cq) on the Parquet files of FOLDER/in, one in each micro-batch, and
-writes the matches to FOLDER/out. Says when it has begun, and ends when all is read. Where there is
-FOLDER/fail, the sink fails once in the middle of a write. In a cluster, two executors have a
-process each, and what takes longer than other tasks is started a second time (speculation).
+Runs FOLDER/query.ceql (or query.cq, query.spaseq) on the files of FOLDER/in, one in each
+micro-batch, and writes the matches to FOLDER/out. Says when it has begun, and ends when all is
+read. Where there is FOLDER/fail, the sink fails once in the middle of a write. In a cluster, two
+executors have a process each, and what takes longer than other tasks is started a second time
+(speculation).
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +17,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from cernis.spark import recognize
+from cernis.spark import parse_graphs, recognize, recognize_graphs
+from cernis.spark.graphs.texts import FILES
 from cernis.spark.local.session import local_session
 
 
@@ -51,13 +54,45 @@ def run(folder: Path, cores: int, *, cluster: bool = False) -> None:
         **(CLUSTER if cluster else {}),
     }
     spark = local_session(cores, memory="1g", conf=settings)
+    (query,) = folder.glob("query.*")
+    find = find_in_graphs if query.suffix == ".spaseq" else find_in_rows
+    found = find(spark, folder, query, cores)
+    found = found.mapInArrow(make_failing(folder / "fail"), found.schema)
+    writer = found.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+    running = writer.format("parquet").start(str(folder / "out"))
+    sys.stdout.write("begun\n")
+    sys.stdout.flush()
+    running.processAllAvailable()
+    running.stop()
+
+
+def find_in_graphs(spark: Any, folder: Path, query: Path, cores: int) -> Any:
+    """Run a query over N-Quads, with background knowledge that this driver changes."""
+    known, writing = folder / "listed.ttl", folder / f"listed-{os.getpid()}.ttl"
+    writing.write_text(known.read_text() + f"<urn:x:driver> <urn:x:was> {os.getpid()} .\n")
+    writing.replace(known)
+    files = spark.readStream.format("binaryFile").schema(FILES).option("maxFilesPerTrigger", 1)
+    return recognize_graphs(
+        spark,
+        query.read_text(),
+        parse_graphs(files.load(str(folder / "in")), "S"),
+        background=known,
+        live=True,
+        lateness="2 seconds",
+        tasks=3,
+        checkpoint=str(folder / "checkpoint"),
+        late_output=str(folder / "late"),
+    )
+
+
+def find_in_rows(spark: Any, folder: Path, query: Path, cores: int) -> Any:
+    """Run a query over rows."""
     first = next(iter(sorted((folder / "in").glob("*.parquet"))))
     schema = folder / f"schema-{cores}.parquet"
     pq.write_table(pq.read_schema(first).empty_table(), schema)
     reader = spark.readStream.schema(spark.read.parquet(str(schema)).schema)
     events = reader.option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
-    (query,) = folder.glob("query.*")
-    found = recognize(
+    return recognize(
         events,
         query.read_text(),
         lang="cq" if query.suffix == ".cq" else "ceql",
@@ -67,13 +102,6 @@ def run(folder: Path, cores: int, *, cluster: bool = False) -> None:
         checkpoint=str(folder / "checkpoint"),
         late_output=str(folder / "late"),
     )
-    found = found.mapInArrow(make_failing(folder / "fail"), found.schema)
-    writer = found.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
-    running = writer.format("parquet").start(str(folder / "out"))
-    sys.stdout.write("begun\n")
-    sys.stdout.flush()
-    running.processAllAvailable()
-    running.stop()
 
 
 if __name__ == "__main__":
