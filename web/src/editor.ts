@@ -23,16 +23,7 @@ import {
   tooltips,
 } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
-import {
-  api,
-  isAbort,
-  type Completion,
-  type Fix,
-  type Keywords,
-  type Language,
-  type Problem,
-  type Question,
-} from "./api.ts";
+import { api, isAbort, type Fix, type Keywords, type Language, type Problem, type Question } from "./api.ts";
 import { EMPTY, readToken, start, vocabularyOf, type Inside, type Vocabulary } from "./highlight.ts";
 import { placeOf, offsetOf, rangeOf } from "./places.ts";
 
@@ -50,15 +41,6 @@ const COLOURS = HighlightStyle.define([
   { tag: tags.variableName, class: "hl-variable" },
   { tag: tags.atom, class: "hl-number" },
 ]);
-
-const ICONS: Record<Completion["kind"], string> = {
-  keyword: "keyword",
-  type: "class",
-  attribute: "property",
-  variable: "variable",
-  function: "function",
-  stream: "namespace",
-};
 
 function languageOf(language: Language, words: Vocabulary): Extension {
   return StreamLanguage.define<Inside>({
@@ -108,7 +90,7 @@ export class QueryEditor {
           EditorView.lineWrapping,
           EditorView.contentAttributes.of({ "aria-label": "Query", spellcheck: "false", autocapitalize: "off" }),
           tooltips({ position: "fixed" }),
-          autocompletion({ override: [(context) => this.#complete(context)], icons: true }),
+          autocompletion({ override: [(context) => this.#complete(context)], icons: false }),
           linter((view) => this.#check(view), {
             delay: 300,
             needsRefresh: (update) =>
@@ -212,10 +194,11 @@ export class QueryEditor {
       const answer = await api.complete({ ...question, line, column }, leaving.signal);
       return {
         from: offsetOf(text, line, answer.from_column),
-        options: answer.options.map(({ label, kind, detail }) => ({
+        // the server has the likeliest first
+        options: answer.options.map(({ label, kind, detail }, i, all) => ({
           label,
-          type: ICONS[kind] ?? "text",
-          ...(detail ? { detail } : {}),
+          detail: detail || kind,
+          boost: 40 * (1 - (2 * i) / all.length),
         })),
         validFor: /^[\p{L}\p{N}_]*$/u,
       };
