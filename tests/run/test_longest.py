@@ -321,6 +321,25 @@ def test_a_stream_without_a_bound_has_a_note() -> None:
     assert cernis.query("SELECT LONGEST * FROM S WHERE A ; B").run(types("AB")).notes == ()
 
 
+def test_a_rise_without_a_window_has_a_note_since_its_index_does_not_see_that_it_is_broken() -> (
+    None
+):
+    text = "SELECT LONGEST r FROM S WHERE T:{2,} AS r FILTER r INCREASING BY p"
+    events = [{"type": "T", "p": p, "ts": 1000 * i} for i, p in enumerate((1, 2, 3, 1, 1, 1, 1))]
+    session = cernis.query(text).session()
+    pushed = session.push(events)
+    waits = (
+        "it may wait until the input ends (add WITHIN: indexes by order and by != do not see that "
+        "a run is broken)"
+    )
+    assert pushed.notes == (f"LONGEST pushes a match when no longer one can come: {waits}",)
+    assert len(pushed) == 0
+    assert [match.vars["r"] for match in session.finish()] == [[0, 1, 2]]
+    assert waits in str(cernis.query(text).explain())
+    session = cernis.query(f"{text} WITHIN 2 SECONDS").session()
+    assert [match.vars["r"] for match in session.push(events)] == [[0, 1, 2]]
+
+
 def test_a_partial_answer_has_no_match_that_may_not_be_the_longest() -> None:
     query = cernis.query("SELECT LONGEST * FROM S WHERE (A AS a ; B AS b) FILTER a[x] < b[x]")
     events = [{"type": kind, "x": x} for x, kind in enumerate("AABBB")]

@@ -39,6 +39,18 @@ WAITS_UNBOUNDED = (
     "it may wait until the input ends (add WITHIN, FORGET AFTER, or ':' or gaps between events)"
 )
 """What a user should know of LONGEST where nothing bounds how long a match waits."""
+WAITS_FOR_INDEXES = (
+    "it may wait until the input ends (add WITHIN: indexes by order and by != do not see that a "
+    "run is broken)"
+)
+"""The same where the formula has a bound that the indexes do not see."""
+
+
+def describe_unbounded_wait(plan: Plan) -> str:
+    """Return what makes a match of LONGEST wait until the input ends; "" if nothing does."""
+    if plan.pattern.waits_unbounded:
+        return WAITS_UNBOUNDED
+    return WAITS_FOR_INDEXES if plan.waits_unbounded else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,20 +485,22 @@ def _describe_strategy(plan: Plan) -> list[str]:
         how = "decided match by match"
     lines = [f"{pattern.strategy.value}: {how}"]
     if pattern.strategy is Strategy.LONGEST:
-        lines.append(f"a match is pushed when no longer one can come: {_describe_wait(pattern)}")
+        lines.append(f"a match is pushed when no longer one can come: {_describe_wait(plan)}")
     return lines
 
 
-def _describe_wait(pattern: Pattern) -> str:
+def _describe_wait(plan: Plan) -> str:
     """Say how long a match of LONGEST may wait."""
-    if pattern.waits_unbounded:
-        return WAITS_UNBOUNDED
+    pattern = plan.pattern
+    unbounded = describe_unbounded_wait(plan)
+    if unbounded:
+        return unbounded
     bounds = []
     if pattern.within is not None:
         bounds.append("the window has passed")
     if pattern.forget is not None:
         bounds.append("its partition is forgotten")
-    if not pattern.skips:
+    if not pattern.skips and plan.sees_breaks:
         bounds.append("its run is broken or its gap is too long")
     return f"at the latest when {' or '.join(bounds)}"
 

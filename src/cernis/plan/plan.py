@@ -209,6 +209,22 @@ class Plan:
         return bool(reaches) and all(r is not None and r.unit is Unit.TIME for r in reaches)
 
     @property
+    def sees_breaks(self) -> bool:
+        """Whether the runtime knows of each partition where its earliest partial match starts.
+
+        Indexes by order and by `!=` do not: they keep what nothing can continue, until the window
+        or a gap in time ends it.
+        """
+        return self.tables is None or self.settings.from_earliest or self.gaps_in_time
+
+    @property
+    def waits_unbounded(self) -> bool:
+        """Whether nothing but the end of the input may make a match of LONGEST certain."""
+        pattern = self.pattern
+        bounded = pattern.within is not None or pattern.forget is not None or self.sees_breaks
+        return pattern.waits_unbounded or (pattern.strategy is Strategy.LONGEST and not bounded)
+
+    @property
     def keeps_idle(self) -> bool:
         """Whether a partition keeps some state however long it has no event.
 

@@ -44,7 +44,7 @@ from cernis.events.source import (
 from cernis.events.store import EventStore, cast_table
 from cernis.pattern.advice.event_window import note_exact_window
 from cernis.pattern.query import Consume, Pattern, Unit
-from cernis.plan.explain import WAITS_UNBOUNDED, why_idle_stay
+from cernis.plan.explain import describe_unbounded_wait, why_idle_stay
 from cernis.plan.plan import Plan, make_plan
 from cernis.results.answers import Answers
 from cernis.results.groups import Groups
@@ -511,8 +511,9 @@ class Session(Generic[Found]):
 
     def _long_waits(self) -> Iterator[str]:
         """Yield a note where a match on a stream may wait for ever."""
-        if self._is_endless and self.plan.pattern.waits_unbounded:
-            yield f"LONGEST pushes a match when no longer one can come: {WAITS_UNBOUNDED}"
+        waits = describe_unbounded_wait(self.plan)
+        if self._is_endless and waits:
+            yield f"LONGEST pushes a match when no longer one can come: {waits}"
 
     def _warn_about_events(
         self, ordering: Ordering, times: TimeSpan | None, *, last: bool

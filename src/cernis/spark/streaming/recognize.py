@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from cernis.errors import DataError
 from cernis.events.times import UNITS
-from cernis.plan.explain import WAITS_UNBOUNDED, why_idle_stay
+from cernis.plan.explain import describe_unbounded_wait, why_idle_stay
 from cernis.plan.plan import Plan
 from cernis.spark.frame import Frame
 from cernis.spark.options import JobOptions
@@ -84,8 +84,9 @@ def warn_about_state(plan: Plan, rule: str = "") -> None:
     if plan.keeps_idle:
         why = why_idle_stay(plan.pattern)
         warnings.warn(f"{rule}the state grows with the number of keys: {why}", stacklevel=4)
-    if plan.pattern.waits_unbounded:
-        bound = f"LONGEST, and nothing bounds a match: {WAITS_UNBOUNDED}"
+    waits = describe_unbounded_wait(plan)
+    if waits:
+        bound = f"LONGEST, and nothing bounds a match: {waits}"
         warnings.warn(f"{rule}{bound}", stacklevel=4)
 
 
