@@ -248,3 +248,33 @@ def test_a_store_that_rewrites_numbers_is_noted_and_a_dataset_keeps_them() -> No
     names = ox.Store()
     names.extend(ox.parse(f"<{EX}k> <{EX}limit> <{EX}v> .", format=ox.RdfFormat.N_TRIPLES))
     assert query.run(stream, background=names).notes == ()
+
+
+def test_the_graphs_of_a_query_are_the_stream_of_another() -> None:
+    first = cernis.query(
+        QUERY.replace("SELECT ?k (LIST(?b) AS ?bs)", "CONSTRUCT { ?k :has ?b }"), lang="spaseq"
+    )
+    second = cernis.query(
+        """PREFIX : <http://example.org/> SELECT ?k ?b FROM STREAM found <http://example.org/found>
+        WHERE { SEQ (A) DEFINE GPM A ON found { ?k :has ?b } }""",
+        lang="spaseq",
+    )
+    matches = first.run(STREAM)
+    file = io.BytesIO()
+    matches.write_nquads(file)
+    assert matches.open_nquads().read() == file.getvalue()
+    pieces = matches.open_nquads()
+    assert b"".join(iter(lambda: pieces.read(7), b"")) == file.getvalue()
+    wanted = list(second.run(file.getvalue()))
+    assert len(wanted) == 3
+    assert list(second.run(matches)) == list(second.run({"found": matches})) == wanted
+    session, found = second.session(), []
+    half = first.run(STREAM[: STREAM.index(b"<http://example.org/a2>")])
+    found += session.push({"found": half.open_nquads()})
+    found += session.finish()
+    assert found == wanted[: half.count()]
+
+
+def test_only_construct_can_be_read_as_a_stream(matches: cernis.GraphMatches) -> None:
+    with pytest.raises(cernis.CernisError, match="only a CONSTRUCT query has graphs to read"):
+        cernis.query(QUERY, lang="spaseq").run(matches)

@@ -41,6 +41,7 @@ from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.row_store import RowStore
 from cernis.rdf.solving.rows import StoredRows
 from cernis.results.columns import count_column
+from cernis.results.jsonlines import text_of
 from cernis.results.matchset import MatchBlock, MatchSet, join, part, pieces, take
 from cernis.results.result import Result
 from cernis.results.rooted import LISTED
@@ -526,6 +527,15 @@ class GraphMatches(Result[GraphMatch]):
             raise CernisError("only a CONSTRUCT query has graphs to write; this one SELECTs")
         return self._write_texts(path, self._numbered_quads(self._checked_limit(limit), first))
 
+    def open_nquads(self, *, first: int = 0) -> QuadFile:
+        """Return the graphs of CONSTRUCT as a file of N-Quads, made while it is read.
+
+        Matches are numbered from `first` on, as in `write_nquads`.
+        """
+        if self._shape.construct is None:
+            raise CernisError("only a CONSTRUCT query has graphs to read; this one SELECTs")
+        return QuadFile(self._numbered_quads(None, first))
+
     def _numbered_quads(self, limit: int | None, first: int) -> Iterator[pa.StringArray]:
         for block in self._blocks(limit):
             numbers = pa.array(np.arange(first, first + len(block.start)))
@@ -553,6 +563,27 @@ class GraphMatches(Result[GraphMatch]):
             return pc.binary_join_element_wise("_:m", numbers, f"x{name}", "")
         codes = places[node.name]
         return pc.if_else(pa.array(codes >= 0), self._terms.texts(codes), None)
+
+
+class QuadFile:
+    """Texts as a binary file to read."""
+
+    def __init__(self, texts: Iterator[pa.StringArray]) -> None:
+        self._texts, self._left = texts, b""
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes: so many, or all; fewer at the end."""
+        parts, room = [self._left], len(self._left)
+        while size < 0 or room < size:
+            texts = next(self._texts, None)
+            if texts is None:
+                break
+            parts.append(bytes(text_of(texts)))
+            room += len(parts[-1])
+        whole = b"".join(parts)
+        cut = len(whole) if size < 0 else size
+        self._left = whole[cut:]
+        return whole[:cut]
 
 
 class _Deduplicator:

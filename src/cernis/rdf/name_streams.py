@@ -25,14 +25,16 @@ def name_streams(query: SpaseqQuery, events: Any, *, whole: bool = True) -> dict
                     f"the query has no stream {name!r}{did_you_mean(str(name), names)}; "
                     f"it has {', '.join(names)}"
                 )
-        return dict(events)
+        return {name: _open_matches(one) for name, one in events.items()}
+    if hasattr(events, "open_nquads"):
+        events = [events]
     if isinstance(events, str | bytes | Path) or hasattr(events, "read"):
         events = [events]
     if not isinstance(events, Iterable):
         raise DataError(
             f"{type(events).__name__} is no RDF: give files or bytes, by the names of streams"
         )
-    given = list(events)
+    given = [_open_matches(one) for one in events]
     guesses = [_guess_stream(query, one) for one in given]
     is_known = None not in guesses and len(set(guesses)) == len(given)
     if is_known and (not whole or len(given) == len(names)):
@@ -44,6 +46,11 @@ def name_streams(query: SpaseqQuery, events: Any, *, whole: bool = True) -> dict
             f"{_count_noun(len(given), 'file')}; name them as NAME=FILE"
         )
     return dict(zip(names, given, strict=True))
+
+
+def _open_matches(data: Any) -> Any:
+    """Return the graphs of another query's matches as a file; any other input as it is."""
+    return data.open_nquads() if hasattr(data, "open_nquads") else data
 
 
 def _guess_stream(query: SpaseqQuery, data: Any) -> str | None:
