@@ -401,6 +401,28 @@ def test_files_that_are_dropped_are_streams_of_one_source(open_page: Opener) -> 
     expect(page.locator("#data-body summary")).to_have_text(["one 2 events", "two 1 event"])
 
 
+def test_an_upload_says_which_columns_are_types_and_times_and_is_removed(open_page: Opener) -> None:
+    page = open_page()
+    write(page, "")
+    rows = b"what,when\nA,60\nB,90\nB,900\n"
+    file = {"name": "odd.csv", "mimeType": "text/csv", "buffer": rows}
+    page.get_by_label("Upload files").set_input_files(file)  # type: ignore[arg-type]
+    page.get_by_label("Types in").select_option("what")
+    expect(page.get_by_role("list", name="Event types").get_by_role("listitem").first).to_have_text(
+        "B2"
+    )
+    page.get_by_label("Times in").select_option("when")
+    page.get_by_label("counting").select_option("s")
+    expect(page.get_by_label("counting")).to_have_value("s")
+    write(page, "SELECT * FROM odd WHERE A AS a ; B AS b WITHIN 1 MINUTE")
+    page.keyboard.press("ControlOrMeta+Enter")
+    expect(page.locator("#count")).to_have_text("1")
+    page.get_by_role("button", name="Remove upload").click()
+    expect(page.get_by_role("combobox", name="Data source")).to_have_value(
+        '{"sample":"paper-core"}'
+    )
+
+
 def test_graphs_are_uploaded_with_a_query_to_begin_with(open_page: Opener) -> None:
     page = open_page()
     time = "<http://www.w3.org/ns/prov#generatedAtTime>"

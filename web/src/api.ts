@@ -3,7 +3,13 @@
 
 export type Language = "ceql" | "cq" | "spaseq";
 export type Unit = "ms" | "number" | "row";
-export type Source = { sample: string } | { uploads: string[] } | { files: string[] };
+/** Which columns of an upload have the types and the times; the server guesses what is not named. */
+export interface Reading {
+  type?: string;
+  time?: string;
+  time_unit?: string;
+}
+export type Source = { sample: string } | ({ uploads: string[] } & Reading) | { files: string[] };
 export type Scalar = string | number | boolean | null;
 
 export interface Sample {
@@ -36,6 +42,8 @@ export interface Stream {
   name: string;
   rows: number;
   columns: { name: string; type: string }[];
+  /** The column of types, if there is one. */
+  type: string | null;
   types: { name: string; count: number }[];
   time: { column: string; first: number; last: number; unit: Unit } | null;
 }
@@ -265,6 +273,7 @@ export const api = {
   limits: () => get<Limits>("/api/limits"),
   uploads: () => get<Upload[]>("/api/uploads"),
   upload: (file: File) => request<Upload>(`/api/uploads?${query({ name: file.name })}`, { method: "POST", body: file }),
+  removeUpload: (id: string) => request<unknown>(`/api/uploads/${id}`, { method: "DELETE" }),
   data: (source: Source) => post<Data>("/api/data", { source }),
   rows: (source: Source, stream: string, offset: number, limit: number) =>
     get<Rows>(`/api/data/rows?${query({ source: JSON.stringify(source), stream, offset, limit })}`),

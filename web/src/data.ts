@@ -1,6 +1,16 @@
 // The data panel: choose a sample, a file of the command line or an upload, and look at its events.
 
-import { api, ApiError, type Data, type Limits, type Sample, type Source, type Stream, type Upload } from "./api.ts";
+import {
+  api,
+  ApiError,
+  type Data,
+  type Limits,
+  type Reading,
+  type Sample,
+  type Source,
+  type Stream,
+  type Upload,
+} from "./api.ts";
 import { drawDensity } from "./density.ts";
 import { byId, h, iconButton, replace } from "./dom.ts";
 import { groupDigits, plural, shortBytes, shortCount } from "./numbers.ts";
@@ -11,11 +21,17 @@ const TYPES_SHOWN = 12;
 
 export interface DataOptions {
   onSource(source: Source, data: Data): void;
-  /** Say something that went wrong, or null to take it back. */
+  /** Called when the data that is shown is gone. */
+  onRemoved(): void;
   onTrouble(error: unknown): void;
 }
 
-const keyOf = (source: Source): string => JSON.stringify(source);
+const UNITS = ["s", "ms", "us", "ns"];
+
+/** Return what names a source in the list, whichever way it is read. */
+function keyOf(source: Source): string {
+  return JSON.stringify("uploads" in source ? { uploads: source.uploads } : source);
+}
 
 export class DataPanel {
   readonly #select = byId("source", HTMLSelectElement);
@@ -117,7 +133,7 @@ export class DataPanel {
         ...files.map((name) => option({ files: [name] }, name)),
       ]),
       group("Your uploads", [
-        ...(several ? [option(several, `${several.uploads.length} files together`)] : []),
+        ...(several ? [option({ uploads: several.uploads }, `${several.uploads.length} files together`)] : []),
         ...this.#uploads.map(({ id, name }) => option({ uploads: [id] }, name)),
       ]),
     );
@@ -129,10 +145,47 @@ export class DataPanel {
     replace(
       this.#body,
       sample ? h("p", { class: "about" }, sample.about) : null,
+      source !== null && "uploads" in source && data.language === "ceql" ? this.#showReading(source, data) : null,
       ...data.notes.map((note) => h("p", { class: "note" }, note)),
       data.density && data.density.bins.length > 0 ? drawDensity(data.density) : null,
       ...data.streams.map((stream, i) => this.#showStream(stream, i === 0, data.streams.length > 1)),
     );
+  }
+
+  /** Let a visitor say which columns of an upload have the types and the times, and remove it. */
+  #showReading(source: { uploads: string[] } & Reading, data: Data): HTMLElement {
+    const stream = data.streams[0];
+    const columns = stream?.columns ?? [];
+    const choose = (label: string, names: readonly string[], now: string | null, field: keyof Reading): HTMLElement => {
+      const options = names.map((name) => h("option", { value: name, selected: name === now }, name));
+      const none = now === null ? h("option", { value: "", selected: true }, "none") : null;
+      const change = (event: Event): void => {
+        const { value } = event.target as HTMLSelectElement;
+        if (value !== "") void this.open({ ...source, [field]: value });
+      };
+      return h("label", {}, label, h("select", { change }, none, ...options));
+    };
+    const names = columns.map(({ name }) => name);
+    const time = columns.find(({ name }) => name === stream?.time?.column);
+    return h(
+      "div",
+      { class: "reading" },
+      choose("Types in", names, stream?.type ?? null, "type"),
+      choose("Times in", names, time?.name ?? null, "time"),
+      time?.type.includes("number") ? choose("counting", UNITS, source.time_unit ?? "ms", "time_unit") : null,
+      h("span", { class: "grow" }),
+      iconButton("Remove upload", "×", () => void this.#remove(source.uploads)),
+    );
+  }
+
+  async #remove(ids: readonly string[]): Promise<void> {
+    try {
+      for (const id of ids) await api.removeUpload(id);
+    } catch (error) {
+      this.#options.onTrouble(error);
+    }
+    this.#uploads = this.#uploads.filter(({ id }) => !ids.includes(id));
+    this.#options.onRemoved();
   }
 
   #showStream(stream: Stream, open: boolean, several: boolean): HTMLElement {

@@ -155,6 +155,7 @@ const data = new DataPanel({
     if (!("sample" in source)) suggest(source, described);
     editor.recheck();
   },
+  onRemoved: () => void begin(),
   onTrouble: complain,
 });
 

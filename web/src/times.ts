@@ -68,7 +68,7 @@ export function showTime(time: number | null, unit: Unit): string {
 /** Return a length of time as text. */
 export function showSpan(span: number, unit: Unit): string {
   if (unit === "row") return `${groupDigits(Math.round(span))} events`;
-  if (unit === "number") return groupDigits(Number(span.toPrecision(4)));
+  if (unit === "number") return `a span of ${groupDigits(Number(span.toPrecision(4)))}`;
   const [size, name] = (
     [
       [DAY, "days"],

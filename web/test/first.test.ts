@@ -10,6 +10,7 @@ const data = (types: string[], unit: "ms" | "row" = "row"): Data => ({
       name: "trips",
       rows: 3,
       columns: [],
+      type: null,
       types: types.map((name) => ({ name, count: 1 })),
       time: unit === "row" ? null : { column: "ts", first: 0, last: 1, unit },
     },

@@ -46,4 +46,5 @@ test("a span has the unit that fits", () => {
   assert.equal(showSpan(7_200_000, "ms"), "2 hours");
   assert.equal(showSpan(1500, "ms"), "1500 ms");
   assert.equal(showSpan(12, "row"), "12 events");
+  assert.equal(showSpan(1449, "number"), "a span of 1,449");
 });
