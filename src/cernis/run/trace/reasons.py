@@ -39,14 +39,18 @@ class Reasons:
 
     def __init__(self, view: EventView, events: TracedEvents, members: Int64s) -> None:
         self.view, self.events, self.members = view, events, members
+        self._kinds: dict[int, str] = {}
 
     def row(self, rank: int) -> str:
         return f"row {int(self.events.rows[self.members[rank]])}"
 
     def _kind(self, rank: int) -> str:
-        event = self.events.read_event(int(self.members[rank]))
-        found = event.get(self.events.store.type_column)
-        return "an event without a type" if found is None else str(found)
+        """Return the type of an event."""
+        if rank not in self._kinds:
+            event = self.events.read_event(int(self.members[rank]))
+            found = event.get(self.events.store.type_column)
+            self._kinds[rank] = "an event without a type" if found is None else str(found)
+        return self._kinds[rank]
 
     # --------------------------------------------------------------- the rows
 

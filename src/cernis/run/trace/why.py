@@ -15,6 +15,7 @@ failed, and not which condition of the query, and listed plans have none.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +49,8 @@ from cernis.run.verify import (
 )
 
 MOST_ROWS = 64
-MOST_PARTS = 20_000
+MOST_PARTS = 80_000
+"""The most ways to fit some of the rows into a part of the formula that are looked at."""
 MOST_WEIGHT = 12
 _NEAR = 32
 """How far from the rows an event may lie that NOT takes."""
@@ -62,10 +64,8 @@ class Part(NamedTuple):
     span: tuple[int, int] | None
     marks: Marks
     obstacles: tuple[Obstacle, ...] = ()
-
-    @property
-    def weight(self) -> int:
-        return sum(obstacle.weight for obstacle in self.obstacles)
+    weight: int = 0
+    """That of its obstacles."""
 
 
 class _TooManyError(Exception):
@@ -101,12 +101,13 @@ class FittingSearch:
 
     def find(self, budget: int) -> list[Part]:
         """Return the ways to fit all rows with obstacles of at most this weight."""
-        self.budget, self.parts = budget, 0
+        self.budget = budget
         found = []
         for part in self._find(self.formula, (), alone=True):
             used = {mark.position for mark in part.marks}
-            extra = tuple(self.say.extra(r) for r in self.held if r not in used)
-            whole = part._replace(obstacles=part.obstacles + extra)
+            whole = part
+            for rank in self.held:
+                whole = whole if rank in used else _add(whole, self.say.extra(rank))
             if whole.weight <= budget and (whole.span is not None or whole.obstacles):
                 found.append(whole)
         return found
@@ -129,22 +130,24 @@ class FittingSearch:
     def _keep(self, parts: Iterable[Part], alone: bool) -> list[Part]:
         kept: dict[tuple[object, ...], Part] = {}
         for part in parts:
-            self.parts += 1
-            if self.parts > MOST_PARTS:
-                raise _TooManyError
+            self._spend(1)
             weight = part.weight + (2 * self._count_gaps(part) if alone else 0)
             if weight <= self.budget:
                 key = (part.span, part.marks, part.obstacles)
                 kept.setdefault(key, part)
         return [*kept.values()]
 
+    def _spend(self, parts: int) -> None:
+        self.parts += parts
+        if self.parts > MOST_PARTS:
+            raise _TooManyError
+
     def _count_gaps(self, part: Part) -> int:
         """Return how many rows lie between those of a part."""
-        used = [mark.position for mark in part.marks]
+        used = {mark.position for mark in part.marks}
         if not used:
             return 0
-        inside = sum(min(used) < rank < max(used) for rank in self.held)
-        return inside - len({p for p in used if min(used) < p < max(used)})
+        return bisect_right(self.held, max(used)) - bisect_left(self.held, min(used)) - len(used)
 
     def _list(self, node: cel.Formula, path: Path, alone: bool) -> Iterator[Part]:
         match node:
@@ -240,16 +243,18 @@ class FittingSearch:
     ) -> Iterator[Part]:
         """Yield two parts, or rounds, one after the other."""
         for a in left:
+            self._spend(len(right) // 4)
             for b in right:
                 if a.weight + b.weight > self.budget:
                     continue
                 if a.span is None or b.span is None:
-                    yield Part(a.span or b.span, a.marks + b.marks, a.obstacles + b.obstacles)
+                    yield _unite(a, b)
                 elif a.span[1] < b.span[0]:
                     met = (a.span[1], b.span[0])
-                    more = tuple(self._check_order(node, place, a.marks, met))
-                    joined = Part((a.span[0], b.span[1]), a.marks + b.marks)
-                    yield joined._replace(obstacles=a.obstacles + b.obstacles + more)
+                    joined = _unite(a, b)
+                    for obstacle in self._check_order(node, place, a.marks, met):
+                        joined = _add(joined, obstacle)
+                    yield joined
 
     def _check_order(
         self,
@@ -325,15 +330,15 @@ class FittingSearch:
 
 
 def _add(part: Part, obstacle: Obstacle) -> Part:
-    return part._replace(obstacles=(*part.obstacles, obstacle))
+    obstacles, weight = (*part.obstacles, obstacle), part.weight + obstacle.weight
+    return Part(part.span, part.marks, obstacles, weight)
 
 
 def _unite(a: Part, b: Part) -> Part:
-    marks, obstacles = a.marks + b.marks, a.obstacles + b.obstacles
-    if a.span is None or b.span is None:
-        return Part(a.span or b.span, marks, obstacles)
-    hull = (min(a.span[0], b.span[0]), max(a.span[1], b.span[1]))
-    return Part(hull, marks, obstacles)
+    span = a.span or b.span
+    if a.span is not None and b.span is not None:
+        span = (min(a.span[0], b.span[0]), max(a.span[1], b.span[1]))
+    return Part(span, a.marks + b.marks, a.obstacles + b.obstacles, a.weight + b.weight)
 
 
 # --------------------------------------------------------------- whole matches
@@ -379,8 +384,9 @@ class _Explaining:
         try:
             return self._search(search)
         except (_TooManyError, BudgetError):
-            words = "these rows fit the pattern in too many ways to say; name fewer of them"
-            return self._write((), None, words)
+            known = "these rows are no match, but" if search.budget else "these rows"
+            words = f"{known} fit the pattern in too many ways to say more; name fewer of them"
+            return Finding(False, (), None, words)
 
     def _search(self, search: FittingSearch) -> Finding:
         for budget in range(MOST_WEIGHT + 1):
@@ -393,7 +399,7 @@ class _Explaining:
             best = max(fitting, key=lambda part: (min(o.rank for o in part.obstacles), part.marks))
             return self._write_obstacles(best, search)
         words = "these rows are far from the pattern: more than six of its parts do not fit"
-        return self._write((), None, words)
+        return Finding(False, (), None, words)
 
     def _check_clauses(self, part: Part, search: FittingSearch) -> Part:
         """Return the part with the obstacles of WITHIN, WITHOUT and STRICT."""
@@ -412,34 +418,32 @@ class _Explaining:
 
     def _check_absence(self, absence: Absence, part: Part, search: FittingSearch) -> Part:
         assert part.span is not None
-        start, end = part.span
-        window, view = absence.within, search.view
-        low, high = (0, start - 1) if absence.before else (end + 1, len(self.members) - 1)
-
-        def is_near(rank: int) -> bool:
-            pair = (rank, start) if absence.before else (end, rank)
-            return is_within(window, *pair, view)
-
-        if window.unit is Unit.EVENTS:
-            low = max(low, start - int(window.size)) if absence.before else low
-            high = high if absence.before else min(high, end + int(window.size))
-        else:
-            while low <= high and absence.before and not is_near(low):
-                low = low + 1 if start - low < 4096 else max(low + 1, start - 4096)
-            last = end
-            while not absence.before and last < high and is_near(last + 1):
-                last += 1
-            high = high if absence.before else last
+        span = self._find_reach(absence, part.span)
         bound = find_bound(self.pattern.formula)
 
         def find(variable: str) -> list[int]:
             paths = bound.get(variable, frozenset())
             return sorted({mark.position for mark in part.marks if mark.path in paths})
 
-        occurs = search_guard(SearchedGuard.of(absence.formula), (low, high), find, view)
+        occurs = search_guard(SearchedGuard.of(absence.formula), span, find, search.view)
         if occurs is None:
             return part
         return _add(part, search.say.absent(absence, occurs, part.span))
+
+    def _find_reach(self, absence: Absence, span: tuple[int, int]) -> tuple[int, int]:
+        """Return the first and the last rank at which an occurrence of a guard counts."""
+        start, end = span
+        size = int(absence.within.size)
+        if absence.within.unit is Unit.EVENTS:
+            low, high = start - size, end + size
+        else:
+            assert self.events.times is not None
+            ticks = self.events.times[self.members]
+            low = int(np.searchsorted(ticks, ticks[start] - size))
+            high = int(np.searchsorted(ticks, ticks[end] + size, side="right")) - 1
+        if absence.before:
+            return max(0, low), start - 1
+        return end + 1, min(high, len(self.members) - 1)
 
     def _check_partition(self) -> Finding | None:
         """Return why the rows are in no partition together; None: they are in one."""
@@ -598,6 +602,3 @@ class _Explaining:
                 )
             )
         return tuple(steps)
-
-    def _write(self, steps: tuple[RowStep, ...], row: int | None, sentence: str) -> Finding:
-        return Finding(False, steps, row, sentence)
