@@ -248,6 +248,7 @@ def test_a_match_is_selected_on_the_timeline(open_page: Opener, size: tuple[int,
 
 def test_the_keyboard_selects_zooms_and_pans(open_page: Opener) -> None:
     page = open_page()
+    see_timeline(page, lambda: page.get_by_role("button", name="Show all").click())
     canvas = page.get_by_role("application")
     canvas.focus()
     page.keyboard.press("n")

@@ -16,11 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cernis.encoding.regex import like_mistake
 from cernis.errors import Diagnostic, QueryError, Span
 from cernis.languages.ceql.rules import is_rule_set
 from cernis.pattern import formula as cel
 from cernis.pattern.advice import find_warnings
 from cernis.pattern.atom import TypeIs
+from cernis.pattern.check import resolve
 from cernis.pattern.query import Pattern
 from cernis.pattern.write import write_name
 from cernis.run.advice.absent_types import describe_absent_type
@@ -117,9 +119,6 @@ def find_mistakes(language: str, text: str, known: KnownData | None) -> tuple[Di
 
 def check_names(pattern: Pattern, known: KnownData) -> None:
     """Raise the mistakes of a pattern for events of these streams."""
-    from cernis.encoding.regex import like_mistake
-    from cernis.pattern.check import resolve
-
     schema = known.name_after(pattern)
     if pattern.streams and not all(map(schema.stream, pattern.streams)):
         return  # the run says which streams there are

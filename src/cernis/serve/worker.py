@@ -31,6 +31,7 @@ from cernis.serve.wire import read_frame, write_frame, write_json
 
 _MOST_SOURCES = 3
 _SPARE_MEMORY = 1 << 30
+_LARGEST_FILE = 1 << 32
 Source = EventData | GraphData
 
 
@@ -163,18 +164,23 @@ def answer_frame(room: Workroom, frame: bytes) -> bytes:
     return b"-" + write_json(told)
 
 
-def limit_memory(most: int) -> None:
-    """Let allocations fail far beyond the limit, where the server's glance comes too late."""
-    with suppress(ImportError, OSError, ValueError):
+def limit_process(memory: int) -> None:
+    """Let allocations fail far beyond the limit, where the server's glance comes too late.
+
+    The server goes first where processors are few, and no file grows without end.
+    """
+    with suppress(ImportError, OSError, ValueError, AttributeError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_DATA, (most + _SPARE_MEMORY,) * 2)
+        os.nice(5)
+        resource.setrlimit(resource.RLIMIT_DATA, (memory + _SPARE_MEMORY,) * 2)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE,) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def main() -> None:
     """Answer requests until the server goes."""
-    limit_memory(int(sys.argv[1]))
+    limit_process(int(sys.argv[1]))
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # what a library prints must not get among the frames
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
