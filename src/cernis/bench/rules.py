@@ -1,7 +1,8 @@
 """`cernis bench rules`: the cost of an event against the number of rules.
 
 Each rule has three steps of one host, a key and a window, as security teams write them; each host
-has one rule, and about as many events as any other. One pass of the rule set is compared with as
+has one rule, and about as many events as any other. The rules differ in the host alone, so they run
+as one query (`run.families`). One pass of the rule set is compared with as
 many runs of single queries: a few of them are measured, and their mean stands for each.
 """
 

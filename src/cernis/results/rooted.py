@@ -49,6 +49,21 @@ class RootedMatches(ABC):
         self._labels = list(labels)
         self._most = most
 
+    @property
+    def segments(self) -> tuple[Any, ...]:
+        """The compact sets, with their roots."""
+        return self._segments
+
+    @property
+    def labels(self) -> Sequence[frozenset[str]]:
+        """The sets of variables that nodes are labelled with."""
+        return self._labels
+
+    @property
+    def most(self) -> int | None:
+        """The query's LIMIT per end position."""
+        return self._most
+
     @abstractmethod
     def _count_roots(self, segment: Any) -> list[int]:
         """Return the number of matches of each root of a segment."""

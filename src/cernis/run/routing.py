@@ -15,6 +15,7 @@ move, a copy of the event. Nothing per event and rule that it cannot move.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ import pyarrow as pa
 
 from cernis.automata.unary.cea import Both, Either, Is, Test
 from cernis.encoding.lookup import Lookup
-from cernis.events.batch import Int64s, attribute
+from cernis.events.batch import Bools, Int64s, attribute
 from cernis.events.source import kind_of
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -171,6 +172,13 @@ class _Constants(NamedTuple):
     type: type[Constant]
     lookup: Lookup
     rules: tuple[tuple[int, ...], ...]
+    """Of each constant, the rules that compare it; those of many constants are left out."""
+    broad: Mapping[int, Bools]
+    """Of a rule that compares many constants, which they are; the last place is no constant."""
+
+
+_MANY = 16
+"""A rule with so many constants looks at all rows, and not at those of each constant."""
 
 
 class Router:
@@ -194,8 +202,12 @@ class Router:
         self._indexes = []
         for (name, type_), constants in grouped.items():
             lookup = Lookup([pa.chunked_array([pa.array([*constants])])])
-            rules = tuple(tuple(numbers) for numbers in constants.values())
-            self._indexes.append(_Constants(name, type_, lookup, rules))
+            broad = _find_broad([*constants.values()])
+            rules = tuple(
+                tuple(number for number in numbers if number not in broad)
+                for numbers in constants.values()
+            )
+            self._indexes.append(_Constants(name, type_, lookup, rules, broad))
 
     @property
     def attributes(self) -> dict[str, int]:
@@ -218,13 +230,27 @@ class Router:
             other = types is None and not pa.types.is_null(column.type)
             if other or (index.attribute is None and types != (str,)):
                 every = np.arange(events.num_rows)  # times, which text may denote; other types
-                for rule in {rule for rules in index.rules for rule in rules}:
+                for rule in {*index.broad, *(rule for rules in index.rules for rule in rules)}:
                     found.setdefault(rule, []).append(every)
             elif types is not None and index.type in types:
-                for constant, rows in _split(index.lookup.find([column])):
+                numbers = index.lookup.find([column])
+                for rule, wanted in index.broad.items():
+                    if len(rows := np.flatnonzero(wanted[numbers])):
+                        found.setdefault(rule, []).append(rows)
+                for constant, rows in _split(numbers) if any(index.rules) else ():
                     for rule in index.rules[constant]:
                         found.setdefault(rule, []).append(rows)
         return {rule: _merge(rows) for rule, rows in found.items()}
+
+
+def _find_broad(rules: Sequence[Sequence[int]]) -> dict[int, Bools]:
+    """Return the constants of each rule that has many; `rules` are those of each constant."""
+    counts = Counter(rule for each in rules for rule in each)
+    broad = {rule: np.zeros(len(rules) + 1, np.bool_) for rule, n in counts.items() if n >= _MANY}
+    for constant, each in enumerate(rules):
+        for rule in broad.keys() & {*each}:
+            broad[rule][constant] = True
+    return broad
 
 
 def _split(numbers: Int64s) -> Iterable[tuple[int, Int64s]]:
@@ -238,4 +264,7 @@ def _split(numbers: Int64s) -> Iterable[tuple[int, Int64s]]:
 
 
 def _merge(rows: list[Int64s]) -> Int64s:
-    return rows[0] if len(rows) == 1 else np.unique(np.concatenate(rows))
+    if len(rows) == 1:
+        return rows[0]
+    every = np.sort(np.concatenate(rows))
+    return every[np.flatnonzero(np.diff(every, prepend=-1))]

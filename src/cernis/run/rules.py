@@ -2,7 +2,8 @@
 
 Events are opened, ordered and merged once for all rules. A `Router` sends each event to the rules
 that it can move; rules that must see every event share the batches, and the codes of equal
-predicates. All rules share the classes of the values that equal predicates tell apart.
+predicates. All rules share the classes of the values that equal predicates tell apart. In a whole
+run, rules that differ in one constant alone are one query (`families`).
 
 Cost contract: reading once; per event one look-up for each indexed attribute; per rule the cost of
 a session over its own events, and some calls for each chunk: a million events, or up to eight
@@ -54,6 +55,7 @@ from cernis.run.derived import (
     order_rules,
     unite_schemas,
 )
+from cernis.run.families import SMALLEST, Family, RuleFamilies, find_families
 from cernis.run.freeze import freeze_reading, read_reading
 from cernis.run.metrics import SessionMetrics
 from cernis.run.query import Query
@@ -111,7 +113,12 @@ class RuleSet:
 
     def run(self, events: Any, **options: Any) -> dict[str, Any]:
         """Return what each rule finds in the events; the options are those of `Query.run`."""
-        return self.session(**options).collect(events)
+        return RuleRun(self, RunOptions(**options)).collect(events)
+
+    @cached_property
+    def families(self) -> RuleFamilies:
+        """The rules that differ in a constant alone."""
+        return find_families(self.rules)
 
     def session(self, **options: Any) -> RuleSession:
         """Return a session to push events to, for all rules."""
@@ -160,6 +167,9 @@ class RuleSet:
         yield f"whole        {len(self.wholes)} rules read every event"
         for name, why in self.wholes.items():
             yield f"             {name}: {why}"
+        if families := self.families.families:
+            several = sum(len(family.rules) for family in families.values())
+            yield f"families     {several} rules differ in one constant: {len(families)} queries"
         kinds: dict[str, int] = {}
         for rule in self.rules:
             title = rule.query.plan.guarantee.value
@@ -330,7 +340,11 @@ class RuleSession:
 
     def collect(self, events: Any) -> dict[str, Any]:
         """Return all that the rules find in the last events of a stream."""
-        ordering = self._start(events)
+        return self.collect_sources(self.open(events))
+
+    def collect_sources(self, sources: Sequence[Source]) -> dict[str, Any]:
+        """Return all that the rules find in sources that `open` gave."""
+        ordering = self._start(sources)
         with self._guard:
             read = self._read(ordering, forget=False)
             found = self._conclude(read, last=True, warns=True)
@@ -342,7 +356,7 @@ class RuleSession:
     def push(self, events: Any) -> dict[str, Any]:
         """Return what each rule finds in these events, which follow all events pushed before."""
         self.renew_budget()
-        ordering = self._start(events)
+        ordering = self._start(self.open(events))
         with self._guard:
             return self._conclude(self._read(ordering))
 
@@ -439,10 +453,8 @@ class RuleSession:
         if named:
             raise StrictError(dict.fromkeys(named))
 
-    def _start(self, events: Any) -> Ordering:
-        """Open events, and check the rules against them; an error leaves the session as it was."""
-        self._guard.check()
-        sources = self._open(events)
+    def _start(self, sources: Sequence[Source]) -> Ordering:
+        """Check the rules against sources; an error leaves the session as it was."""
         ordering = Ordering(sources, after=self.progress)
         self._prepare(sources, ordering.scale, sources[0].type_column, sources[0].time_column)
         return ordering
@@ -463,8 +475,9 @@ class RuleSession:
         self.notes = [*ordering.notes, *note_skipped(sources), *map(WarningNote.of, odd)]
         return read
 
-    def _open(self, events: Any) -> list[Source]:
+    def open(self, events: Any) -> list[Source]:
         """Open the streams that any rule reads."""
+        self._guard.check()
         names, declared = name_streams(self._patterns), unite_declared(self._patterns)
         sources = self.options.open_sources(events, names, self.mistakes, declared)
         for source in sources:
@@ -574,6 +587,48 @@ class RuleSession:
             for number, at in self._router.route(table).items():
                 found.setdefault(number, [empty] * len(batch.parts))[place] = at
         return {number: _select(batch, at) for number, at in found.items()}
+
+
+class RuleRun:
+    """One run of all rules of a set over events that end; families run as one query each."""
+
+    def __init__(self, rules: RuleSet, options: RunOptions) -> None:
+        self.rules = rules
+        self.options = options
+        self.notes: list[str] = []
+        """The notes of all rules, after the run."""
+
+    def collect(self, events: Any) -> dict[str, Any]:
+        """Return what each rule finds in the events."""
+        families, rules = self._choose_families()
+        session = RuleSession(RuleSet(rules), self.options)
+        sources = session.open(events)
+        if families and not all(family.fits(sources) for family in families.values()):
+            families, session = {}, self._open_plain(session)
+        try:
+            found = session.collect_sources(sources)
+        except RuleSetError:
+            if families:  # say what is wrong with each rule
+                self._open_plain(session).collect_sources(sources)
+            raise
+        self.notes = session.notes
+        for name, family in families.items():
+            whole = found[name]
+            for rule, own in family.split(whole, session.notes, session.mistakes.used):
+                found[rule.name] = own
+        return {name: found[name] for name in self.rules.names}
+
+    def _choose_families(self) -> tuple[Mapping[str, Family], tuple[Rule, ...]]:
+        """Return the families that run as one, and the rules to run; limits are for each rule."""
+        options = self.options
+        if options.strict or options.max_keys is not None or len(self.rules) < SMALLEST:
+            return {}, self.rules.rules
+        return self.rules.families
+
+    def _open_plain(self, session: RuleSession) -> RuleSession:
+        plain = RuleSession(self.rules, self.options)
+        plain.mistakes = session.mistakes
+        return plain
 
 
 class _SharedEncoder(AtomEncoder):
