@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -101,6 +103,28 @@ def test_a_topic_has_dates_unless_a_unit_is_given() -> None:
 def test_events_of_the_first_file_may_be_out_of_order() -> None:
     put("in", a_nq=NUMBERED + NUMBERED.replace(":5", ":3"))
     assert plan(ONE, "in", unit="s").inputs[0].rule.pattern is not None
+
+
+def test_each_new_version_of_the_background_is_told_once(tmp_path: Path) -> None:
+    put("in", a_nq=NUMBERED)
+    Path("kb.ttl").write_text("")
+    made = plan(ONE, "in", background=("urn:kb=kb.ttl",), live=True)
+    notes = Path("checkpoint", "cernis-background", "batches")
+    notes.mkdir(parents=True)
+    told = {0: ("v1", None), 1: ("v1", None), 3: ("v2", None), 4: ("v2", "kb.ttl: no Turtle")}
+    for batch, (version, problem) in told.items():
+        note = {"version": version, "read": f"now {batch}", "problem": problem}
+        Path(notes, f"{batch:012}").write_text(json.dumps(note))
+    said = [
+        note
+        for batch in (0, 1, 2, 3, 4, 0, 3, 4)
+        for note in made.describe_batch(SimpleNamespace(batch=batch))  # type: ignore[arg-type]
+    ]
+    assert said == [
+        "background v1, from micro-batch 0 on",
+        "background v2, from micro-batch 3 on",
+        "the background is still v2: kb.ttl: no Turtle",
+    ]
 
 
 def run(*arguments: str) -> int:

@@ -90,6 +90,20 @@ def test_matches_without_a_live_background_are_as_before(plan: Path) -> None:
     assert [match.background for match in found] == [()]
 
 
+def test_the_graphs_of_construct_say_what_they_used(plan: Path) -> None:
+    query = PAIR.replace("SELECT ?who ?place", "CONSTRUCT { ?who :was_in ?place }")
+    session = open_session(query, plan)
+    session.push(event(1, "ann"))
+    found = session.push(event(2, "ann", "leaves")), session.finish()
+    text = io.BytesIO()
+    assert [matches.write_nquads(text) for matches in found] == [0, 1]
+    [version] = session.versions or []
+    used = [line for line in text.getvalue().decode().splitlines() if "prov#used" in line]
+    assert used == [
+        f"<urn:cernis:match:0> <http://www.w3.org/ns/prov#used> <urn:cernis:background:{version}> ."
+    ]
+
+
 def test_a_variable_of_that_name_gives_way(plan: Path) -> None:
     query = PAIR.replace("?who ?place", "?who (?place AS ?background)")
     session = open_session(query, plan)

@@ -8,10 +8,10 @@ are; they are dates, unless `--time-unit` says what numbers count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cernis
 from cernis.cli.arguments import named_graphs
@@ -34,10 +34,14 @@ from cernis.rdf.reading.quads import find_format
 from cernis.rdf.reading.times import TimeRule
 from cernis.spark.graphs.check import check_knowledge
 from cernis.spark.graphs.explanation import GraphStreamExplanation
+from cernis.spark.graphs.versions import VersionFolder, VersionNote
 from cernis.spark.graphs.worker import GraphAnswerForm
 from cernis.spark.streaming.checkpoint import read_note
 from cernis.spark.streaming.endpoints import Folder, Source, Topic, parse_source
 from cernis.spark.streaming.sources import ARRIVED, check_folder, list_names
+
+if TYPE_CHECKING:
+    from cernis.spark import Progress
 
 _FORMS: dict[str, GraphAnswerForm] = {"jsonl": "lines", "nq": "quads", "parquet": "events"}
 _SUFFIXES = {"nq": "nq", "nquads": "nq", "trig": "trig", "jsonld": "jsonld"}
@@ -75,6 +79,8 @@ class GraphStreamPlan(StreamPlan):
 
     query: GraphQuery
     inputs: list[GraphInput]
+    told: dict[int, VersionNote] = field(default_factory=dict)
+    """The versions of a live background in the micro-batches so far."""
 
     @property
     def places(self) -> list[Source]:
@@ -88,6 +94,23 @@ class GraphStreamPlan(StreamPlan):
     @property
     def dated(self) -> bool:
         return all(input_.dated for input_ in self.inputs)
+
+    def describe_batch(self, progress: Progress) -> Iterator[str]:
+        """Say which version of a live background a micro-batch was the first to use."""
+        checkpoint = self.delivered.checkpoint
+        last = max(self.told, default=-1)
+        if not self.arguments.live or checkpoint is None or progress.batch <= last:
+            return
+        note = VersionFolder(str(checkpoint.path), ()).find(progress.batch)
+        if note is None:
+            return
+        self.told[progress.batch] = note
+        if note.same_as(self.told.get(last)):
+            return
+        if note.problem is not None:
+            yield f"the background is still {note.version}: {note.problem}"
+        else:
+            yield f"background {note.version}, from micro-batch {progress.batch} on"
 
     def read(self, spark: Any) -> dict[str, Any]:
         return {

@@ -127,6 +127,10 @@ class StreamPlan(ABC):
         """Yield what to say before the stream is read."""
         return iter(())
 
+    def describe_batch(self, progress: Progress) -> Iterator[str]:
+        """Yield what to say about a micro-batch; it may be asked for more than once."""
+        return iter(())
+
     @abstractmethod
     def read(self, spark: Any) -> dict[str, Any]:
         """Return a streaming DataFrame for each stream."""
@@ -399,6 +403,8 @@ def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
 
     def take(progress: Progress) -> None:
         tally.take(progress)
+        for note in plan.describe_batch(progress):
+            print_message(f"note: {note}")
         if metrics.take(progress):
             write_file(place, metrics)
 

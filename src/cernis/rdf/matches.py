@@ -51,6 +51,7 @@ _WEIGHT = 1 << 20
 _time_of = itemgetter(0)
 _OWN_COLUMNS = ("start_ts", "end_ts", "events")
 _PROV = "<http://www.w3.org/ns/prov#generatedAtTime>"
+_USED = "<http://www.w3.org/ns/prov#used>"
 
 
 class AnswerColumn(NamedTuple):
@@ -552,8 +553,21 @@ class GraphMatches(Result[GraphMatch]):
         some = np.zeros(len(block.start), np.bool_)
         for line in lines[1:]:
             some |= np.asarray(line.is_valid())
+        if self._shape.versions is not None:
+            lines.append(self._used_versions(block, graph))
         graphs = pc.binary_join_element_wise(*lines, "", null_handling="skip")
         return pc.if_else(pa.array(some), graphs, "")
+
+    def _used_versions(self, block: MatchBlock, graph: pa.Array) -> pa.Array:
+        """Return lines that say which versions of the background a match was made with."""
+        versions, offsets = block.positions[-1], block.offsets[-1]
+        match = np.repeat(np.arange(len(block.start)), np.diff(offsets))
+        again = np.zeros(len(versions), np.bool_)
+        again[1:] = (match[1:] == match[:-1]) & (versions[1:] == versions[:-1])
+        named = pa.array(self._shape.versions, pa.string()).take(pa.array(versions))
+        term = pc.binary_join_element_wise("<urn:cernis:background:", named, ">", "")
+        lines = _quad(graph.take(pa.array(match)), _USED, term, None)
+        return pc.binary_join(_lists(offsets, pc.if_else(pa.array(again), "", lines)), "")
 
     def _node(self, node: g.Node, places: Mapping[str, Any], numbers: pa.Array) -> pa.Array:
         if isinstance(node, g.Term):

@@ -53,6 +53,10 @@ class VersionNote(NamedTuple):
     problem: str | None = None
     """Why the files as they are now cannot be read."""
 
+    def same_as(self, other: VersionNote | None) -> bool:
+        """Return whether another note says the same, at another time."""
+        return other is not None and other._replace(read=self.read) == self
+
 
 class VersionFolder:
     """The notes and the copies in a checkpoint."""
@@ -67,11 +71,11 @@ class VersionFolder:
 
         `check` raises an error for content that cannot be used.
         """
-        note = self._read_note(batch)
+        note = self.find(batch)
         if note is not None:
             return note
         self._write_note(batch, self._look(batch, check))
-        note = self._read_note(batch)
+        note = self.find(batch)
         assert note is not None
         if batch % _KEPT == 0:
             self._clean(batch)
@@ -119,14 +123,15 @@ class VersionFolder:
     def _find_before(self, batch: int) -> VersionNote | None:
         """Return the latest note before a micro-batch."""
         numbers = [number for number in self._list_notes() if number < batch]
-        return self._read_note(max(numbers)) if numbers else None
+        return self.find(max(numbers)) if numbers else None
 
     def _list_notes(self) -> list[int]:
         if not self._notes.is_dir():
             return []
         return [int(name) for name in os.listdir(self._notes) if name.isdecimal()]
 
-    def _read_note(self, batch: int) -> VersionNote | None:
+    def find(self, batch: int) -> VersionNote | None:
+        """Return the note of a micro-batch; None if it has none."""
         path = self._notes / f"{batch:012}"
         try:
             written: Any = json.loads(path.read_bytes())
@@ -168,7 +173,7 @@ class VersionFolder:
         for number in self._list_notes():
             if number < batch - _KEPT:
                 (self._notes / f"{number:012}").unlink(missing_ok=True)
-            elif (note := self._read_note(number)) is not None:
+            elif (note := self.find(number)) is not None:
                 kept.add(note.version)
         for copy in self._copies.iterdir():
             if not copy.name.startswith(".") and copy.name not in kept:
