@@ -16,6 +16,7 @@ from cernis.rdf.matches import GraphMatches
 from cernis.rdf.name_streams import name_streams
 from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.session import GraphRunOptions, GraphSession
+from cernis.views.progress import find_display, show_progress
 
 
 class GraphQuery:
@@ -74,15 +75,20 @@ class GraphQuery:
         options = GraphRunOptions(None, format, on_error)
         return GraphSession.thaw(self.plan, frozen, options, self.name_graphs(background))
 
-    def run(self, events: Any, **reading: Any) -> GraphMatches:
+    def run(self, events: Any, *, progress: bool | None = None, **reading: Any) -> GraphMatches:
         """Return all matches in the streams: a file (or bytes) for each, by name or in order.
 
         `background` has the files of background graphs, as {IRI: file}; for a query with one
         GRAPH a file is enough. `time` is the property that has the times of events, or `graph:`
         and a regular expression for the names of their graphs; numbers count `time_unit`s.
-        `on_error` is "fail", "skip", or a path or function that receives bad lines and events.
+        `on_error` is "fail", "skip", or a path or function that receives bad lines and events. A
+        run of more than a second shows its `progress` in a terminal and in a notebook; False: it
+        does not.
         """
-        return self.session(**reading).collect(self.name_streams(events))
+        session = self.session(**reading)
+        shown = None if progress is False else find_display()
+        with show_progress(lambda: session.events, None, shown):
+            return session.collect(self.name_streams(events))
 
     def stream(self, events: Any, **reading: Any) -> Iterator[GraphMatches]:
         """Yield the matches batch by batch."""

@@ -31,9 +31,9 @@ from cernis.results.matches import Matches
 from cernis.results.result import Found
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.key_limit import OnFull
-from cernis.run.progress import count_rows, find_display, show_progress
 from cernis.run.session import RunOptions, Session
 from cernis.schema import Schema, Stream
+from cernis.views.progress import count_rows, find_display, show_progress
 
 if TYPE_CHECKING:
     from cernis.run.trace.look import Trace

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import cernis
-from cernis.run.progress import (
+from cernis.views.progress import (
     NotebookDisplay,
     RunDisplay,
     TerminalDisplay,
