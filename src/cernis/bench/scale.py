@@ -75,7 +75,6 @@ class BenchmarkScale:
     streaming_latency: int = 6
     spaseq_events: int = 96_000
     spaseq_windows: tuple[int, ...] = (500, 2000, 8000, 32_000)
-    spaseq_told: int = 200
     spaseq_clauses: tuple[int, ...] = (3, 5, 7, 9)
     spaseq_clause_events: int = 20_000
     spaseq_background: tuple[int, ...] = (10_000, 100_000, 1_000_000)
@@ -139,7 +138,6 @@ QUICK = BenchmarkScale(
     streaming_latency=1,
     spaseq_events=2400,
     spaseq_windows=(500, 1000),
-    spaseq_told=50,
     spaseq_clauses=(3, 7),
     spaseq_clause_events=2000,
     spaseq_background=(100, 1000),

@@ -26,7 +26,7 @@ from cernis.engine.linked.tables import LinkedTables
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.session import GraphSession
 from cernis.rdf.solving.rows import TimeWindow
-from cernis.results.correlated import CorrelatedMatches
+from cernis.results.linked import LinkedMatches
 
 KNOWN = 10_000
 """The triples of background, unless a benchmark varies them."""
@@ -194,21 +194,32 @@ def replay(
     engine.seconds, telling, matches = 0.0, 0.0, 0
     for one in between:
         engine.push(one, values, session.stack)
+    counted: list[DagSegment] = []
     for one in after:
-        found = make_matches(session, engine.push(one, values, session.stack))
+        segments = engine.push(one, values, session.stack)
+        if not listed:
+            counted += segments
+            continue
         begin = time.perf_counter()
-        matches += sum(len(b.start) for b in found.blocks()) if listed else found.count()
+        matches += sum(len(b.start) for b in make_matches(session, segments).blocks())
         telling += time.perf_counter() - begin
+    if not listed:
+        begin = time.perf_counter()
+        matches = make_matches(session, counted).count()
+        telling = time.perf_counter() - begin
     engine.earliest()  # collects expired runs
     return ReplayCost(engine.seconds, telling, matches, solved.count(asked), engine.entries)
 
 
 def race_replays(
-    ready: Mapping[Name, tuple[SolvedStreams, int]], skipped: int, rounds: int, told: int = 0
+    ready: Mapping[Name, tuple[SolvedStreams, int]],
+    skipped: int,
+    rounds: int,
+    told: int | None = 0,
 ) -> dict[Name, ReplayCost]:
     """Return the best replay of each case, over rounds in which all take turns.
 
-    The matches of the last `told` events are counted, only once if that is slow.
+    The matches of the last `told` events, or of all, are counted, only once if that is slow.
     """
     told_by: dict[Name, ReplayCost] = {}
 
@@ -230,10 +241,10 @@ def per_event(seconds: float, events: int) -> float:
     return 1e9 * seconds / events
 
 
-def make_matches(session: GraphSession, segments: list[DagSegment]) -> CorrelatedMatches:
+def make_matches(session: GraphSession, segments: list[DagSegment]) -> LinkedMatches:
     """Return the matches of an engine, as rows."""
     labels = [frozenset(_ROWS)] * len(session.linked.alternatives)
-    return CorrelatedMatches(_ROWS, segments, labels)
+    return LinkedMatches(_ROWS, segments, labels)
 
 
 def _split_rows(rows: LinkedRows, *times: int) -> list[LinkedRows]:

@@ -60,7 +60,7 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
             },
             "An event costs more in a wider window where it goes on from more groups of runs: each "
             "price (market) or fare (smart grid) that later conditions ask for is a group of its "
-            "own. A count looks at all runs in the window of each end.",
+            "own. Counting costs as much as there are groups that lead to another.",
         ),
         tabulate(
             records,
