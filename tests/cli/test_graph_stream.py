@@ -90,6 +90,18 @@ def test_the_first_file_tells_the_form_and_the_times() -> None:
     assert (found.format, found.dated) == ("trig", True)
 
 
+def test_a_checkpoint_keeps_what_the_first_file_has_told() -> None:
+    put("in", a_nq=NUMBERED)
+    [before] = plan(ONE, "in", unit="s").inputs
+    note = {"version": 1, "buckets": [0], "reading": {"S": before.describe()}}
+    put("checkpoint", cernis_json=json.dumps(note))
+    Path("in/a.nq").unlink()
+    [after] = plan(ONE, "in").inputs
+    assert after == before
+    [asked] = plan(ONE, "in", time="graph:([0-9]+)$").inputs
+    assert (asked.dated, asked.rule.pattern, asked.rule.unit) == (False, "([0-9]+)$", "s")
+
+
 def test_a_topic_has_dates_unless_a_unit_is_given() -> None:
     topic = "kafka://localhost:9092/graphs"
     [found] = plan(ONE, topic, format="jsonld").inputs

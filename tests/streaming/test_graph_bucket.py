@@ -214,6 +214,18 @@ def test_a_late_graph_is_counted_and_set_aside_once_whatever_its_solutions() -> 
     assert [event for aside in tables for event in aside.column(EVENT).to_pylist()] == ["early"]
 
 
+def test_a_late_graph_without_a_solution_is_not_set_aside() -> None:
+    text = KEYED.format("WITHIN 5 SECONDS").replace("A ; B", "A , B")
+    work = make_work(GraphQuery(text), None, (0,), "s")
+    assert work.work.layout.ticks
+    other = [("<urn:a>", "<urn:b>", "<urn:c>")]
+    rows = make_rows({"S1": [(2, other), (9, other)]}, SECOND)
+    [bucket] = Stream(work, side_output=True).batch(
+        rows.append_column(EVENT, pa.array(["early", "on time"])), 5000
+    )
+    assert (bucket.report.late, bucket.report.events, bucket.read_aside()) == (0, 0, None)
+
+
 def test_state_does_not_outgrow_the_window() -> None:
     query = GraphQuery(KEYED.format("WITHIN 2 SECONDS"))
     work = make_work(query, None, (0,), "s")

@@ -298,8 +298,12 @@ def _decide_input(stream: str, place: Source, arguments: StreamArguments, noted:
             stream=stream, place=place, format=format_, rule=rule, dated=dated, arrived=arrived
         )
     check_folder(place)
-    if noted is not None and time is None:
+    if noted is not None:
         rule = TimeRule(property=noted["time"], pattern=noted["name"], unit=noted["unit"])
+        if time is not None:
+            given = parse_time_rule(time, arguments.unit or noted["unit"])
+            assert isinstance(given, TimeRule)
+            rule = given
         return GraphInput(
             stream=stream,
             place=place,

@@ -143,7 +143,8 @@ def _parse_rows(parsing: _Parsing, batches: Iterable[pa.RecordBatch]) -> Iterato
         at = batch.column(_AT) if _AT in batch.schema.names else None
         if parsing.documents:
             for i, text in enumerate(texts):
-                yield from _parse_document(parsing, text, int(numbers[i]), at and at[i].as_py())
+                time = None if at is None else at[i].as_py()
+                yield from _parse_document(parsing, text, int(numbers[i]), time)
         elif texts:
             yield from _parse_messages(parsing, texts, numbers, at)
 

@@ -100,9 +100,9 @@ class Bucket:
         if watermark is not None:
             late = ticks < stream.limit(watermark)
             if late.any():
-                self.late = stream.select_events(table.filter(pa.array(late)))
+                own = stream.select_events(table.filter(pa.array(late)))
+                self.late, self.report.late = own if own.num_rows else None, own.num_rows
                 table, ticks = table.filter(pa.array(~late)), ticks[~late]
-                self.report.late = self.late.num_rows
         if table.num_rows == 0:
             return
         self.report.events = stream.select_events(table).num_rows
