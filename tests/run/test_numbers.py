@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -103,3 +104,20 @@ def test_a_window_on_readings_that_differ_by_more_than_63_bits_is_exact() -> Non
         inside = ends[None, :] >= _subtract(ends, size)[:, None]
         exact = [[int(e) - int(s) <= size for s in ends] for e in ends]
         assert inside.tolist() == exact
+
+
+@pytest.mark.parametrize(("hour", "found"), [(1, 1), (2, 0)])
+def test_gaps_between_times_whose_nanoseconds_exceed_64_bits_are_exact(
+    hour: int, found: int
+) -> None:
+    query = "SELECT * WHERE A AS a ;[1 HOUR] B AS b ; C AS c FILTER a[x] + b[x] < c[x]"
+    drawn = [("A", 0, 0), ("B", 1, hour), ("C", 2, 5)]
+    events = [{"type": t, "x": x, "ts": datetime(9998, 1, 1, at)} for t, x, at in drawn]
+    assert cernis.query(query).run(events).count() == found
+
+
+def test_intervals_of_times_whose_nanoseconds_exceed_64_bits_are_refused() -> None:
+    query = cernis.query("SELECT COUNT(*) WHERE A ; B GROUP BY EVERY 1 HOUR")
+    events = [{"type": kind, "ts": datetime(9998, 1, 1)} for kind in "AB"]
+    with pytest.raises(cernis.DataError, match=r"GROUP BY EVERY: a time lies before 1677 or after"):
+        query.run(events).count()

@@ -136,6 +136,8 @@ def number_intervals(
 ) -> NDArray[np.int64]:
     """Return the number of the interval of so many nanoseconds that each event lies in."""
     times = store.column(ends, pred.TIME_NS.name)
+    if times.null_count and store.is_timed:
+        raise DataError(f"{clause}: a time lies before 1677 or after 2262")
     if times.null_count:
         raise DataError(f"{clause} needs a column of times")
     return np.asarray(times, np.int64) // size

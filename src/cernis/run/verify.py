@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -483,7 +484,14 @@ def is_in_gap(gap: Gap, end: int, start: int, view: EventView) -> bool:
 
 def measure_time(earlier: int, later: int, view: EventView) -> int:
     """Return the nanoseconds between two events."""
-    return int(view.value(later, pred.TIME_NS) - view.value(earlier, pred.TIME_NS))
+    begin, end = (view.value(position, pred.TIME_NS) for position in (earlier, later))
+    if begin is not None and end is not None:
+        return int(end - begin)
+    # before 1677 or after 2262, where nanoseconds exceed 64 bits
+    span = view.time(later) - view.time(earlier)
+    if isinstance(span, timedelta):
+        return span // timedelta(microseconds=1) * 1000
+    return int(span * view.tick)
 
 
 def is_within(window: Window, start: int, end: int, view: EventView) -> bool:
