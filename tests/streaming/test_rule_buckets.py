@@ -21,7 +21,7 @@ from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Strategy
 from cernis.run.session import RunOptions
 from cernis.spark.rule_keys import KeyedRules, RuleKey, key_rules
-from cernis.spark.rule_worker import RuleTexts, RuleWork, line_schema
+from cernis.spark.rule_worker import RuleText, RuleWork, line_schema
 from cernis.spark.streaming import log
 from cernis.spark.streaming.bucket import Bucket, restore_bucket
 from cernis.spark.streaming.packing import write_blob
@@ -101,9 +101,12 @@ class Run:
     workers: list[dict[int, Bucket]] = field(default_factory=lambda: [{}, {}])
     number: int = 0
 
-    def change(self, texts: RuleTexts) -> None:
+    def change(self, texts: Sequence[tuple[str, str]]) -> None:
         """Go on with other rules from the next micro-batch on."""
-        self.versions = (*self.versions, RuleVersion(self.number, (texts,)))
+        known = self.versions[-1].rules[0] if self.versions else ()
+        before = {rule[:2]: rule for rule in known}
+        rules = tuple(before.get(text, RuleText(*text, self.number)) for text in texts)
+        self.versions = (*self.versions, RuleVersion(self.number, (rules,)))
 
     def batch(
         self,
@@ -224,6 +227,21 @@ def test_a_rule_that_comes_back_begins_anew_also_where_a_worker_remembers_it() -
     assert [(line["rule"], line["start"], line["end"]) for line in found] == [("pairs", 2, 3)]
 
 
+def test_a_rule_that_comes_back_begins_anew_in_a_bucket_that_slept_meanwhile() -> None:
+    run = Run(work_on(rows()))
+    pairs, other = ("pairs", "SELECT * FROM S WHERE A ; B"), ("other", "SELECT * FROM S WHERE C")
+    run.change((pairs, other))
+    run.batch(rows(("A", 1)), None)
+    run.batch(None, 10)
+    run.change((other,))
+    run.number += 1  # no event comes to the bucket
+    run.change((pairs, other))
+    found = run.batch(rows(("B", 20), ("A", 21), ("B", 22), first=1), 10)
+    run.workers = [{}, {}]
+    found += run.batch(None, 100)
+    assert [(line["start"], line["end"]) for line in found] == [(2, 3)]
+
+
 def test_the_watermark_makes_the_matches_of_rules_certain() -> None:
     run = Run(work_on(rows()))
     alone = "SELECT * FROM S WHERE A WITHOUT B FOR 10 MILLISECONDS"
@@ -282,13 +300,15 @@ def test_the_checkpoint_says_from_which_micro_batch_on_rules_hold(tmp_path: Path
     assert second.groups[0] == first.groups[0]
     assert [len(group.buckets) for group in second.groups] == [2, 1]
     assert len({*second.buckets}) == 3
-    assert second.find_version(7).rules == ((("a", by_user),), ())
+    assert second.find_version(7).rules == ((("a", by_user, 0),), ())
+    assert [rule.since for texts in second.versions[-1].rules for rule in texts] == [0, 8, 8]
     three = keyed(b="SELECT * FROM S WHERE B")
     replaced = record_rules(folder, note, three, (3, 5))  # the version before was never run
     assert [version.since for version in replaced.versions] == [0, 8]
     (tmp_path / "offsets" / "8").touch()
     later = record_rules(folder, note, two, (3, 5))
     assert [version.since for version in later.versions] == [8, 9]
+    assert [rule.since for texts in later.versions[-1].rules for rule in texts] == [9, 8, 9]
 
 
 def test_a_checkpoint_with_other_columns_or_of_a_query_is_refused(tmp_path: Path) -> None:

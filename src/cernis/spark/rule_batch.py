@@ -20,7 +20,7 @@ from cernis.spark.options import count_tasks
 from cernis.spark.rows import spread_by_key
 from cernis.spark.rule_job import RuleJob
 from cernis.spark.rule_keys import KeyedRules
-from cernis.spark.rule_worker import recognize_rule_rows
+from cernis.spark.rule_worker import RuleText, recognize_rule_rows
 from cernis.spark.worker import BUCKET, NOW, ROW, STREAM
 
 
@@ -45,7 +45,7 @@ def _recognize_keyed(job: RuleJob, keyed: KeyedRules) -> Any:
     patterns = [rule.query.pattern for rule in keyed.rules]
     if any(pattern.absent_after is not None for pattern in patterns) and job.frames[0].time:
         rows = rows.withColumn(NOW, find_last_moment(job.frames))
-    texts = tuple((rule.name, rule.text) for rule in keyed.rules)
+    texts = tuple(RuleText(rule.name, rule.text) for rule in keyed.rules)
     schema = from_arrow_schema(job.work.schema, prefer_timestamp_ntz=True)
     return rows.mapInArrow(partial(recognize_rule_rows, job.work, texts), schema)
 

@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from cernis.results.matches import Matches
 from cernis.run.derived import KnownStream
 from cernis.run.query import Query
 from cernis.run.rule import Rule
-from cernis.run.rules import RuleChanges, RuleSession, RuleSet, read_rule_texts
+from cernis.run.rules import RuleSession, RuleSet, read_rule_texts
 from cernis.spark.carriers import carrier_of
 from cernis.spark.worker import (
     NOW,
@@ -41,8 +41,17 @@ from cernis.spark.worker import (
     read_now,
 )
 
-RuleTexts = tuple[tuple[str, str], ...]
-"""The names of rules, and their queries."""
+
+class RuleText(NamedTuple):
+    """A rule as it travels."""
+
+    name: str
+    text: str
+    since: int = 0
+    """The micro-batch since which it has run: one that comes back is another rule."""
+
+
+RuleTexts = tuple[RuleText, ...]
 NUMBERS = ("events", "matches", "suppressed", "records", "milliseconds")
 """What is counted for each rule. All but `records` count from one report to the next."""
 
@@ -78,9 +87,9 @@ def line_schema(reading: RowReading, rows: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_type(carrier_of(field.type) or field.type) for field in fields])
 
 
-def make_rules(texts: Iterable[tuple[str, str]]) -> RuleSet:
+def make_rules(texts: Iterable[RuleText]) -> RuleSet:
     """Return the rules of these texts; a worker parses and plans each text once."""
-    return RuleSet([Rule(name, _read_query(text)) for name, text in texts])
+    return RuleSet([Rule(rule.name, _read_query(rule.text)) for rule in texts])
 
 
 @lru_cache(maxsize=1 << 15)
@@ -93,11 +102,15 @@ class RuleRecognizer:
 
     def __init__(self, work: RuleWork, frozen: bytes | None = None) -> None:
         self.work = work
+        self.texts: RuleTexts = ()
+        """The rules that run."""
         if frozen is None:
             self.session = RuleSession(RuleSet(()), work.reading)
         else:
-            rules = make_rules(read_rule_texts(frozen))
-            self.session = RuleSession.thaw(rules, frozen, work.reading)
+            written, _, state = frozen.partition(b"\n")
+            pairs = zip(read_rule_texts(state), json.loads(written), strict=True)
+            self.texts = tuple(RuleText(name, text, since) for (name, text), since in pairs)
+            self.session = RuleSession.thaw(make_rules(self.texts), state, work.reading)
             self._prepare()
         self.given = 0
         self._kept_events = 0
@@ -105,17 +118,14 @@ class RuleRecognizer:
         self._matches: dict[str, int] = {}
         self._told: dict[str, tuple[float, ...]] = self._read_numbers()
 
-    @property
-    def texts(self) -> RuleTexts:
-        """The rules that run."""
-        return tuple((rule.name, rule.text) for rule in self.session.rules)
-
-    def update(self, texts: RuleTexts) -> RuleChanges:
-        """Go on with other rules; those with the same name and text keep their state."""
-        changes = self.session.update(make_rules(texts))
+    def update(self, texts: RuleTexts) -> None:
+        """Go on with other rules; those that have run since keep their state."""
+        stay = {*self.texts}
+        self.session.update(make_rules(rule for rule in texts if rule in stay))
+        self.session.update(make_rules(texts))
+        self.texts = texts
         self._prepare()
         self._told = self._read_numbers()
-        return changes
 
     def _prepare(self) -> None:
         self.session.prepare(self.work.known_streams, self.work.scale)
@@ -153,7 +163,9 @@ class RuleRecognizer:
         return min((time for time in times if time is not None), default=None)
 
     def freeze(self) -> bytes:
-        return self.session.freeze()
+        """Return the state as bytes: since when each rule has run, and their session."""
+        since = json.dumps([rule.since for rule in self.texts])
+        return since.encode() + b"\n" + self.session.freeze()
 
     def renew_budget(self) -> None:
         self.session.renew_budget()
@@ -238,11 +250,11 @@ def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def recognize_rule_rows(
-    work: RuleWork, texts: Sequence[tuple[str, str]], batches: Iterable[pa.RecordBatch]
+    work: RuleWork, texts: RuleTexts, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the lines of rules in a task's rows, which are sorted by time."""
     recognizer, now = RuleRecognizer(work), None
-    recognizer.update(tuple(texts))
+    recognizer.update(texts)
     for table in gather(batches):
         if NOW in table.column_names:
             now = read_now(work, table)

@@ -8,6 +8,9 @@ end runs again with the rules that it had, so each micro-batch always runs with 
 whenever the process was killed. Workers get all versions that may still be needed, and choose by
 the number of the micro-batch that they run.
 
+A rule knows since which micro-batch it has run. A bucket may sleep through versions: a rule that
+was removed and has come back meanwhile is another one to it.
+
 A key of rules keeps its buckets for as long as the checkpoint lives, also while no rule has it.
 
 Turned down: a new set of rules inside the running query. Its plan is fixed when it starts, and new
@@ -28,7 +31,7 @@ from pyarrow import fs
 
 from cernis.errors import StateError
 from cernis.spark.rule_keys import KeyedRules, RuleKey
-from cernis.spark.rule_worker import RuleTexts
+from cernis.spark.rule_worker import RuleText, RuleTexts
 from cernis.spark.streaming.balance import choose_balanced
 from cernis.spark.streaming.checkpoint import check_same, read_note, write_note
 from cernis.spark.streaming.side_output import open_folder
@@ -113,12 +116,20 @@ def _extend(
     keys = [group.key for group in known.groups]
     new = [keys_.key for keys_ in keyed if keys_.key not in keys]
     groups = (*known.groups, *_add_groups(known.buckets, new, *sizes))
-    texts = {k.key: tuple((rule.name, rule.text) for rule in k.rules) for k in keyed}
-    rules = tuple(texts.get(group.key, ()) for group in groups)
     empty: tuple[RuleTexts, ...] = ((),) * (len(groups) - len(known.groups))
     versions = [RuleVersion(each.since, (*each.rules, *empty)) for each in known.versions]
+    versions = [each for each in versions if each.since <= last]  # others were never run
+    known_rules = versions[-1].rules if versions else ()
+    before = {rule[:2]: rule for several in known_rules for rule in several}
+    texts = {
+        k.key: tuple(
+            before.get((rule.name, rule.text), RuleText(rule.name, rule.text, last + 1))
+            for rule in k.rules
+        )
+        for k in keyed
+    }
+    rules = tuple(texts.get(group.key, ()) for group in groups)
     if not versions or versions[-1].rules != rules:
-        versions = [each for each in versions if each.since <= last]
         versions.append(RuleVersion(last + 1, rules))
     needed = [i for i, each in enumerate(versions) if each.since <= last][-1:]
     return RuleRecord(groups, tuple(versions[needed[0] if needed else 0 :]))
@@ -160,12 +171,16 @@ def _read_record(folder: str, note: Mapping[str, Any]) -> RuleRecord:
             for group in note["groups"]
         )
         versions = tuple(
-            RuleVersion(int(each["since"]), tuple(_tuples(texts) for texts in each["rules"]))
+            RuleVersion(int(each["since"]), tuple(map(_read_texts, each["rules"])))
             for each in note["versions"]
         )
     except (LookupError, TypeError, ValueError) as error:
         raise StateError(f"{folder}: the note of the checkpoint is damaged: {error}") from error
     return RuleRecord(groups, versions)
+
+
+def _read_texts(written: Sequence[Sequence[Any]]) -> RuleTexts:
+    return tuple(RuleText(str(name), str(text), int(since)) for name, text, since in written)
 
 
 def _tuples(lists: Sequence[Sequence[str]]) -> tuple[Any, ...]:
