@@ -261,27 +261,27 @@ def find_variables(pattern: GraphPattern) -> list[str]:
 
 
 def _variables(pattern: GraphPattern) -> Iterator[str]:
-    match pattern:
-        case BasicPattern(triples):
-            for triple in triples:
-                yield from (n.name for n in triple.nodes() if isinstance(n, GraphVariable))
-        case JoinPattern(parts) | UnionPattern(parts):
-            for part in parts:
-                yield from _variables(part)
-        case OptionalPattern(inner, extra, _):
-            yield from _variables(inner)
-            yield from _variables(extra)
-        case FilterPattern(inner, _) | MinusPattern(inner, _):
-            yield from _variables(inner)
-        case BindPattern(inner, variable, _):
-            yield from _variables(inner)
-            yield variable.name
-        case ValuesPattern(variables, _):
-            yield from (variable.name for variable in variables)
-        case BackgroundPattern(name, inner):
-            if isinstance(name, GraphVariable):
-                yield name.name
-            yield from _variables(inner)
+    """Yield the variables of a pattern, left to right; not recursive, as patterns may be deep."""
+    stack = [pattern]
+    while stack:
+        match stack.pop():
+            case BasicPattern(triples):
+                nodes = (node for triple in triples for node in triple.nodes())
+                yield from (node.name for node in nodes if isinstance(node, GraphVariable))
+            case JoinPattern(parts) | UnionPattern(parts):
+                stack += reversed(parts)
+            case OptionalPattern(inner, extra, _):
+                stack += (extra, inner)
+            case FilterPattern(inner, _) | MinusPattern(inner, _):
+                stack.append(inner)
+            case BindPattern(inner, variable, _):
+                stack += (ValuesPattern((variable,), ()), inner)
+            case ValuesPattern(variables, _):
+                yield from (variable.name for variable in variables)
+            case BackgroundPattern(name, inner):
+                if isinstance(name, GraphVariable):
+                    yield name.name
+                stack.append(inner)
 
 
 def find_certain_variables(pattern: GraphPattern) -> set[str]:

@@ -80,6 +80,9 @@ def _describe_stores(plan: GraphPlan) -> Iterator[str]:
         yield f"waiting for {names}{again} ({_LINKS[store.link]}): grouped by {kept}"
 
 
+_MOST_REASONS = 6
+
+
 def _describe_counting(plan: GraphPlan) -> Iterator[str]:
     """Yield the data for which two runs may be one match, so that counting lists matches."""
     linked = plan.linked
@@ -96,7 +99,10 @@ def _describe_counting(plan: GraphPlan) -> Iterator[str]:
         + f" (steps {one + 1} and {two + 1})" * (names[one] == names[two])
         for one, two in sorted(map(sorted, linked.rivals))
     ]
-    yield from (f"lists matches {reason}" for reason in lists)
+    lists = [*dict.fromkeys(lists)]
+    yield from (f"lists matches {reason}" for reason in lists[:_MOST_REASONS])
+    if len(lists) > _MOST_REASONS:
+        yield f"and in {len(lists) - _MOST_REASONS} other cases like these"
     if not lists:
         yield "lists nothing: each match has one run"
 

@@ -188,3 +188,9 @@ def test_too_many_variables_that_may_be_missing_are_refused() -> None:
         DEFINE GPM A ON S {{ ?x a :X {optional} }} DEFINE GPM B ON S {{ ?y {needed} }} }}""")
     with pytest.raises(QueryError, match="7 variables of A may be unbound and are asked for"):
         construct_linked(query)
+
+
+def test_long_sequences_are_planned_without_a_search_for_two_ways() -> None:
+    found = linked(" ; ".join(["E?"] * 60 + ["A"]))
+    assert len(found.rivals) == 61 * 60 // 2
+    assert len(found.exits) == 61 * 60 // 2 + 1

@@ -30,6 +30,9 @@ MOST_MISSING = 6
 """The most variables of a step that may be missing and are asked for elsewhere."""
 
 
+MOST_COMPARED = 20
+"""The most steps of a sequence that is searched for two ways to take the same events."""
+
 _Pair = tuple[int, int, bool]
 """The steps that two runs have reached, and whether they have differed in a step."""
 
@@ -237,28 +240,27 @@ class _LinkedBuilder:
 
     def _list_exits(self) -> Iterator[LinkedExit]:
         """Yield the ways to leave each step, with what tells the runs there apart."""
+        kept_by: dict[tuple[int, int], set[str]] = {}
+        for store in self.stores:
+            kept_by.setdefault((self.states[store.state].step, store.step), set()).update(
+                store.kept
+            )
+        begin = [following.step for following in self.follow(-1)]
         for step, one in enumerate(self.steps):
             if one.negated:
                 continue
             names = self._list_names(step)
-            known = self._find_known(step)
+            known = set() if step in begin else self._find_known(step)
             if self._is_last(step):
                 yield LinkedExit(step, -1, self._sort(names & (self.told | self.listed)), ())
             for following in self.follow(step):
-                stores = [
-                    store
-                    for store in self.stores
-                    if store.step == following.step and self.states[store.state].step == step
-                ]
                 fresh = self.local[step] if following.step == step else frozenset()
                 told = names & (self.told - fresh | self.listed)
-                kept = names & {name for store in stores for name in store.kept} - known
+                kept = names & kept_by.get((step, following.step), set()) - known
                 yield LinkedExit(step, following.step, self._sort(told), self._sort(kept))
 
     def _find_known(self, step: int) -> set[str]:
         """Return the variables that all runs have bound that wait for a step."""
-        if any(following.step == step for following in self.follow(-1)):
-            return set()
         return set.intersection(*(set(one.kept) for one in self.stores if one.step == step))
 
     def _find_loose(self, step: int) -> frozenset[str]:
@@ -274,8 +276,13 @@ class _LinkedBuilder:
     def _find_rivals(self) -> frozenset[frozenset[int]]:
         """Return the pairs of steps that two runs with events of the same streams may differ in.
 
-        A search through the pairs of steps that two such runs can have reached.
+        A search through the pairs of steps that two such runs can have reached. In long sequences,
+        any two steps that may take the same events.
         """
+        if len(self.steps) > MOST_COMPARED:
+            taken = [step for step, one in enumerate(self.steps) if not one.negated]
+            alike = (pair for pair in combinations(taken, 2) if self._are_alike(*pair))
+            return frozenset(map(frozenset, alike))
         begin = [following.step for following in self.follow(-1)]
         todo = [(a, b, a != b) for a, b in product(begin, begin) if self._are_alike(a, b)]
         before: dict[_Pair, list[_Pair]] = {pair: [] for pair in todo}

@@ -9,6 +9,7 @@ Cost contract: built once per query, linear in the automaton.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -190,8 +191,10 @@ def place_exits(linked: LinkedAutomaton) -> dict[tuple[int, int], int]:
     """Return the place of each exit, by its step and the step that follows, among those of its
     step."""
     places: dict[tuple[int, int], int] = {}
+    of_step: Counter[int] = Counter()
     for one in linked.exits:
-        places[one.step, one.following] = sum(step == one.step for step, _ in places)
+        places[one.step, one.following] = of_step[one.step]
+        of_step[one.step] += 1
     return places
 
 

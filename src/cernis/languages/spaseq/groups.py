@@ -169,6 +169,20 @@ def _translate_group(elements: Iterable[object]) -> WrittenGroup:
     )
 
 
+def _find_bound(element: object) -> list[str]:
+    """Return the variables that an element of a group may bind."""
+    match element:
+        case list():
+            return g.find_variables(_join_statements(element))
+        case _BindElement(variable, _):
+            return [variable.name]
+        case _OptionalElement(group):
+            return g.find_variables(group.pattern)
+        case _FilterElement() | _MinusElement():
+            return []
+    return g.find_variables(cast(g.GraphPattern, element))
+
+
 def _join_statements(statements: Iterable[Statement]) -> g.GraphPattern:
     """Return the pattern of triples, one after the other, and of paths among them."""
     pattern: g.GraphPattern = g.BasicPattern(())
@@ -414,14 +428,14 @@ class GraphPatternReader(LanguageReader):
     # --------------------------------------------------------------------- groups
 
     def group(self, meta: Meta, parts: list[object]) -> WrittenGroup:
-        for place, part in enumerate(parts):
-            if isinstance(part, _BindElement):
-                before = g.find_variables(_translate_group(parts[:place]).pattern)
-                if part.variable.name in before:
-                    self.mistakes.note(
-                        f"?{part.variable.name} is bound before: BIND names a new variable",
-                        part.variable.span,
-                    )
+        known: set[str] = set()
+        for part in parts:
+            if isinstance(part, _BindElement) and part.variable.name in known:
+                self.mistakes.note(
+                    f"?{part.variable.name} is bound before: BIND names a new variable",
+                    part.variable.span,
+                )
+            known.update(_find_bound(part))
         return _translate_group(parts)
 
     def bind(self, meta: Meta, parts: list[Any]) -> _BindElement:
