@@ -311,6 +311,20 @@ def test_the_checkpoint_says_from_which_micro_batch_on_rules_hold(tmp_path: Path
     assert [rule.since for texts in later.versions[-1].rules for rule in texts] == [9, 8, 9]
 
 
+def test_a_rule_that_gets_another_key_is_another_rule(tmp_path: Path) -> None:
+    makes = LOW.format("LAST(a[k]) AS k")
+    reads = "SELECT * FROM Low WHERE Low"
+    (tmp_path / "offsets").mkdir()
+    since = []
+    for batch, more in enumerate(
+        ({}, {"reads": f"{reads} PARTITION BY [k]"}, {"reads": reads}, {})
+    ):
+        record = record_rules(str(tmp_path), {}, keyed(makes=makes, **more), (1, 1))
+        since.append([rule.since for texts in record.versions[-1].rules for rule in texts])
+        (tmp_path / "offsets" / str(batch)).touch()
+    assert since == [[0], [0, 1], [2, 2], [3]]
+
+
 def test_a_checkpoint_with_other_columns_or_of_a_query_is_refused(tmp_path: Path) -> None:
     rules = keyed(a="SELECT * FROM S WHERE A")
     record_rules(str(tmp_path), {"columns": "k"}, rules, (1, 1))

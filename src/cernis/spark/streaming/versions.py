@@ -8,8 +8,8 @@ end runs again with the rules that it had, so each micro-batch always runs with 
 whenever the process was killed. Workers get all versions that may still be needed, and choose by
 the number of the micro-batch that they run.
 
-A rule knows since which micro-batch it has run. A bucket may sleep through versions: a rule that
-was removed and has come back meanwhile is another one to it.
+A rule knows since which micro-batch it has run with its key. A bucket may sleep through versions: a
+rule that was removed and has come back meanwhile is another one to it.
 
 A key of rules keeps its buckets for as long as the checkpoint lives, also while no rule has it.
 
@@ -119,11 +119,14 @@ def _extend(
     empty: tuple[RuleTexts, ...] = ((),) * (len(groups) - len(known.groups))
     versions = [RuleVersion(each.since, (*each.rules, *empty)) for each in known.versions]
     versions = [each for each in versions if each.since <= last]  # others were never run
-    known_rules = versions[-1].rules if versions else ()
-    before = {rule[:2]: rule for several in known_rules for rule in several}
+    before = {
+        (group.key, rule.name, rule.text): rule
+        for group, several in zip(groups, versions[-1].rules if versions else empty, strict=False)
+        for rule in several
+    }
     texts = {
         k.key: tuple(
-            before.get((rule.name, rule.text), RuleText(rule.name, rule.text, last + 1))
+            before.get((k.key, rule.name, rule.text), RuleText(rule.name, rule.text, last + 1))
             for rule in k.rules
         )
         for k in keyed
