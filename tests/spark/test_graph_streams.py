@@ -37,9 +37,9 @@ FAR = 10**9
 
 
 @pytest.fixture(autouse=True)
-def _two_partitions(spark: Any) -> Iterator[None]:
+def _one_partition(spark: Any) -> Iterator[None]:
     before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
     yield
     spark.conf.set("spark.sql.shuffle.partitions", before)
 
@@ -100,6 +100,7 @@ def test_cases_of_the_corpus_have_the_answers_worked_out_by_hand(
             background=case.knowledge() or None,
             time_unit="s",
             matches="lines",
+            tasks=2,
             ahead=None,
         )
         frames.append(found.selectExpr(f"{i} as i", "line"))
@@ -134,6 +135,7 @@ def run(spark: Any, folder: Path, query: str = PAIR) -> list[Any]:
         query,
         {"S": parse_graphs(reader.load(str(folder / "in")), "S")},
         on_error="skip",
+        tasks=3,
         lateness="2 seconds",
         late_output=str(folder / "late"),
         checkpoint=str(folder / "checkpoint"),
@@ -171,6 +173,7 @@ def test_a_folder_of_files_is_read_once_across_restarts_and_late_graphs_are_set_
         for file in sorted((tmp_path / "late").glob("*.jsonl"))
         for line in file.read_text().splitlines()
     ]
+    aside.sort(key=lambda one: one["reason"])
     assert [one["reason"] for one in aside] == ["late", "undecodable"]
     assert aside[0]["event"]["graph"] == "<urn:e:late>"
     assert "this is no quad" in aside[1]["event"]["undecodable"]
