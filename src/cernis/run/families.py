@@ -34,7 +34,7 @@ from cernis.pattern.selection import counts_only
 from cernis.results.matches import Matches
 from cernis.results.unary import CompactMatches
 from cernis.run.query import Query
-from cernis.run.routing import Constant, ConstantTest
+from cernis.run.routing import Constant, ConstantTest, sort_places
 from cernis.run.rule import Rule
 
 SMALLEST = 8
@@ -87,7 +87,7 @@ class Family:
             values = values.cast(values.type.value_type)
         constants = pa.array(self.constants).cast(values.type)
         whose = np.asarray(pc.index_in(values, constants).fill_null(-1))
-        order = np.argsort(whose, kind="stable")
+        order = sort_places(whose, len(self.rules))
         cuts = np.searchsorted(whose[order], np.arange(len(self.rules) + 1))
         return [order[low:high] for low, high in pairwise(cuts)]
 

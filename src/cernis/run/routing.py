@@ -237,7 +237,7 @@ class Router:
                 for rule, wanted in index.broad.items():
                     if len(rows := np.flatnonzero(wanted[numbers])):
                         found.setdefault(rule, []).append(rows)
-                for constant, rows in _split(numbers) if any(index.rules) else ():
+                for constant, rows in _split(numbers, len(index.rules)) if any(index.rules) else ():
                     for rule in index.rules[constant]:
                         found.setdefault(rule, []).append(rows)
         return {rule: _merge(rows) for rule, rows in found.items()}
@@ -253,10 +253,18 @@ def _find_broad(rules: Sequence[Sequence[int]]) -> dict[int, Bools]:
     return broad
 
 
-def _split(numbers: Int64s) -> Iterable[tuple[int, Int64s]]:
+def sort_places(numbers: Int64s, below: int) -> Int64s:
+    """Return the places of numbers below a bound, by number and then by place."""
+    small = (
+        numbers.astype(np.int16) if below < 1 << 15 else numbers
+    )  # few bits are sorted by digits
+    return np.argsort(small, kind="stable")
+
+
+def _split(numbers: Int64s, below: int) -> Iterable[tuple[int, Int64s]]:
     """Yield each number with the places where it stands; -1 is no number."""
     there = np.flatnonzero(numbers >= 0)
-    order = there[np.argsort(numbers[there], kind="stable")]
+    order = there[sort_places(numbers[there], below)]
     ordered = numbers[order]
     cuts = np.flatnonzero(np.diff(ordered)) + 1
     for rows in np.split(order, cuts) if len(order) else ():
