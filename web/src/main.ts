@@ -31,6 +31,7 @@ import { TimelineView } from "./timeline.ts";
 import { WhyPanel } from "./why.ts";
 
 const SOON = 150;
+const BETWEEN_REVIVALS = 10_000;
 const ROWS: Partial<Record<ResultKind, string>> = { answers: "Answers", groups: "Groups" };
 
 const runButton = byId("run", HTMLButtonElement);
@@ -47,14 +48,28 @@ let running: AbortController | null = null;
 let current: Run | null = null;
 let offered = "";
 let asked = "";
+let revived = -Infinity;
+
+const isGone = (error: unknown): boolean => error instanceof ApiError && (error.status === 404 || error.status === 410);
+
+/** Run the query again where the server has dropped its answer; return false if that does not help. */
+function revive(error: unknown): boolean {
+  if (!isGone(error)) return false;
+  if (running !== null) return true; // others of its panels ask for the same answer
+  const now = Date.now();
+  if (current === null || editor.text !== asked || now - revived < BETWEEN_REVIVALS) return false;
+  revived = now;
+  current = null;
+  void run();
+  return true;
+}
 
 function complain(error: unknown): void {
-  if (isAbort(error)) return;
+  if (isAbort(error) || revive(error)) return;
   const known = error instanceof ApiError;
   if (!known) console.error(error);
   const message = known ? error.message : "Something in this page went wrong.";
-  const gone = known && (error.status === 404 || error.status === 410);
-  const hint = (known && error.hint) || (gone ? "Run the query again." : "");
+  const hint = (known && error.hint) || (isGone(error) ? "Run the query again." : "");
   replace(
     trouble,
     h("span", {}, message, hint && h("small", {}, ` ${hint}`)),
