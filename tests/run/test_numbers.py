@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import cernis
 from cernis import pattern as p
+from cernis.cli.main import main
 from cernis.encoding.clock import _subtract
+from cernis.integers import read_integer
 
 BEYOND = [2**63 - 1, 2**63, 10**19, 2**64, 10**39]
 EVENTS = pa.table({"type": ["A", "B"], "ts": [1, 2], "x": [1, 2], "f": [1.0, 2.0], "k": [7, 7]})
@@ -121,3 +125,31 @@ def test_intervals_of_times_whose_nanoseconds_exceed_64_bits_are_refused() -> No
     events = [{"type": kind, "ts": datetime(9998, 1, 1)} for kind in "AB"]
     with pytest.raises(cernis.DataError, match=r"GROUP BY EVERY: a time lies before 1677 or after"):
         query.run(events).count()
+
+
+EXPLODING = pa.table({"type": ["A", *["B"] * 15_000, "C"], "ts": range(15_002)})
+
+
+def test_counts_of_thousands_of_digits_are_shown_written_and_restored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matches = cernis.query("SELECT * WHERE A ; B+ ; C").run(EXPLODING)
+    assert matches.count() == 2**15_000 - 1
+    assert repr(matches) == "<about 10^4515 matches>"
+    (written,) = matches.counts().column("count").to_pylist()
+    assert read_integer(written) == 2**15_000 - 1
+    assert sum(map(read_integer, matches.timeline().to_dict()["ends"]["bins"])) == 2**15_000 - 1
+
+    query = cernis.query("SELECT COUNT(*) WHERE A ; B+ ; C GROUP BY EVERY 1 HOUR")
+    session = query.session()
+    session.push(EXPLODING)
+    (group,) = query.thaw(session.freeze()).finish()
+    assert read_integer(group.values["COUNT(*)"]) == 2**15_000 - 1
+
+    events = tmp_path / "S.parquet"
+    pq.write_table(EXPLODING, events)
+    for more in ["--count"], []:
+        assert main(["run", "SELECT * WHERE A ; B+ ; C", "--events", str(events), *more]) == 0
+    number, *_, last = capsys.readouterr().out.splitlines()
+    assert read_integer(number) == 2**15_000 - 1
+    assert last == "about 10^4515 matches; about 10^4515 more"

@@ -33,6 +33,7 @@ from cernis.cli.terminal import (
 )
 from cernis.compiled.tiers import is_compiling
 from cernis.errors import DataError
+from cernis.integers import describe_integer, write_integer
 from cernis.output import open_output
 from cernis.pattern.selection import counts_only
 from cernis.results.answers import Answers
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 
     Runs = Generator[Result[Any], None, None]
 
+_SHOWN_WHOLE = 10**100
+"""Larger counts are shown by their size; `--count` writes every digit."""
+
 
 @dataclass(frozen=True)
 class ResultKind:
@@ -57,7 +61,7 @@ class ResultKind:
     table: Callable[[Sequence[Any]], Table]
 
     def describe(self, count: int) -> str:
-        return f"{count:,} {self.noun[count != 1]}"
+        return f"{describe_integer(count, _SHOWN_WHOLE)} {self.noun[count != 1]}"
 
 
 MATCHES = ResultKind(Matches.noun, matches_table)
@@ -127,7 +131,8 @@ def show_first(first: Sequence[Any], count: int, kind: ResultKind, *, events: bo
     if first:
         console.print(kind.table(first))
     more = 0 if kind is COUNTS else count - len(first)
-    console.print(f"{kind.describe(count)}{f'; {more:,} more' if more else ''}")
+    left = f"; {describe_integer(more, _SHOWN_WHOLE)} more" if more else ""
+    console.print(f"{kind.describe(count)}{left}")
     for match in first if events else ():
         _show_events(match)
 
@@ -136,7 +141,7 @@ def write_number(count: int, delivery: Delivery) -> None:
     """Write the number of matches, or the limit if that is less."""
     number = count if delivery.limit is None else min(delivery.limit, count)
     with open_output(delivery.output or "-") as file:
-        file.write(b"%d\n" % number)
+        file.write(f"{write_integer(number)}\n".encode())
 
 
 def _write_lines(runs: Runs, delivery: Delivery, file: BinaryIO) -> int:

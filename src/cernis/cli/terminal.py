@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cernis.errors import WarningNote, neutralize, write_message
+from cernis.integers import write_integer
 from cernis.results.answers import Answer
 from cernis.results.columns import SUPPRESSED
 from cernis.results.deadline import DEADLINE
@@ -195,7 +196,7 @@ def value_text(value: Any) -> Text:
         return Text("–", style="dim")
     if hasattr(value, "isoformat") or isinstance(value, timedelta):
         return Text(str(value).removesuffix("000") if "." in str(value) else str(value))
-    return Text(_one_line(str(value)))
+    return Text(_one_line(write_integer(value) if isinstance(value, int) else str(value)))
 
 
 def _one_line(text: str) -> str:

@@ -33,6 +33,7 @@ from cernis.cli.terminal import events_table, make_table, output_console, spinne
 from cernis.compiled.tiers import count_compiled
 from cernis.errors import CernisError
 from cernis.generators.logins import login_stream
+from cernis.integers import describe_integer
 from cernis.results.match import Match
 from cernis.results.matches import Matches
 
@@ -164,7 +165,7 @@ def _compare_costs(events: pa.Table, matches: Matches, console: Console) -> None
     console.print(Rule("III. What it would have cost elsewhere"))
     every, seconds = _time(cernis.query(EVERY), events, Matches.count)
     count = every.count()
-    number = f"{count:,}" if count < 10**15 else f"about 10^{len(str(count)) - 1}"
+    number = describe_integer(count, 10**15)
     console.print(
         "MAX takes all failures of an attack at once. Without it, each choice of five or more of "
         f"them is a match: {number} in all. Cernis keeps them as one compact set, and counts them "

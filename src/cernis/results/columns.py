@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.events.store import EventStore
+from cernis.integers import write_integer
 from cernis.pattern.query import Pattern, SelectedTerm, Variable
 from cernis.pattern.selection import counts_only, starred_variables
 from cernis.results.deadline import DEADLINE, DeadlineColumn
@@ -160,7 +161,7 @@ def count_column(counts: Sequence[int]) -> pa.Array:
     most = max(map(abs, counts), default=0)
     if most < 2**63:
         return pa.array(counts, pa.int64())
-    digits = pa.array([str(count) for count in counts], pa.string())
+    digits = pa.array([write_integer(count) for count in counts], pa.string())
     if most < 10**38:
         return digits.cast(pa.decimal128(38, 0))
     return digits.cast(pa.decimal256(76, 0)) if most < 10**76 else digits

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.events.store import EventStore
+from cernis.integers import write_integer
 from cernis.results.columns import SUPPRESSED, MatchFields, partition_columns, read_suppressed
 from cernis.results.deadline import DEADLINE
 from cernis.results.matchset import MatchBlock, Positions
@@ -86,7 +87,7 @@ def count_lines(
         "end": [_numbers(events.rows(ends))],
         "end_ts": [json_texts(events.times(ends))],
         "partition": _object_of(fields.keys, partition_columns(ends, fields, events)),
-        "count": [pa.array(map(str, counts), pa.string())],
+        "count": [pa.array(map(write_integer, counts), pa.string())],
     }
     return _lines(members, newline)
 

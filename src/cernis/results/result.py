@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
 import pyarrow as pa
 
 from cernis.errors import DataError
+from cernis.integers import describe_integer
 from cernis.output import UsedFile, open_output, refuse_overwriting
 from cernis.results.flat import flatten
 from cernis.results.frames import to_frame
@@ -242,8 +243,7 @@ class Result(ABC, Generic[Item]):
 
     def _title(self) -> str:
         count = self.count()
-        number = f"{count:,}" if count < 10**24 else f"about 10^{len(str(count)) - 1}"
-        return f"{number} {self.noun[count != 1]}"
+        return f"{describe_integer(count)} {self.noun[count != 1]}"
 
     def __repr__(self) -> str:
         return f"<{self._title()}>"

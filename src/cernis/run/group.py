@@ -26,6 +26,7 @@ from cernis.engine.unary.residue import add_up, flatten_integers, is_zero
 from cernis.errors import DataError, StateError
 from cernis.events.store import EventStore
 from cernis.events.times import UNITS
+from cernis.integers import read_integer, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
 from cernis.pattern.selection import group_terms
@@ -377,7 +378,7 @@ class Grouper:
                 )
                 totals = [
                     Totals(
-                        int(column[f"pairs.{place}"][row]),
+                        _read_integer(column[f"pairs.{place}"][row]),
                         _read_integer(column[f"total.{place}"][row]),
                         column[f"least.{place}"][row],
                         column[f"greatest.{place}"][row],
@@ -385,7 +386,7 @@ class Grouper:
                     for place in range(len(self.sources))
                 ]
                 key = (int(number), held)
-                self.groups[key] = OpenGroup(int(column["count"][row]), totals)
+                self.groups[key] = OpenGroup(_read_integer(column["count"][row]), totals)
         except (KeyError, TypeError, ValueError) as error:
             raise StateError("the frozen state is damaged: its groups cannot be read") from error
 
@@ -520,11 +521,13 @@ def _reduce_totals(
 
 
 def _write_integers(values: Sequence[int | None]) -> pa.Array:
-    return pa.array([None if value is None else str(value) for value in values], pa.string())
+    return pa.array(
+        [None if value is None else write_integer(value) for value in values], pa.string()
+    )
 
 
 def _read_integer(value: Any) -> Any:
-    return int(value) if isinstance(value, str) else value
+    return read_integer(value) if isinstance(value, str) else value
 
 
 def _argument(variable: str, attribute: str | None) -> str | pred.Reference:

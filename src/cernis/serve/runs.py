@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.errors import Diagnostic, QueryError
+from cernis.integers import write_integer
 from cernis.plan.explain import Explanation
 from cernis.rdf.matches import GraphMatch, GraphMatches
 from cernis.rdf.query import GraphQuery
@@ -106,8 +107,8 @@ class HeldRun(ABC):
         return {
             "kind": self.kind,
             "events": self.events,
-            "count": str(self.result.count()),
-            "rows": str(len_of(self.result)),
+            "count": write_integer(self.result.count()),
+            "rows": write_integer(len_of(self.result)),
             "seconds": round(self.seconds, 4),
             "notes": [str(note) for note in self.result.notes],
             "partial": self.result.partial,
@@ -159,17 +160,17 @@ class HeldRun(ABC):
 
     def _write_page(self, items: Sequence[tuple[int | None, Any]]) -> dict[str, Any]:
         rows = [
-            {"index": None if index is None else str(index), **self._write_item(item)}
+            {"index": None if index is None else write_integer(index), **self._write_item(item)}
             for index, item in items
         ]
-        return {"total": str(len_of(self.result)), "columns": self.columns, "rows": rows}
+        return {"total": write_integer(len_of(self.result)), "columns": self.columns, "rows": rows}
 
     def download(self, path: Path, form: str, most: int, size: int) -> dict[str, Any]:
         """Write the first matches to a file of about a size at most; return how many there are."""
         write = write_parquet if form == "parquet" else write_lines
         return {
             "written": write(self.result, path, most, size),
-            "total": str(len_of(self.result)),
+            "total": write_integer(len_of(self.result)),
         }
 
 
@@ -313,7 +314,7 @@ class HeldEventRun(HeldRun):
             "states": [
                 {
                     "state": one.state,
-                    "partial": str(one.partial),
+                    "partial": write_integer(one.partial),
                     "since": self._times([self._find_position(one.since)])[0],
                 }
                 for one in found.states
@@ -325,7 +326,7 @@ class HeldEventRun(HeldRun):
             "waiting": [
                 self._write_example(one.state, one.example) for one in found.states if one.example
             ],
-            "completed": str(found.completed),
+            "completed": write_integer(found.completed),
             "whole": found.whole,
             "exact": found.exact,
         }

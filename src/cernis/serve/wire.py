@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, BinaryIO
 
+from cernis.integers import write_integer
 from cernis.results.values import iso_duration
 
 SAFE = 2**53
@@ -32,7 +33,7 @@ def to_plain(value: Any) -> Any:
         case None | bool() | str():
             return value
         case int():
-            return value if -SAFE < value < SAFE else str(value)
+            return value if -SAFE < value < SAFE else write_integer(value)
         case float():
             return value if math.isfinite(value) else None
         case Mapping():

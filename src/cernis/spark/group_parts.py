@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 
 from cernis.errors import DataError
+from cernis.integers import read_integer, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
 from cernis.spark.carriers import carrier_of, convert
@@ -127,7 +128,7 @@ def _add(short: object, long: Sequence[str]) -> str | None:
     """Return the sum of what Spark has added up and gathered; None where there is nothing."""
     if short is None and not long:
         return None
-    return str(int(str(short or 0)) + sum(map(int, long)))
+    return write_integer(int(str(short or 0)) + sum(map(read_integer, long)))
 
 
 # ----------------------------------------------------------------- answers
@@ -170,7 +171,9 @@ def cast_groups(groups: pa.Table, exact: Sequence[str], numbers: NumberForm) -> 
 def _cast_integers(column: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return integers of any type as decimals, or as texts."""
     if pa.types.is_floating(column.type):  # arithmetic with integers beyond 64 bits
-        whole = [None if value is None else str(int(value)) for value in column.to_pylist()]
+        whole = [
+            None if value is None else write_integer(int(value)) for value in column.to_pylist()
+        ]
         column = pa.array(whole, pa.string())
     try:
         return column.cast(type_)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from cernis.integers import describe_integer, write_integer
 from cernis.views import svg
 from cernis.views.axis import list_ticks, write_place
 
@@ -85,10 +86,13 @@ class Timeline(NamedTuple):
             "lanes": [{**lane._asdict(), "bins": [*lane.bins]} for lane in self.lanes],
             "events": [_write_mark(mark) for mark in self.events],
             "matches": [
-                {"index": str(one.number), "marks": [_write_mark(mark) for mark in one.marks]}
+                {
+                    "index": write_integer(one.number),
+                    "marks": [_write_mark(mark) for mark in one.marks],
+                }
                 for one in self.matches
             ],
-            "ends": {"bins": [str(count) for count in self.ends]},
+            "ends": {"bins": [write_integer(count) for count in self.ends]},
         }
 
     def svg(self, width: int = 860, *, standalone: bool = True) -> str:
@@ -304,7 +308,7 @@ def _say_mark(mark: MatchMark, unit: str, titles: Titles) -> str:
 
 def _draw_ends(view: Timeline, plot: _Plot) -> str:
     total = sum(view.ends)
-    number = f"{total:,}" if total < 10**15 else f"about 10^{len(str(total)) - 1}"
+    number = describe_integer(total, 10**15)
     bottom = plot.bottom + _STRIP - 2
     area = _draw_area(view.ends, plot, bottom, _STRIP - 8)
     return (
