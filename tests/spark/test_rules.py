@@ -16,7 +16,7 @@ import cernis
 from cernis.cli.main import main
 from cernis.generators.stock import stock_stream
 from cernis.run.rule import RuleSetError
-from cernis.spark.rules import recognize_rules
+from cernis.spark.rules.recognition import recognize_rules
 
 RULES = """
 RULE keyed AS SELECT * FROM S WHERE SELL AS s ; BUY AS b

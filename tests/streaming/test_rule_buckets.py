@@ -20,19 +20,19 @@ from cernis.errors import StateError
 from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Strategy
 from cernis.run.session import RunOptions
-from cernis.spark.rule_keys import KeyedRules, RuleKey, key_rules
-from cernis.spark.rule_worker import RuleText, RuleWork, line_schema
-from cernis.spark.streaming import log
-from cernis.spark.streaming.bucket import Bucket, restore_bucket
-from cernis.spark.streaming.packing import write_blob
-from cernis.spark.streaming.rule_work import RuleStreamWork
-from cernis.spark.streaming.versions import (
+from cernis.spark.rules.keys import KeyedRules, RuleKey, key_rules
+from cernis.spark.rules.stream_worker import RuleStreamWork
+from cernis.spark.rules.versions import (
     BucketGroup,
     RuleRecord,
     RuleVersion,
     find_last_batch,
     record_rules,
 )
+from cernis.spark.rules.worker import RuleText, RuleWork, line_schema
+from cernis.spark.streaming import log
+from cernis.spark.streaming.bucket import Bucket, restore_bucket
+from cernis.spark.streaming.packing import write_blob
 from cernis.spark.worker import ROW, RowReading, StreamColumns
 from cernis.testing.strategies import cases, streams, suppressed_cases
 from cernis.testing.tables import make_table

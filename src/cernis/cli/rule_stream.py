@@ -1,7 +1,7 @@
 """`cernis stream` for rule sets: a folder of rules, which may change while its stream runs.
 
 When files have changed (`rule_watch`), the query is stopped after the micro-batch that runs, and a
-query with the new rules goes on from the checkpoint (`spark.streaming.versions` says why): events
+query with the new rules goes on from the checkpoint (`spark.rules.versions` says why): events
 wait for a few seconds, and none is lost.
 """
 
@@ -74,7 +74,7 @@ class RuleStreamPlan(RowStreamPlan):
     def _check(self, frames: dict[str, Any], rules: RuleSet) -> None:
         """Raise the mistakes that rules have on the streams."""
         from cernis.spark.options import JobOptions
-        from cernis.spark.rule_job import prepare_rule_job
+        from cernis.spark.rules.prepare import prepare_rule_job
 
         prepare_rule_job(
             choose_frames(frames), rules, JobOptions(**self.options, corrupt=UNDECODED)

@@ -54,8 +54,8 @@ def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None
 def _run_together(rules: RuleSet, frames: FileFrames, arguments: RunArguments) -> list[FoundByRule]:
     """Find the matches of all rules in one job, and return them in the order of this process."""
     from cernis.spark.options import JobOptions
-    from cernis.spark.rule_batch import recognize_rule_batch
-    from cernis.spark.rule_job import prepare_rule_job
+    from cernis.spark.rules.batch import recognize_rule_batch
+    from cernis.spark.rules.prepare import prepare_rule_job
 
     options = JobOptions(**make_job_options(arguments, frames), complete=arguments.complete)
     job = prepare_rule_job(frames.frames, rules, options)

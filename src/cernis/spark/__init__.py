@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cernis.spark.graphs.texts import parse_graphs
     from cernis.spark.local.session import session
     from cernis.spark.recognition import recognize, recognizer
-    from cernis.spark.rules import recognize_rules
+    from cernis.spark.rules.recognition import recognize_rules
     from cernis.spark.streaming.connector import kafka_package
     from cernis.spark.streaming.kafka import UNDECODABLE, read_kafka, write_kafka
     from cernis.spark.streaming.progress import Progress, progress_of, watch
@@ -57,7 +57,7 @@ _MODULES = {
     "read_kafka": "streaming.kafka",
     "recognize": "recognition",
     "recognize_graphs": "graphs.recognition",
-    "recognize_rules": "rules",
+    "recognize_rules": "rules.recognition",
     "recognizer": "recognition",
     "register": "table_function",
     "session": "local.session",

@@ -18,11 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.errors import DataError
-from cernis.events.batch import Bools
-from cernis.run.routing import ConstantTest, Router
-from cernis.spark.streaming.side_output import AHEAD, EVENT, REASON, find_batch
-from cernis.spark.streaming.versions import RuleRecord
-from cernis.spark.worker import BUCKET, HOME, STREAM, RowReading, gather, name_columns
+from cernis.spark.streaming.side_output import AHEAD, EVENT, REASON
+from cernis.spark.worker import BUCKET, STREAM, gather
 
 ARRIVAL, BLOB = "arrival", "blob"
 PACKED = f"bucket int, {ARRIVAL} bigint, {BLOB} binary"
@@ -44,57 +41,6 @@ class Packing:
     def spread(self, table: pa.Table) -> Iterator[pa.Table]:
         """Yield the rows of events that are read, each with its bucket."""
         yield table
-
-
-@dataclass(frozen=True)
-class RulePacking(Packing):
-    """The work of a task that packs rows for rules."""
-
-    reading: RowReading
-    record: RuleRecord
-    equalities: tuple[tuple[frozenset[ConstantTest] | None, ...], ...]
-    """For each version and group: those of which one holds for an event that moves a rule of the
-    group; None: any event may. Where there are none, the group has no rules."""
-
-    def spread(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Yield the rows once for each key of rules that they can move; one of these counts."""
-        record = self.record
-        version = record.versions.index(record.find_version(find_batch()))
-        columns = [bucket_column(group) for group in range(len(record.groups))]
-        rows = table.drop_columns([BUCKET, *columns])
-        free = np.ones(table.num_rows, np.bool_)
-        for group, equalities in enumerate(self.equalities[version]):
-            if equalities is not None and not equalities:
-                continue
-            bucket = table.column(columns[group])
-            wanted = np.asarray(bucket.is_valid())
-            if equalities is not None:
-                router = Router({0: equalities}, self.reading.reading.type_column)
-                wanted = wanted & _find_relevant(router, self.reading, rows)
-            if wanted.any():
-                keep = pa.array(wanted)
-                own = rows.filter(keep).append_column(BUCKET, bucket.filter(keep))
-                yield own.append_column(HOME, pa.array(free[wanted]))
-                free &= ~wanted
-
-
-def bucket_column(group: int) -> str:
-    """Return the column that has the bucket of an event for the rules of one key."""
-    return f"{BUCKET}{group}"
-
-
-def _find_relevant(router: Router, reading: RowReading, rows: pa.Table) -> Bools:
-    """Return which events can move a rule."""
-    found = np.zeros(rows.num_rows, np.bool_)
-    for number, stream in enumerate(reading.streams):
-        places = np.arange(rows.num_rows)
-        own = rows
-        if STREAM in rows.column_names:
-            places = np.flatnonzero(np.asarray(rows.column(STREAM)) == number)
-            own = rows.take(pa.array(places))
-        for at in router.route(name_columns(own, stream)).values():
-            found[places[at]] = True
-    return found
 
 
 def pack_rows(packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

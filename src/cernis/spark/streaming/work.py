@@ -1,6 +1,6 @@
 """`BucketWork`: the part of a bucket's work that depends on the language of its query.
 
-`StreamWork` is that of patterns over rows, `rule_work` has that of rule sets, and
+`StreamWork` is that of patterns over rows, `rules.stream_worker` has that of rule sets, and
 `cernis.spark.graphs.stream_worker` that of SPAseQ.
 A bucket accepts, buffers, logs and restores events in the same way for all of them.
 

@@ -1,0 +1,69 @@
+"""From a `RuleJob` on batches to the DataFrame of the lines of its rules: one shuffle for each key.
+
+    rows ─ bucket of the key ─ shuffle ─ sort by time ─▶ worker: `RuleSession` ─▶ lines with `rule`
+
+The rules of one key share the rows and a session in each task. Nothing runs until the result is
+asked for; then one job runs all rules.
+"""
+
+from __future__ import annotations
+
+from functools import partial, reduce
+from typing import Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from cernis.spark.batch import find_last_moment, number_frame, sort_rows
+from cernis.spark.frame import MOMENT, Frame
+from cernis.spark.options import count_tasks
+from cernis.spark.rows import spread_by_key
+from cernis.spark.rules.keys import KeyedRules
+from cernis.spark.rules.prepare import RuleJob
+from cernis.spark.rules.worker import RuleText, recognize_rule_rows
+from cernis.spark.worker import BUCKET, NOW, ROW, STREAM
+
+
+def recognize_rule_batch(job: RuleJob) -> Any:
+    """Return the lines of all rules, with the columns `rule`, `end`, `end_ts`, `line`, `place`."""
+    found = [_recognize_keyed(job, keyed) for keyed in job.keyed]
+    return reduce(lambda one, other: one.unionByName(other), found)
+
+
+def _recognize_keyed(job: RuleJob, keyed: KeyedRules) -> Any:
+    """Return the lines of the rules of one key."""
+    tasks = job.options.tasks or count_tasks(job.frames[0].source.sparkSession)
+    tasks = 1 if keyed.key.is_single else tasks
+    rows = None
+    for i, frame in enumerate(job.frames):
+        if not keyed.streams or frame.stream in keyed.streams:
+            own = _select_rows(job, keyed, i, frame, tasks)
+            rows = own if rows is None else rows.unionByName(own, allowMissingColumns=True)
+    assert rows is not None
+    rows = rows.repartition(1) if tasks == 1 else rows.repartitionById(tasks, F.col(BUCKET))
+    rows = sort_rows(job.frames, rows.drop(BUCKET))
+    patterns = [rule.query.pattern for rule in keyed.rules]
+    if any(pattern.absent_after is not None for pattern in patterns) and job.frames[0].time:
+        rows = rows.withColumn(NOW, find_last_moment(job.frames))
+    texts = tuple(RuleText(rule.name, rule.text) for rule in keyed.rules)
+    schema = from_arrow_schema(job.work.schema, prefer_timestamp_ntz=True)
+    return rows.mapInArrow(partial(recognize_rule_rows, job.work, texts), schema)
+
+
+def _select_rows(job: RuleJob, keyed: KeyedRules, i: int, frame: Frame, tasks: int) -> Any:
+    """Return the rows of one stream, each with its number, its moment and its bucket."""
+    data, moment, untimed = number_frame(job.options, job.frames, i), frame.moment, frame.untimed
+    if job.options.on_error == "skip" and untimed is not None:
+        data, untimed = data.filter(~untimed), None
+    key = keyed.key
+    bucket = F.lit(0)
+    if not key.is_single:
+        bucket = spread_by_key(frame, key.partition, dict(key.implied), tasks)
+        has_key = bucket.isNotNull()
+        data = data.filter(has_key if untimed is None else has_key | untimed)
+        bucket = F.coalesce(bucket, F.lit(0))
+    columns = [frame.columns[n][0].alias(c) for n, c in job.columns[frame.stream].items()]
+    columns += [F.col(ROW), (F.col(ROW) if moment is None else moment).alias(MOMENT)]
+    if len(job.frames) > 1:
+        columns.append(F.lit(i).alias(STREAM))
+    return data.select(*columns, bucket.alias(BUCKET))

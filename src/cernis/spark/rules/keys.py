@@ -1,0 +1,144 @@
+"""`KeyedRules`: the rules of one key, which share a shuffle.
+
+An event travels once for all rules of a key, to the bucket of its value, and one session there
+reads it for all. Rules without a key share one bucket.
+
+Rules that are connected by INSERT INTO have to meet, since the matches of one are events of the
+other. They keep a key if all of them are partitioned by the same attributes and each derived event
+has them: then it stays in the bucket of its match. Otherwise they share the bucket of those without
+a key.
+
+Does not import Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cernis.pattern import predicate as pred
+from cernis.pattern.query import Pattern, SelectedTerm
+from cernis.plan.plan import Distribution, Plan
+from cernis.run.routing import ConstantTest
+from cernis.run.rule import Rule
+from cernis.run.rules import RuleSet
+from cernis.spark.layout import choose_stream_layout
+
+
+class RuleKey(NamedTuple):
+    """The key that rules share: attributes of PARTITION BY, or one for each type of event."""
+
+    partition: tuple[tuple[str, ...], ...] = ()
+    implied: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is none: one bucket has all events."""
+        return not self.partition and not self.implied
+
+
+class KeyedRules(NamedTuple):
+    """The rules of one key, which share a shuffle and a session."""
+
+    key: RuleKey
+    rules: tuple[Rule, ...]
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams that they read; empty: all."""
+        patterns = [rule.query.pattern for rule in self.rules]
+        if not all(pattern.streams for pattern in patterns):
+            return frozenset()
+        return frozenset(name for pattern in patterns for name in pattern.streams)
+
+    @property
+    def equalities(self) -> frozenset[ConstantTest] | None:
+        """Equalities of which one holds for each event that moves a rule; None: any event may."""
+        made = {rule.query.pattern.into for rule in self.rules}
+        found: frozenset[ConstantTest] = frozenset()
+        for rule in self.rules:
+            derives = rule.query.pattern.into or not made.isdisjoint(rule.query.pattern.streams)
+            if derives or rule.whole or rule.equalities is None:
+                return None
+            found |= rule.equalities
+        return found
+
+
+def key_rules(rules: RuleSet, plans: Sequence[Plan]) -> tuple[KeyedRules, ...]:
+    """Return the rules of each key, in the order of the rules.
+
+    >>> texts = {"a": "SELECT * WHERE A PARTITION BY [k]", "b": "SELECT * WHERE B"}
+    >>> rules = RuleSet.of({**texts, "c": "SELECT * WHERE C PARTITION BY [k]"})
+    >>> keyed = key_rules(rules, [rule.query.plan for rule in rules])
+    >>> [(keys.key.partition, [rule.name for rule in keys.rules]) for keys in keyed]
+    [((('k',),), ['a', 'c']), ((), ['b'])]
+    """
+    patterns = [plan.pattern for plan in plans]
+    keys = [_find_key(plan) for plan in plans]
+    for connected in _connect(patterns):
+        if not _stay_together([patterns[i] for i in connected], [keys[i] for i in connected]):
+            for i in connected:
+                keys[i] = RuleKey()
+    found: dict[RuleKey, list[Rule]] = {}
+    for rule, key in zip(rules, keys, strict=True):
+        found.setdefault(key, []).append(rule)
+    return tuple(KeyedRules(key, tuple(own)) for key, own in found.items())
+
+
+def _find_key(plan: Plan) -> RuleKey:
+    pattern = plan.pattern
+    if choose_stream_layout(plan).distribution is not Distribution.KEYED:
+        return RuleKey()
+    if not pattern.partition:
+        return RuleKey(implied=tuple(sorted((plan.key or {}).items())))
+    groups = pattern.spreading_groups
+    joined = {join.table for join in pattern.joins}
+    if any(name.split(".")[0] in joined for group in groups for name in group):
+        return RuleKey()  # workers join tables, after events have travelled
+    return RuleKey(partition=groups)
+
+
+def _connect(patterns: Sequence[Pattern]) -> list[list[int]]:
+    """Return the rules that are connected by streams of matches, each such set once."""
+    made = {pattern.into for pattern in patterns if pattern.into is not None}
+    connected: list[tuple[set[str], list[int]]] = []
+    for number, pattern in enumerate(patterns):
+        streams = made & {*pattern.streams, *([pattern.into] if pattern.into else [])}
+        if not streams:
+            continue
+        rules, apart = [number], []
+        for others, members in connected:
+            if others.isdisjoint(streams):
+                apart.append((others, members))
+            else:
+                streams, rules = streams | others, [*members, *rules]
+        connected = [*apart, (streams, rules)]
+    return [sorted(members) for _, members in connected]
+
+
+def _stay_together(patterns: Sequence[Pattern], keys: Sequence[RuleKey]) -> bool:
+    """Return whether connected rules have one key, and derived events keep it."""
+    key = keys[0]
+    if any(other != key for other in keys) or not key.partition:
+        return False
+    makers = [pattern for pattern in patterns if pattern.into is not None]
+    return all(
+        len(group) == 1 and all(_inserts_key(maker, group[0]) for maker in makers)
+        for group in key.partition
+    )
+
+
+def _inserts_key(pattern: Pattern, name: str) -> bool:
+    """Return whether each match becomes an event with the key of its partition."""
+    for item in pattern.select.items:
+        if isinstance(item, SelectedTerm) and item.name == name:
+            match item.term:
+                case (
+                    pred.Reference(attribute=attribute)
+                    | pred.Aggregate(
+                        function="FIRST" | "LAST" | "MIN" | "MAX",
+                        argument=pred.Reference(attribute=attribute),
+                    )
+                ):
+                    return attribute.name == name
+    return False

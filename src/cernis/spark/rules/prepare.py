@@ -1,0 +1,145 @@
+"""From rules and DataFrames to a `RuleJob`: every decision, before anything runs.
+
+The rules are checked against the columns, and those of one key share a shuffle (`keys`).
+All columns of the frames travel, whichever rules there are: rules of a stream may change, and the
+events in its state do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from cernis.errors import CernisError
+from cernis.events.batch import is_computed
+from cernis.events.order import Scale
+from cernis.events.source import choose_inputs, read_table
+from cernis.pattern.query import Pattern
+from cernis.run.rule import RuleSetError, describe_mistake
+from cernis.run.rules import RuleSession, RuleSet, name_streams
+from cernis.run.session import RunOptions
+from cernis.run.tables import find_table
+from cernis.spark.frame import Frame, arrow_type, make_frames
+from cernis.spark.options import JobOptions
+from cernis.spark.prepare import check_grouping, stream_columns
+from cernis.spark.rules.keys import KeyedRules, key_rules
+from cernis.spark.rules.worker import RuleWork, line_schema
+from cernis.spark.worker import ROW, STREAM, RowReading
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RuleJob:
+    """The decisions about a rule set on DataFrames."""
+
+    rules: RuleSet
+    options: JobOptions
+    frames: tuple[Frame, ...]
+    scale: Scale
+    columns: Mapping[str, Mapping[str, str]]
+    """For each stream, which of the columns that travel holds which attribute."""
+    keyed: tuple[KeyedRules, ...]
+    work: RuleWork
+
+    @property
+    def is_streaming(self) -> bool:
+        return bool(self.frames[0].source.isStreaming)
+
+
+def prepare_rule_job(events: Any, rules: RuleSet, options: JobOptions) -> RuleJob:
+    """Decide how rules run on a DataFrame, or on several in a dict by stream.
+
+    The mistakes of all rules are raised together.
+    """
+    options.check()
+    patterns = [rule.query.pattern for rule in rules]
+    names = name_streams(patterns)
+    if isinstance(events, Mapping) and events:
+        events = dict(choose_inputs([*events.items()], names))
+        if options.row is None and len(events) > 1:
+            options = replace(options, streams=events)
+    frames = make_frames(events, tuple(names), options)
+    scales = [frame.scale for frame in frames]
+    scale = Scale(scales[0].unit_ns, min(each.own for each in scales))
+    columns = _choose_columns(frames)
+    reading = RowReading(
+        streams=tuple(stream_columns(frame, columns[frame.stream]) for frame in frames),
+        reading=_choose_reading(frames, patterns, options),
+        scale=scale,
+    )
+    rows = _row_schema(frames, columns)
+    work = RuleWork(**reading.__dict__, rows=rows, schema=line_schema(reading, rows))
+    session = RuleSession(rules, work.reading)
+    _check_rules(rules, frames, options)
+    session.prepare(work.known_streams, scale)
+    plans = [each.plan for each in session.sessions]
+    return RuleJob(
+        rules=rules,
+        options=options,
+        frames=frames,
+        scale=scale,
+        columns=columns,
+        keyed=key_rules(rules, plans),
+        work=work,
+    )
+
+
+def _check_rules(rules: RuleSet, frames: Sequence[Frame], options: JobOptions) -> None:
+    mistakes: dict[str, str] = {}
+    for rule in rules:
+        pattern = rule.query.pattern
+        try:
+            if rule.query.conjunctive is not None:
+                raise CernisError("the rules of a set on Spark are CEQL")
+            check_grouping(pattern, frames, replace(options, matches="lines"))
+        except CernisError as error:
+            mistakes[rule.name] = describe_mistake(rule.name, rule.origin, error)
+    if mistakes:
+        raise RuleSetError([*mistakes.values()], [*mistakes])
+
+
+def _choose_reading(
+    frames: Sequence[Frame], patterns: Iterable[Pattern], options: JobOptions
+) -> RunOptions:
+    joined = dict.fromkeys(join.table for pattern in patterns for join in pattern.joins)
+    return RunOptions(
+        time=frames[0].time,
+        type=options.type_column,
+        time_unit=options.time_unit,
+        budget=options.budget,
+        on_budget=options.on_budget,
+        complete=options.complete,
+        tables={name: _load_table(name, options.tables) for name in joined},
+    )
+
+
+def _load_table(name: str, given: Mapping[str, Any]) -> pa.Table:
+    """Return a table that travels to the workers."""
+    table = find_table(name, given)
+    if hasattr(table, "toArrow"):
+        table = table.toArrow()
+    return read_table(name, table)
+
+
+def _choose_columns(frames: Sequence[Frame]) -> dict[str, dict[str, str]]:
+    """Choose the names of the columns that travel; attributes of one name and type share one."""
+    columns: dict[str, dict[str, str]] = {}
+    travelling: dict[tuple[str, str], str] = {}
+    for frame in frames:
+        own = columns.setdefault(frame.stream, {})
+        for name, field in frame.fields.items():
+            if not is_computed(name) and arrow_type(field.dataType) is not None:
+                kind = (name, field.dataType.json())
+                own[name] = travelling.setdefault(kind, f"a{len(travelling)}")
+    return columns
+
+
+def _row_schema(frames: Sequence[Frame], columns: Mapping[str, Mapping[str, str]]) -> pa.Schema:
+    """Return the columns that travel."""
+    fields: dict[str, pa.DataType] = {}
+    for frame in frames:
+        for name, column in columns[frame.stream].items():
+            fields[column] = arrow_type(frame.fields[name].dataType)
+    return pa.schema({**fields, ROW: pa.int64(), STREAM: pa.int32()})

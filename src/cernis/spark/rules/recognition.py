@@ -1,0 +1,108 @@
+"""`recognize_rules`: the matches of the rules of a set in DataFrames.
+
+In batches there is a DataFrame for each rule: each has its own plan and its own shuffle. Spark
+reads the columns and the rows that the rule asks for; nothing runs until a DataFrame is asked for
+its rows. Together (`batch`) and on streams (`stream`) there is one
+DataFrame with the lines of all rules, and one shuffle for each key.
+
+Cost contract of batches rule by rule: nothing is shared between the rules but the input, which each
+of them reads. Cache it where reading is dear.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from cernis.errors import CernisError
+from cernis.events.source import choose_inputs
+from cernis.run.rule import Rule, RuleSetError, describe_mistake, refuse_inserts
+from cernis.run.rules import RuleSet, name_streams
+from cernis.spark.batch import recognize_batch
+from cernis.spark.options import JobOptions
+from cernis.spark.prepare import Job, make_work, prepare_job
+from cernis.spark.rules.batch import recognize_rule_batch
+from cernis.spark.rules.prepare import prepare_rule_job
+
+
+def recognize_rules(
+    events: Any,
+    rules: Any,
+    *,
+    lateness: str | timedelta = "0 seconds",
+    ahead: str | timedelta | None = "1 hour",
+    late_output: str | None = None,
+    checkpoint: str | None = None,
+    together: bool = False,
+    **options: Any,
+) -> Any:
+    """Return the matches of rules as lazy DataFrames.
+
+    `events` is a DataFrame, or several in a dict by stream. `rules` is a `RuleSet`, or what
+    `cernis.rules` takes. The options are those of `recognize`.
+
+    Of batches: a dict with a DataFrame for each rule, by its name. With `together`, and of streams:
+    one DataFrame with the columns `rule`, `end`, `end_ts`, `line` (the match as JSON) and `place`,
+    and one shuffle for all rules with the same key. INSERT INTO needs that.
+
+    With the `checkpoint` of an earlier run a stream goes on: rules with the same name and text keep
+    their state, others begin with the next micro-batch. Stop the earlier query first.
+    """
+    rules = rules if isinstance(rules, RuleSet) else RuleSet.of(rules)
+    if together or is_streaming(events):
+        if options.setdefault("matches", "lines") != "lines":
+            raise CernisError("rules have answers of different columns: together they are lines")
+        rule_job = prepare_rule_job(events, rules, JobOptions(**options))
+        for rule in rules:
+            for warning in rule.query.warnings:
+                warnings.warn(f"rule {rule.name}: {warning}", stacklevel=2)
+        if not rule_job.is_streaming:
+            return recognize_rule_batch(rule_job)
+        # needs more of Spark than batches do
+        from cernis.spark.rules.stream import recognize_rule_stream
+        from cernis.spark.streaming.dataflow import StreamOptions
+
+        return recognize_rule_stream(
+            rule_job,
+            StreamOptions(
+                lateness=lateness, ahead=ahead, late_output=late_output, checkpoint=checkpoint
+            ),
+        )
+    found = {}
+    for rule, job in prepare_rules(events, rules, JobOptions(**options)):
+        for warning in job.query.warnings:
+            warnings.warn(f"rule {rule.name}: {warning}", stacklevel=2)
+        found[rule.name] = recognize_batch(job, make_work(job))
+    return found
+
+
+def is_streaming(events: Any) -> bool:
+    """Return whether some of the DataFrames are streaming ones."""
+    frames = [*events.values()] if isinstance(events, Mapping) else [events]
+    return any(getattr(frame, "isStreaming", False) for frame in frames)
+
+
+def prepare_rules(events: Any, rules: RuleSet, options: JobOptions) -> list[tuple[Rule, Job]]:
+    """Decide how each rule runs; raise the mistakes of all rules together."""
+    refuse_inserts(rules)
+    names = name_streams([rule.query.pattern for rule in rules])
+    if isinstance(events, Mapping) and events:
+        events = dict(choose_inputs([*events.items()], names))
+        if options.row is None and len(events) > 1:
+            options = replace(options, streams=events)
+    else:
+        choose_inputs([(None, events)], names)
+    jobs, mistakes = [], []
+    for rule in rules:
+        try:
+            job = prepare_job(events, rule.query, options)
+        except CernisError as error:
+            mistakes.append(describe_mistake(rule.name, rule.origin, error))
+            continue
+        jobs.append((rule, job))
+    if mistakes:
+        raise RuleSetError(mistakes)
+    return jobs

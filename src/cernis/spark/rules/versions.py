@@ -1,0 +1,195 @@
+"""`RuleVersion`: the rules of a stream from one micro-batch on; the record of them in a checkpoint.
+
+A rule set may change while its stream goes on: the query is stopped, `recognize_rules` is called
+with the new rules and the same checkpoint, and the query is started again. The note in the
+checkpoint's folder then says from which micro-batch on the new rules hold: the first one that Spark
+has not planned yet, by its own log of offsets. A micro-batch that was planned before and did not
+end runs again with the rules that it had, so each micro-batch always runs with the same rules,
+whenever the process was killed. Workers get all versions that may still be needed, and choose by
+the number of the micro-batch that they run.
+
+A rule knows since which micro-batch it has run with its key. A bucket may sleep through versions: a
+rule that was removed and has come back meanwhile is another one to it.
+
+A key of rules keeps its buckets for as long as the checkpoint lives, also while no rule has it.
+
+Turned down: a new set of rules inside the running query. Its plan is fixed when it starts, and new
+rules may need other keys; and Spark calls nothing of ours between planning a micro-batch and
+running it, at which the driver could record the rules, but for `foreachBatch`, which would give up
+exactly-once files.
+
+The note is the one of `checkpoint`. Does not import Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pyarrow import fs
+
+from cernis.errors import StateError
+from cernis.spark.rules.keys import KeyedRules, RuleKey
+from cernis.spark.rules.worker import RuleText, RuleTexts
+from cernis.spark.streaming.balance import choose_balanced
+from cernis.spark.streaming.checkpoint import check_same, read_note, write_note
+from cernis.spark.streaming.side_output import open_folder
+
+QUERY = "a rule set"
+"""What the note of a rule set has in place of a query."""
+
+
+class BucketGroup(NamedTuple):
+    """The buckets of the rules of one key."""
+
+    key: RuleKey
+    buckets: tuple[int, ...]
+
+
+class RuleVersion(NamedTuple):
+    """The rules from one micro-batch on, for each group of buckets."""
+
+    since: int
+    rules: tuple[RuleTexts, ...]
+
+
+class RuleRecord(NamedTuple):
+    """The groups of buckets of a checkpoint, and the versions that may still be needed."""
+
+    groups: tuple[BucketGroup, ...]
+    versions: tuple[RuleVersion, ...]
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """The buckets of all groups."""
+        return tuple(number for group in self.groups for number in group.buckets)
+
+    def find_group(self, bucket: int) -> int:
+        """Return the group of a bucket."""
+        return next(i for i, group in enumerate(self.groups) if bucket in group.buckets)
+
+    def find_version(self, batch: int) -> RuleVersion:
+        """Return the version of a micro-batch.
+
+        >>> record = RuleRecord((), (RuleVersion(0, ()), RuleVersion(7, ())))
+        >>> record.find_version(6).since, record.find_version(7).since
+        (0, 7)
+        """
+        return [each for each in self.versions if each.since <= batch][-1]
+
+
+def record_rules(
+    folder: str | None,
+    note: Mapping[str, Any],
+    keyed: Sequence[KeyedRules],
+    sizes: tuple[int, int],
+) -> RuleRecord:
+    """Return the record with these rules as its last version, and write it to the checkpoint.
+
+    `note` describes what does not change: the columns. `sizes` are the number of buckets of a new
+    key, and of Spark's partitions. Without a folder there is one version.
+    """
+    before = None if folder is None else read_note(folder)
+    known = RuleRecord((), ())
+    if folder is not None and before is not None:
+        check_same(folder, before, {"query": QUERY, **note})
+        known = _read_record(folder, before)
+    record = _extend(known, keyed, sizes, -1 if folder is None else find_last_batch(folder))
+    if folder is not None and record != known:
+        write_note(folder, {"query": QUERY, **note, **_write_record(record)})
+    return record
+
+
+def find_last_batch(folder: str) -> int:
+    """Return the number of the last micro-batch that Spark has planned; -1: none."""
+    system, path = open_folder(folder)
+    where = fs.FileSelector(f"{path}/offsets", allow_not_found=True)
+    names = (info.base_name for info in system.get_file_info(where))
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
+def _extend(
+    known: RuleRecord, keyed: Sequence[KeyedRules], sizes: tuple[int, int], last: int
+) -> RuleRecord:
+    """Return a record with these rules from the micro-batch after the last one on."""
+    keys = [group.key for group in known.groups]
+    new = [keys_.key for keys_ in keyed if keys_.key not in keys]
+    groups = (*known.groups, *_add_groups(known.buckets, new, *sizes))
+    empty: tuple[RuleTexts, ...] = ((),) * (len(groups) - len(known.groups))
+    versions = [RuleVersion(each.since, (*each.rules, *empty)) for each in known.versions]
+    versions = [each for each in versions if each.since <= last]  # others were never run
+    before = {
+        (group.key, rule.name, rule.text): rule
+        for group, several in zip(groups, versions[-1].rules if versions else empty, strict=False)
+        for rule in several
+    }
+    texts = {
+        k.key: tuple(
+            before.get((k.key, rule.name, rule.text), RuleText(rule.name, rule.text, last + 1))
+            for rule in k.rules
+        )
+        for k in keyed
+    }
+    rules = tuple(texts.get(group.key, ()) for group in groups)
+    if not versions or versions[-1].rules != rules:
+        versions.append(RuleVersion(last + 1, rules))
+    needed = [i for i, each in enumerate(versions) if each.since <= last][-1:]
+    return RuleRecord(groups, tuple(versions[needed[0] if needed else 0 :]))
+
+
+def _add_groups(
+    taken: Sequence[int], keys: Sequence[RuleKey], size: int, partitions: int
+) -> Iterator[BucketGroup]:
+    """Yield buckets for each key, evenly spread over Spark's partitions."""
+    wanted = [1 if key.is_single else size for key in keys]
+    total = len(taken) + sum(wanted)
+    numbers = [n for n in choose_balanced(max(2, total), partitions) if n not in taken]
+    for key, number in zip(keys, wanted, strict=True):
+        yield BucketGroup(key, tuple(numbers[:number]))
+        numbers = numbers[number:]
+
+
+def _write_record(record: RuleRecord) -> dict[str, Any]:
+    return {
+        "groups": [
+            {
+                "partition": group.key.partition,
+                "implied": group.key.implied,
+                "buckets": group.buckets,
+            }
+            for group in record.groups
+        ],
+        "versions": [{"since": each.since, "rules": each.rules} for each in record.versions],
+    }
+
+
+def _read_record(folder: str, note: Mapping[str, Any]) -> RuleRecord:
+    try:
+        groups = tuple(
+            BucketGroup(
+                RuleKey(_tuples(group["partition"]), _tuples(group["implied"])),
+                tuple(map(int, group["buckets"])),
+            )
+            for group in note["groups"]
+        )
+        versions = tuple(
+            RuleVersion(int(each["since"]), tuple(map(_read_texts, each["rules"])))
+            for each in note["versions"]
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise StateError(f"{folder}: the note of the checkpoint is damaged: {error}") from error
+    return RuleRecord(groups, versions)
+
+
+def _read_texts(written: Sequence[Sequence[Any]]) -> RuleTexts:
+    return tuple(RuleText(str(name), str(text), int(since)) for name, text, since in written)
+
+
+def _tuples(lists: Sequence[Sequence[str]]) -> tuple[Any, ...]:
+    return tuple(tuple(each) for each in lists)
+
+
+def describe_record(record: RuleRecord) -> str:
+    """Return the groups as text, for the digest of a state."""
+    return json.dumps([[group.key, group.buckets] for group in record.groups])

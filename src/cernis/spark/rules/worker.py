@@ -1,0 +1,264 @@
+"""The work of Spark's Python workers for rule sets: rows in, the lines of all rules out.
+
+The rules of one key share a session (`RuleSession`) over the events of a bucket: the rows have
+travelled once for all of them. A line has the name of its rule as its first member, since rules
+have answers of different columns.
+
+Rules travel as text: a frozen session holds the texts of its rules, so a bucket that has had no
+event for long knows which rules it has run with. A worker parses and plans each text once.
+
+Cost contract: that of a `RuleSession`, and of a `worker.Recognizer` for each line. Does not import
+Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.results.jsonlines import TextEvents, name_lines
+from cernis.results.matches import Matches
+from cernis.run.derived import KnownStream
+from cernis.run.query import Query
+from cernis.run.rule import Rule
+from cernis.run.rules import RuleSession, RuleSet, read_rule_texts
+from cernis.spark.carriers import carrier_of
+from cernis.spark.worker import (
+    NOW,
+    RowReading,
+    Work,
+    answer_schema,
+    cast_answer,
+    event_batch,
+    gather,
+    name_columns,
+    read_now,
+)
+
+
+class RuleText(NamedTuple):
+    """A rule as it travels."""
+
+    name: str
+    text: str
+    since: int = 0
+    """The micro-batch since which it has run: one that comes back is another rule."""
+
+
+RuleTexts = tuple[RuleText, ...]
+NUMBERS = ("events", "matches", "suppressed", "records", "milliseconds")
+"""What is counted for each rule. All but `records` count from one report to the next."""
+
+_ROWS = 1 << 14
+_FORGET_EVERY = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleWork(RowReading):
+    """The work of a task for rules: the columns of its rows, and those of the answer."""
+
+    rows: pa.Schema
+    """The columns that travel."""
+    schema: pa.Schema
+    text: TextEvents = "named"
+    """Which events of its matches a line has."""
+    names_rules: bool = True
+    """A line has the name of its rule, too."""
+
+    @cached_property
+    def known_streams(self) -> list[KnownStream]:
+        """The streams with the columns that travel."""
+        empty = self.rows.empty_table()
+        return [KnownStream(own.name, name_columns(empty, own).schema) for own in self.streams]
+
+
+def line_schema(reading: RowReading, rows: pa.Schema) -> pa.Schema:
+    """Return the columns of the lines of rules, in the types that carry them in Spark."""
+    plan = Query("SELECT NONE WHERE * AS e").plan
+    streams, options, scale = reading.streams, reading.reading, reading.scale
+    work = Work(plan=plan, streams=streams, reading=options, scale=scale, form="lines")
+    fields = [pa.field("rule", pa.string()), *answer_schema(work, rows.empty_table())]
+    return pa.schema([field.with_type(carrier_of(field.type) or field.type) for field in fields])
+
+
+def make_rules(texts: Iterable[RuleText]) -> RuleSet:
+    """Return the rules of these texts; a worker parses and plans each text once."""
+    return RuleSet([Rule(rule.name, _read_query(rule.text)) for rule in texts])
+
+
+@lru_cache(maxsize=1 << 15)
+def _read_query(text: str) -> Query[Any]:
+    return Query(text)
+
+
+class RuleRecognizer:
+    """The rules of one part: it takes tables of events in order of time, and gives lines."""
+
+    def __init__(self, work: RuleWork, frozen: bytes | None = None) -> None:
+        self.work = work
+        self.texts: RuleTexts = ()
+        """The rules that run."""
+        if frozen is None:
+            self.session = RuleSession(RuleSet(()), work.reading)
+        else:
+            written, _, state = frozen.partition(b"\n")
+            pairs = zip(read_rule_texts(state), json.loads(written), strict=True)
+            self.texts = tuple(RuleText(name, text, since) for (name, text), since in pairs)
+            self.session = RuleSession.thaw(make_rules(self.texts), state, work.reading)
+            self._prepare()
+        self.given = 0
+        self._kept_events = 0
+        """How many events the sessions had when they last dropped some."""
+        self._matches: dict[str, int] = {}
+        self._told: dict[str, tuple[float, ...]] = self._read_numbers()
+
+    def update(self, texts: RuleTexts) -> None:
+        """Go on with other rules; those that have run since keep their state."""
+        stay = {*self.texts}
+        self.session.update(make_rules(rule for rule in texts if rule in stay))
+        self.session.update(make_rules(texts))
+        self.texts = texts
+        self._prepare()
+        self._told = self._read_numbers()
+
+    def _prepare(self) -> None:
+        self.session.prepare(self.work.known_streams, self.work.scale)
+
+    def take(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yield the lines of the matches that end in some events."""
+        batch = event_batch(self.work, table, 0)
+        yield from self._give(self.session.take(batch, self.work.scale))
+
+    def replay(self, table: pa.Table) -> None:
+        """Read events again whose matches were reported before."""
+        for _ in self.session.take(event_batch(self.work, table, 0), self.work.scale):
+            pass
+        self._told = self._read_numbers()
+
+    def pass_time(self, nanoseconds: int) -> Iterator[pa.RecordBatch]:
+        """Yield the lines of what is certain once no event before a time comes."""
+        yield from self._give(self.session.pass_time(nanoseconds, self.work.scale))
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield the lines of what waits for the end of the input."""
+        yield from self._give(self.session.finish().items())
+
+    @property
+    def first_end(self) -> int | None:
+        """The time, in nanoseconds, at which the next group of EVERY ends; None: there is none."""
+        ends = (session.first_group_end for session in self.session.sessions)
+        return min((end for end in ends if end is not None), default=None)
+
+    @property
+    def next_deadline(self) -> int | None:
+        """The next time, in ticks, that makes matches certain when it has passed."""
+        scale = self.work.scale
+        times = (session.pipeline.next_deadline(scale) for session in self.session.sessions)
+        return min((time for time in times if time is not None), default=None)
+
+    def freeze(self) -> bytes:
+        """Return the state as bytes: since when each rule has run, and their session."""
+        since = json.dumps([rule.since for rule in self.texts])
+        return since.encode() + b"\n" + self.session.freeze()
+
+    def renew_budget(self) -> None:
+        self.session.renew_budget()
+
+    def forget(self) -> None:
+        """Drop old events of the sessions now and then: a worker has many buckets."""
+        if self._count_events() > max(_FORGET_EVERY, 2 * self._kept_events):
+            for session in self.session.sessions:
+                session.forget()
+            self._kept_events = self._count_events()
+
+    def _count_events(self) -> int:
+        """Return how many events are kept because a match may still reach back to them."""
+        return sum(session.events - session.kept_from for session in self.session.sessions)
+
+    def count_state(self) -> tuple[int, int]:
+        """Return how many partitions and how many records of partial matches there are."""
+        numbers = [session.metrics() for session in self.session.sessions]
+        return sum(each.keys for each in numbers), sum(each.records for each in numbers)
+
+    def list_numbers(self) -> str:
+        """Return the numbers of the rules that have changed since the last call, as JSON."""
+        now, before = self._read_numbers(), self._told
+        nothing = (0.0,) * len(NUMBERS)
+        at = NUMBERS.index("records")
+        self._told = now
+        return json.dumps(
+            {
+                rule: [
+                    value if i == at else round(value - earlier, 3)
+                    for i, (value, earlier) in enumerate(
+                        zip(numbers, before.get(rule, nothing), strict=True)
+                    )
+                ]
+                for rule, numbers in now.items()
+                if numbers != before.get(rule)
+            }
+        )
+
+    def _read_numbers(self) -> dict[str, tuple[float, ...]]:
+        return {
+            rule: (
+                float(each.events),
+                float(self._matches.get(rule, 0)),
+                float(each.suppressed),
+                float(each.records),
+                1000 * sum(each.seconds.values()),
+            )
+            for rule, each in self.session.metrics().items()
+        }
+
+    def _give(self, found: Iterable[tuple[str, Any]]) -> Iterator[pa.RecordBatch]:
+        """Yield the lines of what rules have found, those of many rules in one batch."""
+        batches, rows = [], 0
+        for rule, each in found:
+            lines = each.lines(self.work.text) if isinstance(each, Matches) else each.lines()
+            for batch in lines:
+                if not batch.num_rows:
+                    continue
+                batches.append(self._name(rule, batch))
+                rows += batch.num_rows
+                if rows >= _ROWS:
+                    yield _join(batches)
+                    batches, rows = [], 0
+        if batches:
+            yield _join(batches)
+
+    def _name(self, rule: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        ends, times, lines = batch.columns
+        places = np.arange(self.given, self.given + batch.num_rows)
+        self.given += batch.num_rows
+        self._matches[rule] = self._matches.get(rule, 0) + batch.num_rows
+        names = pa.array([rule] * batch.num_rows, pa.string())
+        lines = name_lines(rule, lines) if self.work.names_rules else lines
+        columns = [names, ends, times, lines, pa.array(places)]
+        named = pa.RecordBatch.from_arrays(columns, self.work.schema.names)
+        return cast_answer(named, self.work.schema)
+
+
+def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def recognize_rule_rows(
+    work: RuleWork, texts: RuleTexts, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the lines of rules in a task's rows, which are sorted by time."""
+    recognizer, now = RuleRecognizer(work), None
+    recognizer.update(texts)
+    for table in gather(batches):
+        if NOW in table.column_names:
+            now = read_now(work, table)
+        yield from recognizer.take(table)
+    if now is not None and work.scale.unit_ns is not None:
+        yield from recognizer.pass_time(now * work.scale.unit_ns)
+    yield from recognizer.finish()
