@@ -671,8 +671,9 @@ def _stream(snapshots: bool) -> tuple[Any, dict[str, bytes]]:
     from cernis.events.order import Scale
     from cernis.run.session import RunOptions
     from cernis.spark.streaming import log
-    from cernis.spark.streaming.bucket import Bucket, StreamWork
+    from cernis.spark.streaming.bucket import Bucket
     from cernis.spark.streaming.packing import write_blob
+    from cernis.spark.streaming.work import StreamWork
     from cernis.spark.worker import ROW, StreamColumns, Work, answer_schema
 
     query = _query("unary" if snapshots else "equal")

@@ -55,6 +55,7 @@ Opener = Callable[..., Page]
 def address() -> Iterator[str]:
     """A server of its own process, as a user starts it."""
     command = [sys.executable, "-m", "cernis", "serve", "--port", "0", "--max-upload", "1"]
+    command += ["--max-seconds", "600"]  # a busy machine may take long
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         found = re.search(r"http://\S+", server.stdout.readline())

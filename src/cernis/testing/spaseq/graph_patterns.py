@@ -102,20 +102,30 @@ def _decide_exists(
 ) -> g.Expression:
     """Return an expression in which each EXISTS is true or false, as it is for a solution."""
 
-    def decide(part: Any) -> Any:
+    def decide(part: Any) -> g.Expression | None:
         match part:
             case g.ExistsExpression(pattern, condition):
                 found = join_solutions([solution], list(_find_solutions(pattern, triples, kb)))
                 holds = any(condition is None or is_true(condition, one) for one in found)
                 return g.Term(f'"{str(holds).lower()}"^^<{_XSD}boolean>')
-            case tuple():
-                return tuple(map(decide, part))
-            case g.GraphVariable() | g.Term() | str() | bool() | None | Span():
-                return part
-        return replace(part, **{f.name: decide(getattr(part, f.name)) for f in fields(part)})
+        return None
 
-    decided: g.Expression = decide(expression)
+    decided: g.Expression = _replace_parts(expression, decide)
     return decided
+
+
+def _replace_parts(part: Any, decide: Callable[[Any], g.Expression | None]) -> Any:
+    """Return an expression in which some parts are others; `decide` gives these."""
+    decided = decide(part)
+    if decided is not None:
+        return decided
+    match part:
+        case g.GraphVariable() | g.Term() | str() | bool() | None | Span():
+            return part
+        case tuple():
+            return tuple(_replace_parts(one, decide) for one in part)
+    new = {f.name: _replace_parts(getattr(part, f.name), decide) for f in fields(part)}
+    return replace(part, **new)
 
 
 def _bind(name: str, expression: g.Expression, solution: Solution) -> Solution:
@@ -130,17 +140,13 @@ def compute_value(
 ) -> str | None:
     """Return the value of an expression of SELECT as a term; None for an error."""
 
-    def decide(part: Any) -> Any:
+    def decide(part: Any) -> g.Expression | None:
         match part:
             case g.CallExpression(name, (g.GraphVariable(variable),)) if name in AGGREGATES:
                 return _fold(name, lists[variable])
-            case tuple():
-                return tuple(map(decide, part))
-            case g.GraphVariable() | g.Term() | str() | bool() | None | Span():
-                return part
-        return replace(part, **{f.name: decide(getattr(part, f.name)) for f in fields(part)})
+        return None
 
-    return _bind("value", decide(expression), solution).get("value")
+    return _bind("value", _replace_parts(expression, decide), solution).get("value")
 
 
 def _fold(name: str, terms: Collection[str]) -> g.Expression:
@@ -276,8 +282,43 @@ def _evaluate(expression: g.Expression, solution: Solution) -> Value:
                 with suppress(ExpressionError, ArithmeticError):
                     return _evaluate(part, solution)
             raise ExpressionError
+        case g.CallExpression("CONCAT", parts):
+            return "".join(_require_text(_evaluate(part, solution)) for part in parts)
+        case g.CallExpression("STRLEN", (part,)):
+            return len(_require_text(_evaluate(part, solution)))
+        case g.CallExpression("STR", (part,)):
+            return _spell(_find_term(part, solution))
         case _:
             raise NotImplementedError(expression)
+
+
+def _require_text(value: Value) -> str:
+    if not isinstance(value, str):
+        raise ExpressionError
+    return value
+
+
+def _find_term(expression: g.Expression, solution: Solution) -> str:
+    """Return the value of an expression as a term; one of the data has its own spelling."""
+    match expression:
+        case g.GraphVariable(name) if name in solution:
+            return solution[name]
+        case g.Term(text):
+            return text
+    return _write_value(_evaluate(expression, solution))
+
+
+def _spell(term: str) -> str:
+    """Return the text of an IRI or a literal.
+
+    >>> _spell("<urn:a>"), _spell('"5"^^<urn:t>')
+    ('urn:a', '5')
+    """
+    if term.startswith('"'):
+        return term[1 : term.rindex('"')]
+    if not term.startswith("<"):
+        raise ExpressionError
+    return term[1:-1]
 
 
 def _is_any(parts: tuple[g.Expression, ...], solution: Solution) -> bool:
