@@ -20,7 +20,7 @@ import pyarrow as pa
 from cernis.output import UsedFile
 from cernis.results.columns import distinct_names
 from cernis.results.jsonlines import answer_lines
-from cernis.results.result import Result
+from cernis.results.result import Notes, Result
 from cernis.results.values import python_values
 
 _BATCH = 1 << 16
@@ -55,7 +55,7 @@ class Answers(Result[Answer]):
         names: Sequence[str],
         table: pa.Table,
         *,
-        notes: Sequence[str] = (),
+        notes: Notes = (),
         partial: bool = False,
         used: Sequence[UsedFile] = (),
     ) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.results.jsonlines import group_lines
-from cernis.results.result import Result
+from cernis.results.result import Notes, Result
 from cernis.results.values import python_records
 
 _BATCH = 1 << 16
@@ -50,7 +50,7 @@ class Groups(Result[MatchGroup]):
         table: pa.Table,
         components: Sequence[str] = (),
         *,
-        notes: Sequence[str] = (),
+        notes: Notes = (),
         partial: bool = False,
     ) -> None:
         """Take a table of the times, then the components, then the values."""

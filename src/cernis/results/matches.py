@@ -43,7 +43,7 @@ from cernis.results.matchset import (
     pieces,
 )
 from cernis.results.notebook import match_table
-from cernis.results.result import Result
+from cernis.results.result import Notes, Result
 from cernis.results.values import python_values
 from cernis.views.timeline import Timeline, draw_timeline
 from cernis.views.timeline_index import TimelineIndex
@@ -61,7 +61,7 @@ class Matches(Result[Match]):
         events: EventStore,
         pattern: Pattern,
         *,
-        notes: Sequence[str] = (),
+        notes: Notes = (),
         partial: bool = False,
         used: Sequence[UsedFile] = (),
         deadline: DeadlineColumn | None = None,

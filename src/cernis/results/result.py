@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 Item = TypeVar("Item", covariant=True)
+Notes = Sequence[str] | Callable[[], Sequence[str]]
+"""Remarks on a run, or a function that makes them when they are read."""
 
 _SHOWN = 10
 
@@ -44,14 +47,18 @@ class Result(ABC, Generic[Item]):
     """The singular and the plural of what it holds."""
 
     def __init__(
-        self, notes: Sequence[str] = (), partial: bool = False, used: Sequence[UsedFile] = ()
+        self, notes: Notes = (), partial: bool = False, used: Sequence[UsedFile] = ()
     ) -> None:
-        self.notes = tuple(notes)
-        """Remarks on the run, such as that events had to be sorted."""
+        self._notes = notes if callable(notes) else tuple(notes)
         self.partial = partial
         """Whether a budget ended the search early: every item is real, some may be missing."""
         self._used = tuple(used)
         """The files of the run; no result is written over them."""
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on the run, such as that events had to be sorted."""
+        return tuple(self._notes() if callable(self._notes) else self._notes)
 
     # ------------------------------------------- what each kind of result defines
 

@@ -10,8 +10,7 @@ A session opens events, checks the query against them, puts them in order, and h
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -50,7 +49,7 @@ from cernis.results.answers import Answers
 from cernis.results.groups import Groups
 from cernis.results.matches import Matches
 from cernis.results.matchset import ListedMatches, MatchSet
-from cernis.results.result import Found
+from cernis.results.result import Found, Notes
 from cernis.run.advice.absent_types import SampledTypes, find_absent_types
 from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
 from cernis.run.advice.skipped_rows import note_skipped
@@ -67,6 +66,7 @@ from cernis.run.tables import Tables
 from cernis.schema import Schema
 
 _TRIED_CANDIDATES = 20_000
+Blame = Callable[[], list[str]]
 MANY_KEYS = 1 << 16
 """A stream with so many partitions that never end has a note."""
 
@@ -302,7 +302,7 @@ class Session(Generic[Found]):
                 rest = self._result([], last=True)
                 with self._guard.paused():
                     yield rest
-            self._note_blame(reading.ordering.scale)
+            self.notes += self._find_blame(reading.ordering.scale)()
             self._refuse_warnings()
 
     def take(self, batch: EventBatch, scale: Scale, *, own: bool = True) -> Found:
@@ -562,41 +562,55 @@ class Session(Generic[Found]):
         found = self.pipeline.find(segments, last=last)
         if self._first is not None and not found.is_empty():
             self._first = None
-        if scale is not None:
-            self._note_blame(scale)
+        blame = None if scale is None else self._find_blame(scale)
         projector = self.pipeline.projector
         if projector is None:
-            return self._matches(found, self.budget.spent)
+            return self._matches(found, self.budget.spent, blame)
         table = projector.answers(found, self.store)
         if self._keeps_answers and table.num_rows:
             self._answers_so_far.append(table)
-        return self._answers([table], self.budget.spent)
+        return self._answers([table], self.budget.spent, blame)
 
-    def _note_blame(self, scale: Scale) -> None:
-        """Note what keeps every match away, if nothing has matched and no warning says it."""
-        first, pattern = self._first, self.plan.written or self.plan.pattern
+    def _find_blame(self, scale: Scale) -> Blame:
+        """Return a function that says what keeps every match away.
+
+        It says nothing if something has matched, or if a warning says it. Whoever reads no notes
+        need not wait for it.
+        """
+        first, plan = self._first, self.plan
         if first is None or self.pipeline.grouper is not None or list_warnings(self.notes):
-            return
+            return list
+        encode, time_unit = self._encode, self.options.time_unit
 
         def has_matches(trial: Pattern) -> bool:
-            plan = make_plan(trial, self.plan.unordered)
+            tried = make_plan(trial, plan.unordered)
             budget = Budget(_TRIED_CANDIDATES, "partial")
-            pipeline = Pipeline(plan, EventStore(self.options.time_unit), budget, self._encode)
+            pipeline = Pipeline(tried, EventStore(time_unit), budget, encode)
             taken = [each for batch in first.batches for each in pipeline.take(batch, scale)]
             return not pipeline.find(taken, last=True).is_empty()
 
-        with suppress(CernisError):  # a trial may be too costly, or refused
-            self.notes += note_blame(pattern, first, has_matches)
+        def find() -> list[str]:
+            try:
+                return [*note_blame(plan.written or plan.pattern, first, has_matches)]
+            except CernisError:  # a trial may be too costly, or refused
+                return []
 
-    def _matches(self, found: MatchSet, partial: bool) -> Found:
+        return find
+
+    def _list_notes(self, partial: bool, blame: Blame | None) -> Notes:
+        """Return the notes of a result."""
         self._note_partial(partial)
+        notes = tuple(self.notes)
+        return notes if blame is None else lambda: (*notes, *blame())
+
+    def _matches(self, found: MatchSet, partial: bool, blame: Blame | None = None) -> Found:
         store = copy.copy(self.store)
         pattern, used = self.plan.pattern, self.mistakes.used
         matches = Matches(
             found,
             store,
             pattern,
-            notes=self.notes,
+            notes=self._list_notes(partial, blame),
             partial=partial,
             used=used,
             deadline=self.pipeline.deadline(),
@@ -606,17 +620,19 @@ class Session(Generic[Found]):
     def _groups(self, table: pa.Table) -> Found:
         grouping, partial = self.plan.pattern.grouping, self.budget.spent
         assert grouping is not None
-        self._note_partial(partial)
-        return cast(Found, Groups(table, grouping.components, notes=self.notes, partial=partial))
+        notes = self._list_notes(partial, None)
+        return cast(Found, Groups(table, grouping.components, notes=notes, partial=partial))
 
-    def _answers(self, tables: Sequence[pa.Table], partial: bool) -> Found:
+    def _answers(
+        self, tables: Sequence[pa.Table], partial: bool, blame: Blame | None = None
+    ) -> Found:
         head = self.plan.head
         assert head is not None
-        self._note_partial(partial)
+        notes = self._list_notes(partial, blame)
         names = [column.name for column in head.columns]
         table = tables[0] if len(tables) == 1 else self._unite(tables)
         used = self.mistakes.used
-        return cast(Found, Answers(names, table, notes=self.notes, partial=partial, used=used))
+        return cast(Found, Answers(names, table, notes=notes, partial=partial, used=used))
 
     def _unite(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Return the tables as one, in types that hold the values of all events so far."""
