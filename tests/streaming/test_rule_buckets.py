@@ -34,6 +34,7 @@ from cernis.spark.streaming import log
 from cernis.spark.streaming.bucket import Bucket, restore_bucket
 from cernis.spark.streaming.packing import write_blob
 from cernis.spark.worker import ROW, RowReading, StreamColumns
+from cernis.testing.state_store import MemoryStore
 from cernis.testing.strategies import cases, streams, suppressed_cases
 from cernis.testing.tables import make_table
 
@@ -59,45 +60,12 @@ def work_on(events: pa.Table) -> RuleWork:
 
 
 @dataclass
-class Held:
-    """A state store in memory."""
-
-    head: bytes | None = None
-    chunks: dict[int, bytes] = field(default_factory=dict)
-    frozen: tuple[bytes, bytes] | None = None
-
-    def copy(self) -> Held:
-        return Held(self.head, dict(self.chunks), self.frozen)
-
-    def header(self) -> bytes | None:
-        return self.head
-
-    def put_header(self, header: bytes) -> None:
-        self.head = header
-
-    def chunk(self, number: int) -> bytes | None:
-        return self.chunks.get(number)
-
-    def put_chunk(self, number: int, chunk: bytes) -> None:
-        self.chunks[number] = chunk
-
-    def drop_chunk(self, number: int) -> None:
-        del self.chunks[number]
-
-    def snapshot(self) -> tuple[bytes, bytes] | None:
-        return self.frozen
-
-    def put_snapshot(self, session: bytes, waiting: bytes) -> None:
-        self.frozen = (session, waiting)
-
-
-@dataclass
 class Run:
     """Rules on micro-batches, by several workers."""
 
     work: RuleWork
     versions: tuple[RuleVersion, ...] = ()
-    store: Held = field(default_factory=Held)
+    store: MemoryStore = field(default_factory=MemoryStore)
     workers: list[dict[int, Bucket]] = field(default_factory=lambda: [{}, {}])
     number: int = 0
 

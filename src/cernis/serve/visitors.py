@@ -25,19 +25,14 @@ from time import monotonic
 from typing import Any
 
 from cernis.errors import neutralize
+from cernis.events.files import FORMATS as EVENT_FORMATS
 from cernis.serve.failure import RequestError
 from cernis.serve.limits import Limits
 from cernis.serve.process import WorkerProcess
 from cernis.serve.samples import find_sample
 
 FORMATS: Mapping[str, str] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
+    **{suffix: form for suffix, form in EVENT_FORMATS.items() if form != "arrow"},
     ".nq": "nquads",
     ".nquads": "nquads",
 }

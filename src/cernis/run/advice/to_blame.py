@@ -4,9 +4,8 @@
 again without the window, without the key, without a guard, without one condition at a time: if that
 alone gives matches, it is to blame. Conditions on single events are among them.
 
-Cost contract: only where a run has found nothing in `FEWEST_EVENTS` or more, and not before its notes
-are read: at most
-`MOST_TRIALS` plans over the first `MOST_EVENTS` events.
+Cost contract: at most `MOST_TRIALS` plans over the first `MOST_EVENTS` events, once the notes of a
+run are read that has found nothing in `FEWEST_EVENTS` or more.
 """
 
 from __future__ import annotations
