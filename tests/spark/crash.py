@@ -31,7 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -190,51 +190,57 @@ def kill_in_batch(draw: random.Random, folder: Path) -> None:
     kill(driver)
 
 
-def kill_workers(draw: random.Random, folder: Path) -> None:
-    """Kill the Python workers of a driver; its query may fail, or run them again."""
-    driver = start(folder, draw.randrange(1, 4))
+@contextmanager
+def interrupt_batch(
+    draw: random.Random, folder: Path, *more: str
+) -> Iterator[list[psutil.Process]]:
+    """Give the processes of a driver at some moment of a micro-batch, then wait for its end.
+
+    Its query may fail, or do again what is harmed.
+    """
+    driver = start(folder, draw.randrange(1, 4), *more)
+    found = []
     if await_begin(driver):
         await_batch(driver, folder)
         time.sleep(draw.random())
-        for process in list_processes(driver):
-            with suppress(psutil.Error):
-                if "cernis.spark.local.daemon" in process.cmdline():
-                    process.kill()
+        with suppress(psutil.NoSuchProcess):
+            whole = psutil.Process(driver.pid)
+            found = [whole, *whole.children(recursive=True)]
+    yield found
     end(driver)
+
+
+def runs(process: psutil.Process, name: str) -> bool:
+    """Return whether the command of a process names a module or a class."""
+    with suppress(psutil.Error):
+        return any(name in word for word in process.cmdline())
+    return False
+
+
+def kill_workers(draw: random.Random, folder: Path) -> None:
+    """Kill the Python workers of a driver."""
+    with interrupt_batch(draw, folder) as found:
+        for process in found:
+            if runs(process, "cernis.spark.local.daemon"):
+                with suppress(psutil.Error):
+                    process.kill()
 
 
 def kill_executor(draw: random.Random, folder: Path) -> None:
     """Kill an executor of a cluster with speculation; its tasks run elsewhere."""
-    driver = start(folder, draw.randrange(1, 4), "cluster")
-    if await_begin(driver):
-        await_batch(driver, folder)
-        time.sleep(draw.random())
-        for process in list_processes(driver):
+    with interrupt_batch(draw, folder, "cluster") as found:
+        executors = [one for one in found if runs(one, "CoarseGrainedExecutorBackend")]
+        for process in executors[:1]:
             with suppress(psutil.Error):
-                if any("CoarseGrainedExecutorBackend" in word for word in process.cmdline()):
-                    process.kill()
-                    break
-    end(driver)
+                process.kill()
 
 
 def fill_disk(draw: random.Random, folder: Path) -> None:
     """Let no process of a driver write to files any more, as if the disk were full."""
-    driver = start(folder, draw.randrange(1, 4))
-    if await_begin(driver):
-        await_batch(driver, folder)
-        time.sleep(draw.random())
-        for process in list_processes(driver):
-            with suppress(psutil.Error, ProcessLookupError):
+    with interrupt_batch(draw, folder) as found:
+        for process in found:
+            with suppress(ProcessLookupError):
                 resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, 0))
-    end(driver)
-
-
-def list_processes(driver: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Return a driver's process and all below it."""
-    with suppress(psutil.NoSuchProcess):
-        whole = psutil.Process(driver.pid)
-        return [whole, *whole.children(recursive=True)]
-    return []
 
 
 def fail_sink(draw: random.Random, folder: Path) -> None:
