@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
@@ -32,7 +32,7 @@ if CHROMIUM is None:
 playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: make setup")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: make setup")
 
-from playwright.sync_api import BrowserContext, Locator, Page, expect  # noqa: E402
+from playwright.sync_api import BrowserContext, Locator, Page, Response, expect  # noqa: E402
 
 SHOTS = _HERE.parents[1] / "build" / "screenshots"
 DESKTOP, PHONE = (1360, 860), (360, 740)
@@ -137,9 +137,22 @@ def write(page: Page, query: str) -> None:
     page.keyboard.insert_text(query)
 
 
-def see_timeline(page: Page, action: Callable[[], Any]) -> dict[str, Any]:
-    """Return the aggregates that the page asks for after an action."""
-    with page.expect_response(re.compile("/timeline")) as answer:
+def see_timeline(
+    page: Page,
+    action: Callable[[], Any],
+    expected: Callable[[float, float], bool] = lambda start, end: start < end,
+) -> dict[str, Any]:
+    """Return the aggregates of the first expected view that the page asks for after an action."""
+
+    def answers(got: Response) -> bool:
+        address = urlsplit(got.url)
+        asked = parse_qs(address.query)
+        return address.path.endswith("/timeline") and expected(
+            float(asked["from"][0]), float(asked["to"][0])
+        )
+
+    expect(page.get_by_role("application")).to_have_attribute("aria-busy", "false")
+    with page.expect_response(answers) as answer:
         action()
     return dict(answer.value.json())
 
@@ -268,15 +281,23 @@ def test_the_keyboard_selects_zooms_and_pans(open_page: Opener) -> None:
 
 def test_wheel_and_drag_zoom_and_pan(open_page: Opener) -> None:
     page = open_page()
+    whole = see_timeline(page, lambda: page.get_by_role("button", name="Show all").click())
+    width = whole["to"] - whole["from"]
     box = page.get_by_role("application").bounding_box()
     assert box is not None
     x, y = box["x"] + box["width"] / 2, box["y"] + 20
     page.mouse.move(x, y)
-    near = see_timeline(page, lambda: page.mouse.wheel(0, -300))
+    near = see_timeline(
+        page, lambda: page.mouse.wheel(0, -300), lambda start, end: end - start < 0.99 * width
+    )
     page.mouse.down()
-    moved = see_timeline(page, lambda: page.mouse.move(x + 150, y, steps=2))
+    moved = see_timeline(
+        page,
+        lambda: page.mouse.move(x + 150, y, steps=2),
+        lambda start, end: start < near["from"],
+    )
     page.mouse.up()
-    assert moved["from"] < near["from"]
+    assert moved["to"] - moved["from"] == pytest.approx(near["to"] - near["from"])
 
 
 def test_the_table_pages_through_more_matches_than_anyone_could_list(open_page: Opener) -> None:

@@ -3,17 +3,20 @@
 
 export class Latest<Wish> {
   readonly #fulfil: (wish: Wish) => Promise<void>;
+  readonly #onBusy: (busy: boolean) => void;
   #waiting: { wish: Wish } | null = null;
   #busy = false;
 
-  constructor(fulfil: (wish: Wish) => Promise<void>) {
+  constructor(fulfil: (wish: Wish) => Promise<void>, onBusy: (busy: boolean) => void = () => undefined) {
     this.#fulfil = fulfil;
+    this.#onBusy = onBusy;
   }
 
   async ask(wish: Wish): Promise<void> {
     this.#waiting = { wish };
     if (this.#busy) return;
     this.#busy = true;
+    this.#onBusy(true);
     try {
       while (this.#waiting !== null) {
         const next: { wish: Wish } = this.#waiting;
@@ -22,6 +25,7 @@ export class Latest<Wish> {
       }
     } finally {
       this.#busy = false;
+      this.#onBusy(false);
     }
   }
 }

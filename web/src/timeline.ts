@@ -52,7 +52,10 @@ export class TimelineView {
   readonly #tip = h("div", { class: "tip", hidden: true });
   readonly #range = h("span", { class: "range" });
   readonly #options: TimelineOptions;
-  readonly #loads = new Latest<Run>((run) => this.#load(run));
+  readonly #loads = new Latest<Run>(
+    (run) => this.#load(run),
+    (busy) => this.#canvas.setAttribute("aria-busy", String(busy)),
+  );
   #run: Run | null = null;
   #lanes: Lanes = "type";
   #laneNames: string[] = [];
