@@ -602,7 +602,7 @@ class _Combination:
             )
         out = np.empty(length, np.int32)
         if classify.finish(sums, self._dense, out):
-            for total in _in_order_of_appearance(sums[out < 0]):
+            for total in _in_order_of_appearance(sums[out < 0], len(self._dense)):
                 self._dense[total] = code_of(self._digits(total))
             classify.finish(sums, self._dense, out)
         return out
@@ -649,6 +649,14 @@ def _combination(sizes: tuple[int, ...]) -> Any:
     return _Combination(sizes) if math.prod(sizes) <= _WIDE else _StagedCombination(sizes)
 
 
-def _in_order_of_appearance(values: classify.Codes) -> list[int]:
-    distinct, first = np.unique(values, return_index=True)
-    return [int(v) for v in distinct[np.argsort(first, kind="stable")]]
+def _in_order_of_appearance(values: classify.Codes, most: int) -> list[int]:
+    """Return the distinct values, all smaller than `most`, without sorting the rows.
+
+    >>> _in_order_of_appearance(np.array([2, 0, 2, 5]), 6)
+    [2, 0, 5]
+    """
+    rows = np.arange(len(values))
+    first = np.full(most, len(values))
+    first[values[::-1]] = rows[::-1]  # of repeated places, NumPy keeps the last
+    distinct = np.flatnonzero(first < len(values))
+    return [int(value) for value in distinct[np.argsort(first[distinct])]]
