@@ -139,10 +139,55 @@ def test_explain_says_how_long_runs_wait() -> None:
 def test_explain_says_which_index_an_arrow_empties() -> None:
     where = "(A AS a -> B AS b) FILTER a[k] = b[k]"
     text = str(cernis.query(f"SELECT * WHERE {where}").explain())
-    assert "-> B AS b: by emptying the index (by equal values, or the event alone)" in text
-    assert "after a: a set for each k, emptied by the next that fits" in text
+    assert "-> B AS b: by taking runs out of the index (by equal values, an order," in text
+    assert "after a: a set for each k, runs leave it with the next that fits" in text
 
 
-def test_explain_says_which_arrow_is_checked_on_candidates() -> None:
-    text = str(cernis.query("SELECT * WHERE (A AS a -> B AS b) FILTER a[k] < b[k]").explain())
-    assert "-> B AS b: on each candidate (it looks at events that are not in the match)" in text
+def test_explain_says_which_tree_runs_leave() -> None:
+    where = "(A AS a -> B AS b) FILTER a[k] = b[k] AND 2 * a[v] <= b[v]"
+    text = str(cernis.query(f"SELECT * WHERE {where}").explain())
+    tree = "a search tree over (2 * v) for each k, runs leave it with the next that fits"
+    assert f"after a: {tree}" in text
+    assert "on each candidate" not in text
+
+
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("(A AS a -> B AS b) FILTER a[k] != b[k]", "runs that differ are no range of an index"),
+        ("(A AS a -> B AS b) FILTER b[k] - a[k] > 5", "a calculation decides what fits"),
+        (
+            "(A AS a -> B AS b) FILTER a[k] = b[k] AND (a[v] < b[v] OR a[v] < b[k])",
+            "an OR decides what fits",
+        ),
+        (
+            "(A AS a -> (B AS b OR C AS c)) FILTER a[k] < b[k] AND a[v] < c[v]",
+            "its first events are compared by different attributes",
+        ),
+        (
+            "(A AS a ->[5 MINUTES] B AS b) FILTER a[k] < b[k]",
+            "a[k] < b[k] decides what fits, and is checked on candidates",
+        ),
+        (
+            "(A AS a -> B AS b ; C AS c) FILTER a[k] = c[k] AND c[k] = b[k]",
+            "values are equal through an event that comes later",
+        ),
+    ],
+)
+def test_explain_says_why_an_arrow_is_checked_on_candidates(where: str, why: str) -> None:
+    text = str(cernis.query(f"SELECT * WHERE {where}").explain())
+    assert f": on each candidate ({why}" in text
+
+
+@pytest.mark.parametrize("op", ["<", ">="])
+def test_each_run_leaves_its_tree_with_the_first_that_fits(op: str) -> None:
+    query, rounds = cernis.query(f"SELECT * WHERE (A AS a -> B AS b) FILTER a[k] {op} b[k]"), 200
+    least = -1 if op == ">=" else rounds
+    kinds = ["A"] * rounds + ["B"] * 3 * rounds
+    asked = [rounds // 2] * rounds + [rounds if op == ">=" else 0] * rounds + [least] * rounds
+    events = pa.table({"type": kinds, "k": [*range(rounds), *asked]})
+    found = query.run(events)
+    assert len(found) == rounds
+    assert len({m.start for m in found}) == rounds
+    assert len({m.end for m in found}) == 2
+    assert found.count() == rounds

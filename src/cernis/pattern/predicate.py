@@ -341,6 +341,11 @@ class Compare:
     shift: int | float | None = None
     span: Span | None = span_field()
 
+    @property
+    def is_transitive(self) -> bool:
+        """Whether it is an equality of every pair, which others continue."""
+        return self.op == "=" and not self.adjacent and self.shift is None
+
 
 @dataclass(frozen=True, slots=True)
 class CompareTerms:

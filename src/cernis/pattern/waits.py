@@ -157,11 +157,10 @@ Place = tuple[Path, int]
 """A condition: the path of its FILTER or PARTITION BY, and its number there."""
 
 
-def find_equalities(formula: cel.Formula, wait: Wait) -> frozenset[Place] | None:
-    """Return the equalities that decide what fits, beside conditions on the event alone.
+def find_deciding(formula: cel.Formula, wait: Wait) -> frozenset[Place] | str:
+    """Return the comparisons that decide what fits, beside conditions on the event alone.
 
-    None if there are others: an OR, another comparison, or an equality that holds between the
-    sides of the arrow only through events that come later.
+    If an index cannot decide it: the reason, in words.
     """
     found: set[Place] = set()
     for path, _ in wait.first:
@@ -180,44 +179,40 @@ def find_equalities(formula: cel.Formula, wait: Wait) -> frozenset[Place] | None
                 }
                 own = {name for name, atoms in bound.items() if path in atoms}
                 touching = _find_touching(node.condition, own, direct)
-                if touching is None:
-                    return None
+                if isinstance(touching, str):
+                    return touching
                 found |= {(at, i) for i in touching}
             node = cel.children(node)[path[depth]]
     return frozenset(found)
 
 
-def _find_touching(condition: pred.Condition, own: set[str], direct: set[str]) -> list[int] | None:
-    """Return the numbers of the equalities that touch an event; None if they do not decide alone.
+def _find_touching(condition: pred.Condition, own: set[str], direct: set[str]) -> list[int] | str:
+    """Return the numbers of the comparisons that touch an event; or why they do not decide alone.
 
     `own` are the variables of the event, `direct` those and the ones before the arrow.
     """
     if next(_list_choices(condition), None) is not None:
-        return None
+        return "an OR decides what fits"
     every, near, touching = [], [], []
     for i, leaf in enumerate(pred.leaves(condition)):
         names = pred.leaf_variables(leaf)
-        plain = (
-            isinstance(leaf, pred.Compare)
-            and leaf.op == "="
-            and not leaf.adjacent
-            and leaf.shift is None
-        )
-        if plain and isinstance(leaf, pred.Compare):
+        if isinstance(leaf, pred.Compare) and leaf.is_transitive:
             pair = [(side.variable, side.attribute.name) for side in (leaf.left, leaf.right)]
             every.append(pair)
             if direct.issuperset(names):
                 near.append(pair)
         if own.intersection(names) and not isinstance(leaf, pred.Holds):
-            if not plain:
-                return None
+            if not isinstance(leaf, pred.Compare) or leaf.shift is not None:
+                return "a calculation decides what fits"
+            if leaf.op == "!=":
+                return "runs that differ are no range of an index"
             if direct.issuperset(names):
                 touching.append(i)
     for one in _join_pairs(every):
         here = {key for key in one if key[0] in direct}
         alone = len(here) < 2 or not any(key[0] in own for key in here)
         if not alone and not any(here <= group for group in _join_pairs(near)):
-            return None
+            return "values are equal through an event that comes later"
     return touching
 
 

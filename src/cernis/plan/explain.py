@@ -225,7 +225,7 @@ _HOW = {
     How.EQUAL: "by an index on equal values",
     How.DIFFERENT: "by an index on different values",
     How.ORDERED: "by an ordered index",
-    How.NEXT: "by emptying the index",
+    How.NEXT: "by taking runs out of the index",
     How.GAP: "by an index in the order of time",
     How.UNARY: "by the event alone",
     How.CANDIDATE: "on each candidate",
@@ -280,14 +280,15 @@ def _describe_indexes(plan: Plan) -> list[str]:
         kind = "set"
         if store.kind == UNLIKE:
             kind = f"list with back pointers over {', '.join(a for a, _ in store.values)}"
-        elif store.kind == SORTED:
-            kind = f"search tree over {store.ordered}"
-            if store.ordered is not None and store.ordered.startswith("["):
-                reach = store.ordered[1 : store.ordered.index("]")].lower()
+        sorted_by, arrow, _ = (store.ordered or "").partition(" -> ")
+        if store.kind == SORTED:
+            kind = f"search tree over {sorted_by}"
+            if sorted_by.startswith("["):
+                reach = sorted_by[1:-1].lower()
                 kind = f"search tree in the order of time, each run for {reach}"
         facts = [f"a {kind} for each {by}" if store.column else f"one {kind}"]
-        if store.ordered is not None and " -> " in store.ordered:
-            facts.append("emptied by the next that fits")
+        if arrow:
+            facts.append("runs leave it with the next that fits")
         if store.contiguous:
             facts.append("of the event right before")
         if store.strict:

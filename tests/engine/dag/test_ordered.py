@@ -11,9 +11,19 @@ import pytest
 
 from cernis.compiled import callable_from_python
 from cernis.engine.dag import ordered as by_order
-from cernis.engine.dag.records import BRANCH, BRANCHES, COUNTERS, NOTHING, OPERATORS
+from cernis.engine.dag.records import (
+    BRANCH,
+    BRANCHES,
+    COUNTERS,
+    KIND_BITS,
+    LARGEST_NUMBER,
+    NOTHING,
+    OPERATORS,
+)
 
 insert = callable_from_python(by_order.insert)
+erase = callable_from_python(by_order.erase)
+room_to_erase = callable_from_python(by_order.room_to_erase)
 latest_start = callable_from_python(by_order.latest_start)
 room_to_insert = callable_from_python(by_order.room_to_insert)
 
@@ -45,6 +55,12 @@ class Tree:
         self.root = insert(
             self.branches, self.counters, self.root, high, low, run.vertex, run.start, bound
         )
+        assert int(self.counters[BRANCHES]) - before <= room
+
+    def erase(self, op: str, value: tuple[int, int]) -> None:
+        before = int(self.counters[BRANCHES])
+        room = room_to_erase(self.branches, self.root, OPERATORS[op], *value)
+        self.root = erase(self.branches, self.counters, self.root, OPERATORS[op], *value, -1)
         assert int(self.counters[BRANCHES]) - before <= room
 
     def runs(self, root: int) -> Iterator[Run]:
@@ -111,6 +127,40 @@ def test_the_latest_start_in_a_range_is_known_without_a_walk(op: str) -> None:
         asked = random_run(draw, 0).value
         starts = [run.start for run in inserted if HOLDS[op](run.value, asked)]
         assert tree.latest(tree.root, op, asked) == max(starts, default=int(NOTHING))
+
+
+def random_kind(draw: random.Random) -> int:
+    """Return where the values of a kind begin: numbers, or one of two others."""
+    kind = draw.choice([0, 0, 3, 5])
+    return int(LARGEST_NUMBER) + (kind << KIND_BITS) if kind else 0
+
+
+@pytest.mark.parametrize("op", HOLDS)
+def test_erasing_leaves_what_is_out_of_range_or_of_another_kind(op: str) -> None:
+    draw = random.Random(3)
+    tree = Tree(40_000)
+    held: list[Run] = []
+    versions = []
+    for vertex in range(1, 300):
+        run = random_run(draw, vertex)
+        held = [*held, run._replace(value=(run.value[0] + random_kind(draw), run.value[1]))]
+        tree.insert(held[-1])
+        if draw.random() < 0.2:
+            kind = random_kind(draw)
+            high, low = random_run(draw, 0).value
+            asked = (high + kind, low)
+            tree.erase(op, asked)
+            held = [
+                run
+                for run in held
+                if not HOLDS[op](run.value, asked) or run.value[0] - kind not in range(10)
+            ]
+        versions.append((tree.root, held))
+    for root, expected in versions:
+        assert sorted(tree.runs(root)) == sorted(expected)
+        assert [r.value for r in tree.runs(root)] == sorted(r.value for r in expected)
+        tree.best(root)
+    assert tree.depth(tree.root) <= 40
 
 
 def test_what_has_left_the_window_does_not_hide_what_has_not() -> None:

@@ -171,7 +171,7 @@ class FilterConditions:
         """
         rest = [i for i in indices if isinstance(self.leaves[i], pred.Compare)]
         compares = {i: self.compare(i) for i in rest}
-        equalities = {i: _keys(c) for i, c in compares.items() if is_transitive_equality(c)}
+        equalities = {i: _keys(c) for i, c in compares.items() if c.is_transitive}
         core = [keys for keys in equalities.values() if all(v in self.always for v, _ in keys)]
         classes = [list(keys.keys) for keys in close_equalities(core)]
         tied: list[list[int]] = [[] for _ in classes]
@@ -309,10 +309,6 @@ def _keys(leaf: pred.Compare) -> tuple[tuple[str, str], tuple[str, str]]:
     return (left.variable, left.attribute.name), (right.variable, right.attribute.name)
 
 
-def is_transitive_equality(leaf: pred.Compare) -> bool:
-    return leaf.op == "=" and not leaf.adjacent and leaf.shift is None
-
-
 def _find_comparisons(
     leaf: pred.Compare, earlier: Collection[str], later: Collection[str]
 ) -> Iterator[tuple[str, pred.Operator, str]]:
@@ -332,7 +328,9 @@ def _add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> 
         case "!=":
             if (earlier, later) in link.different:
                 return link
-            if link.ordered or link.gap is not None or link.arrow is not None:
+            if link.arrow is not None:
+                return "no index has runs leave that differ"
+            if link.ordered or link.gap is not None:
                 return "the same events are compared by order already"
             if len(link.different) >= MOST_DIFFERENT:
                 return f"the same events must differ in {MOST_DIFFERENT} attributes already"
@@ -341,7 +339,7 @@ def _add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> 
             order = Ordered(earlier, op, later)
             if order in link.ordered:
                 return link
-            if link.ordered or link.gap is not None or link.arrow is not None:
+            if link.ordered or link.gap is not None:
                 return "the same events are compared by order already"
             if link.different:
                 return "the same events must differ already"

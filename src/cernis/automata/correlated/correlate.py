@@ -25,6 +25,7 @@ its gap states forget which event was read last.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, product
 
@@ -37,8 +38,11 @@ from cernis.automata.correlated.presence import MOST_CASES, Path
 from cernis.automata.unary.construct import build_condition_test, build_type_test, name_atom
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.waits import Place, find_equalities, list_waits
+from cernis.pattern.waits import Place, find_deciding, list_waits
 from cernis.pattern.write import write_formula, write_gap, write_window
+
+Arrow = tuple[Path, int]
+"""A `->`: the path of its sequence or iteration, and the number of the part after it."""
 
 __all__ = ["Correlation", "How", "Refusal", "Verdict", "correlate"]
 
@@ -84,43 +88,59 @@ def correlate(
 def _attempt(
     formula: cel.Formula, name_atoms: bool, unordered: frozenset[str], gather: bool
 ) -> Correlation | Refusal:
-    arrows = {
-        (wait.node, wait.part): places
-        for wait in list_waits(formula)
-        if (places := find_equalities(formula, wait)) is not None
-    }
+    arrows: dict[Arrow, frozenset[Place]] = {}
+    undecided: dict[Arrow, str] = {}
+    for wait in list_waits(formula):
+        places = find_deciding(formula, wait)
+        if isinstance(places, str):
+            undecided[wait.node, wait.part] = places
+        else:
+            arrows[wait.node, wait.part] = places
     while True:
-        building = _CorrelatedBuilder(name_atoms, unordered, gather, frozenset(arrows))
+        building = _CorrelatedBuilder(name_atoms, unordered, gather, undecided)
         try:
             whole = building.build(formula, (), preceded=False)
             pcea = fragments.build_automaton(whole, building.states)
         except RefusedError as refused:
             return refused.refusal
-        wrong = [at for at in arrows if not _is_decided(at, arrows[at], building, pcea)]
+        wrong = {
+            at: why
+            for at, places in arrows.items()
+            if (why := _find_obstacle(at, places, building, pcea))
+        }
         if not wrong:
             break
+        undecided |= wrong
         arrows = {at: places for at, places in arrows.items() if at not in wrong}
     verdicts = building.verdicts.in_text()
     exact = all(verdict.how is not How.CANDIDATE for verdict in verdicts)
     return Correlation(pcea, exact, verdicts)
 
 
-def _is_decided(
-    at: tuple[Path, int], places: frozenset[Place], building: _CorrelatedBuilder, pcea: PCEA
-) -> bool:
-    """Whether the links of an arrow decide what fits: by equal values, the same for all of them."""
+def _find_obstacle(
+    at: Arrow, places: frozenset[Place], building: _CorrelatedBuilder, pcea: PCEA
+) -> str:
+    """Return why the links of an arrow do not decide what fits; empty: they do.
+
+    Each must ask the same index: by equal values, and by the order of one attribute at most.
+    """
     known = building.verdicts.found
-    if at in building.split or any(
-        place not in known or known[place].how not in (How.EQUAL, How.UNARY) for place in places
-    ):
-        return False
-    columns: dict[int, tuple[str, ...]] = {}
+    if at in building.split:
+        return "the formula is read case by case"
+    for place in places:
+        if place not in known:
+            return "it looks at events that are not in the match"
+        if known[place].how not in (How.EQUAL, How.ORDERED, How.UNARY):
+            return f"{known[place].text} decides what fits, and is checked on candidates"
+    asked: dict[int, tuple[str, ...]] = {}
     for source in (source for t in pcea.transitions for source in t.sources):
-        if source.link.arrow == _name_arrow(*at):
-            column = tuple(earlier for earlier, _ in sorted(source.link.equal))
-            if columns.setdefault(source.state, column) != column:
-                return False
-    return True
+        link = source.link
+        if link.arrow == _name_arrow(*at):
+            own = tuple(earlier for earlier, _ in sorted(link.equal))
+            own = (*own, *(f"order of {each.earlier}" for each in link.ordered))
+            if asked.setdefault(source.state, own) != own:
+                return "its first events are compared by different attributes"
+    return ""
 
 
 def _name_arrow(path: Path, part: int) -> str:
@@ -138,10 +158,11 @@ class _CorrelatedBuilder:
         name_atoms: bool,
         unordered: frozenset[str],
         gather: bool,
-        arrows: frozenset[tuple[Path, int]] = frozenset(),
+        undecided: Mapping[Arrow, str],
     ) -> None:
-        self.arrows = arrows
-        self.split: set[tuple[Path, int]] = set()
+        self.undecided = undecided
+        """Why links do not decide an arrow."""
+        self.split: set[Arrow] = set()
         """Arrows in a formula that was built case by case: none has all that fits."""
         self.gather = gather
         self.name_atoms = name_atoms
@@ -242,7 +263,8 @@ class _CorrelatedBuilder:
                 separator = node.separator_before(part) if part else cel.LATER
             case cel.Iterate(separator=separator):
                 pass
-        arrow = _name_arrow(path, part) if (path, part) in self.arrows else None
+        decided = separator.next and (path, part) not in self.undecided
+        arrow = _name_arrow(path, part) if decided else None
         contiguous = isinstance(node, cel.Iterate) and node.contiguous
         return Link(contiguous=contiguous, gap=separator.gap, arrow=arrow)
 
@@ -252,12 +274,11 @@ class _CorrelatedBuilder:
         """Note how a `->` and a gap are decided."""
         if separator.next:
             text = f"-> {write_formula(after)}"
-            if (path, i) in self.arrows:
-                verdict = Verdict(text, How.NEXT, "by equal values, or the event alone")
-                self.verdicts.note(path, 2 * i, verdict)
-            else:
-                why = "it looks at events that are not in the match"
-                self.verdicts.note(path, 2 * i, Verdict(text, How.CANDIDATE, why))
+            why = self.undecided.get((path, i))
+            verdict = Verdict(text, How.NEXT, "by equal values, an order, or the event alone")
+            if why is not None:
+                verdict = Verdict(text, How.CANDIDATE, why)
+            self.verdicts.note(path, 2 * i, verdict)
             if self.decided:
                 self.split.add((path, i))
         if separator.gap is not None:
@@ -377,7 +398,7 @@ class _CorrelatedBuilder:
         names = frozenset(
             side.variable
             for leaf in (leaves[i] for i in alternative)
-            if isinstance(leaf, pred.Compare) and between.is_transitive_equality(leaf)
+            if isinstance(leaf, pred.Compare) and leaf.is_transitive
             for side in (leaf.left, leaf.right)
         )
         before, arranged, decided = dict(self.verdicts.found), dict(self.arranged), self.decided

@@ -66,13 +66,13 @@ class Link:
     gap: Gap | None = None
     """How far the event read now lies after the earlier one."""
     arrow: str | None = None
-    """The `->` that it belongs to: an event that passes its test takes all runs with equal values
-    out of the index, so that they meet no other."""
+    """The `->` that it belongs to: an event that passes its test takes all runs that it fits out of
+    the index, so that they meet no other."""
 
     @property
     def strict(self) -> bool:
-        """Whether only the timestamps are compared by order."""
-        return self.ordered == (AFTER,) and not self.contiguous
+        """Whether only the timestamps are compared by order, and the index need not keep it."""
+        return self.ordered == (AFTER,) and not self.contiguous and self.arrow is None
 
     def __str__(self) -> str:
         parts = [f"{a} = {b}" for a, b in self.equal]

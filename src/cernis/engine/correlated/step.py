@@ -2,10 +2,10 @@
 
 Algorithm 1 of the chain automata paper and of the PCEA paper in one. The kernel reads an
 event in two phases. First every transition that its symbol allows asks the stores of its
-links, and makes a vertex if each has a run inside the window. After that it empties the buckets
-of a `->` whose runs the event fits. Then the vertices are filed
-in the stores of their states, so that an event never meets its own vertices. Filing may
-run out of room; the other vertices stay in `pending`, and the next call goes on with them.
+links, and makes a vertex if each has a run inside the window. After that the runs of a `->` that
+the event fits leave their buckets. Then the vertices are filed in the stores of their states, so
+that an event never meets its own vertices. Filing may run out of room; the other vertices stay in
+`pending`, and the next call goes on with them.
 
 LONGEST without a window asks for the earliest start instead of the latest (`from_earliest`). Then
 starts are negated positions: what an index finds first starts first, and a root lists the matches
@@ -25,7 +25,16 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
-from cernis.engine.correlated.tables import CODE, HIGH, NO_GAP, TIME_GAP, CorrelatedArrays
+from cernis.engine.correlated.tables import (
+    ALL_RUNS,
+    CODE,
+    HIGH,
+    NO_GAP,
+    NO_RUN,
+    RUNS_IN_RANGE,
+    TIME_GAP,
+    CorrelatedArrays,
+)
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions, unlike
@@ -88,9 +97,10 @@ def step(tables, memory, events, scratch, rules, base, begin):
     joins = False
     for transition in range(len(tables.transition_count)):
         joins = joins or tables.transition_count[transition] > 1
-    arrows = False
+    arrows, sorted_arrows = False, False
     for link in range(len(tables.link_arrow)):
-        arrows = arrows or tables.link_arrow[link] != 0
+        arrows = arrows or tables.link_arrow[link] != NO_RUN
+        sorted_arrows = sorted_arrows or tables.link_arrow[link] == RUNS_IN_RANGE
     for i in range(begin, len(events.symbols)):
         symbol = events.symbols[i]
         first, last = tables.symbol_first[symbol], tables.symbol_first[symbol + 1]
@@ -129,6 +139,10 @@ def step(tables, memory, events, scratch, rules, base, begin):
                 return NO_ROOM, i, r.ASKED, links
             if counters[r.ROOTS] + allowed > len(memory.roots):
                 return NO_ROOM, i, r.ROOTS, allowed
+            if sorted_arrows:
+                room = _split_trees(tables, memory, events, now, symbol)
+                if room > 0:
+                    return NO_ROOM, i, r.BRANCHES, room
             made = counters[r.VERTICES]
             for k in range(first, last):
                 transition = tables.symbol_transitions[k]
@@ -138,8 +152,7 @@ def step(tables, memory, events, scratch, rules, base, begin):
             if counters[r.VERTICES] > made:
                 counters[r.RELEVANT] += 1
             if arrows:
-                for k in range(first, last):
-                    _empty(tables, memory, events, i, tables.symbol_transitions[k])
+                _take_out(tables, memory, events, i, symbol)
         while counters[r.FILED] < counters[r.PENDING]:
             k = counters[r.FILED]
             store, vertex = memory.pending_store[k], memory.pending_vertex[k]
@@ -155,15 +168,51 @@ def step(tables, memory, events, scratch, rules, base, begin):
 
 
 @inner
-def _empty(tables, memory, events, i, transition):
+def _split_trees(tables, memory, events, now, symbol):
+    """Note what the event leaves of each tree of a `->` as its `last`; return the room missing."""
+    counters = memory.counters
+    for again in (False, True):
+        for k in range(tables.symbol_first[symbol], tables.symbol_first[symbol + 1]):
+            transition = tables.symbol_transitions[k]
+            first = tables.transition_first[transition]
+            for link in range(first, first + tables.transition_count[transition]):
+                code = events.codes[tables.link_column[link], now.at]
+                if tables.link_arrow[link] != RUNS_IN_RANGE or code < 0:
+                    continue
+                at = memory.base[tables.links.store[link]] + code
+                if not again:
+                    memory.buckets[at]["last"] = memory.buckets[at]["root"]
+                    continue
+                high = events.high[tables.link_ordered[link], now.at]
+                low = events.low[tables.link_ordered[link], now.at]
+                tree, operator = memory.buckets[at]["last"], tables.links.operator[link]
+                if high == r.NOTHING or tree == 0:
+                    continue
+                room = by_order.room_to_erase(memory.branches, tree, operator, high, low)
+                if counters[r.BRANCHES] + room > len(memory.branches):
+                    return room
+                memory.buckets[at]["last"] = by_order.erase(
+                    memory.branches, counters, tree, operator, high, low, now.bound
+                )
+    return 0
+
+
+@inner
+def _take_out(tables, memory, events, i, symbol):
     """Take the runs that this event fits out of the stores of a `->`."""
-    first = tables.transition_first[transition]
-    for link in range(first, first + tables.transition_count[transition]):
-        code = events.codes[tables.link_column[link], i]
-        if tables.link_arrow[link] and code >= 0:
-            at = memory.base[tables.links.store[link]] + code
-            memory.buckets[at]["root"] = 0
-            memory.buckets[at]["last"] = 0
+    for again in (False, True):
+        for k in range(tables.symbol_first[symbol], tables.symbol_first[symbol + 1]):
+            transition = tables.symbol_transitions[k]
+            first = tables.transition_first[transition]
+            for link in range(first, first + tables.transition_count[transition]):
+                code = events.codes[tables.link_column[link], i]
+                if tables.link_arrow[link] == NO_RUN or code < 0:
+                    continue
+                at = memory.base[tables.links.store[link]] + code
+                if again or tables.link_arrow[link] == ALL_RUNS:
+                    memory.buckets[at]["last"] = 0
+                if not again:
+                    memory.buckets[at]["root"] = memory.buckets[at]["last"]
 
 
 @inner

@@ -47,8 +47,8 @@ class StoreKey(NamedTuple):
     values: tuple[tuple[str, bool], ...]
     """Attributes compared by ≠; whether they must be present."""
     ordered: str | None
-    """An attribute; or in words the longest gap after which no run is asked for, and the `->`
-    whose runs leave together."""
+    """An attribute, or in words the longest gap after which no run is asked for; and the `->` whose
+    runs leave together."""
     strict: bool
     """Only runs whose last event has an earlier timestamp are asked for."""
     collapsed: bool
@@ -87,13 +87,14 @@ class CorrelatedArrays(NamedTuple):
     symbol_first: NDArray[np.int32]
     symbol_transitions: NDArray[np.int32]
     link_arrow: NDArray[np.uint8]
-    """Whether an event that takes the link empties the bucket."""
+    """What an event that takes the link takes out of the bucket: NO_RUN, or those that it fits."""
     link_gap: NDArray[np.int32]
     """NO_GAP, or what the gap of the link is measured in."""
     store_gap: NDArray[np.int32]
 
 
 NO_GAP, TIME_GAP, EVENTS_GAP = range(3)
+NO_RUN, ALL_RUNS, RUNS_IN_RANGE = range(3)
 _GAP_UNITS = {Unit.TIME: TIME_GAP, Unit.EVENTS: EVENTS_GAP}
 
 
@@ -107,14 +108,15 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
     pairs = sorted(link.equal)
     differing = [(a, True) for a, _ in link.different] + [(a, False) for a, _ in link.unlike]
     reach = None if link.gap is None else f"[{write_gap(replace(link.gap, least=Fraction(0)))}]"
-    waits = None if link.arrow is None else f"{reach or ''} -> {link.arrow}"
+    sorted_by = order.earlier if order else reach
+    waits = "" if link.arrow is None else f" -> {link.arrow}"
     return StoreKey(
         state=state,
         kind=SORTED if order or reach else UNLIKE if differing else UNION,
         column=tuple(a for a, _ in pairs),
         contiguous=link.contiguous,
         values=tuple(differing),
-        ordered=order.earlier if order else waits or reach,
+        ordered=f"{sorted_by or ''}{waits}" if sorted_by or waits else None,
         strict=link.strict,
         collapsed=collapsed,
     )
@@ -193,6 +195,13 @@ class CorrelatedTables:
         found = {store_of(s.state, s.link, s.state in self.collapsed): s.link.gap for s in sources}
         return [found[store] for store in self.stores]
 
+    def _find_orders(self, numbers: Mapping[str, int]) -> NDArray[np.int32]:
+        """Return, per store, the number of the attribute that it is sorted by; -1: by none."""
+        sources = [source for t in self.pcea.transitions for source in t.sources]
+        found = {store_of(s.state, s.link, s.state in self.collapsed): s.link for s in sources}
+        orders = [_ordered(found[store]) for store in self.stores]
+        return _ints([-1 if order is None else numbers[order.earlier] for order in orders])
+
     def label(self, labels: frozenset[str]) -> int:
         """Return the number of a label set."""
         if labels not in self.labels:
@@ -225,9 +234,7 @@ class CorrelatedTables:
             store_contiguous=_flags([s.contiguous for s in self.stores]),
             store_strict=_flags([s.strict for s in self.stores]),
             store_collapsed=_flags([s.collapsed for s in self.stores]),
-            store_ordered=_ints(
-                [order.get(s.ordered, -1) if s.ordered else -1 for s in self.stores]
-            ),
+            store_ordered=self._find_orders(order),
             store_values=self._pad([[a for a, _ in s.values] for s in self.stores], width),
             store_required=np.array(
                 [[v < len(s.values) and s.values[v][1] for v in range(width)] for s in self.stores],
@@ -240,7 +247,7 @@ class CorrelatedTables:
             fact_column=_ints([column for _, column in self.facts]),
             symbol_first=np.zeros(1, np.int32),
             symbol_transitions=np.zeros(0, np.int32),
-            link_arrow=_flags([s.link.arrow is not None for s in sources]),
+            link_arrow=_flags([_find_leaving(s.link) for s in sources]),
             link_gap=_units(self.gaps),
             store_gap=_units(self.reaches),
         )
@@ -311,6 +318,13 @@ def _operator(link: Link, order: Ordered | None) -> int:
     return -1 if order is None else OPERATORS[order.op]
 
 
+def _find_leaving(link: Link) -> int:
+    """Return which runs an event that takes the link takes out of the index."""
+    if link.arrow is None:
+        return NO_RUN
+    return ALL_RUNS if _ordered(link) is None else RUNS_IN_RANGE
+
+
 def _units(gaps: Sequence[Gap | None]) -> NDArray[np.int32]:
     return _ints([NO_GAP if gap is None else _GAP_UNITS[gap.unit] for gap in gaps])
 
@@ -319,7 +333,7 @@ def _ints(numbers: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int32]:
     return np.asarray(numbers, np.int32)
 
 
-def _flags(booleans: Sequence[bool]) -> NDArray[np.uint8]:
+def _flags(booleans: Sequence[int]) -> NDArray[np.uint8]:
     return np.array(booleans, np.uint8)
 
 

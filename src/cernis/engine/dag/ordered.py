@@ -7,10 +7,11 @@ left behind when a path is copied.
 
 A tree for gaps holds readings of time, or positions, in the first word. They only rise, and
 `trim` leaves those behind that no later event can reach, seldom enough to cost next to nothing.
+Of a `->`, `erase` leaves the runs behind that an event has taken on.
 
-Cost contract: insertion and trimming O(log n) expected, n the runs of one key inside the window
-or the gap; the latest start among the runs in a range O(log n); enumeration O(log n) per run at
-worst.
+Cost contract: insertion, trimming and erasing O(log n) expected, n the runs of one key inside the
+window or the gap; the latest start among the runs in a range O(log n); enumeration O(log n) per run
+at worst.
 Neither paper has order predicates; the index is the obvious one. A tree ordered by
 value and heaped by start (a priority search tree) would give output-linear delay, but
 degenerates to a list where the value rises with time, as prices do.
@@ -160,6 +161,88 @@ def trim(branches, counters, root, limit, bound):
             new_root = copy
         else:
             branches[parent]["left"] = copy
+        parent = copy
+    for branch in range(counters[r.BRANCHES] - 1, first - 1, -1):
+        _refresh(branches, branch)
+    return new_root
+
+
+@inner
+def _lies_outside(branch, operator, high, low, to_left):
+    """Whether a branch lies to the left (or right) of the values that are compared so with one.
+
+    Values of other kinds are never in this relation: numbers lie to the left of them.
+    """
+    if to_left == (operator in (r.GREATER, r.GREATER_EQUAL)):
+        return not is_in_range(branch, operator, high, low)
+    h = branch["high"]
+    if to_left:
+        return high > r.LARGEST_NUMBER and h >> r.KIND_BITS < high >> r.KIND_BITS
+    if high <= r.LARGEST_NUMBER:
+        return h > r.LARGEST_NUMBER
+    return h >> r.KIND_BITS > high >> r.KIND_BITS
+
+
+@inner
+def room_to_erase(branches, root, operator, high, low):
+    """Return the most branches that `erase` will make."""
+    made = 0
+    for to_left in (True, False):
+        at = root
+        while at != 0:
+            outside = _lies_outside(branches[at], operator, high, low, to_left)
+            made += 2 * outside
+            at = branches[at]["right"] if outside == to_left else branches[at]["left"]
+    return made
+
+
+@inner
+def erase(branches, counters, root, operator, high, low, bound):
+    """Return the tree without the values that compare so with one; the tree before stays.
+
+    The values of the same kind that are in range lie side by side, so two trees are left.
+    """
+    left = _keep_outside(branches, counters, root, operator, high, low, bound, True)
+    right = _keep_outside(branches, counters, root, operator, high, low, bound, False)
+    first = counters[r.BRANCHES]
+    new_root, parent, to_right = 0, 0, False
+    while left != 0 and right != 0:
+        from_left = branches[left]["priority"] >= branches[right]["priority"]
+        copy = _copy(branches, counters, left if from_left else right, bound)
+        if parent == 0:
+            new_root = copy
+        else:
+            _hang(branches, parent, to_right, copy)
+        parent, to_right = copy, from_left
+        if from_left:
+            left = branches[copy]["right"]
+        else:
+            right = branches[copy]["left"]
+    if parent == 0:
+        return max(left, right)
+    _hang(branches, parent, to_right, max(left, right))
+    for branch in range(counters[r.BRANCHES] - 1, first - 1, -1):
+        _refresh(branches, branch)
+    return new_root
+
+
+@inner
+def _keep_outside(branches, counters, root, operator, high, low, bound, to_left):
+    """Return the tree of the values to the left (or right) of those that compare so with one."""
+    first = counters[r.BRANCHES]
+    new_root, parent = 0, 0
+    at = root
+    while at != 0:
+        if not _lies_outside(branches[at], operator, high, low, to_left):
+            at = branches[at]["left"] if to_left else branches[at]["right"]
+            continue
+        copy = _copy(branches, counters, at, bound)
+        at = branches[copy]["right"] if to_left else branches[copy]["left"]
+        _hang(branches, copy, to_left, 0)
+        if parent == 0:
+            new_root = copy
+        else:
+            _hang(branches, parent, to_left, copy)
         parent = copy
     for branch in range(counters[r.BRANCHES] - 1, first - 1, -1):
         _refresh(branches, branch)
