@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 import cernis
 from cernis.run.families import SMALLEST
 from cernis.run.rule import RuleSetError
-from cernis.run.rules import RuleSet
+from cernis.run.rules import RuleSession, RuleSet
+from cernis.run.session import RunOptions
+from cernis.testing.grammar import split_batches
+from cernis.testing.strategies import cuts
 
 some = settings(
     max_examples=max(30, settings.default.max_examples // 3),
@@ -40,6 +43,11 @@ ALONE = (
 
 def make_rules(template: str, constants: list[Any]) -> RuleSet:
     return cernis.rules({f"r{c}": template.format(repr(c)) for c in constants})
+
+
+def run_alone(rules: RuleSet) -> RuleSession:
+    """Return a session in which each rule runs by itself."""
+    return RuleSession(rules, RunOptions(), families=False)
 
 
 @st.composite
@@ -70,11 +78,11 @@ def test_each_rule_of_a_family_finds_what_it_finds_alone(
 ) -> None:
     constants: list[Any] = [*range(SMALLEST)] if numbers else [f"h{i}" for i in range(SMALLEST)]
     rules = make_rules(template, constants)
-    assert len(rules.families.rules) == 1
+    assert [len(family.rules) for family in rules.families] == [SMALLEST]
     kinds = [pa.int16()] if numbers else [pa.string(), pa.dictionary(pa.int32(), pa.string())]
     timed = timed or "WITHIN" in template
     events = data.draw(logs(constants, data.draw(st.sampled_from(kinds)), timed=timed))
-    found, alone = rules.run(events), rules.session().collect(events)
+    found, alone = rules.run(events), run_alone(rules).collect(events)
     assert [*found] == [*alone] == [*rules.names]
     for name, matches in found.items():
         assert matches.to_arrow().equals(alone[name].to_arrow())
@@ -82,9 +90,54 @@ def test_each_rule_of_a_family_finds_what_it_finds_alone(
         assert matches.notes == alone[name].notes
 
 
+@some
+@given(st.data(), st.sampled_from(TEMPLATES), st.booleans())
+def test_rules_join_and_leave_a_family_that_runs(
+    data: st.DataObject, template: str, numbers: bool
+) -> None:
+    """In pieces, with restarts, and with rules that come, go and change their constants."""
+    constants: list[Any] = [*range(20)] if numbers else [f"h{i}" for i in range(20)]
+    kind = pa.int32() if numbers else pa.string()
+    whole = data.draw(logs(constants, kind, timed=True))
+    first = make_rules(template, constants[:SMALLEST])
+    session, alone = first.session(), run_alone(first)
+
+    for piece in split_batches(range(whole.num_rows), data.draw(cuts(whole.num_rows))):
+        part = whole.slice(piece[0] if piece else 0, len(piece))
+        found, expected = session.push(part), alone.push(part)
+        assert [*found] == [*expected]
+        for name, matches in found.items():
+            assert matches.to_arrow().equals(expected[name].to_arrow())
+
+        numbers_of = {name: each.events for name, each in session.metrics().items()}
+        assert numbers_of == {name: each.events for name, each in alone.metrics().items()}
+        if data.draw(st.booleans()):
+            session = session.rules.thaw(session.freeze())
+        names = data.draw(st.lists(st.sampled_from(constants[:4]), min_size=1, unique=True))
+        shifted = {c: data.draw(st.sampled_from([c, constants[4]])) for c in names}
+        texts = {f"r{c}": template.format(repr(constant)) for c, constant in shifted.items()}
+        texts |= {f"r{c}": template.format(repr(c)) for c in constants[5:12]}
+        rules = cernis.rules(texts)
+        assert session.update(rules) == alone.update(rules)
+
+
+def test_a_family_that_runs_takes_more_rules_and_drops_the_state_of_those_that_leave() -> None:
+    rules = make_rules(TEMPLATES[0], [f"h{i}" for i in range(SMALLEST)])
+    session = rules.session()
+    session.push([{"type": "A", "host": f"h{i}", "ts": i} for i in range(10)])
+    session.update(make_rules(TEMPLATES[0], [f"h{i}" for i in range(1, 10)]))
+    assert len(session.running) == 1
+    session = session.rules.thaw(session.freeze())
+    session.update(make_rules(TEMPLATES[0], [f"h{i}" for i in range(10)]))
+    assert len(session.running) == 1
+    found = session.push([{"type": "B", "host": f"h{i}", "ts": 10 + i} for i in range(10)])
+    kept = {f"rh{i}": 1 for i in range(1, SMALLEST)}
+    assert {name: each.count() for name, each in found.items() if each.count()} == kept
+
+
 @pytest.mark.parametrize("template", ALONE)
 def test_rules_that_choose_between_partitions_or_read_more_run_alone(template: str) -> None:
-    assert not make_rules(template, [f"h{i}" for i in range(20)]).families.families
+    assert not make_rules(template, [f"h{i}" for i in range(20)]).families
 
 
 def test_other_rules_and_several_families_keep_their_places() -> None:
@@ -93,7 +146,8 @@ def test_other_rules_and_several_families_keep_their_places() -> None:
     for i in range(SMALLEST):
         texts |= {f"one {i}": one.format(f"'h{i}'"), f"two {i}": two.format(f"'h{i}'")}
     rules = cernis.rules({**texts, "few": TEMPLATES[3].format("'h9'")})
-    assert [rule.name for rule in rules.families.rules] == ["first", "one 0", "two 0", "few"]
+    running = rules.session().running
+    assert [each.rules[0].name for each in running] == ["first", "one 0", "two 0", "few"]
     events = [
         {"type": kind, "host": host, "user": "y", "ts": i}
         for i, (kind, host) in enumerate([("A", "h1"), ("A", "h2"), ("B", "h2"), ("B", "h1")])
@@ -105,7 +159,7 @@ def test_other_rules_and_several_families_keep_their_places() -> None:
         **dict.fromkeys(("one 1", "one 2", "two 1", "two 2"), 1),
     }
     twice = cernis.rules({f"r{i}": one.format("'h'") for i in range(20)})
-    assert not twice.families.families
+    assert not twice.families
 
 
 def test_a_column_that_is_neither_text_nor_whole_numbers_is_compared_rule_by_rule() -> None:

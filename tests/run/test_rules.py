@@ -21,6 +21,8 @@ from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.pattern.selection import counts_only
 from cernis.run.routing import ConstantTest, find_equalities, why_whole
 from cernis.run.rule import RuleSetError
+from cernis.run.rules import RuleSession
+from cernis.run.session import RunOptions
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.grammar import split_batches
 from cernis.testing.strategies import cases, cuts, streams
@@ -110,7 +112,7 @@ def test_an_event_is_read_by_the_rules_of_its_constant_alone() -> None:
     rules = cernis.rules(on_hosts(20))
     session = rules.session()
     found = session.collect(log(600, 20))
-    assert [each.events for each in session.sessions] == [30] * 20
+    assert [each.events for each in session.metrics().values()] == [30] * 20
     alone = {rule.name: rule.query.run(log(600, 20)) for rule in rules}
     for name, matches in found.items():
         assert matches.count() == alone[name].count() > 0
@@ -245,7 +247,7 @@ def test_a_rule_with_another_text_begins_anew_and_the_others_keep_their_state() 
 
 
 def test_a_rule_that_is_removed_takes_its_encoder_along() -> None:
-    session = cernis.rules(on_hosts(20)).session()
+    session = RuleSession(cernis.rules(on_hosts(20)), RunOptions(), families=False)
     session.push(log(60, 20))
     session.update(cernis.rules(on_hosts(2)))
     gc.collect()

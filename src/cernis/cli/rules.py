@@ -19,7 +19,7 @@ from cernis.output import open_output
 from cernis.results.jsonlines import name_lines, text_of
 from cernis.results.matches import Matches
 from cernis.run.rule import Rule, name_warning
-from cernis.run.rules import RuleRun, RuleSet
+from cernis.run.rules import RuleSession, RuleSet
 from cernis.run.session import RunOptions
 
 RULE = "rule"
@@ -40,7 +40,7 @@ class FoundByRule:
 def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of all rules in files, in one pass, and deliver them."""
     rules = RuleSet.of(source)
-    session = RuleRun(rules, RunOptions(**_read_options(arguments), strict=arguments.strict))
+    session = RuleSession(rules, RunOptions(**_read_options(arguments), strict=arguments.strict))
     found = session.collect(arguments.files)
     deliver(
         [

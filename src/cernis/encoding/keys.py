@@ -66,6 +66,11 @@ class KeyCoder:
         components = zip(self._keys.components, self._paths, strict=True)
         return self._keys.codes([_first_present(table, paths, part) for part, paths in components])
 
+    def find_keys(self, values: pa.Array) -> Int64s:
+        """Return the keys, ascending, whose first component has one of these values."""
+        wanted = self._keys.components[0].codes(pa.chunked_array([values]))
+        return np.flatnonzero(np.isin(self._keys.list_first(), wanted[wanted >= 0]))
+
     def keep_only(self, codes: Int64s) -> None:
         """Forget all keys but these (ascending); codes[i] becomes i, and new keys follow."""
         self._keys.keep_only(codes)
@@ -128,6 +133,14 @@ class Tuples:
             valid = (codes >= 0) & (more >= 0)
             codes = pairs.codes(codes << 31 | more, None if valid.all() else valid)
         return np.maximum(codes, NONE) if codes.min(initial=0) < NONE else codes
+
+    def list_first(self) -> Int64s:
+        """Return the code of the first component of each tuple; -1 where a tuple is gone."""
+        firsts = np.arange(len(self.components[0]))
+        for pairs in self._pairs:
+            values = pairs.values
+            firsts = np.where(values >= 0, firsts[values >> 31], NONE)
+        return firsts
 
     def keep_only(self, codes: Int64s) -> None:
         """Forget all tuples but these (ascending); codes[i] becomes i."""

@@ -1,41 +1,38 @@
 """`Family`: rules that differ in one constant alone run as one query, whose matches are told apart.
 
-A thousand rules on a thousand hosts are one pattern and a thousand constants: each asks of every
-event that can move it that `host = c`. So the events of different rules are different, and the
-matches of all of them are those of one query, partitioned by `host` too, on the hosts of the rules.
-The host of the event that ends a match says whose match it is.
+The query is the template of the rules (`templates`): it has no constants, and each rule is some of
+its partitions. A `Router` gives it the events of its rules alone. The value of the event that ends
+a match says whose match it is. So a rule can join a running family, which has none of its events,
+and leave it: then its partitions are dropped.
 
-Only where nothing but the order of events counts (`routing.why_whole`), and no clause chooses
-between matches of different partitions. Only for whole runs: a session of rules that may change has
-a state for each rule.
-
-Cost contract: a family costs one query over the events of all its rules, and some microseconds for
-each rule. State: one arena, and the events of all rules.
+Cost contract: a family costs one query over the events of all its rules, a look-up for each of
+these events, and some microseconds for each rule. State: one arena, and the events of all rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from cernis.encoding.lookup import Lookup
 from cernis.errors import CernisError
+from cernis.events.batch import EventBatch, Int64s, attribute
+from cernis.events.order import Scale
 from cernis.events.source import DescribedStream
 from cernis.events.times import is_text
-from cernis.output import UsedFile
-from cernis.pattern import predicate as pred
-from cernis.pattern.query import Consume, Pattern
-from cernis.pattern.selection import counts_only
 from cernis.results.matches import Matches
 from cernis.results.unary import CompactMatches
 from cernis.run.query import Query
 from cernis.run.routing import Constant, ConstantTest, sort_places
 from cernis.run.rule import Rule
+from cernis.run.templates import Template
+from cernis.state import require
 
 SMALLEST = 8
 """Fewer rules run one by one."""
@@ -46,144 +43,119 @@ class Family:
     """Rules that differ in the constant that an attribute equals, and the query of all of them."""
 
     rules: tuple[Rule, ...]
-    attribute: str
-    constants: tuple[Constant, ...]
-    whole: Rule
-    """It has the name of the first rule, whose text its mistakes show."""
+    whole: Query[Any]
 
-    def fits(self, streams: Sequence[DescribedStream]) -> bool:
-        """Return whether equal values of the attribute are equal keys, by its type."""
-        types = [
-            stream.schema.field(self.attribute).type
-            for stream in streams
-            if self.attribute in stream.schema.names
-        ]
-        values = [t.value_type if pa.types.is_dictionary(t) else t for t in types]
+    @property
+    def template(self) -> Template:
+        """That of the first rule; the others differ in the constant."""
+        template = self.rules[0].template
+        assert template is not None
+        return template
+
+    @cached_property
+    def constants(self) -> tuple[Constant, ...]:
+        return tuple(rule.template.constant for rule in self.rules if rule.template is not None)
+
+    def list_pairs(self) -> Iterator[tuple[str, Constant]]:
+        """Yield the name and the constant of each rule."""
+        return zip((rule.name for rule in self.rules), self.constants, strict=True)
+
+    @property
+    def equalities(self) -> frozenset[ConstantTest]:
+        """Those of which one holds for each event of its rules."""
+        return frozenset(ConstantTest(self.template.attribute, each) for each in self.constants)
+
+    @cached_property
+    def _places(self) -> Lookup:
+        """The places of rules by their constants."""
+        return Lookup([pa.chunked_array([pa.array(self.constants)])])
+
+    def keep(self, names: Collection[str]) -> Family:
+        """Return the family of those rules that have these names."""
+        return Family(tuple(rule for rule in self.rules if rule.name in names), self.whole)
+
+    def fits(self, streams: Sequence[DescribedStream], scale: Scale) -> bool:
+        """Return whether equal values of the attribute are equal keys, by its type.
+
+        Not where events have no times: conditions on them look at positions.
+        """
+        name = self.template.attribute
+        found = [each.schema.field(name).type for each in streams if name in each.schema.names]
+        types = [each.value_type if pa.types.is_dictionary(each) else each for each in found]
         is_kind = is_text if isinstance(self.constants[0], str) else pa.types.is_integer
-        return bool(values) and all(map(is_kind, values))
+        return bool(types) and all(map(is_kind, types)) and scale.unit_ns is not None
 
-    def split(
-        self, found: Matches, notes: Sequence[str], used: Sequence[UsedFile]
-    ) -> Iterator[tuple[Rule, Matches]]:
-        """Yield the matches of each rule, with the notes of all rules and the files of the run."""
-        compact, store = found.match_set, found.store
+    def count_events(self, batch: EventBatch) -> Int64s:
+        """Return how many events of a batch each rule has."""
+        path = (self.template.attribute,)
+        columns = [attribute(table, path) for _, table in batch.parts]
+        places = [self._places.find([column]) for column in columns if column is not None]
+        numbers = np.concatenate([np.empty(0, np.int64), *places])
+        return np.bincount(numbers[numbers >= 0], minlength=len(self.rules))
+
+    def split(self, found: Matches) -> Iterator[tuple[int, CompactMatches]]:
+        """Yield the matches of each rule that has some, with its place in the family."""
+        compact = found.match_set
         assert isinstance(compact, CompactMatches)
-        shares = [self._share_out(segment.roots["end"], found) for segment in compact.segments]
-        for number, rule in enumerate(self.rules):
-            segments = [
-                segment._replace(roots=segment.roots[own])
-                for segment, share in zip(compact.segments, shares, strict=True)
-                if len(own := share[number])
-            ]
-            own_set = CompactMatches(compact.variables, segments, compact.labels, compact.most)
-            pattern, plan = rule.query.pattern, rule.query.plan
-            told = [*notes, *plan.warnings, *plan.notes]
-            yield rule, Matches(own_set, store, pattern, notes=told, used=used)
+        shares: dict[int, list[Any]] = {}
+        for segment in compact.segments:
+            for place, own in self._share_out(segment.roots["end"], found):
+                shares.setdefault(place, []).append(segment._replace(roots=segment.roots[own]))
+        for place in sorted(shares):
+            segments, labels = shares[place], compact.labels
+            yield place, CompactMatches(compact.variables, segments, labels, compact.most)
 
-    def _share_out(self, ends: np.ndarray[Any, Any], found: Matches) -> list[np.ndarray[Any, Any]]:
-        """Return which roots are those of each rule, in their order."""
-        values = found.store.column(ends.astype(np.int64), self.attribute)
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
-        constants = pa.array(self.constants).cast(values.type)
-        whose = np.asarray(pc.index_in(values, constants).fill_null(-1))
+    def _share_out(
+        self, ends: np.ndarray[Any, Any], found: Matches
+    ) -> Iterator[tuple[int, Int64s]]:
+        """Yield which roots are those of each rule that has some, in their order."""
+        values = found.store.column(ends.astype(np.int64), self.template.attribute)
+        whose = self._places.find([pa.chunked_array([values])])
         order = sort_places(whose, len(self.rules))
-        cuts = np.searchsorted(whose[order], np.arange(len(self.rules) + 1))
-        return [order[low:high] for low, high in pairwise(cuts)]
+        cuts = np.flatnonzero(np.diff(whose[order], prepend=-2, append=-2))
+        for low, high in pairwise(cuts):
+            yield int(whose[order[low]]), order[low:high]
 
 
-class RuleFamilies(NamedTuple):
-    """The families of a rule set, and the rules that run by themselves, in their order."""
+def join_family(rules: Sequence[Rule]) -> Family:
+    """Return the family of rules that were one before; StateError if they cannot be one."""
+    templates = [rule.template for rule in rules]
+    shared = {template.shared for template in templates if template is not None}
+    constants = {template.constant for template in templates if template is not None}
+    require(len(shared) == 1 and len(constants) == len(rules), "other rules are a family")
+    return Family(tuple(rules), Query(shared.pop()[-1]))
 
-    families: Mapping[str, Family]
-    """By the names of their first rules."""
-    rules: tuple[Rule, ...]
-    """The queries of families in the places of their first rules, and all others."""
 
+def find_families(
+    rules: Sequence[Rule], before: Sequence[Family] = (), alone: Collection[str] = ()
+) -> list[Family]:
+    """Return the families of rules.
 
-def find_families(rules: Sequence[Rule]) -> RuleFamilies:
-    """Return the families of rules."""
-    members: dict[tuple[Any, ...], list[tuple[Rule, Constant]]] = {}
+    Of those that run, `before` are the families, whose rules stay in them and may get others; the
+    rules that run `alone` stay alone.
+    """
+    members: dict[Any, dict[Constant, Rule]] = {}
+    wholes: dict[Any, Query[Any]] = {}
+    inside = {*alone}
+    for family in before:
+        key = family.template.shared
+        pairs = zip(family.constants, family.rules, strict=True)
+        members[key] = dict(pairs)
+        wholes[key] = family.whole
+        inside.update(rule.name for rule in members[key].values())
     for rule in rules:
-        if (test := _find_constant(rule)) is not None:
-            name, value = test
-            blank = pred.InSet(pred.Attribute((name or "",)), ())
-            template = _replace_test(rule.query.pattern.formula, test, blank)
-            key = (name, type(value), replace(rule.query.pattern, formula=template))
-            members.setdefault(key, []).append((rule, value))
-    families: dict[str, Family] = {}
-    inside: set[str] = set()
-    for (name, *_), several in members.items():
-        constants = tuple(constant for _, constant in several)
-        if len(several) < SMALLEST or len({*constants}) < len(constants):
-            continue
-        own = tuple(rule for rule, _ in several)
-        try:
-            whole = _unite(own[0], ConstantTest(name, constants[0]), constants)
-        except CernisError:  # no query of its own: the attribute is taken, a limit is passed
-            continue
-        families[own[0].name] = Family(own, name, constants, whole)
-        inside.update(rule.name for rule in own[1:])
-    left = tuple(
-        families[rule.name].whole if rule.name in families else rule
-        for rule in rules
-        if rule.name not in inside
-    )
-    return RuleFamilies(families, left)
-
-
-def _find_constant(rule: Rule) -> ConstantTest | None:
-    """Return the equality that holds for every event that can move a rule, if there is one."""
-    pattern, plan = rule.query.pattern, rule.query.plan
-    chooses = pattern.consume is not Consume.NONE or pattern.suppress is not None
-    chooses = chooses or pattern.order is not None or pattern.into is not None
-    if chooses or pattern.declared is not None or counts_only(pattern) or plan.unary is None:
-        return None
-    if rule.whole or plan.tables is not None or rule.equalities is None:
-        return None
-    if len(rule.equalities) != 1:
-        return None
-    (test,) = rule.equalities
-    is_plain = test.attribute is not None and "." not in test.attribute
-    if not is_plain or (test.attribute,) in pattern.partition:
-        return None
-    return test if type(test.value) in (str, int) else None
-
-
-def _unite(first: Rule, test: ConstantTest, constants: Sequence[Constant]) -> Rule:
-    """Return the query of all rules of a family."""
-    pattern: Pattern = first.query.pattern
-    name = test.attribute or ""
-    literals = tuple(pred.Literal(constant) for constant in constants)
-    one_of = pred.InSet(pred.Attribute((name,)), literals)
-    formula = _replace_test(pattern.formula, test, one_of)
-    partition = (*pattern.partition, (name,))
-    query: Query[Any] = Query(replace(pattern, formula=formula, partition=partition))
-    return Rule(first.name, query, first.origin)
-
-
-def _replace_test(node: Any, test: ConstantTest, by: pred.InSet) -> Any:
-    """Return a formula in which another predicate stands for `attribute = constant`."""
-    if isinstance(node, tuple):
-        return tuple(_replace_test(part, test, by) for part in node)
-    if not is_dataclass(node) or isinstance(node, type):
-        return node
-    if isinstance(node, pred.Comparison) and node.op == "=":
-        sides = (node.left, node.right)
-        attributes = [side for side in sides if isinstance(side, pred.Attribute)]
-        literals = [side for side in sides if isinstance(side, pred.Literal)]
-        if (
-            len(attributes) == len(literals) == 1
-            and attributes[0].path == (test.attribute,)
-            and literals[0].value == test.value
-            and type(literals[0].value) is type(test.value)
-        ):
-            return replace(by, span=node.span)
-    changed = {}
-    for each in fields(node):
-        value = getattr(node, each.name)
-        if each.init and (isinstance(value, tuple) or is_dataclass(value)):
-            new = _replace_test(value, test, by)
-            if new is not value:
-                changed[each.name] = new
-    return replace(node, **changed) if changed else node
+        if rule.name not in inside and (template := rule.template) is not None:
+            several = members.setdefault(template.shared, {})
+            several.setdefault(template.constant, rule)  # another rule on it runs alone
+    found = []
+    for key, several in members.items():
+        if key not in wholes:
+            if len(several) < SMALLEST:
+                continue
+            try:
+                wholes[key] = Query(key[-1])
+            except CernisError:  # no query of its own: the attribute is taken
+                continue
+        if several:
+            found.append(Family(tuple(several.values()), wholes[key]))
+    return found

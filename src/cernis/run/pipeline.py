@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.compiled.tiers import expect_events
@@ -457,6 +458,12 @@ class Pipeline:
             self.absence.forget_before(self.kept_from)
         self._forget_keys(0 if every_key else _FORGET_KEYS)
         self.feed.forget()
+
+    def drop_partitions(self, values: pa.Array) -> None:
+        """Drop the partial matches of the partitions whose first component has these values."""
+        assert isinstance(self.keys, KeyCoder)
+        every = np.arange(len(self.keys))
+        self.engine.drop_keys(np.setdiff1d(every, self.keys.find_keys(values)))
 
     def _forget_keys(self, spare: int) -> None:
         """Renumber the live keys, once there are more dead ones than that and most are dead."""

@@ -20,6 +20,7 @@ from cernis.languages.ceql.rules import parse_rules
 from cernis.run.derived import order_rules
 from cernis.run.query import Query
 from cernis.run.routing import ConstantTest, find_equalities, why_whole
+from cernis.run.templates import Template, find_template
 
 
 class RuleSetError(CernisError):
@@ -54,6 +55,11 @@ class Rule:
     def equalities(self) -> frozenset[ConstantTest] | None:
         """The equalities of which one holds for every event that can move it."""
         return find_equalities(self.query.plan)
+
+    @cached_property
+    def template(self) -> Template | None:
+        """The query that it may share with rules on other constants."""
+        return find_template(self.query.pattern, self.query.plan)
 
 
 def read_rules(source: Any) -> list[Rule]:

@@ -2,8 +2,8 @@
 
 Events are opened, ordered and merged once for all rules. A `Router` sends each event to the rules
 that it can move; rules that must see every event share the batches, and the codes of equal
-predicates. All rules share the classes of the values that equal predicates tell apart. In a whole
-run, rules that differ in one constant alone are one query (`families`).
+predicates. All rules share the classes of the values that equal predicates tell apart. Rules that
+differ in one constant alone are one query (`families`).
 
 Cost contract: reading once; per event one look-up for each indexed attribute; per rule the cost of
 a session over its own events, and some calls for each chunk: a million events, or up to eight
@@ -55,12 +55,13 @@ from cernis.run.derived import (
     order_rules,
     unite_schemas,
 )
-from cernis.run.families import SMALLEST, Family, RuleFamilies, find_families
+from cernis.run.families import Family, find_families, join_family
 from cernis.run.freeze import freeze_reading, read_reading
 from cernis.run.metrics import SessionMetrics
 from cernis.run.query import Query
 from cernis.run.routing import ConstantTest, Router
 from cernis.run.rule import Rule, RuleSetError, describe_mistake, name_warning, read_rules
+from cernis.run.running_rule import RunningRule
 from cernis.run.session import RunOptions, Session
 from cernis.schema import Schema
 from cernis.state import check_list, check_number, check_text, read_array, require
@@ -113,10 +114,10 @@ class RuleSet:
 
     def run(self, events: Any, **options: Any) -> dict[str, Any]:
         """Return what each rule finds in the events; the options are those of `Query.run`."""
-        return RuleRun(self, RunOptions(**options)).collect(events)
+        return RuleSession(self, RunOptions(**options)).collect(events)
 
     @cached_property
-    def families(self) -> RuleFamilies:
+    def families(self) -> list[Family]:
         """The rules that differ in a constant alone."""
         return find_families(self.rules)
 
@@ -167,9 +168,10 @@ class RuleSet:
         yield f"whole        {len(self.wholes)} rules read every event"
         for name, why in self.wholes.items():
             yield f"             {name}: {why}"
-        if families := self.families.families:
-            several = sum(len(family.rules) for family in families.values())
-            yield f"families     {several} rules differ in one constant: {len(families)} queries"
+        if self.families:
+            several = sum(len(family.rules) for family in self.families)
+            queries = f"{len(self.families)} queries"
+            yield f"families     {several} rules differ in one constant: {queries}"
         kinds: dict[str, int] = {}
         for rule in self.rules:
             title = rule.query.plan.guarantee.value
@@ -229,8 +231,10 @@ def compare_rules(before: RuleSet, after: RuleSet) -> RuleChanges:
 class RuleSession:
     """The rules of a set over one stream of events."""
 
-    def __init__(self, rules: RuleSet, options: RunOptions) -> None:
+    def __init__(self, rules: RuleSet, options: RunOptions, *, families: bool = True) -> None:
+        """Without `families` each rule has a session of its own, as `strict` and limits need it."""
         self.options = options
+        self._has_families = families and not options.strict and options.max_keys is None
         self.mistakes = Mistakes(options.on_error)
         self.progress = StreamPosition()
         self.notes: list[str] = []
@@ -241,7 +245,7 @@ class RuleSession:
         """Those of rules that are there: a rule that is removed takes its own along."""
         self._groups: KnownGroups = WeakValueDictionary()
         self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
-        self._begin(rules, {})
+        self._begin(rules, rules.families if self._has_families else [], [])
 
     def update(self, rules: RuleSet) -> RuleChanges:
         """Go on with other rules: those with the same name and text keep their state.
@@ -251,32 +255,72 @@ class RuleSession:
         """
         self._guard.check()
         changes = compare_rules(self.rules, rules)
-        sessions = dict(zip(self.rules.names, self.sessions, strict=True))
+        kept = {*changes.kept}
+        running = [each for each in self.running if any(rule.name in kept for rule in each.rules)]
+        known = [each.family.keep(kept) for each in running if each.family is not None]
+        alone = [each.rules[0].name for each in running if each.family is None]
         self._is_updated = True
-        self._begin(rules, {name: sessions[name] for name in changes.kept})
+        families = find_families(rules.rules, known, alone) if self._has_families else []
+        self._begin(rules, families, running)
         return changes
 
     def metrics(self) -> dict[str, SessionMetrics]:
         """Return the numbers of each rule at this moment; they cost nothing."""
-        pairs = zip(self.rules.names, self.sessions, strict=True)
-        return {name: session.metrics() for name, session in pairs}
+        found = dict(pair for running in self.running for pair in running.metrics())
+        return {name: found[name] for name in self.rules.names}
 
-    def _begin(self, rules: RuleSet, kept: Mapping[str, Session[Any]]) -> None:
-        """Make the sessions of the rules, but for those that are kept, and their index."""
-        options = self.options
+    @property
+    def sessions(self) -> list[Session[Any]]:
+        """The sessions of all rules and families."""
+        return [running.session for running in self.running]
+
+    def _begin(
+        self, rules: RuleSet, families: Sequence[Family], kept: Sequence[RunningRule]
+    ) -> None:
+        """Make the sessions of rules and families, but for those that are kept, and their index."""
         self.rules = rules
-        self.sessions: list[Session[Any]] = [
-            kept.get(rule.name) or Session(rule.query.plan, options, encode=self._share_encoder)
-            for rule in rules
-        ]
-        self._router = make_router(rules.rules, options.type_column)
-        self._patterns = [rule.query.pattern for rule in rules]
+        by_whole = {each.family.whole: each for each in kept if each.family is not None}
+        by_name = {each.rules[0].name: each for each in kept if each.family is None}
+        members = {rule.name: family for family in families for rule in family.rules}
+        running: list[RunningRule] = []
+        made: set[Family] = set()
+        for number, rule in enumerate(rules):
+            family = members.get(rule.name)
+            if family is None:
+                own = by_name.get(rule.name) or RunningRule((rule,), self._open(rule.query))
+                running.append(replace(own, rules=(rule,), number=number))
+            elif family not in made:
+                made.add(family)
+                before = by_whole.get(family.whole)
+                if before is None:
+                    session = self._open(family.whole)
+                    running.append(RunningRule(family.rules, session, family, number))
+                else:
+                    running.append(before.change_family(family, number))
+        self._set_running(running)
+
+    def _open(self, query: Query[Any]) -> Session[Any]:
+        return Session(query.plan, self.options, encode=self._share_encoder)
+
+    def _set_running(self, running: list[RunningRule]) -> None:
+        """Run these rules and families; make their index."""
+        self.running = running
+        made = {each.pattern.into for each in running}
+        wanted = {
+            place: equalities
+            for place, each in enumerate(running)
+            if each.pattern.into is None
+            and made.isdisjoint(each.pattern.streams)
+            and (equalities := each.equalities) is not None
+        }
+        self._router = Router(wanted, self.options.type_column)
+        self._patterns = [each.pattern for each in running]
         self._order, _ = order_rules(self._patterns)
         self._width = 1 + 2 * count_steps(self._patterns, self._order)
         self._made = {each.into for each in self._patterns if each.into is not None}
         self._schemas: dict[str, pa.Schema] = {}
         """The columns of derived streams."""
-        self._found: list[list[Matches]] = [[] for _ in self.sessions]
+        self._found: list[list[Matches]] = [[] for _ in running]
         """What rules with INSERT INTO have found since the last answer."""
 
     def _share_encoder(self, atoms: Sequence[Atom]) -> Encoder:
@@ -300,16 +344,28 @@ class RuleSession:
             options = self.options
             meta: dict[str, Any] = {
                 "rules": [[rule.name, rule.text] for rule in self.rules],
+                "families": self._number_families(),
                 "progress": list(astuple(self.progress)),
                 "reading": freeze_reading((options.time, options.type, options.time_unit)),
                 "events": self._events,
             }
-            arrays = {
-                f"rule.{number}": np.frombuffer(session.freeze(), np.uint8)
-                for number, session in enumerate(self.sessions)
-                if session.events
+            arrays: dict[str, np.ndarray[Any, Any]] = {
+                f"rule.{running.number}": np.frombuffer(running.session.freeze(), np.uint8)
+                for running in self.running
+                if running.session.events
+            }
+            arrays |= {
+                f"events.{running.number}": running.counted
+                for running in self.running
+                if len(running.counted)
             }
             return pack(meta, arrays)
+
+    def _number_families(self) -> list[list[int]]:
+        """Return the families, each as the numbers of its rules."""
+        numbers = {name: number for number, name in enumerate(self.rules.names)}
+        families = [running.family for running in self.running if running.family is not None]
+        return [[numbers[rule.name] for rule in family.rules] for family in families]
 
     @classmethod
     def thaw(cls, rules: RuleSet, state: bytes, options: RunOptions | None = None) -> RuleSession:
@@ -322,13 +378,17 @@ class RuleSession:
         reading = read_reading(meta)
         time, type_, time_unit = reading.columns
         options = replace(options or RunOptions(), time=time, type=type_, time_unit=time_unit)
-        session = cls(rules, options)
-        for number, rule in enumerate(rules):
-            if (name := f"rule.{number}") in arrays:
+        session = cls(rules, options, families=False)
+        session._has_families = not options.strict and options.max_keys is None
+        session._begin(rules, _read_families(rules, meta), [])
+        for running in session.running:
+            if (name := f"rule.{running.number}") in arrays:
                 frozen = read_array(arrays, name, np.uint8).tobytes()
-                encode = session._share_encoder
-                thawed = Session[Any].thaw(rule.query.plan, frozen, options, encode=encode)
-                session.sessions[number] = thawed
+                encode, plan = session._share_encoder, running.session.plan
+                running.session = Session[Any].thaw(plan, frozen, options, encode=encode)
+            if (name := f"events.{running.number}") in arrays:
+                shape = (len(running.rules),)
+                running.counted = read_array(arrays, name, np.int64, shape, low=0).copy()
         position, *_ = check_list(meta.get("progress"), "the progress", 4)
         number = check_number(position, "the progress", 0)
         session.progress = replace(reading.progress, position=number)
@@ -363,7 +423,7 @@ class RuleSession:
     def finish(self) -> dict[str, Any]:
         """Return what is certain now that no further event comes."""
         with self._guard:
-            return self._conclude([[] for _ in self.sessions], last=True)
+            return self._conclude([[] for _ in self.running], last=True)
 
     # --------------------------------------------- batches in final order
 
@@ -381,7 +441,7 @@ class RuleSession:
         Only rules that may have found something are named.
         """
         with self._guard:
-            read: list[list[Any]] = [[] for _ in self.sessions]
+            read: list[list[Any]] = [[] for _ in self.running]
             self._events += len(batch)
             self._take(batch, scale, read, True)
             found = list(self._list_found(read))
@@ -389,10 +449,10 @@ class RuleSession:
 
     def pass_time(self, nanoseconds: int, scale: Scale) -> Iterator[tuple[str, Any]]:
         """Yield what is certain for each rule once no event before a time comes."""
-        for name, session in zip(self.rules.names, self.sessions, strict=True):
-            if session.pipeline.waits_for_time:
-                for found in session.pass_watermark(nanoseconds, scale):
-                    yield name, found
+        for running in self.running:
+            if running.session.pipeline.waits_for_time:
+                for found in running.session.pass_watermark(nanoseconds, scale):
+                    yield running.rules[0].name, found
 
     def renew_budget(self) -> None:
         """Allow each rule as many candidates again."""
@@ -400,48 +460,51 @@ class RuleSession:
             session.renew_budget()
 
     def _list_found(self, read: list[list[Any]]) -> Iterator[tuple[str, Any]]:
-        for number, segments in enumerate(read):
-            name, session = self.rules.rules[number].name, self.sessions[number]
-            if parts := self._found[number]:
-                self._found[number] = []
-                yield name, parts[0].join(parts[1:])
-            elif segments or session.pipeline.waits_for_time:
-                yield name, session.conclude(segments)
+        for place, segments in enumerate(read):
+            running = self.running[place]
+            if parts := self._found[place]:
+                self._found[place] = []
+                yield running.rules[0].name, parts[0].join(parts[1:])
+            elif segments or running.session.pipeline.waits_for_time:
+                yield from running.conclude(segments, every=False)
             else:
-                session.pipeline.forget_if_due()
+                running.session.pipeline.forget_if_due()
 
     def _conclude(
         self, read: list[list[Any]], *, last: bool = False, warns: bool = False
     ) -> dict[str, Any]:
-        found = {}
-        for number, segments in enumerate(read):
-            rule, session = self.rules.rules[number], self.sessions[number]
-            odd = self._warn_about_events(number) if warns else ()
-            session.notes = [*self.notes, *session.plan.warnings, *odd, *session.plan.notes]
-            found[rule.name] = session.conclude(segments, last=last)
-        for number, parts in enumerate(self._found):
-            if parts:
-                name = self.rules.rules[number].name
+        found: dict[str, Any] = {}
+        for place, segments in enumerate(read):
+            running = self.running[place]
+            session, plan = running.session, running.session.plan
+            odd = self._warn_about_events(place) if warns else ()
+            session.notes = [*self.notes, *plan.warnings, *odd, *plan.notes]
+            found.update(running.conclude(segments, self.notes, self.mistakes.used, last=last))
+            if parts := self._found[place]:
+                name = running.rules[0].name
                 found[name] = parts[0].join([*parts[1:], found[name]])
-        self._found = [[] for _ in self.sessions]
-        return found
+        self._found = [[] for _ in self.running]
+        return {name: found[name] for name in self.rules.names}
 
-    def _warn_about_events(self, number: int) -> Iterator[WarningNote]:
+    def _warn_about_events(self, place: int) -> Iterator[WarningNote]:
         """Yield warnings about the events of a rule that has read all events of its types."""
-        pattern = self._patterns[number]
-        derived = not self._made.isdisjoint(pattern.streams)
-        misses_events = derived or self._is_updated or number in self._router.narrowed
+        derived = not self._made.isdisjoint(self._patterns[place].streams)
+        misses_events = derived or self._is_updated or place in self._router.narrowed
         if self._events and not misses_events:
-            yield from self.sessions[number].warn_about_truths(self._types)
+            yield from self.running[place].session.warn_about_truths(self._types)
 
     def list_silent(self, found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield the rules that have found nothing in all events so far, and why."""
-        for number, rule in enumerate(self.rules):
+        events = dict(pair for running in self.running for pair in running.count_events())
+        places = {rule.name: i for i, each in enumerate(self.running) for rule in each.rules}
+        for rule in self.rules:
             if not found[rule.name].head(1):
-                notes = (note.splitlines()[0] for note in self._warn_about_events(number))
+                notes = (
+                    note.splitlines()[0] for note in self._warn_about_events(places[rule.name])
+                )
                 odd = [re.sub(r"^line \d+, column \d+: ", "", note) for note in notes]
                 why = odd[0] if odd else "events move it, and none completes a match"
-                if not self.sessions[number].events and rule.equalities:
+                if not events[rule.name] and rule.equalities:
                     tests = sorted(map(str, rule.equalities))
                     more = f" or {len(tests) - 3} others" if len(tests) > 3 else ""
                     why = f"no event has {' or '.join(tests[:3])}{more}"
@@ -461,7 +524,7 @@ class RuleSession:
 
     def _read(self, ordering: Ordering, *, forget: bool = True) -> list[list[Any]]:
         sources = ordering.sources
-        read: list[list[Any]] = [[] for _ in self.sessions]
+        read: list[list[Any]] = [[] for _ in self.running]
         times: TimeSpan | None = None
         most = min(max(_CHUNK, _CHUNK_PER_RULE * len(self.rules)), _LARGEST_CHUNK)
         for batch in _join_batches(ordering, most):
@@ -491,14 +554,11 @@ class RuleSession:
         """Check each rule against its streams; raise all mistakes together."""
         mistakes: dict[str, str] = {}
         made: dict[str, list[pa.Schema]] = {}
-        for number in self._order:
-            rule, session = self.rules.rules[number], self.sessions[number]
-            pattern = self._patterns[number]
-            own: list[DescribedStream] = [
-                source
-                for source in sources
-                if not pattern.streams or source.name in pattern.streams
-            ]
+        self._dissolve_families(sources, scale)
+        for place in self._order:
+            running = self.running[place]
+            session, pattern = running.session, running.pattern
+            own = _choose_streams(sources, pattern)
             for name in pattern.streams:
                 if name in made:
                     own.append(KnownStream(name, unite_schemas(name, made[name])))
@@ -506,7 +566,7 @@ class RuleSession:
                 session.prepare(own)
                 session.check_scale(scale)
             except CernisError as error:
-                mistakes[rule.name] = describe_mistake(rule.name, rule.origin, error)
+                mistakes |= self._blame(running, own, scale, error)
                 continue
             for each in own:
                 schema, tables = each.schema, session.tables
@@ -518,9 +578,56 @@ class RuleSession:
         if mistakes:
             raise RuleSetError([*mistakes.values()], [*mistakes])
         if self.options.strict:
-            pairs = zip(self.rules, self.sessions, strict=True)
-            self._refuse([(rule, one) for rule, each in pairs for one in each.plan.warnings])
+            warnings = [
+                (each.rules[0], one) for each in self.running for one in each.session.plan.warnings
+            ]
+            self._refuse(warnings)
         self._schemas = {name: unite_schemas(name, schemas) for name, schemas in made.items()}
+
+    def _dissolve_families(self, sources: Sequence[DescribedStream], scale: Scale) -> None:
+        """Let the rules of a family run alone, where the columns do not tell them apart."""
+        running: list[RunningRule] = []
+        numbers = {name: number for number, name in enumerate(self.rules.names)}
+        for each in self.running:
+            own = [s for s in _choose_streams(sources, each.pattern) if not s.is_blank]
+            if each.family is None or not own or each.family.fits(own, scale):
+                running.append(each)
+            elif each.session.events:
+                name, kind = each.family.template.attribute, type(each.family.constants[0])
+                raise DataError(
+                    f"{name!r} is compared with values of the type {kind.__name__} by "
+                    f"{len(each.rules)} rules, and is no such column any more; begin a new session"
+                )
+            else:
+                running += [
+                    RunningRule((rule,), self._open(rule.query), number=numbers[rule.name])
+                    for rule in each.rules
+                ]
+        if len(running) > len(self.running):
+            self._set_running(sorted(running, key=lambda each: each.number))
+
+    def _blame(
+        self,
+        running: RunningRule,
+        streams: Sequence[DescribedStream],
+        scale: Scale,
+        error: CernisError,
+    ) -> dict[str, str]:
+        """Return what is wrong with each rule, in words."""
+        mistakes: dict[str, CernisError] = {}
+        for rule in running.rules if running.family is not None else ():
+            try:
+                session = self._open(rule.query)
+                session.prepare(streams)
+                session.check_scale(scale)
+            except CernisError as own:
+                mistakes[rule.name] = own
+        mistakes = mistakes or {running.rules[0].name: error}
+        rules = (rule for rule in running.rules if rule.name in mistakes)
+        return {
+            rule.name: describe_mistake(rule.name, rule.origin, mistakes[rule.name])
+            for rule in rules
+        }
 
     def _take(self, batch: EventBatch, scale: Scale, read: list[list[Any]], forget: bool) -> None:
         """Let each rule read its events of a batch, those that rules have derived among them."""
@@ -528,26 +635,26 @@ class RuleSession:
         routed = self._route(batch) if scale.unit_ns is not None else {}
         can_route = {*self._router.rules} if scale.unit_ns is not None else set[int]()
         derived: dict[str, list[DerivedEvents]] = {}
-        for number in self._order:
-            session, pattern = self.sessions[number], self._patterns[number]
+        for place in self._order:
+            running, pattern = self.running[place], self._patterns[place]
             if pattern.into is not None or not self._made.isdisjoint(pattern.streams):
-                self._derive(number, batch, scale, derived, read, forget)
+                self._derive(place, batch, scale, derived, read, forget)
                 continue
-            if number in can_route:
-                own = routed.get(number)
+            if place in can_route:
+                own = routed.get(place)
                 own = None if own is None else _confine(own, pattern.streams)
             else:
                 if pattern.streams not in views:
                     views[pattern.streams] = _confine(batch, pattern.streams)
                 own = views[pattern.streams]
-                tables = session.tables
+                tables = running.session.tables
                 own = own if tables is None else tables.join(own)
             if own is not None and len(own):
-                read[number] += session.read(replace(own, base=session.events), scale)
+                read[place] += running.read(own, scale)
 
     def _derive(
         self,
-        number: int,
+        place: int,
         batch: EventBatch,
         scale: Scale,
         derived: dict[str, list[DerivedEvents]],
@@ -555,7 +662,8 @@ class RuleSession:
         forget: bool,
     ) -> None:
         """Let a rule read a batch with derived events, and add those that its matches become."""
-        session, pattern = self.sessions[number], self._patterns[number]
+        running, pattern = self.running[place], self._patterns[place]
+        session = running.session
         streams = pattern.streams or tuple(name for name, _ in batch.parts)
         placed = merge_events(batch, derived, streams, self._width)
         if placed is None:
@@ -567,11 +675,11 @@ class RuleSession:
         placed = PlacedBatch(replace(own, base=session.events), paths)
         segments = session.read(placed.batch, scale)
         if pattern.into is None:
-            read[number] += segments
+            read[place] += segments
             return
         found = session.conclude(segments, forget=forget)
-        self._found[number].append(found)
-        made = derive_events(found, placed, number, self._schemas[pattern.into])
+        self._found[place].append(found)
+        made = derive_events(found, placed, running.number, self._schemas[pattern.into])
         if made is not None:
             derived.setdefault(pattern.into, []).append(made)
 
@@ -587,48 +695,6 @@ class RuleSession:
             for number, at in self._router.route(table).items():
                 found.setdefault(number, [empty] * len(batch.parts))[place] = at
         return {number: _select(batch, at) for number, at in found.items()}
-
-
-class RuleRun:
-    """One run of all rules of a set over events that end; families run as one query each."""
-
-    def __init__(self, rules: RuleSet, options: RunOptions) -> None:
-        self.rules = rules
-        self.options = options
-        self.notes: list[str] = []
-        """The notes of all rules, after the run."""
-
-    def collect(self, events: Any) -> dict[str, Any]:
-        """Return what each rule finds in the events."""
-        families, rules = self._choose_families()
-        session = RuleSession(RuleSet(rules), self.options)
-        sources = session.open(events)
-        if families and not all(family.fits(sources) for family in families.values()):
-            families, session = {}, self._open_plain(session)
-        try:
-            found = session.collect_sources(sources)
-        except RuleSetError:
-            if families:  # say what is wrong with each rule
-                self._open_plain(session).collect_sources(sources)
-            raise
-        self.notes = session.notes
-        for name, family in families.items():
-            whole = found[name]
-            for rule, own in family.split(whole, session.notes, session.mistakes.used):
-                found[rule.name] = own
-        return {name: found[name] for name in self.rules.names}
-
-    def _choose_families(self) -> tuple[Mapping[str, Family], tuple[Rule, ...]]:
-        """Return the families that run as one, and the rules to run; limits are for each rule."""
-        options = self.options
-        if options.strict or options.max_keys is not None or len(self.rules) < SMALLEST:
-            return {}, self.rules.rules
-        return self.rules.families
-
-    def _open_plain(self, session: RuleSession) -> RuleSession:
-        plain = RuleSession(self.rules, self.options)
-        plain.mistakes = session.mistakes
-        return plain
 
 
 class _SharedEncoder(AtomEncoder):
@@ -721,6 +787,11 @@ def _concatenate(batches: Sequence[EventBatch]) -> EventBatch:
     )
 
 
+def _choose_streams(sources: Sequence[DescribedStream], pattern: Pattern) -> list[DescribedStream]:
+    """Return the sources that a rule reads."""
+    return [each for each in sources if not pattern.streams or each.name in pattern.streams]
+
+
 def name_streams(patterns: Sequence[Pattern]) -> list[str]:
     """Return the streams that are given to rules; none: a rule without FROM reads all."""
     if not all(pattern.streams for pattern in patterns):
@@ -753,6 +824,21 @@ def _read_texts(meta: Mapping[str, Any]) -> list[tuple[str, str]]:
         raise StateError("the state was frozen by a query, not by a rule set; thaw it with that")
     written = [check_list(each, "a rule", 2) for each in check_list(meta["rules"], "the rules")]
     return [(check_text(name, "a name"), check_text(text, "a rule")) for name, text in written]
+
+
+def _read_families(rules: RuleSet, meta: Mapping[str, Any]) -> list[Family]:
+    """Return the families of a frozen session."""
+    families, inside = list[Family](), set[int]()
+    for each in check_list(meta.get("families", []), "the families"):
+        numbers = [
+            check_number(number, "a rule of a family", 0, len(rules))
+            for number in check_list(each, "a family")
+        ]
+        own = [rules.rules[number] for number in numbers]
+        require(bool(own) and inside.isdisjoint(numbers), "a rule is in two families")
+        inside.update(numbers)
+        families.append(join_family(own))
+    return families
 
 
 def _check_rules(rules: RuleSet, frozen: Sequence[tuple[str, str]]) -> None:

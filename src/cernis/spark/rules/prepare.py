@@ -71,7 +71,7 @@ def prepare_rule_job(events: Any, rules: RuleSet, options: JobOptions) -> RuleJo
     )
     rows = _row_schema(frames, columns)
     work = RuleWork(**reading.__dict__, rows=rows, schema=line_schema(reading, rows))
-    session = RuleSession(rules, work.reading)
+    session = RuleSession(rules, work.reading, families=False)
     _check_rules(rules, frames, options)
     session.prepare(work.known_streams, scale)
     plans = [each.plan for each in session.sessions]

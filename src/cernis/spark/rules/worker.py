@@ -88,13 +88,13 @@ def line_schema(reading: RowReading, rows: pa.Schema) -> pa.Schema:
 
 
 def make_rules(texts: Iterable[RuleText]) -> RuleSet:
-    """Return the rules of these texts; a worker parses and plans each text once."""
-    return RuleSet([Rule(rule.name, _read_query(rule.text)) for rule in texts])
+    """Return the rules of these texts; a worker parses and plans each rule once."""
+    return RuleSet([_read_rule(rule.name, rule.text) for rule in texts])
 
 
 @lru_cache(maxsize=1 << 15)
-def _read_query(text: str) -> Query[Any]:
-    return Query(text)
+def _read_rule(name: str, text: str) -> Rule:
+    return Rule(name, Query(text))
 
 
 class RuleRecognizer:

@@ -1,0 +1,130 @@
+"""`RunningRule`: a rule, or a family of rules, at work: its session, and the numbers of its rules.
+
+Cost contract: that of its session; of a family also that of `families.Family`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.events.batch import EventBatch, Int64s
+from cernis.events.order import Scale
+from cernis.output import UsedFile
+from cernis.pattern.query import Pattern
+from cernis.results.matches import Matches
+from cernis.results.unary import CompactMatches
+from cernis.run.families import Family
+from cernis.run.metrics import SessionMetrics
+from cernis.run.routing import ConstantTest
+from cernis.run.rule import Rule
+from cernis.run.session import Session
+
+
+@dataclass(eq=False)
+class RunningRule:
+    """A session over the events of a rule, or of the rules of a family."""
+
+    rules: tuple[Rule, ...]
+    session: Session[Any]
+    family: Family | None = None
+    number: int = 0
+    """The place of the first of its rules in the rule set."""
+    counted: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    """How many events each rule of a family has had."""
+
+    @property
+    def pattern(self) -> Pattern:
+        rule = self.rules[0].query if self.family is None else self.family.whole
+        return rule.pattern
+
+    @property
+    def equalities(self) -> frozenset[ConstantTest] | None:
+        """Those of which one holds for each event that can move it; None: it reads every event."""
+        if self.family is not None:
+            return self.family.equalities
+        (rule,) = self.rules
+        return None if rule.whole else rule.equalities
+
+    def change_family(self, family: Family, number: int) -> RunningRule:
+        """Return the same session with other rules; those that left it leave nothing behind."""
+        assert self.family is not None
+        before, after = [*self.family.list_pairs()], [*family.list_pairs()]
+        stay = {*after}
+        if left := [pair[1] for pair in before if pair not in stay]:
+            self.session.pipeline.drop_partitions(pa.array(left))
+        known = dict(zip(before, self.counted, strict=False))
+        counted = np.array([known.get(pair, 0) for pair in after], np.int64)
+        return RunningRule(family.rules, self.session, family, number, counted)
+
+    def read(self, batch: EventBatch, scale: Scale) -> list[Any]:
+        """Read events in their final order; return what was found, for `conclude`."""
+        if self.family is not None:
+            counts = self.family.count_events(batch)
+            self.counted = counts + self.counted if len(self.counted) else counts
+        return self.session.read(replace(batch, base=self.session.events), scale)
+
+    def conclude(
+        self,
+        segments: list[Any],
+        notes: Sequence[str] = (),
+        used: Sequence[UsedFile] = (),
+        *,
+        last: bool = False,
+        every: bool = True,
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield what rules have found; of a family, those that have found something, or `every`.
+
+        `notes` are those of all rules.
+        """
+        found = self.session.conclude(segments, last=last)
+        if self.family is None:
+            yield self.rules[0].name, found
+            return
+        shares = dict(self.family.split(found))
+        compact = found.match_set
+        nothing = CompactMatches(compact.variables, (), compact.labels, compact.most)
+        for place, rule in enumerate(self.rules):
+            if every or place in shares:
+                plan = rule.query.plan
+                told = [*notes, *plan.warnings, *plan.notes]
+                own = shares.get(place, nothing)
+                matches = Matches(own, found.store, rule.query.pattern, notes=told, used=used)
+                yield rule.name, matches
+
+    def count_events(self) -> Iterator[tuple[str, int]]:
+        """Yield how many events each rule has had."""
+        if self.family is None:
+            yield self.rules[0].name, self.session.events
+            return
+        counted = self.counted if len(self.counted) else np.zeros(len(self.rules), np.int64)
+        yield from zip((rule.name for rule in self.rules), counted.tolist(), strict=True)
+
+    def metrics(self) -> Iterator[tuple[str, SessionMetrics]]:
+        """Yield the numbers of each rule.
+
+        What the rules of a family keep and spend is theirs together: each has a share of it by its
+        events.
+        """
+        whole = self.session.metrics()
+        if self.family is None:
+            yield self.rules[0].name, whole
+            return
+        for name, events in self.count_events():
+            part = events / max(whole.events, 1)
+            yield (
+                name,
+                replace(
+                    whole,
+                    events=events,
+                    relevant=round(whole.relevant * part),
+                    stored=round(whole.stored * part),
+                    keys=round(whole.keys * part),
+                    records=round(whole.records * part),
+                    seconds={stage: part * spent for stage, spent in whole.seconds.items()},
+                ),
+            )
