@@ -349,6 +349,35 @@ def test_a_partial_answer_has_no_match_that_may_not_be_the_longest() -> None:
 
 
 def test_the_earliest_start_is_found_though_the_window_has_passed_others() -> None:
-    """The step kernel knows the earliest start of all; a walk finds the one inside."""
+    """The step kernel knows the earliest start of all; a search finds the one inside."""
     query = cernis.query("SELECT LONGEST a FROM S WHERE A+ AS a WITHIN 3 EVENTS")
     assert intervals(query.run(types("A" * 12))) == [(start, start + 3) for start in range(9)]
+
+
+@pytest.mark.parametrize("strategy", ["LONGEST", "NEXT"])
+@pytest.mark.parametrize("formula", ["A ; B", "A OR (A ; B)", "(A ; B) OR (C ; B)"])
+def test_the_earliest_start_of_a_wide_window_is_found_in_a_long_list(
+    strategy: str, formula: str
+) -> None:
+    """Lists of hundreds of starts, through collections and thawed states, against a plain scan."""
+    draw, size = random.Random(formula), 200
+    letters = [draw.choice("AAABC") for _ in range(1_500)]
+    begins = "AC" if "C" in formula else "A"
+    starts = [i for i, letter in enumerate(letters) if letter in begins]
+    expected = [(i, i) for i in starts if "OR (A" in formula]
+    for end in (i for i, letter in enumerate(letters) if letter == "B"):
+        inside = [i for i in starts if end - size <= i < end]
+        expected += [(inside[0], end)] if inside else []
+    if strategy == "LONGEST":
+        expected = [
+            one
+            for one in expected
+            if not any(o != one and o[0] <= one[0] and one[1] <= o[1] for o in expected)
+        ]
+    query = cernis.query(f"SELECT {strategy} * FROM S WHERE {formula} WITHIN {size} EVENTS")
+    session, found = query.session(), []
+    for piece in split_batches(types("".join(letters)), [400, 401, 900]):
+        found += intervals(session.push(piece))
+        session = query.thaw(session.freeze())
+    found += intervals(session.finish())
+    assert sorted(found) == sorted(expected)

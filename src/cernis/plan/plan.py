@@ -484,7 +484,7 @@ def _make_settings(pattern: Pattern, listed: bool) -> Settings:
         shared_clock=not _has_attribute_window(pattern),
         consume=settings.CONSUME_NOTHING if listed or is_longest else _CONSUME[pattern.consume],
         resolve=0 if listed else _RESOLVE.get(pattern.strategy, 0),
-        keeps_first=is_longest,
+        keeps_first=is_longest or (pattern.strategy is Strategy.NEXT and not listed),
         keeps_ends=is_longest and bool(pattern.without),
     )
 

@@ -13,10 +13,15 @@ A node stands for a set of partial matches. There are two kinds:
 The left side of a union (or the item itself) starts no earlier than the right side, so
 enumeration cuts a branch as soon as its start has left the window. Node 0 is "no match at all".
 
+Where the earliest start is asked for (`EarliestStarts`), nodes that put one start beside earlier
+ones form a list, and `back` of each leads to one further back (a skip list with one pointer per
+node). Elsewhere `back` means nothing.
+
 Nodes never change once an event has been read, and children come before parents. So a
 segment of matches is a reference to the arena, and one pass over the live nodes copies them.
 
-Cost contract: making an item is O(1); `join` is O(1), at most `JOIN_NODES` nodes.
+Cost contract: making an item is O(1); `join` is O(1), at most `JOIN_NODES` nodes; `link_start` is
+O(1) on average.
 Left chains are kept short by sinking a new right side under the first item; the
 paper's union lists bound them by a constant, here the bound is the sinking depth plus
 the number of merges of whole lists.
@@ -32,7 +37,7 @@ from numpy.typing import NDArray
 from cernis.compiled import inner, record
 from cernis.engine.settings import FOREVER
 
-NODE = record("start position", "left right label spare")
+NODE = record("start position", "left right label back")
 ROOT = record("end bound key", "node spare")
 """The matches below `node` that start at or after `bound`."""
 FIRST = record("start position", "")
@@ -68,12 +73,12 @@ class UnaryMemory(NamedTuple):
 
 
 class EarliestStarts(NamedTuple):
-    """The earliest starts that LONGEST asks for, beside the latest, which nodes have."""
+    """The earliest starts that NEXT and LONGEST ask for, beside the latest, which nodes have."""
 
     of_slot: NDArray[np.void]
     """Per row and state, that of its partial matches; it may have left the window."""
     of_root: NDArray[np.int64]
-    """Per root, the position of that of its matches; -1 where a walk has to find it."""
+    """Per root, the position of that of its matches; -1 where a search has to find it."""
     entering: NDArray[np.void]
     """Per state, that of the partial matches that enter it; `NEVER`: none does."""
 
@@ -158,6 +163,43 @@ def join(arena, counters, new, old, bound):
         depth -= 1
         node = make_union(arena, counters, counters[SPINE + depth], node)
     return node
+
+
+@inner
+def find_head(arena, node):
+    """Return the start item of a node that puts one start beside others; 0: it does not."""
+    head = node
+    if arena[node]["label"] == UNION:
+        head = arena[node]["left"]
+        if arena[head]["label"] == UNION or arena[head]["right"] != 0:
+            return 0
+    return 0 if arena[head]["left"] != 0 else head
+
+
+@inner
+def link_start(arena, node):
+    """Lead from a node of a list of starts to the next one of its level or a higher one."""
+    head = find_head(arena, node)
+    if head == 0:
+        return
+    level = _find_level(arena[head]["position"])
+    back = arena[node]["right"]
+    while back != 0:
+        head = find_head(arena, back)
+        if head == 0:
+            back = 0
+        elif _find_level(arena[head]["position"]) >= level:
+            break
+        else:
+            back = arena[back]["back"]
+    arena[node]["back"] = back
+
+
+@inner
+def _find_level(position):
+    """Return 1 for half of all positions, 2 for a quarter, 4 for an eighth, and so on."""
+    mixed = ((position ^ (position >> 20)) & 0xFFFFF) * 2654435761 >> 12 & 0xFFFFF | 0x100000
+    return mixed & -mixed
 
 
 @inner

@@ -11,7 +11,7 @@ to it stay valid.
 from __future__ import annotations
 
 from cernis.compiled import borrowing as kernel
-from cernis.engine.unary.arena import EPOCH, FREE_ROWS, UNION
+from cernis.engine.unary.arena import EPOCH, FREE_ROWS, UNION, link_start
 
 
 @kernel
@@ -66,6 +66,13 @@ def copy_live(memory, row_bounds, moved, fresh, used, stack):
                 fresh[copy]["right"] = moved[right] if inside else 0
                 moved[node] = copy
     return True
+
+
+@kernel
+def link_starts(arena, nodes):
+    """Lead from each node of a list of starts to one further back."""
+    for node in range(1, nodes):
+        link_start(arena, node)
 
 
 @kernel

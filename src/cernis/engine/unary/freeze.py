@@ -32,6 +32,7 @@ from cernis.engine.unary import arena as a
 from cernis.engine.unary import slide
 from cernis.engine.unary.aggregate import SlidingAggregator
 from cernis.engine.unary.arena import NODE, UNION
+from cernis.engine.unary.collect import link_starts
 from cernis.engine.unary.runtime import UnaryEngine, enlarge_slots
 from cernis.engine.unary.semiring import Pool, Weights
 from cernis.engine.unary.slide import LOGGED, LOGGED_EVENT, ROW, WORDS, SlidingMemory
@@ -166,6 +167,7 @@ def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> 
     if engine.earliest_starts is not None:
         engine.earliest_starts = engine.earliest_starts._replace(of_slot=known)
         engine.fit_earliest()
+        link_starts(arena, len(nodes))
     engine.fit_tables()
 
 

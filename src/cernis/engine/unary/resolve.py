@@ -7,7 +7,8 @@ compact set again, in an arena of its own that holds matches only:
 * `LAST`: from the last event backwards, keep the branches whose next event is latest.
   The step kernel has already dropped partial matches that could not win.
 * `ANY`: the first match of LAST.
-* `NEXT`: one best match per start remains; keep those of the earliest start.
+* `NEXT`: one best match per start remains; keep those of the earliest start inside the window,
+  which the step kernel knows until the window passes it.
 * `MAX`: drop a match that lies inside one that starts earlier. To compare matches the
   kernel lists them, so their number at one position is limited.
 * `LONGEST`: the automaton is that of MAX; keep the matches of the earliest start. Only roots whose
@@ -16,9 +17,11 @@ compact set again, in an arena of its own that holds matches only:
 CONSUME BY under a strategy is literal: the strategy chooses first, then a match that
 reaches back to a consumed position is dropped.
 
-Cost contract: LAST and ANY O(branches looked at), NEXT O(nodes inside the window), MAX
-O(m² · length) for the m matches that are maximal among those of their own start. None
-grows with the number of matches that the strategy passes over.
+Cost contract: LAST and ANY O(branches looked at), MAX O(m² · length) for the m matches that are
+maximal among those of their own start. NEXT and LONGEST O(nodes of the answer · log of the starts
+inside the window): a list of starts is searched, not walked (`arena.link_start`). Where branches
+without the earliest start lie beside the answer, as with alternatives that begin with different
+types, they are walked too. None grows with the number of matches that the strategy passes over.
 """
 
 from __future__ import annotations
@@ -60,8 +63,9 @@ class StrategyRules(NamedTuple):
 
 
 class NodeScratch(NamedTuple):
-    """Room per node of the arena that is resolved."""
+    """Room per node of the arena that is resolved; each walk has a stamp of its own."""
 
+    last_stamp: NDArray[np.int64]
     stamps: NDArray[np.int64]
     copies: NDArray[np.int32]
     stack: NDArray[np.int32]
@@ -86,7 +90,10 @@ def new_resolution(roots: int, consumed: NDArray[np.int64]) -> Resolution:
 def new_node_scratch(nodes: int) -> NodeScratch:
     """Make scratch arrays for so many nodes."""
     return NodeScratch(
-        np.zeros(nodes, np.int64), np.zeros(nodes, np.int32), np.zeros(nodes + 64, np.int32)
+        np.zeros(1, np.int64),
+        np.zeros(nodes, np.int64),
+        np.zeros(nodes, np.int32),
+        np.zeros(nodes + 64, np.int32),
     )
 
 
@@ -106,7 +113,7 @@ def new_list_scratch(room: int) -> ListScratch:
 def resolve(segment, starts, rules, begin, out, nodes, lists):
     """Resolve the roots from `begin` on; return (status, root to go on with).
 
-    `starts` are the earliest starts of the roots, for LONGEST.
+    `starts` are the earliest starts of the roots, for NEXT and LONGEST.
     """
     roots, counters = segment.roots, out.counters
     for r in range(begin, len(roots)):
@@ -115,11 +122,13 @@ def resolve(segment, starts, rules, begin, out, nodes, lists):
         after = np.int64(-1) if rules.consume == s.CONSUME_NOTHING else out.consumed[key]
         before = counters[a.NODES]
         if rules.strategy == s.RESOLVE_NEXT:
-            node = _resolve_next(segment.arena, root, 2 * r + 1, after, out, nodes)
+            node = 0
+            if starts[r] > after:
+                node = _copy_start(segment.arena, root, starts[r], out, nodes)
         elif rules.strategy == s.RESOLVE_MAX:
             node = _resolve_max(segment.arena, roots[r : r + 1], after, rules.hidden, out, lists)
         elif rules.strategy == s.RESOLVE_LONGEST:
-            node = _copy_start(segment.arena, root, starts[r], out, r + 1, nodes)
+            node = _copy_start(segment.arena, root, starts[r], out, nodes)
             if node > 0 and rules.hidden > 0:
                 node = _drop_hidden(node, rules.hidden, out, lists)
         else:
@@ -251,75 +260,109 @@ def _resolve_last(arena, root, after, takes_one, out, stack, lists):
     return answer
 
 
-# ---------------------------------------------------------------------- NEXT
+# ------------------------------------------------------------- NEXT, LONGEST
 
 
 @inner
-def _resolve_next(arena, root, stamp, after, out, nodes):
-    """Rebuild the matches of the earliest start in `out`; return their node, or 0."""
-    start = arena[_find_first(arena, root["node"], root["bound"], stamp, nodes)]["position"]
-    return _copy_start(arena, root, start, out, stamp + 1, nodes) if start > after else 0
+def _take_stamp(nodes):
+    """Return the stamp of a new walk."""
+    nodes.last_stamp[0] += 1
+    return nodes.last_stamp[0]
 
 
 @inner
-def _find_first(arena, entry, bound, stamp, nodes):
+def _find_first(arena, entry, bound, nodes):
     """Return the item of the earliest start inside the window below a node."""
-    stamps, stack = nodes.stamps, nodes.stack
+    stamps, stack, stamp = nodes.stamps, nodes.stack, _take_stamp(nodes)
     best = np.int64(0)
     depth = 1
     stack[0] = entry
-    stamps[entry] = stamp
     while depth > 0:
         depth -= 1
-        node = stack[depth]
+        node = _skip_inside(arena, stack[depth], bound)
+        if stamps[node] == stamp:
+            continue
+        stamps[node] = stamp
         left, right = arena[node]["left"], arena[node]["right"]
         if left == 0:
             if best == 0 or arena[node]["position"] < arena[best]["position"]:
                 best = np.int64(node)
         elif stamps[left] != stamp:
-            stamps[left] = stamp
             stack[depth] = left
             depth += 1
-        if right != 0 and arena[right]["start"] >= bound and stamps[right] != stamp:
-            stamps[right] = stamp
+        if a.is_inside(arena, right, bound) and stamps[right] != stamp:
             stack[depth] = right
             depth += 1
     return best
 
 
 @inner
-def _copy_start(arena, root, start, out, stamp, nodes):
+def _skip_inside(arena, node, bound):
+    """Go along a list of starts to the last one inside the window."""
+    while a.find_head(arena, node) != 0:
+        back = arena[node]["back"]
+        if not a.is_inside(arena, back, bound):
+            back = arena[node]["right"]
+            if not a.is_inside(arena, back, bound) or a.find_head(arena, back) == 0:
+                break
+        node = back
+    return node
+
+
+@inner
+def _skip_later(arena, node, bound, position):
+    """Go along a list past the starts after a position; 0: it ends, or leaves the window."""
+    while a.is_inside(arena, node, bound):
+        head = a.find_head(arena, node)
+        if head == 0 or arena[head]["position"] <= position:
+            return node
+        back = arena[node]["back"]
+        if back != 0 and arena[a.find_head(arena, back)]["position"] >= position:
+            node = back
+        else:
+            node = arena[node]["right"]
+    return 0
+
+
+@inner
+def _copy_start(arena, root, start, out, nodes):
     """Rebuild the matches that start at this position in `out`; return their node."""
-    stamps, copies, stack = nodes.stamps, nodes.copies, nodes.stack
+    stamps, copies, stack, stamp = nodes.stamps, nodes.copies, nodes.stack, _take_stamp(nodes)
     counters, bound = out.counters, root["bound"]
-    stack[0] = root["node"]
-    depth = a.find_ready(arena, bound, stamp, stamps, stack, 1)
+    entry = _skip_later(arena, root["node"], bound, start)
+    stack[0] = entry
+    copies[0] = 0
+    stamps[0] = stamp
+    depth = 1
     while depth > 0:
+        node = stack[depth - 1]
+        if stamps[node] == stamp:
+            depth -= 1
+            continue
+        left = _skip_later(arena, arena[node]["left"], bound, start)
+        right = _skip_later(arena, arena[node]["right"], bound, start)
+        if stamps[left] != stamp or stamps[right] != stamp:
+            stack[depth] = right if stamps[left] == stamp else left
+            depth += 1
+            continue
         if counters[a.NODES] + 2 >= len(out.arena):
             return _NO_OUT
-        node = stack[depth - 1]
-        left, right = arena[node]["left"], arena[node]["right"]
-        copy = 0
+        copy = copies[left]
         label, position = arena[node]["label"], arena[node]["position"]
-        if label == a.UNION:
-            copy = copies[left]
-        elif left == 0:
+        if arena[node]["left"] == 0:
             if position == start:
                 copy = a.make_item(out.arena, counters, start, label, 0, start)
-        elif copies[left] != 0:
-            copy = a.make_item(out.arena, counters, position, label, copies[left], start)
-        other = copies[right] if a.is_inside(arena, right, bound) else 0
+        elif label != a.UNION and copy != 0:
+            copy = a.make_item(out.arena, counters, position, label, copy, start)
+        other = copies[right]
         if copy == 0:
             copy = other
         elif other != 0:
             copy = a.make_union(out.arena, counters, copy, other)
         copies[node] = copy
         stamps[node] = stamp
-        depth = a.find_ready(arena, bound, stamp, stamps, stack, depth - 1)
-    return copies[root["node"]]
-
-
-# ------------------------------------------------------------------- LONGEST
+        depth -= 1
+    return copies[entry]
 
 
 @kernel
@@ -328,7 +371,7 @@ def find_starts(segment, starts, nodes):
     arena, roots = segment.arena, segment.roots
     for r in range(len(roots)):
         if starts[r] < 0:
-            item = _find_first(arena, roots[r]["node"], roots[r]["bound"], r + 1, nodes)
+            item = _find_first(arena, roots[r]["node"], roots[r]["bound"], nodes)
             starts[r] = arena[item]["position"]
 
 
@@ -339,7 +382,6 @@ def find_live_starts(memory, known, row_bounds, rows, nodes, found):
     An earliest start that has left the window is replaced by the next one.
     """
     arena, slots = memory.arena, memory.slots
-    stamp = 0
     for i in range(len(rows)):
         row = rows[i]
         found[i] = s.NEVER
@@ -350,8 +392,7 @@ def find_live_starts(memory, known, row_bounds, rows, nodes, found):
             if node == 0 or arena[node]["start"] < row_bounds[row]:
                 continue
             if known[row, state]["start"] < row_bounds[row]:
-                stamp += 1
-                item = _find_first(arena, node, row_bounds[row], stamp, nodes)
+                item = _find_first(arena, node, row_bounds[row], nodes)
                 known[row, state]["start"] = arena[item]["start"]
                 known[row, state]["position"] = arena[item]["position"]
             found[i] = min(found[i], known[row, state]["position"])

@@ -26,13 +26,14 @@ from cernis.engine.settings import (
     LAST_TIME,
     NEVER,
     RESOLVE_LONGEST,
+    RESOLVE_NEXT,
     Settings,
 )
 from cernis.engine.unary import arena as a
 from cernis.engine.unary import resolve as choosing
 from cernis.engine.unary import step as kernel
 from cernis.engine.unary.arena import ArenaSegment, UnaryMemory
-from cernis.engine.unary.collect import copy_live, move_slots
+from cernis.engine.unary.collect import copy_live, link_starts, move_slots
 from cernis.engine.unary.tables import UnaryTables
 from cernis.errors import BudgetError
 
@@ -64,6 +65,7 @@ class UnaryEngine:
         """Whether matches refer to the arena, so that it must not be used again."""
         self._spare: NDArray[np.void] | None = None
         self._scratch = kernel.new_scratch(0, 0)
+        self._node_scratch = choosing.new_node_scratch(0)
         self._rules = settings.rules
         self.fit_tables()
 
@@ -151,9 +153,8 @@ class UnaryEngine:
             self._reserve_keys(int(keys.max(initial=-1)) + 1)
         rows = self.memory.row_of_key[keys] if self.settings.partitioned else np.zeros_like(keys)
         found = np.empty(len(rows), np.int64)
-        nodes = choosing.new_node_scratch(self.records)
         assert self.earliest_starts is not None
-        known = self.earliest_starts.of_slot
+        known, nodes = self.earliest_starts.of_slot, self._reserve_nodes()
         choosing.find_live_starts(self.memory, known, self._row_bounds(), rows, nodes, found)
         return found
 
@@ -189,8 +190,8 @@ class UnaryEngine:
         found = roots[0] if len(roots) == 1 else np.concatenate(roots)
         segment = ArenaSegment(self.memory.arena, found)
         roots.clear()
-        if self.settings.resolve == RESOLVE_LONGEST:
-            segment = self._resolve(*self._keep_longest(segment, np.concatenate(starts)))
+        if self.settings.resolve in (RESOLVE_NEXT, RESOLVE_LONGEST):
+            segment = self._resolve(*self._find_starts(segment, np.concatenate(starts)))
         elif self.settings.resolve:
             segment = self._resolve(segment, _NO_NUMBERS)
         else:
@@ -199,16 +200,16 @@ class UnaryEngine:
         if len(segment.roots):
             segments.append(segment)
 
-    def _keep_longest(
+    def _find_starts(
         self, segment: ArenaSegment, starts: NDArray[np.int64]
     ) -> tuple[ArenaSegment, NDArray[np.int64]]:
-        """Return the roots whose interval, from the earliest start, no other one contains.
+        """Return the roots with their earliest starts.
 
-        All of them, where that is decided later.
+        Of LONGEST: those whose interval no other one contains, unless that is decided later.
         """
         if (starts < 0).any():
-            choosing.find_starts(segment, starts, choosing.new_node_scratch(self.records))
-        if self.settings.keeps_ends:
+            choosing.find_starts(segment, starts, self._reserve_nodes())
+        if self.settings.resolve != RESOLVE_LONGEST or self.settings.keeps_ends:
             return segment, starts
         kept = keep_longest(segment.roots["key"], starts, segment.roots["end"])
         return segment._replace(roots=segment.roots[kept]), starts[kept]
@@ -218,12 +219,11 @@ class UnaryEngine:
         settings = self.settings
         rules = choosing.StrategyRules(settings.resolve, self.tables.hidden_label, settings.consume)
         out = choosing.new_resolution(len(segment.roots), self.consumed)
-        nodes = choosing.new_node_scratch(self.records)
+        nodes = self._reserve_nodes()
         room, at = 256, 0
         lists = choosing.new_list_scratch(room)
         while True:
             status, at = choosing.resolve(segment, starts, rules, at, out, nodes, lists)
-            nodes.stamps[:] = 0  # the root at hand is resolved again, with the same stamps
             if status == choosing.RESOLVED:
                 break
             if status == choosing.OUT_FULL:
@@ -240,6 +240,12 @@ class UnaryEngine:
         return ArenaSegment(out.arena[: out.counters[a.NODES]], out.roots[: out.counters[a.ROOTS]])
 
     # ---------------------------------------------------------------- room
+
+    def _reserve_nodes(self) -> choosing.NodeScratch:
+        """Return scratch arrays for all nodes; those of earlier calls are used again."""
+        if self.records > len(self._node_scratch.stamps):
+            self._node_scratch = choosing.new_node_scratch(2 * self.records)
+        return self._node_scratch
 
     def fit_tables(self) -> None:
         """Take the tables as they are now, and make room for their states and edges.
@@ -334,6 +340,8 @@ class UnaryEngine:
         wanted = max(FIRST_NODES, min(8 * live, 4 * live + (1 << 22)))
         self._capacity = len(fresh) if wanted <= len(fresh) <= 4 * wanted else wanted
         move_slots(memory, moved, self.settings.partitioned)
+        if self.earliest_starts is not None:
+            link_starts(fresh, live)
         self._spare = None if self._is_shared else memory.arena
         self._is_shared = False
         if self._spare is not None:

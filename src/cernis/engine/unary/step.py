@@ -74,8 +74,8 @@ def new_scratch(states: int, edges: int) -> StepScratch:
 def step(tables, memory, events, scratch, rules, base, begin, earliest):
     """Read the events from `begin` on; return (status, event to go on with, detail).
 
-    `earliest` are the `EarliestStarts` of LONGEST, or None: then Numba compiles a kernel that
-    knows nothing of them.
+    `earliest` are the `EarliestStarts` of NEXT and LONGEST, or None: then Numba compiles a kernel
+    that knows nothing of them.
 
     The tuples come plain: in each call from Python, Numba takes a microsecond or two to
     recognise a NamedTuple.
@@ -147,6 +147,7 @@ def step(tables, memory, events, scratch, rules, base, begin, earliest):
                 begun, first = _gather_earliest(
                     tables, memory.slots, earliest, symbol, row, start, position, has_time
                 )
+            made = counters[a.NODES]
             if leaves:
                 _clear(tables, memory.slots, symbol, row)
             accepted, targets = _make_nodes(
@@ -155,6 +156,9 @@ def step(tables, memory, events, scratch, rules, base, begin, earliest):
             if earliest is not None:
                 _merge_earliest(memory, scratch.touched[:targets], earliest, row, bound)
             _merge(memory, scratch, targets, row, bound, rules.keeps_last)
+            if earliest is not None:
+                for node in range(made, counters[a.NODES]):
+                    a.link_start(memory.arena, node)
             if partitioned:
                 memory.row_ordinal[row] += 1
             if accepted != 0:
