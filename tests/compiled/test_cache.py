@@ -17,7 +17,7 @@ import pytest
 from numba import njit
 from numba.core import config
 
-from cernis.compiled import borrowing, cache, kernel
+from cernis.compiled import borrowing, cache, kernel, turns
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -125,6 +125,27 @@ def test_a_kernel_of_objects_of_this_process_runs_and_is_not_kept(folder: Path) 
     assert not folder.exists()
 
 
+def test_a_process_that_never_ends_its_turn_is_not_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made()(1)
+    (file,) = folder.iterdir()
+    file.unlink()
+    monkeypatch.setattr(turns, "_LONGEST_WAIT", 0.1)
+    hold = (
+        "import sys; from pathlib import Path; from cernis.compiled.turns import take_turn;"
+        "print(take_turn(Path(sys.argv[1])), flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() != b"None\n"
+        late = made()
+        assert (late(1), hits(late)) == (4, 0)
+        other.communicate()
+
+
 def test_the_latest_versions_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "_VERSIONS_KEPT", 2)
     for age, limit in zip((30, 20, 10), (1, 2, 3), strict=True):
@@ -203,11 +224,16 @@ def test_a_copy_of_the_package_elsewhere_loads_the_same_code(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="XDG_CACHE_HOME is not looked at there")
-def test_processes_that_start_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_processes_that_start_at_once_compile_each_version_once(tmp_path: Path) -> None:
     at = package(tmp_path / "one")
-    script = "from pack.module import f; print(f(1), f(1.5))"
+    script = (
+        "from cernis.compiled.tiers import count_compiled; from pack.module import f;"
+        "print(f(1), f(1.5), count_compiled())"
+    )
     processes = [started(at, tmp_path, script) for _ in range(4)]
-    assert [answer(process) for process in processes] == ["4 4.5\n"] * 4
+    found = [answer(process).split() for process in processes]
+    assert [values for *values, _ in found] == [["4", "4.5"]] * 4
+    assert sum(int(compiled) for *_, compiled in found) == 2  # in turns: each version once
     kept = list((tmp_path / "cernis" / "kernels").iterdir())
     assert len(kept) == 2
     assert all(file.suffix == ".nbc" for file in kept)

@@ -26,7 +26,7 @@ from cernis.cli.stream import (
 from cernis.errors import CernisError, DataError
 from cernis.events.mistakes import did_you_mean
 from cernis.events.times import UNITS
-from cernis.plan.explain import write_entry
+from cernis.plan.report import write_entry
 from cernis.rdf.name_streams import name_streams
 from cernis.rdf.query import GraphQuery, parse_time_rule
 from cernis.rdf.reading.parts import FilePart, look_ahead

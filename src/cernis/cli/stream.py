@@ -35,7 +35,7 @@ from cernis.cli.terminal import error_console, print_message, print_notes, spinn
 from cernis.errors import QueryError, StrictError, neutralize
 from cernis.events.source import DEFAULT_TIME, column_for
 from cernis.events.times import UNITS
-from cernis.plan.explain import write_entry
+from cernis.plan.report import write_entry
 from cernis.run.query import Query
 from cernis.run.session import RunOptions
 from cernis.spark.local.session import is_chosen, local_session, session, spark_class

@@ -7,8 +7,9 @@ all applications share, wherever their copy of the package is.
 The name of a file identifies its content: it has a digest of the kernel (`identity`), of the
 types of its arguments, the processor, and the versions of Python, NumPy and Numba. So a
 file never changes, and any number of processes can read and write at once: they write the
-same bytes to the same place. (Numba's own files have an index, which processes overwrite
-for each other: one signature can then find the code of another.)
+same bytes to the same place, and where they can, they compile in turns (`turns`). (Numba's own
+files have an index, which processes overwrite for each other: one signature can then find the
+code of another.)
 
 Cost: a cached kernel loads in milliseconds; importing it touches no file. The cache cannot
 make a query fail: code that cannot be read is compiled, code that cannot be written is
@@ -36,6 +37,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from cernis.compiled.identity import identity, spelled
+from cernis.compiled.turns import end_turn, take_turn
 from cernis.folder import is_ours, own_folder
 
 _CONFIG: Any = config  # its settings are made at run time
@@ -53,6 +55,7 @@ class KernelCache:
         self._function = function
         self._options = options
         self._name = f"{function.__module__}.{function.__qualname__}-"
+        self._turns: dict[Path, int] = {}
 
     @property
     def cache_path(self) -> str | None:
@@ -61,9 +64,21 @@ class KernelCache:
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         target_context.refresh()
         with suppress(Exception):  # not there, or of no use to this process
-            data = self._file(sig, target_context.codegen()).read_bytes()
-            return _rebuild(target_context, *pickle.loads(data))
+            file = self._file(sig, target_context.codegen())
+            if not file.exists():
+                self._await_turn(file)
+            return _rebuild(target_context, *pickle.loads(file.read_bytes()))
         return None
+
+    def _await_turn(self, file: Path) -> None:
+        """Wait until another process has compiled the file, or until it is this one's turn."""
+        lock = take_turn(file)
+        if lock is None:
+            return
+        if file.exists():
+            end_turn(file, lock)
+        else:
+            self._turns[file] = lock
 
     def holds(self, sig: Any, codegen: Any) -> bool:
         """Return whether there is a file of these types."""
@@ -72,10 +87,15 @@ class KernelCache:
         return False
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        if data.lifted or data.library.has_dynamic_globals:
-            return  # it refers to objects of this process
         with suppress(Exception):
-            self._write(self._file(sig, data.codegen), _dumps(_reduce(data)))
+            file = self._file(sig, data.codegen)
+            try:
+                if not (data.lifted or data.library.has_dynamic_globals):  # objects of this process
+                    self._write(file, _dumps(_reduce(data)))
+            finally:
+                if (lock := self._turns.pop(file, None)) is not None:
+                    end_turn(file, lock)
+            self._remove_old(file.parent)
 
     def _file(self, sig: Any, codegen: Any) -> Path:
         folder = _folder()
@@ -102,7 +122,9 @@ class KernelCache:
         except OSError:
             os.unlink(unfinished)
             raise
-        found = sorted(file.parent.glob(f"{self._name}*"), key=os.path.getmtime)
+
+    def _remove_old(self, folder: Path) -> None:
+        found = sorted(folder.glob(f"{self._name}*"), key=os.path.getmtime)
         for old in found[:-_VERSIONS_KEPT]:
             old.unlink(missing_ok=True)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from html import escape
 from math import floor
 
 from cernis.automata.correlated.between import How, Verdict
@@ -30,11 +29,10 @@ from cernis.pattern.write import (
 )
 from cernis.plan.absence import link_guard
 from cernis.plan.plan import Distribution, Guarantee, Plan
+from cernis.plan.report import PlanReport
 from cernis.views.automaton import AutomatonView
 from cernis.views.describe_automaton import DrawnCea, DrawnPcea, describe_cea, describe_pcea
 
-MOST_DRAWN = 60
-"""An automaton with more states is written, not drawn."""
 WAITS_UNBOUNDED = (
     "it may wait until the input ends (add WITHIN, FORGET AFTER, or ':' or gaps between events)"
 )
@@ -54,8 +52,8 @@ def describe_unbounded_wait(plan: Plan) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    """`str()` is the report; `automaton()` the automaton, `mermaid()` the same as a diagram."""
+class Explanation(PlanReport):
+    """The plan of a query over events."""
 
     plan: Plan
     notes: tuple[str, ...] = ()
@@ -71,12 +69,10 @@ class Explanation:
         return draw_cea(unary.cea) if unary is not None else ""
 
     def automaton(self) -> AutomatonView | None:
-        """Return the automaton with a place for each state, to be drawn; None: there is none."""
         drawn = describe_automaton(self.plan)
         return None if drawn is None else drawn.view
 
     def list_entries(self) -> Iterator[tuple[str, Sequence[str]]]:
-        """Yield the parts of the report, each with its lines; none: it says nothing."""
         plan = self.plan
         yield "query", (self.query or str(plan.pattern)).splitlines()
         yield "class", _describe_guarantee(plan)
@@ -99,33 +95,6 @@ class Explanation:
         yield "warning", [line for one in plan.warnings for line in one.splitlines()]
         yield "automaton", _describe_automaton(plan)
 
-    def __str__(self) -> str:
-        entries = (write_entry(name, lines) for name, lines in self.list_entries())
-        return "\n".join(line for entry in entries for line in entry)
-
-    def _repr_html_(self) -> str:
-        return write_page(self.draw(), self.list_entries())
-
-    def draw(self) -> str:
-        """Return the automaton as SVG for a page; empty where there is none, or a large one."""
-        return draw_small(self.automaton())
-
-
-def draw_small(seen: AutomatonView | None) -> str:
-    """Return an automaton as SVG for a page, if there is one and it is not too large."""
-    return "" if seen is None or len(seen.states) > MOST_DRAWN else seen.svg(standalone=False)
-
-
-def write_page(picture: str, entries: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """Return a report as HTML: the automaton, and the entries that it does not show."""
-    rows = "".join(
-        f'<tr><th style="text-align:left;vertical-align:top">{name}</th>'
-        f'<td style="text-align:left">{"<br>".join(map(escape, lines))}</td></tr>'
-        for name, lines in entries
-        if lines and not (picture and name == "automaton")
-    )
-    return f"{picture}<table><tbody>{rows}</tbody></table>"
-
 
 def describe_automaton(plan: Plan) -> DrawnCea | DrawnPcea | None:
     """Return the automaton of a plan as people see it."""
@@ -133,11 +102,6 @@ def describe_automaton(plan: Plan) -> DrawnCea | DrawnPcea | None:
     if plan.tables is not None:
         return describe_pcea(plan.tables.pcea, shown)
     return None if plan.unary is None else describe_cea(plan.unary.cea, shown)
-
-
-def write_entry(name: str, lines: Sequence[str]) -> list[str]:
-    """Return lines under one heading."""
-    return [f"{name if i == 0 else '':<12} {line}" for i, line in enumerate(lines)]
 
 
 _CLASSES = {

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cernis.automata.linked.mermaid import draw_linked
-from cernis.plan.explain import draw_small, write_entry, write_page
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Guarantee
+from cernis.plan.report import PlanReport
 from cernis.views.automaton import AutomatonView
 from cernis.views.describe_linked import describe_linked
 
 
 @dataclass(frozen=True, slots=True)
-class GraphExplanation:
-    """`str()` is the report; `automaton()` the automaton, `mermaid()` the same as a diagram."""
+class GraphExplanation(PlanReport):
+    """The plan of a SPAseQ query."""
 
     plan: GraphPlan
 
@@ -25,7 +25,6 @@ class GraphExplanation:
         return self.plan.key
 
     def list_entries(self) -> Iterator[tuple[str, Sequence[str]]]:
-        """Yield the parts of the report, each with its lines."""
         plan = self.plan
         yield "query", [" ".join(str(plan.query).split())]
         yield "class", [_describe_class(plan)]
@@ -35,19 +34,7 @@ class GraphExplanation:
         yield "spread by", [_describe_key(plan)]
         yield "automaton", str(plan.linked).splitlines()
 
-    def __str__(self) -> str:
-        entries = (write_entry(name, lines) for name, lines in self.list_entries())
-        return "\n".join(line for entry in entries for line in entry)
-
-    def _repr_html_(self) -> str:
-        return write_page(self.draw(), self.list_entries())
-
-    def draw(self) -> str:
-        """Return the automaton as SVG for a page; empty where it is large."""
-        return draw_small(self.automaton())
-
     def automaton(self) -> AutomatonView:
-        """Return the automaton with a place for each state, to be drawn."""
         return describe_linked(self.plan.linked)
 
     def mermaid(self) -> str:

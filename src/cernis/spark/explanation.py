@@ -16,9 +16,9 @@ from cernis.errors import CernisError
 from cernis.pattern import formula as cel
 from cernis.pattern.query import Pattern, Unit, Window
 from cernis.pattern.write import write_window
-from cernis.plan.explain import write_entry
 from cernis.plan.plan import Distribution
 from cernis.plan.reach import bound_match
+from cernis.plan.report import write_entry
 from cernis.run.query import Query
 from cernis.spark.numbering import describe_numbers
 from cernis.spark.options import JobOptions

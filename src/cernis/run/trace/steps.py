@@ -1,4 +1,4 @@
-"""What a trace says of one row: the states that are alive, the edges taken, what was completed."""
+"""The record of one row in a trace: active states, edges taken, matches completed."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cernis.plan.explain import write_entry
 from cernis.plan.plan import Distribution
+from cernis.plan.report import write_entry
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import FilePart
 from cernis.spark.graphs.layout import (
