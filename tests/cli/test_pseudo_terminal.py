@@ -34,11 +34,11 @@ def drive(folder: Path, *arguments: str) -> tuple[str, int]:
     process, terminal = pty.fork()
     if process == 0:  # pragma: no cover
         os.chdir(folder)
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
         environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "CERNIS_DEBUG": ""}
         environment.pop("COLUMNS", None)
         command = [sys.executable, "-m", "cernis", *arguments]
         os.execve(sys.executable, command, environment)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
     shown = b""
     while True:
         try:

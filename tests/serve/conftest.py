@@ -23,7 +23,7 @@ from cernis.serve.server import ServeOptions, build_app, make_server, open_socke
 LIMITS = Limits(
     upload_bytes=1 << 16,
     uploads=2,
-    seconds=20,
+    seconds=300,  # a busy machine may take long
     matches=50,
     runs=2,
     visitors=2,

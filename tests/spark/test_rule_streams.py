@@ -161,7 +161,7 @@ def test_rules_that_cannot_be_streamed_are_named(spark: Any, tmp_path: Path) -> 
 
 
 def when(condition: Callable[[], bool], act: Callable[[], None]) -> None:
-    until = monotonic() + 120
+    until = monotonic() + 300
     while not condition() and monotonic() < until:
         sleep(0.05)
     act()

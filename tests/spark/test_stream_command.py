@@ -219,7 +219,7 @@ def when(condition: Callable[[], bool], act: Callable[[], None]) -> threading.Th
     """Does something, once, as soon as something holds."""
 
     def look() -> None:
-        until = monotonic() + 60
+        until = monotonic() + 300
         while not condition() and monotonic() < until:
             sleep(0.05)
         act()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cernis
@@ -186,6 +186,17 @@ def run_at_random(data: st.DataObject, pattern: Pattern, events: Events, snapsho
     return run
 
 
+def run_and_push(
+    data: st.DataObject, pattern: Pattern, drawn: Events, snapshots: bool
+) -> tuple[Run, list[Any]]:
+    """A bucket and a session that have read the same events, and after them all of time."""
+    assume(drawn)
+    events = [{**event, "ts": event.get("ts", i)} for i, event in enumerate(drawn)]
+    session = cernis.query(pattern).session(time="ts")
+    pushed = [*session.push(make_table(events, timed=True)), *session.advance(FOREVER, MILLIS)]
+    return run_at_random(data, pattern, events, snapshots), pushed
+
+
 def _when(line: dict[str, Any]) -> list[Any]:
     """The interval or the end of a group."""
     return [line[name] for name in ("from_ts", "to_ts", "end") if name in line]
@@ -296,13 +307,7 @@ def test_longest_reports_the_matches_that_a_session_pushes(
     data: st.DataObject, case: tuple[Pattern, Events]
 ) -> None:
     """What still waits when time goes on without an end is not reported."""
-    pattern, drawn = case
-    events = [{**event, "ts": event.get("ts", i)} for i, event in enumerate(drawn)]
-    if not events:
-        return
-    run = run_at_random(data, pattern, events, data.draw(st.booleans()))
-    session = cernis.query(pattern).session(time="ts")
-    pushed = [*session.push(make_table(events, timed=True)), *session.advance(FOREVER, MILLIS)]
+    run, pushed = run_and_push(data, *case, snapshots=data.draw(st.booleans()))
     assert sorted(map(comparable_match, run.triples())) == sorted(map(comparable_match, pushed))
 
 
@@ -323,13 +328,7 @@ def test_longest_reports_the_matches_that_a_session_pushes(
 def test_longest_reports_what_without_leaves_when_deadlines_have_passed(
     data: st.DataObject, case: tuple[Pattern, Events]
 ) -> None:
-    pattern, drawn = case
-    events = [{**event, "ts": event.get("ts", i)} for i, event in enumerate(drawn)]
-    if not events:
-        return
-    run = run_at_random(data, pattern, events, snapshots=True)
-    session = cernis.query(pattern).session(time="ts")
-    pushed = [*session.push(make_table(events, timed=True)), *session.advance(FOREVER, MILLIS)]
+    run, pushed = run_and_push(data, *case, snapshots=True)
     assert sorted(map(comparable_match, run.triples())) == sorted(map(comparable_match, pushed))
 
 
@@ -346,13 +345,7 @@ def test_longest_reports_what_without_leaves_when_deadlines_have_passed(
 def test_the_best_of_an_interval_are_reported_when_the_watermark_has_passed_it(
     data: st.DataObject, case: tuple[Pattern, Events]
 ) -> None:
-    pattern, drawn = case
-    events = [{**event, "ts": event.get("ts", i)} for i, event in enumerate(drawn)]
-    if not events:
-        return
-    run = run_at_random(data, pattern, events, data.draw(st.booleans()))
-    session = cernis.query(pattern).session(time="ts")
-    pushed = [*session.push(make_table(events, timed=True)), *session.advance(FOREVER, MILLIS)]
+    run, pushed = run_and_push(data, *case, snapshots=data.draw(st.booleans()))
     # of equal values, starts and ends any match is right
     found = [(line["start"], line["end"], str(line["values"]["v"])) for line in run.found]
     assert sorted(found) == sorted((m.start, m.end, str(m.values["v"])) for m in pushed)

@@ -43,7 +43,8 @@ _MOST_KNOWN = 1000
 _MOST_DESCRIBED = 64
 _MOST_DOWNLOADS = 2
 _GRACE = 60.0
-_LONGEST_CHECK = 5.0
+_CHECK_SHARE = 1 / 6
+"""Of the time that a run may take: a check is made while a visitor types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +240,7 @@ class Visitors:
         """
         own = visitor.worker
         worker = own if own.is_alive and not own.is_busy else self._checker
-        return await worker.ask(request, min(_LONGEST_CHECK, self.limits.seconds))
+        return await worker.ask(request, _CHECK_SHARE * self.limits.seconds)
 
     # ------------------------------------------------------------------- files
 

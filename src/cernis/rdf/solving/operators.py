@@ -1,7 +1,6 @@
 """The operators of a plan for a graph pattern, and how they run on a batch of events.
 
-`cernis.rdf.solving.plan` makes plans. Every operator has `names`, the variables of its solutions,
-and `certain`, those that every solution binds.
+`cernis.rdf.solving.plan` makes plans.
 
 Cost: some tens of microseconds per operator and batch, and its kernel
 (`cernis.engine.graphs.search`).
@@ -60,11 +59,29 @@ class AnswerCache:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SearchNode:
-    """A basic graph pattern and the conditions on it."""
+class OperatorNode:
+    """An operator: the variables of its solutions, and those that every solution binds."""
 
     names: Names
     certain: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairNode(OperatorNode):
+    """An operator that compares the solutions of two others."""
+
+    left: PlanNode
+    right: PlanNode
+    join: k.Join
+    depth: int
+    index: tuple[Codes, Codes] | None
+    """An index of the right side, where that is fixed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchNode(OperatorNode):
+    """A basic graph pattern and the conditions on it."""
+
     search: k.Search
     depth: int
     repeats: bool
@@ -81,79 +98,53 @@ class UnitNode:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FixedNode:
+class FixedNode(OperatorNode):
     """Solutions that are the same in every event."""
 
-    names: Names
-    certain: frozenset[str]
     codes: Codes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JoinNode:
+class JoinNode(PairNode):
     """A join, or the left join of OPTIONAL."""
-
-    names: Names
-    certain: frozenset[str]
-    left: PlanNode
-    right: PlanNode
-    join: k.Join
-    depth: int
-    index: tuple[Codes, Codes] | None
-    """An index of the right side, where that is fixed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UnionNode:
+class UnionNode(OperatorNode):
     """The solutions of all parts."""
 
-    names: Names
-    certain: frozenset[str]
     parts: tuple[PlanNode, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FilterNode:
+class FilterNode(OperatorNode):
     """The solutions for which a condition holds."""
 
-    names: Names
-    certain: frozenset[str]
     inner: PlanNode
     program: Program
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ColumnFilterNode:
+class ColumnFilterNode(OperatorNode):
     """The solutions for which a condition holds that needs columns of its own."""
 
-    names: Names
-    certain: frozenset[str]
     inner: PlanNode
     column: ProgramColumn
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExtendNode:
+class ExtendNode(OperatorNode):
     """Solutions with the value of an expression as their last column."""
 
-    names: Names
-    certain: frozenset[str]
     inner: PlanNode
     column: Column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProbeNode:
+class ProbeNode(PairNode):
     """Solutions of the left that fit some of the right: EXISTS, whose answer is one more column,
     or MINUS, which drops them."""
 
-    names: Names
-    certain: frozenset[str]
-    left: PlanNode
-    right: PlanNode
-    join: k.Join
-    depth: int
-    index: tuple[Codes, Codes] | None
     answers: tuple[int, int] | None
     """The codes of false and true, for EXISTS."""
     shared: tuple[tuple[int, int], ...]

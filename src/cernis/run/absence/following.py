@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.encoding.clock import Clock
-from cernis.encoding.encode import Encode
 from cernis.encoding.keys import select_arrays
 from cernis.engine.deadlines import (
     NO_OCCURRENCES,
@@ -36,13 +35,9 @@ from cernis.engine.renumber import list_distinct, renumber
 from cernis.engine.settings import NEVER
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
-from cernis.events.store import EventStore
-from cernis.pattern.query import Absence
-from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchBlock
 from cernis.run.absence.pairs import ListedOne, PairCheck
 from cernis.run.absence.side import LARGEST_SIZE, GuardSide
-from cernis.run.budget import Budget
 from cernis.run.waiting import Held, WaitingMatches, ends_of
 from cernis.state import is_inside, read_array, require
 
@@ -70,18 +65,9 @@ class Following(GuardSide):
 
     clause = "WITHOUT … FOR"
 
-    def __init__(
-        self,
-        plan: Plan,
-        absence: Absence,
-        variables: tuple[str, ...],
-        store: EventStore,
-        budget: Budget,
-        encode: Encode,
-    ) -> None:
-        super().__init__(plan, absence, variables, store, budget, encode)
+    def _begin(self) -> None:
         self.deadlines = Deadlines()
-        self.waiting = WaitingMatches(len(variables))
+        self.waiting = WaitingMatches(len(self.variables))
         self._shrink_at = _SHRINK
 
     # ------------------------------------------------------------- reading

@@ -20,19 +20,14 @@ from numpy.typing import NDArray
 
 from cernis.encoding import clock as clocks
 from cernis.encoding.clock import Clock
-from cernis.encoding.encode import Encode
 from cernis.encoding.keys import select_arrays
 from cernis.engine.precedence import Precedence
 from cernis.engine.renumber import list_distinct, renumber
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
-from cernis.events.store import EventStore
-from cernis.pattern.query import Absence
-from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchBlock, join, take
 from cernis.run.absence.pairs import ListedOne, PairCheck
 from cernis.run.absence.side import LARGEST_SIZE, GuardSide
-from cernis.run.budget import Budget
 from cernis.run.event_log import EventLog
 from cernis.run.waiting import freeze_block, thaw_block
 from cernis.state import check_number, is_inside, read_array, require
@@ -50,16 +45,7 @@ class Preceding(GuardSide):
 
     clause = "WITHOUT … BEFORE"
 
-    def __init__(
-        self,
-        plan: Plan,
-        absence: Absence,
-        variables: tuple[str, ...],
-        store: EventStore,
-        budget: Budget,
-        encode: Encode,
-    ) -> None:
-        super().__init__(plan, absence, variables, store, budget, encode)
+    def _begin(self) -> None:
         self.seen = Precedence()
         self.listed = join((), len(self.guard.plan.variables))
         """With residual conditions, the occurrences themselves, as `seen` has them."""

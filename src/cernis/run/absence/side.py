@@ -63,6 +63,11 @@ class GuardSide:
         self.codes = LinkCodes(links, partitioned=self.partitioned) if links.equal else None
         self.pairs = PairCheck(links, store, budget, encode) if links.residual else None
         self.ranks = PartitionRanks() if self.counts_events and self.partitioned else None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with the state of an empty stream."""
+        raise NotImplementedError
 
     # ------------------------------------------------------------- reading
 
