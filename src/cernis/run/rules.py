@@ -7,8 +7,8 @@ differ in one constant alone are one query (`families`).
 
 Cost contract: reading once; per event one look-up for each indexed attribute; per rule the cost of
 a session over its own events, and some calls for each chunk: a million events, or up to eight
-where there are thousands of rules. State: that of a session for each rule, and the events that its
-matches reach back to.
+where there are thousands of rules. Each rule keeps the state of a
+session, and the events that its matches may still report.
 """
 
 from __future__ import annotations

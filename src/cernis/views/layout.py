@@ -30,8 +30,8 @@ class GraphEdge(NamedTuple):
 class GraphPlaces(NamedTuple):
     """The middles of nodes, the routes of edges, and the size of the picture.
 
-    A route has the points between the two nodes; that of an edge from a node to itself is empty.
-    `back` are the edges that run below.
+    A route has the points between the two nodes. An edge from a node to itself has an empty route.
+    `back` has the edges that run below.
     """
 
     places: tuple[Point, ...]

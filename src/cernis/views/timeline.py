@@ -54,8 +54,8 @@ class MatchMark(NamedTuple):
 class MatchView(NamedTuple):
     """One match: its number in the order of the result, and its events in order of time.
 
-    The number is that of the first match of its end. Where very many share an end, pages have
-    another order.
+    Matches with one end share the number of the first of them. Where very many share an end, pages
+    list them in another order.
     """
 
     number: int

@@ -7,8 +7,8 @@ have answers of different columns.
 Rules travel as text: a frozen session holds the texts of its rules, so a bucket that has had no
 event for long knows which rules it has run with. A worker parses and plans each text once.
 
-Cost contract: that of a `RuleSession`, and of a `worker.Recognizer` for each line. Does not import
-Spark.
+Cost contract: as for a `RuleSession`, plus one line for each match, as in `worker.Recognizer`. This
+module does not import Spark.
 """
 
 from __future__ import annotations
