@@ -461,6 +461,11 @@ def test_an_upload_says_which_columns_are_types_and_times_and_is_removed(open_pa
     )
 
 
+AIR = """SELECT ?n FROM STREAM air <urn:air>
+WHERE { SEQ (Low : High)
+  DEFINE GPM Low ON air { ?s <urn:p> "0" } DEFINE GPM High ON air { ?s <urn:p> ?n } }"""
+
+
 def test_graphs_are_uploaded_with_a_query_to_begin_with(open_page: Opener) -> None:
     page = open_page()
     time = "<http://www.w3.org/ns/prov#generatedAtTime>"
@@ -475,6 +480,22 @@ def test_graphs_are_uploaded_with_a_query_to_begin_with(open_page: Opener) -> No
     expect(page.locator("#count")).to_have_text("3")
     expect(editor(page)).to_contain_text("FROM STREAM air <urn:air>")
     expect(page.get_by_role("list", name="Lanes")).to_contain_text("air")
+    write(page, AIR)
+    page.keyboard.press("ControlOrMeta+Enter")
+    expect(page.locator("#count")).to_have_text("2")
+    page.get_by_role("tab", name="Step by step").click()
+    steps = page.locator("#panel-steps")
+    expect(steps.get_by_role("img", name=re.compile("Automaton with"))).to_be_visible()
+    steps.get_by_role("button", name="Next event").click()
+    expect(steps.locator(".where")).to_have_text("event 2 of 3")
+    expect(steps.locator(".completed")).to_have_text("1 match ends with this event.")
+    expect(steps.locator(".step-words")).to_contain_text("after Low 1 partial match")
+    keep(page, "steps-of-graphs")
+    page.get_by_role("tab", name="Why not?").click()
+    for row in (1, 2):
+        page.get_by_role("checkbox", name=f"Pick row {row}", exact=True).check()
+    page.get_by_role("button", name="Why not?", exact=True).click()
+    expect(page.locator(".why-answer li.stopped")).to_contain_text('row 1 Low: ?s <urn:p> "0"')
 
 
 def test_an_upload_over_the_limit_is_refused_before_it_is_sent(open_page: Opener) -> None:

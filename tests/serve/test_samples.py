@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from cernis.serve.check import KnownData, diagnose
 from cernis.serve.data import EventData
-from cernis.serve.runs import make_run
+from cernis.serve.runs import HeldRun, make_run
 from cernis.serve.samples import SAMPLES, Sample, load_sample
 
 SMALL = [sample for sample in SAMPLES if sample.rows <= 20_000]
@@ -39,7 +41,24 @@ def test_a_query_to_try_has_no_mistake_and_finds_something(sample: Sample, numbe
     rows = [row for several in page["rows"][0]["events"].values() for row in several]
     events = run.list_events(rows)["events"]
     assert [event["row"] for event in events] == rows
+    if run.kind == "graphs":
+        check_steps(run, page["rows"][0]["end_row"], rows)
     assert sum(map(int, run.timeline(None, None, 50, "type")["ends"]["bins"])) in (
         int(summary["count"]),
         0,  # answers and groups are not on the line of time
     )
+
+
+def check_steps(run: HeldRun, end: int, rows: Sequence[int]) -> None:
+    """Check the last event of a match of graphs, the automaton, and why its events are a match."""
+    step = run.step(end)
+    assert int(step["completed"]) > 0
+    assert step["taken"]
+    automaton = run.draw_automaton(counted=True)
+    assert automaton is not None
+    assert automaton["counted"] == min(run.events, 1500)
+    assert {one["state"] for one in step["states"]} <= {one["id"] for one in automaton["states"]}
+    assert run.explain_rows(rows)["matches"]
+    broken = run.explain_rows([row for row in range(end + 1) if row not in rows][:2])
+    assert not broken["matches"]
+    assert broken["stopped_at"] in [one["row"] for one in broken["steps"]]

@@ -197,7 +197,7 @@ export interface Why {
 
 /** Whether the server can follow a run event by event. */
 export const canStep = (run: Run): boolean =>
-  run.automaton !== null && (run.kind === "matches" || run.kind === "counts");
+  run.automaton !== null && ["matches", "counts", "graphs"].includes(run.kind);
 
 /** What the server, or the way to it, refused; `message` is for people. */
 export class ApiError extends Error {

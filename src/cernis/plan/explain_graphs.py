@@ -35,7 +35,7 @@ class GraphExplanation(PlanReport):
         yield "automaton", str(plan.linked).splitlines()
 
     def automaton(self) -> AutomatonView:
-        return describe_linked(self.plan.linked)
+        return describe_linked(self.plan.linked).view
 
     def mermaid(self) -> str:
         return draw_linked(self.plan.linked)

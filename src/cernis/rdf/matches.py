@@ -172,6 +172,11 @@ class GraphMatches(Result[GraphMatch]):
 
     # ---------------------------------------------------------------- numbers
 
+    @property
+    def clock(self) -> TimeFormat:
+        """How times are shown."""
+        return self._clock
+
     @cached_property
     def _count(self) -> int:
         if self._distinct:
@@ -204,6 +209,24 @@ class GraphMatches(Result[GraphMatch]):
         rows, counts = self._found.counts()
         if counts:
             yield from zip(self._store.rows(rows).time.tolist(), counts, strict=True)
+
+    def count_last_events(self) -> dict[tuple[int, int], int] | None:
+        """Return how many matches end with each event, by the index of its stream and its number.
+
+        A match that ends with several at one timestamp counts for each. None: two runs may be one
+        match, so that matches must be listed to be counted.
+        """
+        if not self._distinct:
+            return None
+        totals: dict[tuple[int, int], int] = {}
+        found, counts = self._found.counts()
+        events = self._store.rows(found).event if counts else np.empty((0, 1), np.int64)
+        for places, count in zip(events.tolist(), counts, strict=True):
+            own = np.array(sorted({place for place in places if place >= 0}), np.int64)
+            streams, numbers, _ = self._store.events(own)
+            for pair in zip(streams.tolist(), numbers.tolist(), strict=True):
+                totals[pair] = totals.get(pair, 0) + count
+        return totals
 
     # ---------------------------------------------------------------- objects
 

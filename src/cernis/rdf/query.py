@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cernis.events.mistakes import OnError
 from cernis.languages.spaseq import parse
@@ -17,6 +17,9 @@ from cernis.rdf.name_streams import name_streams
 from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.session import GraphRunOptions, GraphSession
 from cernis.views.progress import find_display, show_progress
+
+if TYPE_CHECKING:
+    from cernis.rdf.trace.look import GraphTrace
 
 
 class GraphQuery:
@@ -89,6 +92,18 @@ class GraphQuery:
         shown = None if progress is False else find_display()
         with show_progress(lambda: session.events, None, shown):
             return session.collect(self.name_streams(events))
+
+    def trace(self, events: Any, **reading: Any) -> GraphTrace:
+        """Run the query once more and return the run, to be looked into.
+
+        Matches do not keep the graphs, so it takes what `run` takes. `step(graph)` says what waits
+        at a graph, `why(graphs)` why graphs are no match, `automaton()` how often each edge was
+        taken; `matches` are the matches.
+        """
+        from cernis.rdf.trace.graphs import TracedGraphs
+        from cernis.rdf.trace.look import GraphTrace
+
+        return GraphTrace(TracedGraphs(self.session(**reading), self.name_streams(events)))
 
     def stream(self, events: Any, **reading: Any) -> Iterator[GraphMatches]:
         """Yield the matches batch by batch."""

@@ -19,7 +19,7 @@ import numpy as np
 from cernis.errors import DataError
 from cernis.rdf.name_streams import name_streams
 from cernis.rdf.query import GraphQuery
-from cernis.rdf.reading.events import GraphEvents, Int64s
+from cernis.rdf.reading.events import GraphEvents, Int64s, join_events
 from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Terms
 from cernis.serve.axis import Axis, Floats, count_bins, find_range, to_milliseconds, to_number
@@ -52,15 +52,7 @@ class GraphData:
     @cached_property
     def events(self) -> GraphEvents:
         """All events in order of time; an event's place there is its position."""
-        batches = self._read[1]
-        if not batches:
-            none, codes = np.empty(0, np.int64), np.empty(0, np.int32)
-            return GraphEvents(none, codes, none, np.zeros(1, np.int64), codes, codes, codes)
-        sizes = np.cumsum([0, *(len(batch.s) for batch in batches)])
-        first = [batch.first[:-1] + low for batch, low in zip(batches, sizes, strict=False)]
-        joined = [np.concatenate(columns) for columns in zip(*batches, strict=True)]
-        joined[3] = np.concatenate([*first, sizes[-1:]])
-        return GraphEvents(*joined)
+        return join_events(self._read[1])
 
     @property
     def axis(self) -> Axis:

@@ -29,14 +29,17 @@ from cernis.integers import write_integer
 from cernis.plan.explain import Explanation
 from cernis.rdf.matches import GraphMatch, GraphMatches
 from cernis.rdf.query import GraphQuery
+from cernis.rdf.trace.look import GraphTrace
 from cernis.results.answers import Answer, Answers
 from cernis.results.columns import MatchFields
+from cernis.results.finding import Finding
 from cernis.results.groups import Groups, MatchGroup
 from cernis.results.index_timeline import LanesBy, index_timeline
 from cernis.results.match import Match
 from cernis.results.matches import Matches
 from cernis.results.matchset import ListedMatches
 from cernis.results.result import Result
+from cernis.results.trace_steps import TraceStep
 from cernis.results.values import python_records
 from cernis.run.query import Query
 from cernis.run.trace.look import Trace
@@ -51,7 +54,7 @@ from cernis.views.timeline_index import FoundMatch, Lane, Places, TimelineIndex,
 MOST_PAGE = 1000
 _MOST_PICKED = 50
 _SHOWN = 12
-_NOT_FOLLOWED = "steps are shown for matches of CEQL and of conjunctive queries"
+_NOT_FOLLOWED = "steps are shown for matches, not for groups and answers"
 _KINDS = {Matches: "matches", Answers: "answers", Groups: "groups", GraphMatches: "graphs"}
 
 
@@ -119,21 +122,79 @@ class HeldRun(ABC):
             "time": self.span,
         }
 
+    @abstractmethod
     def draw_automaton(self, *, counted: bool = False) -> dict[str, Any] | None:
         """Return the automaton with places for its states; `counted`: how often edges were taken,
         and over how many events, the first ones of the stream.
 
         None: there is none to be drawn.
         """
-        return None
+
+    @abstractmethod
+    def _trace_step(self, row: int) -> TraceStep:
+        """Return what an event did; its rows are those of the trace."""
+
+    @abstractmethod
+    def _explain(self, rows: Sequence[int]) -> Finding:
+        """Return why events are no match; its rows are those of the trace."""
+
+    @abstractmethod
+    def _find_position(self, row: int) -> int:
+        """Return the position of a row of the trace."""
+
+    @abstractmethod
+    def _times(self, rows: Sequence[int]) -> list[Any]:
+        """Return the times of some events on the axis."""
 
     def step(self, row: int) -> dict[str, Any]:
         """Return what an event did, and which partial matches wait after it."""
-        raise RequestError("bad_request", _NOT_FOLLOWED)
+        if not 0 <= row < self.events:
+            raise RequestError("not_found", "there is no such event")
+        found = self._trace_step(row)
+        described = self.list_events([row])
+        return {
+            "row": row,
+            "event": {"columns": described["columns"], **described["events"][0]},
+            "states": [
+                {
+                    "state": one.state,
+                    "partial": write_integer(one.partial),
+                    "since": self._times([self._find_position(one.since)])[0],
+                }
+                for one in found.states
+            ],
+            "taken": [
+                {"edge": one.edge, "from": one.source, "to": one.target, "label": one.label}
+                for one in found.taken
+            ],
+            "waiting": [
+                self._write_example(one.state, one.example) for one in found.states if one.example
+            ],
+            "completed": write_integer(found.completed),
+            "whole": found.whole,
+            "exact": found.exact,
+        }
+
+    def _write_example(self, state: int, marks: Sequence[tuple[int, str]]) -> dict[str, Any]:
+        """Return a partial match that waits in a state; events count from 1, as the page does."""
+        places = [(self._find_position(row), name) for row, name in marks]
+        text = ", ".join(f"{name}: event {row + 1:,}" for row, name in places[:_SHOWN])
+        more = ", …" if len(places) > _SHOWN else ""
+        return {"state": state, "events": [row for row, _ in places], "text": text + more}
 
     def explain_rows(self, rows: Sequence[int]) -> dict[str, Any]:
         """Return whether some events are a match, and if not, what is in their way."""
-        raise RequestError("bad_request", _NOT_FOLLOWED)
+        asked = [row for row in rows[:_MOST_PICKED] if 0 <= row < self.events]
+        found = self._explain(asked)
+        stopped = None if found.stopped_at is None else self._find_position(found.stopped_at)
+        return {
+            "matches": found.matches,
+            "steps": [
+                {**step._asdict(), "row": self._find_position(step.row)} for step in found.steps
+            ],
+            "stopped_at": stopped,
+            "text": str(found),
+        }
 
     @abstractmethod
     def _index_timeline(self, lanes: LanesBy) -> TimelineIndex:
@@ -249,7 +310,6 @@ class HeldEventRun(HeldRun):
         return {"from": first, "to": last, "unit": self.axis.unit}
 
     def _times(self, rows: Sequence[int]) -> list[Any]:
-        """Return the times of some events on the axis."""
         if self.axis.unit == "row":
             return list(rows)
         column = self.session.store.times(np.asarray(rows, np.int64))
@@ -303,53 +363,11 @@ class HeldEventRun(HeldRun):
             return None
         return {**drawn.to_dict(), "counted": self._trace.counted if counted else 0}
 
-    def step(self, row: int) -> dict[str, Any]:
-        if not 0 <= row < self.events:
-            raise RequestError("not_found", "there is no such event")
-        found = self._trace.step(int(self._rows[row]))
-        described = self.list_events([row])
-        return {
-            "row": row,
-            "event": {"columns": described["columns"], **described["events"][0]},
-            "states": [
-                {
-                    "state": one.state,
-                    "partial": write_integer(one.partial),
-                    "since": self._times([self._find_position(one.since)])[0],
-                }
-                for one in found.states
-            ],
-            "taken": [
-                {"edge": one.edge, "from": one.source, "to": one.target, "label": one.label}
-                for one in found.taken
-            ],
-            "waiting": [
-                self._write_example(one.state, one.example) for one in found.states if one.example
-            ],
-            "completed": write_integer(found.completed),
-            "whole": found.whole,
-            "exact": found.exact,
-        }
+    def _trace_step(self, row: int) -> TraceStep:
+        return self._trace.step(int(self._rows[row]))
 
-    def _write_example(self, state: int, marks: Sequence[tuple[int, str]]) -> dict[str, Any]:
-        """Return a partial match that waits in a state; events count from 1, as the page does."""
-        places = [(self._find_position(row), name) for row, name in marks]
-        text = ", ".join(f"{name}: event {row + 1:,}" for row, name in places[:_SHOWN])
-        more = ", …" if len(places) > _SHOWN else ""
-        return {"state": state, "events": [row for row, _ in places], "text": text + more}
-
-    def explain_rows(self, rows: Sequence[int]) -> dict[str, Any]:
-        asked = [int(self._rows[row]) for row in rows[:_MOST_PICKED] if 0 <= row < self.events]
-        found = self._trace.why(asked)
-        stopped = None if found.stopped_at is None else self._find_position(found.stopped_at)
-        return {
-            "matches": found.matches,
-            "steps": [
-                {**step._asdict(), "row": self._find_position(step.row)} for step in found.steps
-            ],
-            "stopped_at": stopped,
-            "text": str(found),
-        }
+    def _explain(self, rows: Sequence[int]) -> Finding:
+        return self._trace.why(int(self._rows[row]) for row in rows)
 
     @cached_property
     def _rows(self) -> NDArray[np.int64]:
@@ -361,7 +379,6 @@ class HeldEventRun(HeldRun):
         return np.argsort(self._rows, kind="stable")
 
     def _find_position(self, row: int) -> int:
-        """Return the position of a row of the input."""
         return int(self._by_row[np.searchsorted(self._rows, row, sorter=self._by_row)])
 
     def _index_timeline(self, lanes: LanesBy) -> TimelineIndex:
@@ -406,7 +423,8 @@ class HeldGraphRun(HeldRun):
             )
         began = perf_counter()
         background = {name: data.background[name] for name in self.query.plan.background}
-        self.result = self.query.run(streams, background=background or None)
+        self._streams, self._background = streams, background or None
+        self.result = self.query.run(streams, background=self._background)
         self.result.count()
         self.seconds = perf_counter() - began
 
@@ -439,10 +457,50 @@ class HeldGraphRun(HeldRun):
             if not 0 <= row < data.events.size:
                 continue
             stream, number = names[data.events.streams[row]], int(data.events.numbers[row])
-            values = [number, data.write_time(row), data.triples(row)]
+            values = [stream, number, data.write_time(row), data.triples(row)]
             at = {"row": row, "number": number, "stream": stream, "type": stream}
             events.append({**at, "ts": to_number(data.times[row]), "values": values})
-        return {"columns": list(COLUMNS), "events": events}
+        return {"columns": ["stream", *COLUMNS], "events": events}
+
+    @cached_property
+    def _trace(self) -> GraphTrace:
+        return self.query.trace(self._streams, background=self._background)
+
+    def draw_automaton(self, *, counted: bool = False) -> dict[str, Any]:
+        drawn = self._trace.automaton() if counted else self.query.explain().automaton()
+        return {**drawn.to_dict(), "counted": self._trace.counted if counted else 0}
+
+    def _trace_step(self, row: int) -> TraceStep:
+        """Return what a graph did; one of a stream that the query does not read does nothing."""
+        for place in range(row, -1, -1):
+            if (graph := self._name_graph(place)) is not None:
+                found = self._trace.step(graph)
+                return found if place == row else found._replace(taken=(), completed=0)
+        return TraceStep(row, {}, (), (), 0, True, True)
+
+    def _explain(self, rows: Sequence[int]) -> Finding:
+        graphs = []
+        for row in rows:
+            if (graph := self._name_graph(row)) is None:
+                stream = self._stream_of(row)
+                raise RequestError("data", f"the query does not read the stream {stream}")
+            graphs.append(graph)
+        return self._trace.why(graphs)
+
+    def _stream_of(self, row: int) -> str:
+        return list(self.data.streams)[int(self.data.events.streams[row])]
+
+    def _name_graph(self, row: int) -> tuple[str, int] | None:
+        """Return the stream of the query that a graph is of, and its number in it."""
+        own = {own: name for name, own in self.names.items()}.get(self._stream_of(row))
+        return None if own is None else (own, int(self.data.events.numbers[row]))
+
+    def _find_position(self, row: int) -> int:
+        stream, number = self._trace.name_graph(row)
+        return int(self.data.positions[self.names[stream]][number])
+
+    def _times(self, rows: Sequence[int]) -> list[Any]:
+        return [to_number(self.data.times[row]) for row in rows]
 
     def _index_timeline(self, lanes: LanesBy) -> TimelineIndex:
         """Return the index; a lane is a stream, of the data or as the query calls it."""

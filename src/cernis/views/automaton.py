@@ -92,7 +92,7 @@ class AutomatonView(NamedTuple):
     def with_counts(self, counts: Mapping[int, int]) -> AutomatonView:
         """Return the view with how often edges were taken; 0 for those that are not there."""
         counted = tuple(
-            edge._replace(taken=counts.get(edge.id, 0) if edge.kind in ("read", "skip") else None)
+            edge._replace(taken=counts.get(edge.id, 0 if edge.kind in ("read", "skip") else None))
             for edge in self.edges
         )
         return self._replace(edges=counted)

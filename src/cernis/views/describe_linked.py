@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.pattern.write_graph import write_expression
 from cernis.views.automaton import AutomatonView, DrawnEdge, DrawnState, lay_out
@@ -9,31 +11,47 @@ from cernis.views.automaton import AutomatonView, DrawnEdge, DrawnState, lay_out
 _LINKS = {",": "next", ";": "the first", ":": "any later"}
 
 
-def describe_linked(linked: LinkedAutomaton) -> AutomatonView:
-    """Return the view of an automaton of links: its states have their own numbers."""
+@dataclass(frozen=True, slots=True)
+class DrawnLinked:
+    """The view of an automaton of links: its states have their own numbers; the start follows."""
+
+    view: AutomatonView
+    edge_of: tuple[int, ...]
+    """The edge of each transition; several may share one."""
+    guard_of: tuple[int, ...]
+    """The edge of each guard."""
+
+
+def describe_linked(linked: LinkedAutomaton) -> DrawnLinked:
+    """Return the view of an automaton of links."""
     finals = {t.target for t in linked.transitions if t.final}
-    names = [_name_step(linked, state.step) for state in linked.states]
+    names = [name_step(linked, state.step) for state in linked.states]
     states = [DrawnState(f"after {name}", final=i in finals) for i, name in enumerate(names)]
     start = len(states)
     states.append(DrawnState("start", initial=True))
-    edges: dict[DrawnEdge, None] = {}
+    edges: dict[DrawnEdge, int] = {}
+    edge_of = []
     for transition in linked.transitions:
         source, words = start, ""
         if transition.store is not None:
             store = linked.stores[transition.store]
             source, words = store.state, f"{_LINKS[store.link]} "
         words += _say_reading(linked, transition.reading, transition.joins)
-        edges[DrawnEdge(source, transition.target, words)] = None
+        edge = DrawnEdge(source, transition.target, words)
+        edge_of.append(edges.setdefault(edge, len(edges)))
+    guard_of = []
     for guard in linked.guards:
         store = linked.stores[guard.store]
-        words = f"before {_name_step(linked, store.step)}: "
+        words = f"before {name_step(linked, store.step)}: "
         words += _say_reading(linked, guard.reading, guard.joins)
-        edges[DrawnEdge(store.state, len(states), words, kind="guard")] = None
+        edge = DrawnEdge(store.state, len(states), words, kind="guard")
+        guard_of.append(edges.setdefault(edge, len(edges)))
         states.append(DrawnState("excluded", "guard"))
-    return lay_out(states, [*edges])
+    return DrawnLinked(lay_out(states, [*edges]), tuple(edge_of), tuple(guard_of))
 
 
-def _name_step(linked: LinkedAutomaton, step: int) -> str:
+def name_step(linked: LinkedAutomaton, step: int) -> str:
+    """Return the graph patterns of a step as people write them."""
     return " | ".join(" & ".join(one.gpms) for one in linked.alternatives if one.step == step)
 
 

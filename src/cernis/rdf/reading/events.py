@@ -61,6 +61,17 @@ class GraphEvents(NamedTuple):
         return self._replace(s=s[order], p=p[order], o=o[order])
 
 
+def join_events(batches: Sequence[GraphEvents]) -> GraphEvents:
+    """Return batches that follow each other as one."""
+    if not batches:
+        none, codes = np.empty(0, np.int64), np.empty(0, np.int32)
+        return GraphEvents(none, codes, none, np.zeros(1, np.int64), codes, codes, codes)
+    sizes = np.cumsum([0, *(len(batch.s) for batch in batches)])
+    first = [batch.first[:-1] + low for batch, low in zip(batches, sizes, strict=False)]
+    joined = GraphEvents(*map(np.concatenate, zip(*batches, strict=True)))
+    return joined._replace(first=np.concatenate([*first, sizes[-1:]]))
+
+
 def encode_events(
     times: Int64s,
     streams: Codes,

@@ -83,6 +83,7 @@ class PatternSolver:
     ) -> None:
         query = plan.query
         index = {name: i for i, (name, _) in enumerate(query.streams)}
+        self.background = background
         patterns = find_patterns(plan)
         gpms = [gpm for gpm in query.gpms if gpm.name in patterns]
         self._streams = {gpm.name: [index[name] for name in gpm.streams] for gpm in gpms}

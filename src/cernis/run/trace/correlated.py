@@ -18,9 +18,9 @@ from cernis.automata.correlated.pcea import Link
 from cernis.automata.unary.alphabet import passes
 from cernis.pattern.predicate import Attribute, Value
 from cernis.pattern.window import Unit
+from cernis.results.trace_steps import ExampleMark, PartialMatches, Replayed
 from cernis.run.conditions import EventView, compare
 from cernis.run.trace.events import Int64s, TracedEvents
-from cernis.run.trace.steps import ExampleMark, PartialMatches, Replayed
 from cernis.run.verify import measure_time
 from cernis.views.describe_automaton import DrawnPcea
 

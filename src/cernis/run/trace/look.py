@@ -17,11 +17,11 @@ from cernis.pattern.query import Consume, Pattern
 from cernis.pattern.selection import starred_variables
 from cernis.plan.explain import describe_automaton
 from cernis.plan.plan import Plan
+from cernis.results.finding import Finding
 from cernis.results.matches import Matches
+from cernis.results.trace_steps import AliveState, PartialMatches, Replayed, TakenEdge, TraceStep
 from cernis.run.trace.correlated import CorrelatedReplay
 from cernis.run.trace.events import Int64s, TracedEvents
-from cernis.run.trace.finding import Finding
-from cernis.run.trace.steps import AliveState, PartialMatches, Replayed, TakenEdge, TraceStep
 from cernis.run.trace.unary import UnaryReplay
 from cernis.run.trace.why import explain_rows
 from cernis.views.automaton import AutomatonView

@@ -25,10 +25,10 @@ from cernis.pattern.write import (
     write_value,
     write_window,
 )
+from cernis.results.finding import Obstacle
 from cernis.run.conditions import EventView, MarkedEvents, compare, satisfies
 from cernis.run.terms import Elapsed, Instant, Valued, evaluate_term
 from cernis.run.trace.events import Int64s, TracedEvents
-from cernis.run.trace.finding import Obstacle
 from cernis.run.verify import measure_time
 
 _LONGEST = 60

@@ -18,8 +18,8 @@ from cernis.automata.unary.cea import Read
 from cernis.automata.unary.determinize import MARK, Deterministic
 from cernis.automata.unary.runs import DONE, Configuration
 from cernis.plan.plan import Unary
+from cernis.results.trace_steps import ExampleMark, PartialMatches, Replayed
 from cernis.run.trace.events import Int64s, TracedEvents
-from cernis.run.trace.steps import ExampleMark, PartialMatches, Replayed
 from cernis.views.describe_automaton import DrawnCea
 
 START = -1

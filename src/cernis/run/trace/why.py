@@ -16,7 +16,6 @@ failed, and not which condition of the query, and listed plans have none.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -31,10 +30,10 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.query import Absence, Consume, Pattern, Strategy, Unit
 from cernis.pattern.waits import Path, Wait, find_bound, list_events, list_waits
 from cernis.pattern.write import write_formula
+from cernis.results.finding import Finding, Obstacle, RowStep, write_finding
 from cernis.results.matches import Matches
 from cernis.run.conditions import EventView, MarkedEvents, satisfies
 from cernis.run.trace.events import Int64s, TracedEvents
-from cernis.run.trace.finding import Finding, Obstacle, RowStep
 from cernis.run.trace.reasons import Reasons
 from cernis.run.verify import (
     Mark,
@@ -397,7 +396,7 @@ class _Explaining:
             if budget == 0:
                 return self._find_chosen(fitting, search)
             best = max(fitting, key=lambda part: (min(o.rank for o in part.obstacles), part.marks))
-            return self._write_obstacles(best, search)
+            return self._write(best, search)
         words = "these rows are far from the pattern: more than six of its parts do not fit"
         return Finding(False, (), None, words)
 
@@ -483,15 +482,15 @@ class _Explaining:
         free = free and pattern.consume is Consume.NONE and pattern.suppress is None
         free = free and pattern.order is None and pattern.absent_after is None
         if free and not self.matches.partial:
-            return self._write_match(fitting[0], search)
+            return self._write(fitting[0], search)
         others: list[list[int]] = []
         for part in fitting:
             found, seen = self._is_listed(part)
             if found:
-                return self._write_match(part, search)
+                return self._write(part, search)
             others += seen
         obstacle = self._blame_clause(fitting[0], others, search)
-        return self._write_obstacles(_add(fitting[0], obstacle), search)
+        return self._write(_add(fitting[0], obstacle), search)
 
     def _is_listed(self, part: Part) -> tuple[bool, list[list[int]]]:
         """Return whether the result has the match of a part, and rows of others at its end."""
@@ -563,42 +562,11 @@ class _Explaining:
 
     # ---------------------------------------------------------------- answers
 
-    def _write_match(self, part: Part, search: FittingSearch) -> Finding:
-        return Finding(True, self._list_steps(part, search), None, "these rows are a match")
-
-    def _write_obstacles(self, part: Part, search: FittingSearch) -> Finding:
-        first = min(part.obstacles, key=lambda obstacle: obstacle.rank)
-        stopped = max((p for p in self.places if p <= self.members[first.rank]), default=None)
-        stopped = self.places[0] if stopped is None else stopped
-        row = int(self.events.rows[stopped])
-        times = Counter(
-            f"{obstacle.condition}: {obstacle.reason}"
-            for obstacle in sorted(part.obstacles, key=lambda obstacle: obstacle.rank)
-        )
-        sentences = [f"{said} ({n} times)" if n > 1 else said for said, n in times.items()]
-        return Finding(False, self._list_steps(part, search), row, "; ".join(sentences))
-
-    def _list_steps(self, part: Part, search: FittingSearch) -> tuple[RowStep, ...]:
+    def _write(self, part: Part, search: FittingSearch) -> Finding:
+        """Return what the obstacles of a part say of the rows."""
         names: dict[int, list[str]] = {}
         for mark in part.marks:
             names.setdefault(mark.position, []).append(search.name_mark(mark))
         ranks = np.searchsorted(self.members, self.places).tolist()
-        blamed: dict[int, list[Obstacle]] = {}
-        for obstacle in part.obstacles:
-            at = max((rank for rank in ranks if rank <= obstacle.rank), default=ranks[0])
-            blamed.setdefault(at, []).append(obstacle)
-        steps, stopped = [], False
-        for rank, place in zip(ranks, self.places, strict=True):
-            own = blamed.get(rank, [])
-            ok = None if stopped and not own else not own
-            stopped = stopped or bool(own)
-            steps.append(
-                RowStep(
-                    int(self.events.rows[place]),
-                    ", ".join(dict.fromkeys(names.get(rank, []))),
-                    ok,
-                    "; ".join(obstacle.condition for obstacle in own),
-                    "; ".join(obstacle.reason for obstacle in own),
-                )
-            )
-        return tuple(steps)
+        rows = dict(zip(ranks, self.events.rows[self.places].tolist(), strict=True))
+        return write_finding(rows, names, part.obstacles, "these rows are a match")

@@ -75,6 +75,18 @@ def find_matches(
     return set(_Finder(query, streams, kb or {}, origin).find_matches())
 
 
+def find_runs(
+    query: SpaseqQuery, streams: Streams, kb: Dataset | None = None, origin: int | None = None
+) -> list[tuple[SpaseqRun, frozenset[int]]]:
+    """Return all partial matches, complete ones among them, each with the times after which it
+    waits for more."""
+    finder = _Finder(query, streams, kb or {}, origin)
+    return [
+        (run, frozenset(now for now in finder.moments if finder.is_waiting(run, now)))
+        for run in finder.find_runs()
+    ]
+
+
 class _Finder:
     def __init__(
         self, query: SpaseqQuery, streams: Streams, kb: Dataset, origin: int | None
@@ -150,21 +162,41 @@ class _Finder:
     # ------------------------------------------------------------------ runs
 
     def find_matches(self) -> Iterator[SpaseqMatch]:
+        for run in self.find_runs():
+            if all(s.optional or s.negated for s in self.steps[run.step + 1 :]):
+                yield self._make_match(run)
+
+    def find_runs(self) -> Iterator[SpaseqRun]:
+        """Yield every partial match, complete ones among them."""
         for step in self._find_next(-1):
             for moment in self.moments:
                 empty = SpaseqRun(-1, (), (), {}, {})
                 for run in self._extend(step, empty, moment):
-                    yield from self._complete(run)
+                    yield from self._go_on(run)
 
-    def _complete(self, run: SpaseqRun) -> Iterator[SpaseqMatch]:
-        if not self._is_inside(run):
-            return
-        if all(s.optional or s.negated for s in self.steps[run.step + 1 :]):
-            yield self._make_match(run)
-        if self.steps[run.step].rounds:
-            yield from self._continue(run, run.step, self.steps[run.step].rounds)
-        for step in self._find_next(run.step):
-            yield from self._continue(run, step, self.steps[step].link)
+    def _go_on(self, run: SpaseqRun) -> Iterator[SpaseqRun]:
+        """Yield a run inside its window, and all that continue it."""
+        if self._is_inside(run, run.moments[-1]):
+            yield run
+            for step, link in self._find_links(run.step):
+                yield from self._continue(run, step, link)
+
+    def _find_links(self, step: int) -> Iterator[tuple[int, str | None]]:
+        """Yield what may follow a step: one more round, or later steps; with their separators."""
+        if self.steps[step].rounds:
+            yield step, self.steps[step].rounds
+        for following in self._find_next(step):
+            yield following, self.steps[following].link
+
+    def is_waiting(self, run: SpaseqRun, now: int) -> bool:
+        """Whether something after a time may still continue a run."""
+        if run.moments[-1] > now or not self._is_inside(run, now):
+            return False
+        passed = [moment for moment in self._find_later(run) if moment <= now]
+        return any(
+            not any(self._is_cut(run, step, link, moment) for moment in passed)
+            for step, link in self._find_links(run.step)
+        )
 
     def _find_next(self, step: int) -> Iterator[int]:
         """Yield the steps that may follow one."""
@@ -174,17 +206,19 @@ class _Finder:
                 if not self.steps[k].optional:
                     return
 
-    def _continue(self, run: SpaseqRun, step: int, link: str | None) -> Iterator[SpaseqMatch]:
-        guards = range(run.step + 1, step)
+    def _continue(self, run: SpaseqRun, step: int, link: str | None) -> Iterator[SpaseqRun]:
         for moment in self._find_later(run):
             for extended in self._extend(step, run, moment):
-                yield from self._complete(extended)
-            if link == ",":
+                yield from self._go_on(extended)
+            if self._is_cut(run, step, link, moment):
                 return
-            if link == ";" and self.find_fitting(step, run, moment):
-                return
-            if any(self.steps[k].negated and self.find_fitting(k, run, moment) for k in guards):
-                return
+
+    def _is_cut(self, run: SpaseqRun, step: int, link: str | None, moment: int) -> bool:
+        """Whether a run waits for a step no longer, after a timestamp."""
+        if link == "," or (link == ";" and self.find_fitting(step, run, moment)):
+            return True
+        guards = (k for k in range(run.step + 1, step) if self.steps[k].negated)
+        return any(self.find_fitting(k, run, moment) for k in guards)
 
     def _find_later(self, run: SpaseqRun) -> list[int]:
         """Return the timestamps after a run; with PARTITION BY, those of its partition."""
@@ -213,8 +247,9 @@ class _Finder:
                 {**run.rounds, step: (*run.rounds.get(step, ()), row.solution)},
             )
 
-    def _is_inside(self, run: SpaseqRun) -> bool:
-        first, last, within = run.moments[0], run.moments[-1], self.query.within
+    def _is_inside(self, run: SpaseqRun, last: int) -> bool:
+        """Whether a time is within the window of a run."""
+        first, within = run.moments[0], self.query.within
         if within is None:
             return True
         if self.origin is None:

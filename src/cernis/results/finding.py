@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 ObstacleKind = Literal[
@@ -58,3 +60,39 @@ class Finding(NamedTuple):
             "stopped_at": self.stopped_at,
             "sentence": self.sentence,
         }
+
+
+def write_finding(
+    rows: Mapping[int, int],
+    names: Mapping[int, Sequence[str]],
+    obstacles: Sequence[Obstacle],
+    agreed: str,
+) -> Finding:
+    """Return what obstacles say of some rows; without obstacles they match, and `agreed` says so.
+
+    `rows` are given by their ranks, in ascending order; `names` are those of each rank's events in
+    the match. An obstacle belongs to the last of the rows that is read when it is known.
+    """
+    blamed: dict[int, list[Obstacle]] = {}
+    in_order = sorted(obstacles, key=lambda obstacle: obstacle.rank)
+    for obstacle in in_order:
+        at = max((rank for rank in rows if rank <= obstacle.rank), default=next(iter(rows)))
+        blamed.setdefault(at, []).append(obstacle)
+    steps: list[RowStep] = []
+    for rank, row in rows.items():
+        own = blamed.get(rank, [])
+        stopped = any(step.ok is False for step in steps)
+        steps.append(
+            RowStep(
+                row,
+                ", ".join(dict.fromkeys(names.get(rank, []))),
+                None if stopped and not own else not own,
+                "; ".join(obstacle.condition for obstacle in own),
+                "; ".join(obstacle.reason for obstacle in own),
+            )
+        )
+    if not obstacles:
+        return Finding(True, tuple(steps), None, agreed)
+    times = Counter(f"{obstacle.condition}: {obstacle.reason}" for obstacle in in_order)
+    sentences = [f"{said} ({n} times)" if n > 1 else said for said, n in times.items()]
+    return Finding(False, tuple(steps), rows[min(blamed)], "; ".join(sentences))

@@ -1,0 +1,174 @@
+"""Say in sentences what is in the way of a match of graphs: patterns, values, times, neighbours."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from cernis.pattern import graph as g
+from cernis.pattern.spaseq import SequenceStep
+from cernis.pattern.write import write_duration
+from cernis.pattern.write_graph import write_expression, write_triple
+from cernis.rdf.reading.terms import Codes
+from cernis.rdf.trace.graphs import TracedGraphs
+from cernis.results.finding import Obstacle
+
+_LONGEST = 80
+_Blame = tuple[str, str]
+"""A part of a pattern, and why it has no solution."""
+
+
+class GraphReasons:
+    """Makes obstacles for graphs of one run, by their places."""
+
+    def __init__(self, graphs: TracedGraphs) -> None:
+        self.graphs, self.query = graphs, graphs.plan.query
+
+    def _list(self, places: list[int]) -> str:
+        return " and ".join(map(self.graphs.name, places))
+
+    def _value(self, code: int) -> str:
+        text = self.graphs.text(code)
+        return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+    # --------------------------------------------------------------- patterns
+
+    def unsolved(self, gpm: str, place: int) -> Obstacle:
+        """Return why a graph pattern has no solution in a graph."""
+        one, name = self.query.gpm(gpm), self.graphs.name(place)
+        stream = self.graphs.stream_of(place)
+        if stream not in one.streams:
+            reason = f"{name} is of {stream}, {gpm} reads {', '.join(one.streams)}"
+            return Obstacle("type", place, f"{gpm} ON {', '.join(one.streams)}", reason)
+        part, reason = self._blame(g.split_filters(one.pattern)[0], gpm, place)
+        return Obstacle("type", place, f"{gpm}: {part}" if part else gpm, reason)
+
+    def apart(self, gpms: tuple[str, ...], places: list[int]) -> Obstacle:
+        """Return that the patterns of `&` have solutions, and none in common."""
+        reason = f"their solutions in {self._list(places)} do not agree"
+        return Obstacle("type", places[-1], " & ".join(gpms), reason)
+
+    def alone(self, gpm: str, gpms: tuple[str, ...], places: list[int]) -> Obstacle:
+        """Return that no given graph is one of the patterns of `&`."""
+        reason = f"{gpm} has no solution in {self._list(places)}"
+        return Obstacle("type", places[-1], " & ".join(gpms), reason)
+
+    def _blame(self, pattern: g.GraphPattern, scope: str, place: int) -> _Blame:
+        """Return the smallest part of a pattern that has no solution, and why."""
+        name = self.graphs.name(place)
+        match pattern:
+            case g.FilterPattern(inner, condition):
+                names, codes = self.graphs.solve(inner, place)
+                if not len(codes):
+                    return self._blame(inner, scope, place)
+                mentioned = {variable.name for variable in g.find_mentions(condition)}
+                values = [
+                    f"?{n} is {self._value(code)}"
+                    for n, code in zip(names, codes[0].tolist(), strict=True)
+                    if n in mentioned
+                ]
+                said = " and ".join(values) or "it does not hold"
+                return f"FILTER ({write_expression(condition)})", f"in {name} {said}"
+            case g.BasicPattern(triples):
+                for triple in triples:
+                    if not self._is_solved(g.BasicPattern((triple,)), place):
+                        written = write_triple(triple, scope).removesuffix(" .")
+                        return written, f"{name} has no such triple"
+                return "", f"no triples of {name} fit all of its triples at once"
+            case g.JoinPattern(parts):
+                for part in parts:
+                    if not self._is_solved(part, place):
+                        return self._blame(part, scope, place)
+                return "", f"the solutions of its parts in {name} do not agree"
+            case g.OptionalPattern(inner) | g.BindPattern(inner):
+                return self._blame(inner, scope, place)
+            case g.MinusPattern(inner):
+                if not self._is_solved(inner, place):
+                    return self._blame(inner, scope, place)
+                return "MINUS", f"it removes every solution in {name}"
+            case g.UnionPattern(parts):
+                each = (self._blame(part, scope, place) for part in parts)
+                words = "; ".join(": ".join(filter(None, one)) for one in each)
+                return "UNION", f"none of its parts has a solution: {words}"
+            case g.BackgroundPattern(graph):
+                written = f"?{graph.name}" if isinstance(graph, g.GraphVariable) else graph.text
+                return f"GRAPH {written}", "the background has no solution"
+            case g.ValuesPattern():
+                return "VALUES", "it has no rows"
+
+    def _is_solved(self, pattern: g.GraphPattern, place: int) -> bool:
+        return bool(len(self.graphs.solve(pattern, place)[1]))
+
+    # ------------------------------------------------------------- conditions
+
+    def differs(self, column: int, codes: tuple[int, int], places: tuple[int, int]) -> Obstacle:
+        """Return that a graph has another value of a variable than an earlier one."""
+        (before, now), (earlier, here) = codes, places
+        reason = (
+            f"it is {self._value(now)} in {self.graphs.name(here)}, "
+            f"{self._value(before)} in {self.graphs.name(earlier)}"
+        )
+        return Obstacle("key", here, f"?{self.graphs.linked.columns[column]}", reason)
+
+    def condition(
+        self, condition: g.Expression, codes: Codes, sources: Codes, place: int
+    ) -> Obstacle:
+        """Return why a FILTER on several graphs does not hold."""
+        columns = self.graphs.linked.columns
+        said = []
+        for name in dict.fromkeys(variable.name for variable in g.find_mentions(condition)):
+            at = columns.index(name) if name in columns else -1
+            if at < 0 or codes[at] < 0:
+                said.append(f"?{name} is unbound")
+            else:
+                where = self.graphs.name(int(sources[at]))
+                said.append(f"?{name} is {self._value(int(codes[at]))} in {where}")
+        text = f"FILTER ({write_expression(condition)})"
+        return Obstacle("condition", place, text, ", ".join(said) or "it does not hold")
+
+    # ----------------------------------------------------------------- places
+
+    def between(self, before: int, place: int, found: list[int]) -> Obstacle:
+        """Return that graphs at other timestamps stand between two neighbours."""
+        one = len(found) == 1
+        what = self.graphs.name(found[0]) if one else f"{len(found)} graphs"
+        reason = f"{what} {'stands' if one else 'stand'} between "
+        reason += f"{self.graphs.name(before)} and {self.graphs.name(place)}"
+        return Obstacle("order", place, "',' (the next timestamp)", reason)
+
+    def next(self, found: int, place: int) -> Obstacle:
+        reason = f"{self.graphs.name(found)} comes before {self.graphs.name(place)} and fits"
+        return Obstacle("next", place, "';' (the first that fits)", f"{reason} as well")
+
+    def excluded(self, step: SequenceStep, found: int, place: int) -> Obstacle:
+        return Obstacle("excluded", place, step.write(""), f"{self.graphs.name(found)} is one")
+
+    def missing(self, step: SequenceStep, place: int) -> Obstacle:
+        return Obstacle("missing", place, step.write(""), f"none of the graphs is {step.element}")
+
+    def extra(self, place: int) -> Obstacle:
+        reason = f"{self.graphs.name(place)} has no place beside the others"
+        return Obstacle("extra", place, "SEQ", reason)
+
+    def window(self, first: int, last: int) -> Obstacle | None:
+        """Return that a match takes too long; None: it does not."""
+        times, window = self.graphs.events.times, self.graphs.window
+        if window.size is None or times[first] >= window.bounds(times[last : last + 1])[0]:
+            return None
+        clause = f"WITHIN {write_duration(Fraction(window.size))}"
+        names = self.graphs.name(first), self.graphs.name(last)
+        if window.origin is None:
+            far = int(times[last] - times[first])
+            over = write_duration(Fraction(far - window.size))
+            reason = f"from {names[0]} to {names[1]} are {write_duration(Fraction(far))}"
+            return Obstacle("window", last, clause, f"{reason}, {over} too long")
+        reason = f"{names[0]} and {names[1]} lie in different windows"
+        if times[first] < window.origin:
+            reason = f"{names[0]} lies before the first window"
+        return Obstacle("window", last, f"{clause} TUMBLING", reason)
+
+
+def list_differences(codes: Codes, row: Codes) -> list[int]:
+    """Return the columns in which bindings and a row have different values."""
+    return np.flatnonzero((codes >= 0) & (row >= 0) & (codes != row)).tolist()
