@@ -40,6 +40,7 @@ def taken() -> StreamMetrics:
             watermark="1970-01-01T00:01:00.500Z",
         )
         assert metrics.take(second) is is_new
+    metrics.warn("absent-type")
     return metrics
 
 
@@ -73,6 +74,9 @@ cernis_matches_total 7
 cernis_dropped_events_total{reason="ahead"} 2
 cernis_dropped_events_total{reason="undecodable"} 0
 cernis_dropped_events_total{reason="untimed"} 0
+# HELP cernis_warnings_total Warnings about the events, each counted once.
+# TYPE cernis_warnings_total counter
+cernis_warnings_total{code="absent-type"} 1
 # HELP cernis_stage_seconds_total Time in each stage; engine and state are summed over tasks.
 # TYPE cernis_stage_seconds_total counter
 cernis_stage_seconds_total{stage="addBatch"} 3

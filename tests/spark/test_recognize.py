@@ -14,10 +14,11 @@ import pyarrow as pa
 import pytest
 
 import cernis
-from cernis.errors import CernisError, DataError, QueryError
+from cernis.errors import CernisError, DataError, QueryError, list_warnings
 from cernis.generators.stock import stock_stream
 from cernis.spark.batch import travelling_rows
 from cernis.spark.explanation import explain
+from cernis.spark.notes import Notes
 from cernis.spark.options import JobOptions
 from cernis.spark.prepare import prepare_job
 from cernis.spark.recognition import recognize, recognizer
@@ -362,6 +363,43 @@ def test_a_single_task_warns_and_says_what_would_help(trades: Any) -> None:
         recognize(trades, SEQUENCE)
     with pytest.warns(UserWarning, match="CONSUME BY ANY looks at the whole stream"):
         recognize(trades, f"{SLICED} CONSUME BY ANY")
+
+
+# ---------------------------------------------------------------- warnings
+
+MISSPELT = "SELECT * FROM S WHERE SEL AS a ; BUY AS b FILTER b[volume > 900] AND b[name = 'x']"
+
+
+def test_explain_has_the_warnings_of_an_embedded_run(trades: Any, events: pa.Table) -> None:
+    query = f"{MISSPELT} WITHIN 2 SECONDS"
+    told = explain(trades, query, measure=True)
+    embedded = list_warnings(cernis.query(query).run(events).notes)
+    assert [*map(str, told.notes)] == [*map(str, embedded)]
+    assert [note.code for note in told.notes] == ["absent-type", "unmet-condition"]
+    assert "warning      line 1, column 23: no event has the type 'SEL'\n" in str(told)
+    assert explain(trades, SLICED, measure=True).notes == []
+    with pytest.raises(CernisError, match="notes= is for streams"):
+        recognize(trades, query, notes=Notes())
+
+
+def test_explain_says_that_times_are_of_another_unit_and_that_rows_are_skipped(spark: Any) -> None:
+    rows = [("A", 1_700_000_000), ("B", 1_700_000_060), *((name, None) for name in "XYZ")]
+    frame = spark.createDataFrame(rows, "type string, ts bigint")
+    query = "SELECT * FROM S WHERE A ; B WITHIN 5 SECONDS"
+    told = explain(frame, query, on_error="skip", measure=True)
+    assert [*map(str, told.notes)] == [
+        (
+            "the times lie in January 1970, if 'ts' counts milliseconds\n"
+            "  help: in seconds they begin on 2023-11-14: write --time-unit s, in Python "
+            'time_unit="s"'
+        ),
+        (
+            "3 of 5 rows were skipped: 3 without a time\n"
+            '  help: --on-error fail (on_error="fail") says what is wrong with the first one'
+        ),
+    ]
+    good = explain(frame, query, on_error="skip", time_unit="s", measure=True)
+    assert [note.code for note in good.notes] == ["most-skipped"]
 
 
 # --------------------------------------------------------------- bad input

@@ -143,7 +143,7 @@ def test_json_lines_that_cannot_be_used_are_set_aside(spark: Any, capfd: Capture
     put("in/1.jsonl", events(("A", 0, 1), ("B", 10, 1), ("B", 10**10, 1)))
     put("in/2.jsonl", events(("B", 1, 1), ("A", 10.5, 1), ("A", None, 1)))
     with Path("in/2.jsonl").open("a") as file:
-        file.write('{"type": "B", "k": "one"}\nno JSON\n')
+        file.write('{"type": "B", "k": "one"}\nno JSON\nnor this\n')
     os.utime("in/2.jsonl", (2 * 10**9, 2 * 10**9))
     put("in/3.jsonl", events(("B", 11, 1)))
     put("in/4.jsonl", END)
@@ -161,14 +161,43 @@ def test_json_lines_that_cannot_be_used_are_set_aside(spark: Any, capfd: Capture
             ("ahead", "B10000000000"),
             ("late", "B1"),
             ("no time", "ANone"),
-            ("undecodable", None),
-            ("undecodable", None),
+            *[("undecodable", None)] * 3,
         ],
         key=str,
     )
     assert capfd.readouterr().err == (
-        "10 rows in 5 micro-batches; 1 match; 1 late; 1 ahead; 2 undecodable; 1 without a time\n"
+        "warning: 6 of 11 rows were skipped: 1 without a time, 3 undecodable, 1 ahead of the "
+        "clock, 1 late\n"
+        '  help: --on-error fail (on_error="fail") says what is wrong with the first one\n'
+        "11 rows in 5 micro-batches; 1 match; 1 late; 1 ahead; 3 undecodable; 1 without a time\n"
     )
+
+
+def test_warnings_about_events_are_errors_where_they_are_asked_to_be(
+    spark: Any, capfd: Capture
+) -> None:
+    kinds = ["SELL", "BUY", "SELL"]
+    seconds = [1_700_000_000, 1_700_000_060, 1_700_000_120]
+    put("in/1.parquet", pa.table({"type": kinds, "ts": seconds, "price": [1, 2, 3]}))
+    query = "SELECT * FROM S WHERE SEL AS s ; BUY AS b FILTER b[price > 9] WITHIN 5 MINUTES"
+    metrics = ("--metrics", "numbers.prom")
+    assert stream(query, "--source", "in", "--once", "--strict", *metrics) == 1
+    text = capfd.readouterr().err
+    assert text[text.index("error: ") :] == (
+        "error: the times lie in January 1970, if 'ts' counts milliseconds\n"
+        "  help: in seconds they begin on 2023-11-14: write --time-unit s, in Python "
+        'time_unit="s"\n'
+        "error: line 1, column 23: no event has the type 'SEL' so far\n"
+        f"  {query}\n"
+        "                        ^^^\n"
+        "  help: did you mean 'SELL'?\n"
+        "error: line 1, column 50: nothing can match so far: no event satisfies b[price > 9]\n"
+        f"  {query}\n"
+        "                                                   ^^^^^^^^^^^^\n"
+    )
+    numbers = Path("numbers.prom").read_text()
+    for code in ("absent-type", "odd-times", "unmet-condition"):
+        assert f'cernis_warnings_total{{code="{code}"}} 1\n' in numbers
 
 
 def test_streams_of_two_forms_go_to_standard_output(spark: Any, capfd: Capture) -> None:

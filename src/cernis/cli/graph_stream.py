@@ -41,7 +41,7 @@ from cernis.spark.streaming.endpoints import Folder, Source, Topic, parse_source
 from cernis.spark.streaming.sources import ARRIVED, check_folder, list_names
 
 if TYPE_CHECKING:
-    from cernis.spark import Progress
+    from cernis.spark import Notes, Progress
 
 _FORMS: dict[str, GraphAnswerForm] = {"jsonl": "lines", "nq": "quads", "parquet": "events"}
 _SUFFIXES = {"nq": "nq", "nquads": "nq", "trig": "trig", "jsonld": "jsonld"}
@@ -155,7 +155,7 @@ class GraphStreamPlan(StreamPlan):
             dated=input_.dated,
         )
 
-    def recognize(self, spark: Any, frames: dict[str, Any]) -> Any:
+    def recognize(self, spark: Any, frames: dict[str, Any], notes: Notes) -> Any:
         from cernis.spark.graphs.stream import GraphStreamOptions, recognize_graph_stream
         from cernis.spark.streaming.dataflow import StreamOptions
 
@@ -175,6 +175,7 @@ class GraphStreamPlan(StreamPlan):
                 ahead=delivered.ahead,
                 late_output=None if late_output is None else str(late_output.path),
                 checkpoint=str(delivered.checkpoint.path),
+                notes=notes,
             ),
         )
         return recognize_graph_stream(spark, self.query, frames, options)

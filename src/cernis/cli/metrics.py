@@ -65,6 +65,7 @@ class StreamMetrics:
         self._seconds: dict[str, float] = {}
         self._buckets: dict[str, dict[int, int]] = {name: {} for name in _GAUGES}
         self._watermark: float | None = None
+        self._warnings: Counter[str] = Counter()
         self._rules: tuple[str, ...] = ()
         self._changes: Counter[str] = Counter()
         self._rule_counts: dict[str, Counter[str]] = {}
@@ -78,6 +79,11 @@ class StreamMetrics:
             for held in self._rule_records.values():
                 for name in held.keys() - {*names}:
                     del held[name]
+
+    def warn(self, code: str) -> None:
+        """Count a warning about the events."""
+        with self._lock:
+            self._warnings[code] += 1
 
     def take(self, progress: Progress) -> bool:
         """Add one micro-batch; return whether it is new."""
@@ -136,6 +142,9 @@ class StreamMetrics:
             yield from _metric(title, text, {"": self._counts[name]})
         dropped = {f'{{reason="{name}"}}': self._dropped[name] for name in _DROPPED}
         yield from _metric("cernis_dropped_events_total", "Events that cannot be read.", dropped)
+        text = "Warnings about the events, each counted once."
+        warned = {f'{{code="{code}"}}': self._warnings[code] for code in sorted(self._warnings)}
+        yield from _metric("cernis_warnings_total", text, warned)
         spent = {f'{{stage="{stage}"}}': self._seconds[stage] for stage in sorted(self._seconds)}
         text = "Time in each stage; engine and state are summed over tasks."
         yield from _metric("cernis_stage_seconds_total", text, spent)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cernis.cli.metrics import StreamMetrics
 from cernis.cli.rule_watch import RuleWatch
@@ -29,6 +29,9 @@ from cernis.run.rules import RuleSet, compare_rules, name_streams, unite_declare
 from cernis.spark.streaming import sinks, sources
 from cernis.spark.streaming.sources import UNDECODED, StreamInput
 
+if TYPE_CHECKING:
+    from cernis.spark import Notes
+
 
 @dataclass(frozen=True, kw_only=True)
 class RuleStreamPlan(RowStreamPlan):
@@ -40,10 +43,12 @@ class RuleStreamPlan(RowStreamPlan):
     def options(self) -> dict[str, Any]:
         return {**super().options, "matches": "lines"}
 
-    def recognize(self, spark: Any, frames: dict[str, Any]) -> Any:
+    def recognize(self, spark: Any, frames: dict[str, Any], notes: Notes) -> Any:
         from cernis.spark import recognize_rules
 
-        found = recognize_rules(choose_frames(frames), self.watch.rules, **self.recognition)
+        found = recognize_rules(
+            choose_frames(frames), self.watch.rules, notes=notes, **self.recognition
+        )
         is_text = self.delivered.form == "jsonl"
         return sinks.format_lines(found, None) if is_text else found.drop("place")
 

@@ -32,10 +32,11 @@ import cernis
 from cernis.cli.live import Tally, WatermarkClock, show_live, summarize
 from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics, publish, write_file
 from cernis.cli.terminal import error_console, print_message, print_notes, spinner
-from cernis.errors import QueryError, StrictError, neutralize
+from cernis.errors import QueryError, StrictError, WarningNote, neutralize
 from cernis.events.source import DEFAULT_TIME, column_for
 from cernis.events.times import UNITS
 from cernis.plan.report import write_entry
+from cernis.run.advice import skipped_rows
 from cernis.run.query import Query
 from cernis.run.session import RunOptions
 from cernis.spark.local.session import is_chosen, local_session, session, spark_class
@@ -55,7 +56,7 @@ from cernis.spark.streaming.interval import parse_milliseconds
 from cernis.spark.streaming.sources import UNDECODED, Places, StreamInput
 
 if TYPE_CHECKING:
-    from cernis.spark import Progress
+    from cernis.spark import Notes, Progress
 
 _POLL = 0.2
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -136,7 +137,7 @@ class StreamPlan(ABC):
         """Return a streaming DataFrame for each stream."""
 
     @abstractmethod
-    def recognize(self, spark: Any, frames: dict[str, Any]) -> Any:
+    def recognize(self, spark: Any, frames: dict[str, Any], notes: Notes) -> Any:
         """Return the matches in the form of the sink; lines have a column `line`."""
 
     @abstractmethod
@@ -238,10 +239,10 @@ class PatternStreamPlan(RowStreamPlan):
         head = self.query.plan.head
         return None if head is None else [column.name for column in head.columns]
 
-    def recognize(self, spark: Any, frames: dict[str, Any]) -> Any:
+    def recognize(self, spark: Any, frames: dict[str, Any], notes: Notes) -> Any:
         from cernis.spark import recognize
 
-        found = recognize(choose_frames(frames), self.query, **self.recognition)
+        found = recognize(choose_frames(frames), self.query, notes=notes, **self.recognition)
         is_text = self.delivered.form == "jsonl"
         return sinks.format_lines(found, self.answers) if is_text else found
 
@@ -400,33 +401,96 @@ def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
     folder = sink.path if isinstance(sink, Folder) else None
     tally = Tally(plan.title, plan.watermark_clock(frames), folder)
     metrics = StreamMetrics()
+    warned = _StreamWarnings(plan.arguments.reading.strict, metrics)
 
     def take(progress: Progress) -> None:
         tally.take(progress)
         for note in plan.describe_batch(progress):
             print_message(f"note: {note}")
+        warned.take(progress)
         if metrics.take(progress):
             write_file(place, metrics)
 
+    def recognize() -> Any:
+        return _recognize(plan, spark, frames, warned.renew())
+
+    def look() -> bool:
+        if not plan.arguments.once:  # which ends anyway
+            warned.refuse()
+        return plan.look(frames, metrics)
+
     plan.describe_rules(metrics)
-    found = _recognize(plan, spark, frames)
+    found = recognize()
     with publish(place, metrics) as address:
         if address is not None:
             print_message(f"note: metrics at {address}")
         listener = watch(spark, take)
         try:
-            begun = _Begun(plan.delivered, tally, take, lambda: plan.look(frames, metrics))
-            _run_to_end(begun, found, lambda: _recognize(plan, spark, frames))
+            _run_to_end(_Begun(plan.delivered, tally, take, look), found, recognize)
+            warned.tell(at_end=True)
+            write_file(place, metrics)
         finally:
             with suppress(Exception):  # Java may be gone
                 spark.streams.removeListener(listener)
     print_message(summarize(tally.view()))
+    warned.refuse()
 
 
-def _recognize(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> Any:
+class _StreamWarnings:
+    """Warnings about the events of a stream; each is said once, on standard error."""
+
+    def __init__(self, strict: bool, metrics: StreamMetrics) -> None:
+        self._strict = strict
+        self._metrics = metrics
+        self._notes: Notes | None = None
+        self._found: dict[str, WarningNote] = {}
+        self._lock = threading.Lock()
+        self._is_new = False
+        """Whether this process has seen the first micro-batch of the stream."""
+
+    def renew(self) -> Notes:
+        """Return the notes of the query that starts now."""
+        from cernis.spark import Notes
+
+        self._notes = Notes()
+        return self._notes
+
+    def take(self, progress: Progress) -> None:
+        """Say what a micro-batch shows."""
+        assert self._notes is not None
+        self._is_new |= progress.batch == 0
+        self._notes.take(progress)
+        self.tell()
+
+    def tell(self, *, at_end: bool = False) -> None:
+        """Say what is new. Few rows are enough at the end of a stream that began here."""
+        from cernis.spark.notes import FEWEST_ROWS
+
+        assert self._notes is not None
+        with self._lock:  # Spark's thread and this one
+            found = self._notes.warnings(1 if at_end and self._is_new else FEWEST_ROWS)
+            new = {key: note for note in found if (key := _subject(note)) not in self._found}
+            self._found |= new
+        for note in new.values():
+            self._metrics.warn(note.code)
+        if not self._strict:
+            print_notes(new.values())
+
+    def refuse(self) -> None:
+        """Raise what was found, if warnings are errors."""
+        if self._strict and self._found:
+            raise StrictError(self._found.values())
+
+
+def _subject(note: WarningNote) -> str:
+    """Return what a warning is about: numbers and suggestions change from batch to batch."""
+    return note.code if note.code == skipped_rows.CODE else note.splitlines()[0]
+
+
+def _recognize(plan: StreamPlan, spark: Any, frames: dict[str, Any], notes: Notes) -> Any:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        found = plan.recognize(spark, frames)
+        found = plan.recognize(spark, frames, notes)
     print_notes(one.message.args[0] for one in caught if isinstance(one.message, Warning))
     return found
 
@@ -491,7 +555,12 @@ def _wait(running: Any, caught: _Signals, begun: _Begun) -> bool:
             begun.tally.stopping()
             sinks.stop(running, lambda: caught.number > 1)
             return False
-        if begun.look():
+        try:
+            has_changed = begun.look()
+        except StrictError:
+            sinks.stop(running, lambda: caught.number > 1)
+            raise
+        if has_changed:
             sinks.stop(running, lambda: caught.number > 1)
             return True
     return False

@@ -54,7 +54,7 @@ from cernis.run.advice.absent_types import SampledTypes, find_absent_types
 from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.advice.to_blame import FirstEvents, note_blame
-from cernis.run.advice.unmet_conditions import find_unmet_conditions
+from cernis.run.advice.unmet_conditions import find_passed, find_unmet_conditions
 from cernis.run.budget import CANDIDATE_BUDGET, Budget, OnBudget
 from cernis.run.feed import Engine, Measures
 from cernis.run.freeze import freeze_pipeline, read_state, thaw_pipeline
@@ -529,7 +529,7 @@ class Session(Generic[Found]):
         pattern = self.plan.pattern
         found = [*find_absent_types(pattern, self.pipeline.encoders(), types)]
         if not self.plan.warnings:
-            found += find_unmet_conditions(pattern, self.pipeline.feed.encoder)
+            found += find_unmet_conditions(pattern, find_passed(self.pipeline.feed.encoder))
         yield from (WarningNote.of(one, pattern.source) for one in found)
 
     def _refuse_warnings(self) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cernis.spark.graphs.source import RdfDataSource
     from cernis.spark.graphs.texts import parse_graphs
     from cernis.spark.local.session import session
+    from cernis.spark.notes import Notes
     from cernis.spark.recognition import recognize, recognizer
     from cernis.spark.rules.recognition import recognize_rules
     from cernis.spark.streaming.connector import kafka_package
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNDECODABLE",
+    "Notes",
     "Progress",
     "RdfDataSource",
     "explain",
@@ -47,6 +49,7 @@ __all__ = [
 
 _MODULES = {
     "UNDECODABLE": "streaming.kafka",
+    "Notes": "notes",
     "Progress": "streaming.progress",
     "RdfDataSource": "graphs.source",
     "explain": "explanation",

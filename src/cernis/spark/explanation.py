@@ -1,18 +1,19 @@
 """`SparkExplanation`: the report of how Spark will run a query.
 
-Nothing runs, unless `measure` asks for the share of relevant events: one job counts them.
+Nothing runs, unless `measure` asks for the share of relevant events: one job counts them, and
+finds what is odd about the events (`notes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import functions as F
 
 from cernis.automata.unary.cea import Is, write_test
-from cernis.errors import CernisError
+from cernis.errors import CernisError, WarningNote
 from cernis.pattern import formula as cel
 from cernis.pattern.query import Pattern, Unit, Window
 from cernis.pattern.write import write_window
@@ -20,6 +21,7 @@ from cernis.plan.plan import Distribution
 from cernis.plan.reach import bound_match
 from cernis.plan.report import write_entry
 from cernis.run.query import Query
+from cernis.spark.notes import Notes, Sights, WatchedQuery
 from cernis.spark.numbering import describe_numbers
 from cernis.spark.options import JobOptions
 from cernis.spark.prepare import Job, has_whole_groups, prepare_job
@@ -34,6 +36,8 @@ class SparkExplanation:
     job: Job
     share: float | None = None
     """The share of relevant events; None if they were not counted."""
+    notes: Sequence[WarningNote] = ()
+    """Warnings about the events, if they were counted."""
 
     def __str__(self) -> str:
         job = self.job
@@ -45,6 +49,8 @@ class SparkExplanation:
         lines += write_entry("dropped", [*_describe_drops(job, self.share)])
         lines += write_entry("travelling", [*_describe_columns(job)])
         lines += write_entry("rows", [_describe_rows(job)])
+        for note in self.notes:
+            lines += write_entry("warning", note.splitlines())
         return "\n".join(lines)
 
 
@@ -56,22 +62,29 @@ def explain(
     measure: bool = False,
     **options: Any,
 ) -> SparkExplanation:
-    """Explain how a query runs on DataFrames; `measure` counts the relevant events."""
+    """Explain how a query runs on DataFrames; `measure` counts the relevant events.
+
+    The same job then finds what is odd about the events: `notes` has warnings as those of a run.
+    """
     job = prepare_job(events, query, JobOptions(**options), lang=lang)
     if measure and job.is_streaming:
         raise CernisError("the events of a stream cannot be counted before they come")
-    return SparkExplanation(job, _measure_share(job) if measure else None)
+    return _measure(job) if measure else SparkExplanation(job)
 
 
-def _measure_share(job: Job) -> float | None:
-    """Count the events, and return the share of relevant ones."""
-    total = fitting = 0
+def _measure(job: Job) -> SparkExplanation:
+    """Count the events, the relevant ones, and what is odd about them."""
+    fitting, sights, notes = 0, Sights(), Notes()
+    notes.watch_batch(WatchedQuery(job.plan), job.frames)
     for frame in job.frames:
         fits = job.pushdown.relevance[frame.stream]
         counted = F.lit(True) if fits is None else F.coalesce(fits, F.lit(False))
-        row = frame.data.agg(F.count(F.lit(1)), F.count_if(counted)).collect()[0]
-        total, fitting = total + row[0], fitting + row[1]
-    return fitting / total if total else None
+        fitting_rows = F.count_if(counted).alias("fitting")
+        row = frame.data.agg(fitting_rows, *notes.batch_columns(frame)).collect()[0].asDict()
+        sights.add(row)
+        fitting += row["fitting"]
+    share = fitting / sights.rows if sights.rows else None
+    return SparkExplanation(job, share, notes.read(sights))
 
 
 def _describe_stream(job: Job) -> Iterator[str]:

@@ -136,6 +136,23 @@ class Frame:
         return column.cast("bigint")
 
     @property
+    def micros(self) -> Column | None:
+        """The times of events in microseconds; NULL where they do not fit."""
+        moment, tick = self.moment, self.scale.unit_ns
+        if moment is None or tick is None:
+            return None
+        match self.time_type:
+            case T.TimestampType():
+                return moment
+            case T.TimestampNTZType():
+                return F.unix_micros(moment.cast("timestamp"))
+            case T.DateType():
+                return moment * F.lit(86_400_000_000)
+        if tick < UNITS["us"]:
+            return F.floor(moment / F.lit(UNITS["us"] // tick)).cast("bigint")
+        return F.try_multiply(moment, F.lit(tick // UNITS["us"]))
+
+    @property
     def untimed(self) -> Column | None:
         """Where an event has no usable time, in a form that file sources understand."""
         if self.time is None:

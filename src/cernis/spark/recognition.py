@@ -13,12 +13,14 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from cernis.errors import CernisError
 from cernis.events.source import TimeColumns, TypeColumns
 from cernis.pattern.query import Pattern
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
 from cernis.spark.batch import recognize_batch
 from cernis.spark.group_parts import NumberForm
+from cernis.spark.notes import Notes
 from cernis.spark.options import SAMPLE, JobOptions, OnRows
 from cernis.spark.prepare import make_work, prepare_job
 from cernis.spark.worker import AnswerForm
@@ -49,6 +51,7 @@ def recognize(
     late_output: str | None = None,
     corrupt: str | None = None,
     checkpoint: str | None = None,
+    notes: Notes | None = None,
 ) -> Any:
     """Return the matches in a DataFrame (or several, in a dict by stream) as a lazy DataFrame.
 
@@ -65,6 +68,7 @@ def recognize(
     and longer ones an error; `numbers="text"` gives them as text of any length. `complete` says
     that nothing follows the rows, so that what waits for a deadline (WITHOUT … FOR) is certain.
     `tables` are those that the query joins, by name: static DataFrames, or what `Query.run` takes.
+    Why the answer is empty, `explain(…, measure=True).notes` says.
 
     Streaming DataFrames give a streaming DataFrame. `lateness` is how late an event may come;
     matches are reported when it has passed. Later events are counted, and so are events that
@@ -73,7 +77,9 @@ def recognize(
     column that is not NULL where a row could not be decoded. `checkpoint` is the folder that
     the query will be started with; a checkpoint of another query is an error here and now.
     `tasks` is then the number of buckets that keys are spread over, which a checkpoint fixes,
-    and `budget` holds for each bucket in each micro-batch. The other options are for batches.
+    and `budget` holds for each bucket in each micro-batch. `notes` (a new `Notes`) gets warnings
+    about the events while they come: odd times, types that no event has, conditions that none
+    satisfies. The other options are for batches.
     """
     options = JobOptions(
         time=time,
@@ -97,6 +103,8 @@ def recognize(
     for warning in job.query.warnings:
         warnings.warn(warning, stacklevel=2)
     if not job.is_streaming:
+        if notes is not None:
+            raise CernisError("notes= is for streams; of a batch, explain has them")
         return recognize_batch(job, make_work(job))
     # needs more of Spark than batches do
     from cernis.spark.streaming.dataflow import StreamOptions
@@ -105,7 +113,11 @@ def recognize(
     return recognize_stream(
         job,
         StreamOptions(
-            lateness=lateness, ahead=ahead, late_output=late_output, checkpoint=checkpoint
+            lateness=lateness,
+            ahead=ahead,
+            late_output=late_output,
+            checkpoint=checkpoint,
+            notes=notes,
         ),
     )
 

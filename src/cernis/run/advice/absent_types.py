@@ -52,7 +52,9 @@ def find_absent_types(
         yield describe_absent_type(pattern, atom, types.names())
 
 
-def describe_absent_type(pattern: Pattern, atom: TypeIs, types: list[str]) -> Diagnostic:
+def describe_absent_type(
+    pattern: Pattern, atom: TypeIs, types: list[str], *, so_far: bool = False
+) -> Diagnostic:
     """Return the warning about a type that no event has; `types` are some that events have."""
     where = f" of stream {atom.stream!r}" if atom.stream else ""
     suggestion = did_you_mean(atom.type, types)
@@ -60,7 +62,7 @@ def describe_absent_type(pattern: Pattern, atom: TypeIs, types: list[str]) -> Di
         more = ", …" if len(types) > _SHOWN else ""
         suggestion = f"the types of events are {', '.join(sorted(types)[:_SHOWN])}{more}"
     return Diagnostic(
-        f"no event{where} has the type {atom.type!r}",
+        f"no event{where} has the type {atom.type!r}{' so far' if so_far else ''}",
         _find_span(pattern, atom),
         suggestion=suggestion,
         code=CODE,

@@ -8,6 +8,7 @@ from cernis.errors import Diagnostic, WarningNote
 from cernis.events.source import Source
 
 CODE = "most-skipped"
+HELP = '--on-error fail (on_error="fail") says what is wrong with the first one'
 
 
 def note_skipped(sources: Iterable[Source]) -> Iterator[str]:
@@ -18,8 +19,7 @@ def note_skipped(sources: Iterable[Source]) -> Iterator[str]:
             yield WarningNote.of(
                 Diagnostic(
                     f"{source.label}: {skipped:,} of {count:,} rows were skipped",
-                    suggestion='--on-error fail (on_error="fail") says what is wrong with the '
-                    "first one",
+                    suggestion=HELP,
                     code=CODE,
                 )
             )

@@ -1,13 +1,16 @@
 """Conditions on single events that every match needs and no event has satisfied.
 
-Where there is one, nothing can match, and it is to blame. The encoder knows each combination of
-truths that has occurred (`Encoder.vectors`), so this reads no event again. Conditions that compare
-events are not looked at: an index does not count what it was asked for in vain.
+Where there is one, nothing can match, and it is to blame. Whoever has read the events says which
+tests some event has passed: in a session, the encoder knows each combination of truths that has
+occurred (`find_passed`), so this reads no event again; on Spark, the rows are counted as they go by
+(`cernis.spark.notes`). Conditions that compare events are not looked at: an index does not count
+what it was asked for in vain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test, find_atoms
 from cernis.automata.unary.construct import build_test, build_type_test
@@ -27,31 +30,71 @@ _MOST_TRUTHS = 1 << 18
 Truths = dict[Atom, bool]
 Holders = dict[str, list[cel.Event]]
 """For each variable, the atoms of a formula whose events it holds."""
+Passed = Callable[[Test], bool | None]
+"""Whether some event has passed a test; None: not known."""
 
 
-def find_unmet_conditions(pattern: Pattern, encoder: Encoder) -> Iterator[Diagnostic]:
-    """Yield a warning for each such condition; of a query with very many atoms, none."""
-    if len(encoder.atoms) * len(encoder.vectors) > _MOST_TRUTHS:
-        return
-    known = frozenset(encoder.atoms)
-    seen = [dict(zip(encoder.atoms, vector, strict=True)) for vector in encoder.vectors]
-    for condition, holders in _needed_conditions(pattern.formula):
-        types = [build_type_test(event) for event in holders[condition.variable]]
-        whole = build_test(condition.predicate)
-        if not known.issuperset(atom for test in (*types, whole) for atom in find_atoms(test)):
+class NeededCondition(NamedTuple):
+    """A condition that an event of every match satisfies, as tests of events."""
+
+    condition: pred.Holds
+    types: Test
+    """The event is one that the variable can hold."""
+    whole: Test
+    parts: tuple[tuple[pred.Holds, Test], ...]
+    """The parts of a conjunction; alone, they may be to blame."""
+
+    @property
+    def tests(self) -> list[Test]:
+        """All tests that somebody must have counted."""
+        return list(dict.fromkeys([self.types, self.whole, *(test for _, test in self.parts)]))
+
+
+def find_unmet_conditions(
+    pattern: Pattern, passed: Passed, *, so_far: bool = False
+) -> Iterator[Diagnostic]:
+    """Yield a warning for each such condition; with `so_far`, more events may come."""
+    for needed in list_needed_conditions(pattern):
+        known = {test: passed(test) for test in needed.tests}
+        if None in known.values() or not known[needed.types] or known[needed.whole]:
             continue
-        candidates = [truths for truths in seen if any(_holds(test, truths) for test in types)]
-        if not candidates or any(_holds(whole, truths) for truths in candidates):
-            continue
-        parts = _split(condition)
-        alone = [one for one in parts if not _is_met(one, candidates)]
-        for blamed in alone or [condition]:
-            together = " at once" if not alone and len(parts) > 1 else ""
+        alone = [one for one, test in needed.parts if not known[test]]
+        for blamed in alone or [needed.condition]:
+            together = " at once" if not alone and len(needed.parts) > 1 else ""
             yield Diagnostic(
-                f"nothing can match: no event satisfies {write_condition(blamed)}{together}",
+                f"nothing can match{' so far' if so_far else ''}: no event satisfies "
+                f"{write_condition(blamed)}{together}",
                 blamed.span if pattern.source else None,
                 code=CODE,
             )
+
+
+def find_passed(encoder: Encoder) -> Passed:
+    """Return which tests the events of a session have passed; of very many atoms, not known."""
+    if len(encoder.atoms) * len(encoder.vectors) > _MOST_TRUTHS:
+        return lambda test: None
+    known = frozenset(encoder.atoms)
+    seen = [dict(zip(encoder.atoms, vector, strict=True)) for vector in encoder.vectors]
+
+    def passed(test: Test) -> bool | None:
+        if not known.issuperset(find_atoms(test)):
+            return None
+        return any(_holds(test, truths) for truths in seen)
+
+    return passed
+
+
+def list_needed_conditions(pattern: Pattern) -> Iterator[NeededCondition]:
+    """Yield the conditions that an event of every match satisfies."""
+    for condition, holders in _needed_conditions(pattern.formula):
+        types = Either(tuple(build_type_test(event) for event in holders[condition.variable]))
+        parts = [(one, build_test(one.predicate)) for one in _split(condition)]
+        yield NeededCondition(
+            condition,
+            types,
+            Both((types, build_test(condition.predicate))),
+            tuple((one, Both((types, test))) for one, test in parts),
+        )
 
 
 def _split(condition: pred.Holds) -> list[pred.Holds]:
@@ -60,11 +103,6 @@ def _split(condition: pred.Holds) -> list[pred.Holds]:
         return [condition]
     variable = condition.variable
     return [pred.Holds(variable, part, span=part.span) for part in predicate.parts]
-
-
-def _is_met(condition: pred.Holds, candidates: Sequence[Truths]) -> bool:
-    test = build_test(condition.predicate)
-    return any(_holds(test, truths) for truths in candidates)
 
 
 def _needed_conditions(formula: cel.Formula) -> Iterator[tuple[pred.Holds, Holders]]:

@@ -18,6 +18,7 @@ from cernis.rdf.reading.times import TimeRule
 from cernis.spark.graphs.batch import recognize_graph_batch
 from cernis.spark.graphs.prepare import find_streaming_frames, prepare_graph_job
 from cernis.spark.graphs.worker import GraphAnswerForm
+from cernis.spark.notes import Notes
 
 
 def recognize_graphs(
@@ -38,6 +39,7 @@ def recognize_graphs(
     ahead: str | timedelta | None = "1 hour",
     late_output: str | None = None,
     checkpoint: str | None = None,
+    notes: Notes | None = None,
 ) -> DataFrame:
     """Return the matches in RDF streams as a lazy DataFrame.
 
@@ -54,10 +56,11 @@ def recognize_graphs(
     A streaming DataFrame of events (`cernis.spark.parse_graphs` makes one of texts), or one for
     each stream by name, gives a streaming DataFrame. Times are dates if the rows have a column
     `time`; otherwise `ts` counts nanoseconds of plain numbers, which `time_unit` shows. Events may
-    come in any order within the `lateness`. `lateness`, `ahead`, `late_output` and `checkpoint` are
-    those of `recognize`. `tasks` is then the number of buckets that keys are spread over, which a
-    checkpoint fixes. The files of a `live` background are read again in the first micro-batch after
-    they have changed; each match has the versions that its events were solved with (`background`).
+    come in any order within the `lateness`. `lateness`, `ahead`, `late_output`, `checkpoint` and
+    `notes` are those of `recognize`; notes on graphs say how many were skipped. `tasks` is then the
+    number of buckets that keys are spread over, which a checkpoint fixes. The files of a `live`
+    background are read again in the first micro-batch after they have changed; each match has the
+    versions that its events were solved with (`background`).
     """
     query = query if isinstance(query, GraphQuery) else GraphQuery(query)
     frames = find_streaming_frames(query, events)
@@ -67,7 +70,11 @@ def recognize_graphs(
         from cernis.spark.streaming.dataflow import StreamOptions
 
         flow = StreamOptions(
-            lateness=lateness, ahead=ahead, late_output=late_output, checkpoint=checkpoint
+            lateness=lateness,
+            ahead=ahead,
+            late_output=late_output,
+            checkpoint=checkpoint,
+            notes=notes,
         )
         options = GraphStreamOptions(
             form=matches,
@@ -79,6 +86,8 @@ def recognize_graphs(
             flow=flow,
         )
         return recognize_graph_stream(spark, query, frames, options)
+    if notes is not None:
+        raise CernisError("notes= is for streams")
     if live:
         raise CernisError("live background: a batch reads its background once")
     job = prepare_graph_job(

@@ -88,6 +88,8 @@ def recognize_graph_stream(
     if flow.checkpoint is not None:
         claim(flow.checkpoint, _note(stream, options.reading))
     name = secrets.token_hex(4)  # Spark wants all names of metrics in a query to differ
+    if flow.notes is not None:
+        flow.notes.watch_stream([], [], name)
     rows = None
     for i, (stream_name, frame) in enumerate(frames.items()):
         own = _watch(frame, stream_name, stream, flow).observe(f"{ROWS}{name}.{i}", *row_metrics())

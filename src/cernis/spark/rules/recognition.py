@@ -22,6 +22,7 @@ from cernis.events.source import choose_inputs
 from cernis.run.rule import Rule, RuleSetError, describe_mistake, refuse_inserts
 from cernis.run.rules import RuleSet, name_streams
 from cernis.spark.batch import recognize_batch
+from cernis.spark.notes import Notes
 from cernis.spark.options import JobOptions
 from cernis.spark.prepare import Job, make_work, prepare_job
 from cernis.spark.rules.batch import recognize_rule_batch
@@ -36,6 +37,7 @@ def recognize_rules(
     ahead: str | timedelta | None = "1 hour",
     late_output: str | None = None,
     checkpoint: str | None = None,
+    notes: Notes | None = None,
     together: bool = False,
     **options: Any,
 ) -> Any:
@@ -52,6 +54,8 @@ def recognize_rules(
     their state, others begin with the next micro-batch. Stop the earlier query first.
     """
     rules = rules if isinstance(rules, RuleSet) else RuleSet.of(rules)
+    if notes is not None and not is_streaming(events):
+        raise CernisError("notes= is for streams")
     if together or is_streaming(events):
         if options.setdefault("matches", "lines") != "lines":
             raise CernisError("rules have answers of different columns: together they are lines")
@@ -68,7 +72,11 @@ def recognize_rules(
         return recognize_rule_stream(
             rule_job,
             StreamOptions(
-                lateness=lateness, ahead=ahead, late_output=late_output, checkpoint=checkpoint
+                lateness=lateness,
+                ahead=ahead,
+                late_output=late_output,
+                checkpoint=checkpoint,
+                notes=notes,
             ),
         )
     found = {}

@@ -21,6 +21,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from cernis.spark.frame import Frame
+from cernis.spark.notes import WatchedQuery
 from cernis.spark.options import count_tasks, shuffle_partitions
 from cernis.spark.rows import spread_by_key
 from cernis.spark.rules.keys import KeyedRules
@@ -70,9 +71,19 @@ def recognize_rule_stream(job: RuleJob, options: StreamOptions) -> Any:
         ),
     )
     name = secrets.token_hex(4)  # Spark wants all names of metrics in a query to differ
+    if options.notes is not None:
+        options.notes.watch_stream(list(_list_watched(job)), job.frames, name)
     rows = _select_rows(job, options, stream, f"{ROWS}{name}")
     packed = rows.mapInArrow(partial(pack_rows, packing), PACKED)
     return find_matches(packed, stream, options, name)
+
+
+def _list_watched(job: RuleJob) -> Iterator[WatchedQuery]:
+    """Yield the rules whose events come from outside."""
+    made = {rule.query.pattern.into for rule in job.rules}
+    for rule in job.rules:
+        if made.isdisjoint(rule.query.pattern.streams):
+            yield WatchedQuery(rule.query.plan, rule)
 
 
 def _record(job: RuleJob, options: StreamOptions) -> RuleRecord:

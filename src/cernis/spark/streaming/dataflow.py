@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from cernis.spark.notes import Notes
 from cernis.spark.options import DEFAULT_TASKS, shuffle_partitions
 from cernis.spark.streaming.balance import choose_balanced
 from cernis.spark.streaming.checkpoint import read_note
@@ -58,6 +59,7 @@ class StreamOptions:
     ahead: str | timedelta | None = "1 hour"
     late_output: str | None = None
     checkpoint: str | None = None
+    notes: Notes | None = None
 
 
 # ---------------------------------------------------------------- decisions

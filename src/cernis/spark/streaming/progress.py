@@ -70,6 +70,8 @@ class Progress:
     """Time in each part: Spark's own parts, and `engine` and `state` summed over buckets."""
     rules_per_bucket: Mapping[int, Mapping[str, RuleNumbers]] = field(default_factory=dict)
     """Of a rule set: the numbers of each rule that has read events, in each bucket that ran."""
+    streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What Spark has observed of the rows of each stream, for `Notes`."""
 
     @property
     def irrelevant(self) -> int:
@@ -82,12 +84,16 @@ def progress_of(told: Mapping[str, Any]) -> Progress | None:
     """Return the numbers of `query.lastProgress`; None if the query is not one of Cernis."""
     observed = told.get("observedMetrics") or {}
     buckets = [_numbers(row) for name, row in observed.items() if name.startswith(BUCKETS)]
-    streams = [_numbers(row) for name, row in observed.items() if name.startswith(ROWS)]
+    streams = {
+        name.removeprefix(ROWS): _numbers(row)
+        for name, row in observed.items()
+        if name.startswith(ROWS)
+    }
     if not buckets:
         return None
 
     def rows(name: str) -> int:
-        return sum(int(stream.get(name) or 0) for stream in streams)
+        return sum(int(stream.get(name) or 0) for stream in streams.values())
 
     def sums(name: str) -> int:
         return sum(int(one.get(name) or 0) for one in buckets)
@@ -130,6 +136,7 @@ def progress_of(told: Mapping[str, Any]) -> Progress | None:
         watermark=(told.get("eventTime") or {}).get("watermark"),
         milliseconds=spent,
         rules_per_bucket=rules(),
+        streams=streams,
     )
 
 

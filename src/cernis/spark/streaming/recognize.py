@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cernis.errors import DataError
-from cernis.events.times import UNITS
 from cernis.plan.explain import describe_unbounded_wait, why_idle_stay
 from cernis.plan.plan import Plan
 from cernis.spark.frame import Frame
+from cernis.spark.notes import WatchedQuery
 from cernis.spark.options import JobOptions
 from cernis.spark.prepare import Job, make_work
 from cernis.spark.rows import key_bucket, read_condition, travelling_columns
@@ -53,6 +53,8 @@ def recognize_stream(job: Job, options: StreamOptions) -> Any:
     streams = tuple(frame.stream for frame in job.frames)
     packing = Packing(streams, side_output is not None, fails=job.options.on_error == "fail")
     name = secrets.token_hex(4)  # Spark wants all names of metrics in a query to differ
+    if options.notes is not None:
+        options.notes.watch_stream([WatchedQuery(job.plan)], job.frames, name)
     rows = _select_rows(job, options, stream, f"{ROWS}{name}")
     packed = rows.mapInArrow(partial(pack_rows, packing), PACKED)
     return find_matches(packed, stream, options, name)
@@ -154,12 +156,14 @@ def watch_times(
     """Add why a row is set aside, its number, and the watermark; count rows as `metrics`."""
     row, corrupt = reading.row, reading.corrupt
     number = F.lit(0) if row is None else frame.columns[row][0]
-    micros, untimed = _micros(frame), frame.untimed
+    micros, untimed, notes = frame.micros, frame.untimed, options.notes
+    assert micros is not None
     assert untimed is not None
     undecoded = None if corrupt is None else frame.columns[corrupt][0].isNotNull()
     reason = explain_rejection(micros, untimed, undecoded, options, shift)
     rows = frame.data.withColumn(REASON, reason).withColumn(ROW, number.cast("bigint"))
-    return add_watermark(rows, micros, options, shift).observe(metrics, *row_metrics())
+    sights = () if notes is None else notes.columns(frame)
+    return add_watermark(rows, micros, options, shift).observe(metrics, *row_metrics(), *sights)
 
 
 def _goes_on(job: Job, options: StreamOptions, frame: Frame) -> Column:
@@ -208,24 +212,6 @@ def describing_columns(
     if options.late_output:
         whole = F.struct(*(column.alias(name) for name, (column, _) in frame.columns.items()))
         yield F.to_json(whole).alias(EVENT)
-
-
-def _micros(frame: Frame) -> Column:
-    """Return the time of an event in microseconds; NULL where they do not fit."""
-    moment = frame.moment
-    assert moment is not None
-    match frame.time_type:
-        case T.TimestampType():
-            return moment
-        case T.TimestampNTZType():
-            return F.unix_micros(moment.cast("timestamp"))
-        case T.DateType():
-            return moment * F.lit(86_400_000_000)
-    tick = frame.scale.unit_ns
-    assert tick is not None
-    if tick < UNITS["us"]:
-        return F.floor(moment / F.lit(UNITS["us"] // tick)).cast("bigint")
-    return F.try_multiply(moment, F.lit(tick // UNITS["us"]))
 
 
 def _fingerprint(work: Work, buckets: tuple[int, ...]) -> str:
