@@ -24,7 +24,7 @@ HIERARCHICAL = [
     LINEAR,
     UNCOUNTED,
 ]
-SLICED = ["sliced: overlapping slices of time, each match where it ends"]
+SLICED = ["sliced: overlapping slices of positions, each match where it ends"]
 
 PAIR = "SELECT * FROM S WHERE A AS x ; B AS y FILTER"
 
@@ -207,7 +207,7 @@ def test_unless_is_asked_of_the_candidates_that_the_indexes_leave() -> None:
         "UNLESS C: on each candidate (it looks at events that are not in the match)",
     ]
     assert said["indexes"] == ["after x: a set for each k"]
-    assert said["distributed"] == ["sliced: overlapping slices of time, each match where it ends"]
+    assert said["distributed"] == SLICED
 
 
 def test_a_pair_of_events_within_a_time_goes_by_an_index() -> None:

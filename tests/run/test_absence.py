@@ -276,7 +276,8 @@ def test_the_command_line_says_that_the_input_is_complete(
         ("A ; B WITHOUT C FOR 1 HOUR PARTITION BY [k]", "keyed: by k"),
         ("A ; B WITHOUT C FOR 1 HOUR WITHIN 1 HOUR", "sliced: overlapping slices of time"),
         ("A WITHOUT C BEFORE 1 HOUR", "sliced: overlapping slices of time"),
-        ("A WITHOUT C FOR 5 EVENTS", "single: WITHOUT looks beyond a match"),
+        ("A WITHOUT C FOR 5 EVENTS", "sliced: overlapping slices of positions"),
+        ("A ; B WITHOUT C FOR 5 EVENTS", "single: WITHOUT looks beyond a match"),
         ("A ; B WITHOUT C FOR 1 HOUR", "single: WITHOUT looks beyond a match"),
     ],
 )

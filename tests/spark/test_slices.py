@@ -1,5 +1,5 @@
-"""Slices of time find the matches of the oracle wherever the line is cut. Without Spark: slices
-are made by hand, and read by the code of the workers."""
+"""Slices of time or positions find the matches of the oracle wherever the line is cut. Without
+Spark: slices are made by hand, and read by the code of the workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Pattern, Unit
 from cernis.pattern.selection import counts_only
 from cernis.run.session import RunOptions
-from cernis.spark.layout import ahead_in_ticks, back_in_ticks, choose_layout
+from cernis.spark.layout import (
+    ahead_in_events,
+    ahead_in_ticks,
+    back_in_events,
+    back_in_ticks,
+    choose_layout,
+)
 from cernis.spark.worker import NOW, OWN, PART, ROW, StreamColumns, Work, answer_schema
 from cernis.spark.worker import recognize_rows as recognize
 from cernis.testing.differential import assert_agrees, assert_counts_agree
@@ -37,8 +43,9 @@ SCALE = Scale(10**6, 10**6)
 def read_slices(
     pattern: Pattern, events: Events, cuts: Sequence[int], complete: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the matches of all slices, which are cut at these times."""
+    """Yield the matches of all slices, which are cut at these times or positions."""
     query = cernis.query(pattern)
+    layout = choose_layout(query.plan, timed=True)
     rows = sorted(enumerate(events), key=lambda row: (row[1]["ts"], row[0]))
     table = make_table([event for _, event in rows], timed=True)
     table = table.append_column(ROW, pa.array([row for row, _ in rows], pa.int64()))
@@ -51,15 +58,19 @@ def read_slices(
         form="lines",
     )
     work = replace(work, schema=answer_schema(work, table.slice(0, 0)))
-    back, ahead = back_in_ticks(pattern, SCALE), ahead_in_ticks(pattern, SCALE)
-    assert back is not None
     times = [event["ts"] for _, event in rows]
     table = table.append_column(NOW, pa.array([max(times)] * len(times), pa.int64()))
-    ends = [-1, *sorted(cuts), max(times) + 1]
+    if layout.counts_in_slices:
+        line, back, ahead = [*range(len(rows))], back_in_events(pattern), ahead_in_events(pattern)
+    else:
+        line, reach = times, back_in_ticks(pattern, SCALE)
+        assert reach is not None
+        back, ahead = reach, ahead_in_ticks(pattern, SCALE)
+    ends = [-1, *sorted(cuts), max(line) + 1]
     parts = []
     for number, (low, high) in enumerate(pairwise(ends)):
-        read = [low - back <= t < high + ahead for t in times]
-        own = pa.array([low <= t < high for t in times])
+        read = [low - back <= at < high + ahead for at in line]
+        own = pa.array([low <= at < high for at in line])
         part = table.append_column(OWN, own).append_column(
             PART, pa.array([number] * len(times), pa.int32())
         )
@@ -70,7 +81,8 @@ def read_slices(
 
 def check_slices(case: tuple[Pattern, Events], cuts: Sequence[int], complete: bool) -> None:
     pattern, events = case
-    assume(events and choose_layout(cernis.query(pattern).plan, timed=True).cut)
+    layout = choose_layout(cernis.query(pattern).plan, timed=True)
+    assume(events and (layout.cut or layout.counts_in_slices))
     events = [{**event, "ts": event.get("ts", i)} for i, event in enumerate(events)]
     found = list(read_slices(pattern, events, cuts, complete))
     if counts_only(pattern):
@@ -92,17 +104,43 @@ def test_what_must_be_absent_around_a_slice_counts(
 ) -> None:
     sides = data.draw(st.sampled_from([("after",), ("before",), ("after", "before")]))
     features: dict[str, Any] = dict.fromkeys(sides, (link,))
-    features |= {"consume": (Consume.NONE,), "windows": (Unit.TIME,), "untimed": False}
+    unit = data.draw(st.sampled_from([Unit.TIME, Unit.EVENTS]))
+    features |= {"consume": (Consume.NONE,), "windows": (unit,), "untimed": False}
     check_slices(data.draw(cases(**features, size=5)), cuts, complete)
 
 
 @many
 @given(
-    case=cases(gaps=True, consume=(Consume.NONE,), windows=(None,), size=5, untimed=False),
+    case=cases(
+        gaps=True, consume=(Consume.NONE,), windows=(None, Unit.EVENTS), size=5, untimed=False
+    ),
     cuts=CUTS,
 )
 def test_gaps_bound_what_a_slice_reads(case: Any, cuts: list[int]) -> None:
     check_slices(case, cuts, complete=False)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "line"),
+    [
+        ("A WITHOUT B FOR 5 EVENTS", "positions"),
+        ("A : B : C", "positions"),
+        ("A ; B WITHOUT C FOR 2 EVENTS WITHOUT C BEFORE 3 EVENTS WITHIN 9 EVENTS", "positions"),
+        ("A ;[5 EVENTS] B", "positions"),
+        ("A WITHOUT B FOR 5 SECONDS", "time"),
+        ("A : B WITHOUT C FOR 5 SECONDS", ""),
+        ("A ; B WITHOUT C FOR 5 EVENTS", ""),
+        ("A ; B WITHOUT C FOR 5 EVENTS WITHIN 1 SECOND", ""),
+        ("A WITHOUT B FOR 5 EVENTS FORGET AFTER 1 HOUR", ""),
+    ],
+)
+def test_bounds_in_time_or_in_events_give_slices(clauses: str, line: str) -> None:
+    query = cernis.query(f"SELECT * FROM S WHERE {clauses}")
+    layout = choose_layout(query.plan, timed=True)
+    assert layout.distribution.value == ("sliced" if line else "single")
+    assert layout.counts_in_slices == (line == "positions")
+    assert f"{layout.distribution.value}: " in str(query.explain())
+    assert f"slices of {line}" in str(query.explain()) or not line
 
 
 def test_an_order_and_its_payment_may_lie_in_different_slices() -> None:

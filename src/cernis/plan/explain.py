@@ -29,6 +29,7 @@ from cernis.pattern.write import (
 )
 from cernis.plan.absence import link_guard
 from cernis.plan.plan import Distribution, Guarantee, Plan
+from cernis.plan.reach import is_bounded_in_time
 from cernis.plan.report import PlanReport
 from cernis.views.automaton import AutomatonView
 from cernis.views.describe_automaton import DrawnCea, DrawnPcea, describe_cea, describe_pcea
@@ -486,7 +487,8 @@ def _describe_distribution(plan: Plan) -> str:
             names = ", ".join(f"{type_}.{name}" for type_, name in sorted(key.items()))
             return f"keyed: by {names}, which all events of a match share"
         case Distribution.SLICED:
-            return "sliced: overlapping slices of time, each match where it ends"
+            line = "time" if is_bounded_in_time(plan.pattern) else "positions"
+            return f"sliced: overlapping slices of {line}, each match where it ends"
         case Distribution.SINGLE:
             if plan.pattern.consume is not Consume.NONE:
                 return "single: CONSUME BY looks at all matches before"
@@ -495,7 +497,8 @@ def _describe_distribution(plan: Plan) -> str:
             if plan.pattern.strategy is Strategy.LONGEST:
                 return "single: LONGEST compares matches of all ends (add PARTITION BY)"
             if plan.pattern.without:
-                return "single: WITHOUT looks beyond a match (add PARTITION BY, or WITHIN a time)"
+                units = "WITHIN in the unit of WITHOUT"
+                return f"single: WITHOUT looks beyond a match (add PARTITION BY, or {units})"
             return "single: add PARTITION BY or WITHIN to make it parallel"
 
 

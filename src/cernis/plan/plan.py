@@ -44,7 +44,7 @@ from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.inner_windows import lower_inner_windows
 from cernis.plan.key import find_shared_key
 from cernis.plan.lower_terms import lower_terms
-from cernis.plan.reach import is_bounded_in_time
+from cernis.plan.reach import is_bounded_in_events, is_bounded_in_time
 from cernis.plan.weights import EventWeight, find_weights
 from cernis.plan.whole_runs import is_whole_run, take_whole_runs
 from cernis.schema import Schema, texts
@@ -500,5 +500,6 @@ def _decide_distribution(pattern: Pattern, shared: bool = False) -> Distribution
     shared = shared and is_free and pattern.forget is None and not pattern.without
     if pattern.partition or shared:
         return Distribution.KEYED
-    bounded = is_bounded_in_time(pattern) or (pattern.within is not None and not pattern.without)
+    bounded = is_bounded_in_time(pattern)
+    bounded = bounded or (pattern.forget is None and is_bounded_in_events(pattern))
     return Distribution.SLICED if bounded and is_free else Distribution.SINGLE

@@ -122,7 +122,9 @@ def _select_of_frame(job: Job, i: int, frame: Frame, numbers: bool) -> Any:
         if job.tasks > 1:
             columns.append(bucket.alias(BUCKET))
     if job.layout.ranked:
-        fits = F.lit(True) if relevance is None else F.coalesce(relevance, F.lit(False))
+        fits = F.lit(True)
+        if relevance is not None and not job.layout.counts_in_slices:
+            fits = F.coalesce(relevance, F.lit(False))
         columns.append((fits if untimed is None else fits | untimed).alias(slices.FITS))
     return data.select(*columns)
 

@@ -21,6 +21,7 @@ from cernis.plan.plan import Distribution
 from cernis.plan.reach import bound_match
 from cernis.plan.report import write_entry
 from cernis.run.query import Query
+from cernis.spark.layout import Layout
 from cernis.spark.notes import Notes, Sights, WatchedQuery
 from cernis.spark.numbering import describe_numbers
 from cernis.spark.options import JobOptions
@@ -126,20 +127,21 @@ def _describe_layout(job: Job) -> Iterator[str]:
         case Distribution.SLICED:
             line = "positions" if layout.ranked else "time"
             yield f"sliced: {tasks}, each with a slice of {line}; cuts are quantiles"
-            around = _describe_around(job.query.pattern)
+            around = _describe_around(job.query.pattern, job.layout)
             if around:
                 yield f"a slice reads {around} as well: at most 1 event in {APART} twice"
     if layout.ranked:
         yield "events are numbered first, over the whole stream: one more shuffle"
 
 
-def _describe_around(pattern: Pattern) -> str:
+def _describe_around(pattern: Pattern, layout: Layout) -> str:
     """Return how far a slice reads around itself, in units of time or events."""
     sides = []
+    unit = Unit.EVENTS if layout.counts_in_slices else Unit.TIME
     if pattern.within is not None and not pattern.within.plain:
         sides.append(f"the {write_window(pattern.within).lower()} before it")
-    elif pattern.within is None and (bound := bound_match(pattern)):
-        sides.append(f"the {write_window(Window(Unit.TIME, bound)).lower()} before it")
+    elif pattern.within is None and (bound := bound_match(pattern, unit)):
+        sides.append(f"the {write_window(Window(unit, bound)).lower()} before it")
     if pattern.absent_before is not None:
         length = write_window(pattern.absent_before.within).lower()
         sides.append(f"{length} more" if sides else f"the {length} before it")
@@ -169,7 +171,7 @@ def _describe_drops(job: Job, share: float | None) -> Iterator[str]:
     measured = "" if share is None else f": {1 - share:.1%} of the events here"
     if all(job.pushdown.relevance[frame.stream] is None for frame in job.frames):
         yield f"nothing: {_why_all(job)}"
-    elif layout.ranked or (job.arrangement.together and not layout.places):
+    elif not layout.places and (layout.ranked or job.arrangement.together):
         yield f"before Python, events that no test passes{measured}"
     elif layout.places:
         yield f"nothing, {layout.places}; what no test passes travels without attributes{measured}"

@@ -1,7 +1,7 @@
 """`Layout`: how the events of a query are spread over tasks, and which of them travel.
 
 *keyed*: all events of a match share a key, and a task has whole keys. *sliced*: no key,
-but a window, or gaps that bound a match: the time line (or the line of positions) is cut; a
+but a window, or gaps or `:` that bound a match: the time line (or the line of positions) is cut; a
 slice reports the matches that end in itself. It also reads as far back as a match can reach, and
 with WITHOUT as far ahead as a deadline. *single*: neither.
 
@@ -9,7 +9,8 @@ An event on which no test of the automaton passes is irrelevant and dropped, unl
 counts: `:`, STRICT, windows of EVENTS and FORGET AFTER count irrelevant events too. Inside a key,
 Python counts them, over rows that carry only their key and time. Across the whole stream
 (`ranked`) Spark numbers all events first, in one more shuffle, and the relevant ones travel with
-their numbers.
+their numbers. Where more than a window counts positions (WITHOUT … EVENTS, gaps, `:` without a
+window), all events of a slice travel, and Python counts them.
 
 A key with too many events for one task is cut into slices as well, if time bounds its matches.
 
@@ -19,12 +20,13 @@ Does not import Spark.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import floor
 
 from cernis.events.order import Scale
 from cernis.pattern.predicate import TIME
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.plan import Distribution, Plan
-from cernis.plan.reach import bound_match, is_bounded_in_time
+from cernis.plan.reach import bound_match, is_bounded_in_events, is_bounded_in_time
 from cernis.spark.requirements import compared_attributes
 
 
@@ -43,6 +45,11 @@ class Layout:
     """Why irrelevant events travel; empty: they do not."""
     parallel: str = ""
     """For a single task: what would make the query parallel."""
+
+    @property
+    def counts_in_slices(self) -> bool:
+        """Whether slices of positions hold every event, and are counted in Python."""
+        return self.ranked and bool(self.places)
 
 
 def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
@@ -64,23 +71,26 @@ def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
     in_time = timed and is_bounded_in_time(pattern)
     if pattern.partition:
         return Layout(Distribution.KEYED, cut=in_time and pattern.is_free, places=places)
+    forgets = pattern.forget is not None  # by the gaps of the whole stream
+    otherwise = Layout(Distribution.SINGLE, places=places, parallel=_advise(pattern, timed))
+    if places and countable and pattern.is_free and not forgets and is_bounded_in_events(pattern):
+        otherwise = Layout(Distribution.SLICED, ranked=True, places=places)
     if pattern.without:
         if in_time and pattern.is_free:
             return Layout(Distribution.SLICED, cut=True, places=places)
-        return Layout(Distribution.SINGLE, places=places, parallel=_advise(pattern, timed))
+        return otherwise
     in_events = pattern.within is not None and pattern.within.unit is Unit.EVENTS
-    forgets = pattern.forget is not None  # by the gaps of the whole stream
     keyed = plan.key is not None and pattern.is_free and (timed or not _refers_to_time(pattern))
     keyed = keyed and not forgets
     inside = Unit.EVENTS in pattern.inner_units
     if in_events and (forgets or inside or not countable):
-        return Layout(Distribution.SINGLE, places=places, parallel=_advise(pattern, timed))
+        return otherwise
     if keyed or (pattern.is_free and (in_time or in_events)):
         distribution = Distribution.KEYED if keyed else Distribution.SLICED
         if in_events:
             return Layout(distribution, ranked=True, gaps=pattern.contiguous)
         return Layout(distribution, cut=in_time, places=places)
-    return Layout(Distribution.SINGLE, places=places, parallel=_advise(pattern, timed))
+    return otherwise
 
 
 def choose_stream_layout(plan: Plan) -> Layout:
@@ -130,6 +140,19 @@ def ahead_in_ticks(pattern: Pattern, scale: Scale) -> int:
     return 0 if after is None else scale.ticks(after.within.size)
 
 
+def back_in_events(pattern: Pattern) -> int:
+    """Return how far back in events a bounded match and its WITHOUT … BEFORE reach."""
+    bound, before = bound_match(pattern, Unit.EVENTS), pattern.absent_before
+    assert bound is not None
+    return floor(bound) + (0 if before is None else floor(before.within.size))
+
+
+def ahead_in_events(pattern: Pattern) -> int:
+    """Return how far ahead of a match the event lies that is beyond its deadline."""
+    after = pattern.absent_after
+    return 0 if after is None else floor(after.within.size) + 1
+
+
 def _why_places_count(pattern: Pattern, timed: bool) -> str:
     """Return what counts irrelevant events, in words; empty: nothing does."""
     if pattern.within is not None and pattern.within.unit is Unit.EVENTS:
@@ -170,7 +193,7 @@ def _advise(pattern: Pattern, timed: bool) -> str:
     if pattern.ranks_intervals:
         return "a key (PARTITION BY): LIMIT … EVERY compares matches of all ends"
     if pattern.without:
-        return "a key (PARTITION BY), or bounds in time for the match and for WITHOUT"
+        return "a key (PARTITION BY), or WITHIN in the unit of WITHOUT, time or EVENTS"
     if pattern.forget is not None:
         return "a key (PARTITION BY): FORGET AFTER looks at the whole stream"
     if pattern.consume is Consume.PARTITION:

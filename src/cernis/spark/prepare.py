@@ -35,7 +35,9 @@ from cernis.spark.frame import Frame, arrow_type, make_frames
 from cernis.spark.group_parts import exact_columns
 from cernis.spark.layout import (
     Layout,
+    ahead_in_events,
     ahead_in_ticks,
+    back_in_events,
     back_in_ticks,
     choose_layout,
     choose_stream_layout,
@@ -71,7 +73,7 @@ class Job:
     window: int | None
     """How far back a match reaches, in units of the line that is cut: ticks, or positions."""
     ahead: int
-    """How far ahead WITHOUT looks, in ticks; 0 where time is not cut."""
+    """How far ahead WITHOUT looks, in the same units; 0 where nothing is cut."""
     pushdown: Pushdown
     columns: Mapping[str, Mapping[str, str]]
     """For each stream, which of the columns that travel holds which attribute."""
@@ -110,7 +112,7 @@ def prepare_job(
         tasks=1 if single else options.tasks or _choose_tasks(frames),
         scale=scale,
         window=_window(plan.pattern, layout, scale),
-        ahead=min(ahead_in_ticks(plan.pattern, scale), 2**62) if layout.cut else 0,
+        ahead=_look_ahead(plan.pattern, layout, scale),
         pushdown=pushdown,
         columns=_choose_columns(plan, frames, pushdown.left, options),
     )
@@ -238,7 +240,7 @@ def _choose_plan(query: Query, frames: Sequence[Frame], options: JobOptions) -> 
     timed = frames[0].time is not None
     countable = timed or all(has_fixed_numbers(frame, options.row) for frame in frames)
     layout = choose_layout(plan, timed=timed, countable=countable)
-    if layout.ranked:
+    if layout.ranked and not layout.counts_in_slices:
         plan = plan.by_rank()
     return plan, layout
 
@@ -258,11 +260,20 @@ def _arrangement(plan: Plan, layout: Layout, frames: Sequence[Frame]) -> Arrange
 def _window(pattern: Pattern, layout: Layout, scale: Scale) -> int | None:
     """Return how far back a match reaches, as a number of 64 bits."""
     window = None
-    if pattern.within is not None and layout.ranked:
+    if layout.counts_in_slices:
+        window = back_in_events(pattern)
+    elif pattern.within is not None and layout.ranked:
         window = floor(pattern.within.size)
     elif layout.cut and scale.unit_ns is not None:
         window = back_in_ticks(pattern, scale)
     return None if window is None else min(window, 2**63 - 1)
+
+
+def _look_ahead(pattern: Pattern, layout: Layout, scale: Scale) -> int:
+    """Return how far ahead of a match a slice reads, as a number of 64 bits."""
+    if layout.counts_in_slices:
+        return min(ahead_in_events(pattern), 2**62)
+    return min(ahead_in_ticks(pattern, scale), 2**62) if layout.cut else 0
 
 
 def _choose_columns(
