@@ -473,9 +473,15 @@ def test_the_command_line_checks_and_explains_a_folder_of_rules(
     assert "two rules are named 'sells': " in err
 
 
-def test_rules_are_explained_for_this_process_alone(
-    folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_rules_are_explained_for_spark(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     explain = ["explain", str(folder / "rules"), "--engine", "spark"]
-    assert main(explain) == 1
-    assert "a rule set is explained for this process, as text" in capfd.readouterr().err
+    assert main(explain) == 0
+    assert capfd.readouterr().out.splitlines()[-3:] == [
+        "shuffles     1, each for the rules of one key, if all rules run in one query",
+        "             no key: sells, buys; rows that can move them travel",
+        "jobs         batches run each rule as a job of its own, unless together=True",
+    ]
+    assert main([*explain, "--events", str(folder / "S.csv")]) == 1
+    assert "on Spark a rule set is explained without events" in capfd.readouterr().err
+    assert main(["explain", str(folder / "rules"), "--mermaid"]) == 1
+    assert "a rule set is explained as text; draw its rules one by one" in capfd.readouterr().err

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
 import cernis
@@ -136,6 +137,23 @@ def test_the_command_line_writes_what_it_writes_in_this_process(arguments: list[
     for engine in ("local", "spark"):
         assert main(["run", *arguments, "--engine", engine, "-o", f"{engine}.jsonl"]) == 0
     assert Path("spark.jsonl").read_bytes() == Path("local.jsonl").read_bytes() != b""
+
+
+@pytest.mark.usefixtures("spark", "folder")
+def test_the_command_line_writes_the_columns_of_all_rules(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for engine in ("local", "spark"):
+        run = ["run", "two.ceql", "S=S.jsonl", "T=T.jsonl", "--engine", engine, "-o"]
+        assert main([*run, f"{engine}.parquet"]) == 0
+        assert main([*run, f"{engine}.csv", "--events-in-output"]) == 0
+    assert pq.read_table("spark.parquet").equals(pq.read_table("local.parquet"))
+    assert Path("spark.csv").read_bytes() == Path("local.csv").read_bytes() != b""
+    capfd.readouterr()
+    run = ["run", INSERTS, "S=S.jsonl", "--engine", "spark", "-o", "out.csv"]
+    assert main(run) == 1
+    message = "out.csv: on Spark the matches of rules with INSERT INTO are written as .jsonl"
+    assert message in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("spark", "folder")

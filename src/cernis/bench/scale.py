@@ -30,6 +30,7 @@ class BenchmarkScale:
     waiting: tuple[int, ...] = (100, 1000, 10_000, 100_000, 1_000_000)
     waiting_events: int = 1_500_000
     rules: tuple[int, ...] = (1, 10, 100, 1000, 10_000)
+    mixed_rules: tuple[int, ...] = (1, 10, 100, 1000)
     rule_events: int = 2_000_000
     served: str = "stocks-million"
     """A sample of the playground."""
@@ -97,7 +98,8 @@ QUICK = BenchmarkScale(
     keyed_events=4000,
     waiting=(100, 1000),
     waiting_events=2000,
-    rules=(1, 4),
+    rules=(1, 10),
+    mixed_rules=(1, 10),
     rule_events=2000,
     served="stocks",
     strategy_events=2000,

@@ -156,6 +156,9 @@ class RuleRunner(Protocol):
     def run(self, source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
         """Find the matches of all rules, and deliver them."""
 
+    def explain(self, source: str | Path, arguments: RunArguments) -> str:
+        """Explain what the rules share, and what each costs."""
+
 
 def choose_runner(language: str, *, on_spark: bool) -> Runner:
     """Import the module that runs queries of a language."""

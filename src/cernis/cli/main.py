@@ -190,9 +190,7 @@ def run(
 
 
 _GRAPHS_ONLY = "nq is for the graphs of CONSTRUCT (.spaseq)"
-_RULES_EXPLAINED = (
-    "a rule set is explained for this process, as text; for more, explain its rules one by one"
-)
+_RULES_EXPLAINED = "a rule set is explained as text; draw its rules one by one"
 
 
 def _value(option: StrEnum | None) -> str | None:
@@ -396,7 +394,7 @@ def explain(
     """Show how QUERY, or a rule set, is run, and what that costs."""
     with reported():
         rules = find_rules(query, lang.value)
-        if rules is not None and (engine is EngineName.spark or mermaid):
+        if rules is not None and mermaid:
             raise CernisError(_RULES_EXPLAINED)
         text, language = ("", "ceql") if rules is not None else read_query(query, lang.value)
         arguments = RunArguments(
@@ -414,9 +412,8 @@ def explain(
             tables=named_tables(table or ()),
         )
         if rules is not None:
-            from cernis.cli import rules as rule_sets
-
-            typer.echo(neutralize(rule_sets.explain(rules, arguments)))
+            rule_runner = choose_rule_runner(on_spark=engine is EngineName.spark)
+            typer.echo(neutralize(rule_runner.explain(rules, arguments)))
             return
         runner = choose_runner(language, on_spark=engine is EngineName.spark and not mermaid)
         explanation = runner.explain(arguments)

@@ -26,6 +26,7 @@ from cernis.cli.terminal import print_message
 from cernis.errors import CernisError, StrictError
 from cernis.run.rule import RuleSetError, describe_mistake, name_warning
 from cernis.run.rules import RuleSet, compare_rules, name_streams, unite_declared
+from cernis.spark.rules.explanation import explain_rules
 from cernis.spark.streaming import sinks, sources
 from cernis.spark.streaming.sources import UNDECODED, StreamInput
 
@@ -54,7 +55,7 @@ class RuleStreamPlan(RowStreamPlan):
 
     def explain(self, frames: dict[str, Any]) -> list[str]:
         self._check(frames, self.watch.rules)
-        return [self.watch.rules.explain(), *self.explain_sources()]
+        return [explain_rules(self.watch.rules), *self.explain_sources()]
 
     def describe_rules(self, metrics: StreamMetrics) -> None:
         metrics.change_rules(self.watch.rules.names, {})

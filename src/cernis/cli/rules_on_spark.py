@@ -1,4 +1,4 @@
-"""`cernis run` for rule sets, on Spark: the files are read once, and each rule is a job.
+"""`cernis run` and `explain` for rule sets, on Spark: files are read once, each rule is a job.
 
 Rules with INSERT INTO run together, all rules of the set in one job.
 
@@ -25,6 +25,7 @@ from cernis.pattern.selection import counts_only
 from cernis.run.rule import Rule
 from cernis.run.rules import RuleSet
 from cernis.spark.files.check import check_rule_files
+from cernis.spark.rules.explanation import explain_rules
 
 if TYPE_CHECKING:
     from cernis.spark.files.load import FileFrames
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of all rules in files, and deliver them."""
     rules, on_error = RuleSet.of(source), arguments.on_error
-    _check_delivery(delivery)
+    if any(rule.query.pattern.into is not None for rule in rules):
+        _check_delivery(delivery)
     sources = check_rule_files(rules, arguments.files, on_error=on_error, **arguments.reading)
     with load_frames(sources, [rule.query for rule in rules], on_error) as frames:
         if any(rule.query.pattern.into is not None for rule in rules):
@@ -41,14 +43,21 @@ def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None
             print_notes(frames.notes)
             return
         runs = {rule.name: _make_run(rule, frames, arguments) for rule in rules}
-        deliver(
-            [FoundByRule(name, run.count, run.list_lines) for name, run in runs.items()], delivery
-        )
+        deliver([_find_by_rule(name, run, delivery) for name, run in runs.items()], delivery)
         pairs = ((rule, runs[rule.name].notes()) for rule in rules)
         notes = list_notes(pairs, common=frames.notes)
     if arguments.strict and (found := list_warnings(notes)):
         raise StrictError(found)
     print_notes(notes)
+
+
+def explain(source: str | Path, arguments: RunArguments) -> str:
+    """Explain what the rules share, and in which shuffles their events travel."""
+    if arguments.files:
+        raise CernisError(
+            "on Spark a rule set is explained without events; leave out --events, or --engine spark"
+        )
+    return explain_rules(RuleSet.of(source))
 
 
 def _run_together(rules: RuleSet, frames: FileFrames, arguments: RunArguments) -> list[FoundByRule]:
@@ -80,11 +89,23 @@ def _select_rule(rule: Rule, found: pa.Table) -> FoundByRule:
     return FoundByRule(rule.name, count, list_lines)
 
 
+def _find_by_rule(name: str, run: EventRun, delivery: Delivery) -> FoundByRule:
+    """Return what a rule finds in a job of its own."""
+
+    def list_lines(limit: int | None) -> Iterator[pa.StringArray]:
+        return run.list_lines(replace(delivery, limit=limit, form="jsonl"))
+
+    def list_batches(limit: int | None) -> Iterator[pa.RecordBatch]:
+        return run.list_batches(replace(delivery, limit=limit))
+
+    return FoundByRule(name, run.count, list_lines, list_batches)
+
+
 def _check_delivery(delivery: Delivery) -> None:
-    """Raise an error for a form in which Spark does not write the matches of rules."""
+    """Raise an error for a form in which Spark does not write rules that run together."""
     if delivery.form not in ("table", "jsonl") or delivery.events:
         where = (delivery.output if delivery.form != "table" else None) or "--events-in-output"
-        message = "on Spark the matches of a rule set are written as .jsonl so far"
+        message = "on Spark the matches of rules with INSERT INTO are written as .jsonl"
         raise CernisError(f"{where}: {message}")
 
 

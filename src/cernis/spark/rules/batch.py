@@ -2,7 +2,8 @@
 
     rows ─ bucket of the key ─ shuffle ─ sort by time ─▶ worker: `RuleSession` ─▶ lines with `rule`
 
-The rules of one key share the rows and a session in each task. Nothing runs until the result is
+The rules of one key share the rows and a session in each task. Rules without a key are spread over
+the tasks, which all get the rows. Nothing runs until the result is
 asked for; then one job runs all rules.
 """
 
@@ -18,7 +19,7 @@ from cernis.spark.batch import find_last_moment, number_frame, sort_rows
 from cernis.spark.frame import MOMENT, Frame
 from cernis.spark.options import count_tasks
 from cernis.spark.rows import spread_by_key
-from cernis.spark.rules.keys import KeyedRules
+from cernis.spark.rules.keys import KeyedRules, spread_rules
 from cernis.spark.rules.prepare import RuleJob
 from cernis.spark.rules.worker import RuleText, recognize_rule_rows
 from cernis.spark.worker import BUCKET, NOW, ROW, STREAM
@@ -33,7 +34,8 @@ def recognize_rule_batch(job: RuleJob) -> Any:
 def _recognize_keyed(job: RuleJob, keyed: KeyedRules) -> Any:
     """Return the lines of the rules of one key."""
     tasks = job.options.tasks or count_tasks(job.frames[0].source.sparkSession)
-    tasks = 1 if keyed.key.is_single else tasks
+    lots = spread_rules(keyed.rules, tasks) if keyed.key.is_single else (keyed.rules,)
+    tasks = len(lots) if keyed.key.is_single else tasks
     rows = None
     for i, frame in enumerate(job.frames):
         if not keyed.streams or frame.stream in keyed.streams:
@@ -41,11 +43,11 @@ def _recognize_keyed(job: RuleJob, keyed: KeyedRules) -> Any:
             rows = own if rows is None else rows.unionByName(own, allowMissingColumns=True)
     assert rows is not None
     rows = rows.repartition(1) if tasks == 1 else rows.repartitionById(tasks, F.col(BUCKET))
-    rows = sort_rows(job.frames, rows.drop(BUCKET))
+    rows = sort_rows(job.frames, rows if len(lots) > 1 else rows.drop(BUCKET))
     patterns = [rule.query.pattern for rule in keyed.rules]
     if any(pattern.absent_after is not None for pattern in patterns) and job.frames[0].time:
         rows = rows.withColumn(NOW, find_last_moment(job.frames))
-    texts = tuple(RuleText(rule.name, rule.text) for rule in keyed.rules)
+    texts = tuple(tuple(RuleText(rule.name, rule.text) for rule in lot) for lot in lots)
     schema = from_arrow_schema(job.work.schema, prefer_timestamp_ntz=True)
     return rows.mapInArrow(partial(recognize_rule_rows, job.work, texts), schema)
 
@@ -56,7 +58,7 @@ def _select_rows(job: RuleJob, keyed: KeyedRules, i: int, frame: Frame, tasks: i
     if job.options.on_error == "skip" and untimed is not None:
         data, untimed = data.filter(~untimed), None
     key = keyed.key
-    bucket = F.lit(0)
+    bucket = F.lit(0) if tasks == 1 else F.explode(F.array(*map(F.lit, range(tasks))))
     if not key.is_single:
         bucket = spread_by_key(frame, key.partition, dict(key.implied), tasks)
         has_key = bucket.isNotNull()

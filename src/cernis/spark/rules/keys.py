@@ -1,7 +1,8 @@
 """`KeyedRules`: the rules of one key, which share a shuffle.
 
 An event travels once for all rules of a key, to the bucket of its value, and one session there
-reads it for all. Rules without a key share one bucket.
+reads it for all. Rules without a key share one bucket on streams; in batches they are spread over
+the tasks, and each event travels to all of these.
 
 Rules that are connected by INSERT INTO have to meet, since the matches of one are events of the
 other. They keep a key if all of them are partitioned by the same attributes and each derived event
@@ -83,6 +84,22 @@ def key_rules(rules: RuleSet, plans: Sequence[Plan]) -> tuple[KeyedRules, ...]:
     for rule, key in zip(rules, keys, strict=True):
         found.setdefault(key, []).append(rule)
     return tuple(KeyedRules(key, tuple(own)) for key, own in found.items())
+
+
+def spread_rules(rules: Sequence[Rule], tasks: int) -> tuple[tuple[Rule, ...], ...]:
+    """Return rules without a key in lots, at most one for each task; connected ones stay together.
+
+    >>> rules = RuleSet.of({name: f"SELECT * WHERE {name}" for name in "ABC"}).rules
+    >>> [[rule.name for rule in lot] for lot in spread_rules(rules, 2)]
+    [['A', 'C'], ['B']]
+    """
+    connected = _connect([rule.query.pattern for rule in rules])
+    inside = {number for several in connected for number in several}
+    parts = [*connected, *([number] for number in range(len(rules)) if number not in inside)]
+    parts.sort()
+    size = max(1, min(tasks, len(parts)))
+    lots = (sorted(number for part in parts[i::size] for number in part) for i in range(size))
+    return tuple(tuple(rules[number] for number in lot) for lot in lots)
 
 
 def _find_key(plan: Plan) -> RuleKey:

@@ -30,6 +30,7 @@ from cernis.run.rule import Rule
 from cernis.run.rules import RuleSession, RuleSet, read_rule_texts
 from cernis.spark.carriers import carrier_of
 from cernis.spark.worker import (
+    BUCKET,
     NOW,
     RowReading,
     Work,
@@ -250,12 +251,19 @@ def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def recognize_rule_rows(
-    work: RuleWork, texts: RuleTexts, batches: Iterable[pa.RecordBatch]
+    work: RuleWork, lots: Sequence[RuleTexts], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the lines of rules in a task's rows, which are sorted by time."""
+    """Yield the lines of rules in a task's rows, which are sorted by time.
+
+    Where there are several lots of rules, the rows have the number of that of their task.
+    """
     recognizer, now = RuleRecognizer(work), None
-    recognizer.update(texts)
     for table in gather(batches):
+        lot = 0
+        if BUCKET in table.column_names:
+            lot, table = table.column(BUCKET)[0].as_py(), table.drop_columns([BUCKET])
+        if not recognizer.texts:
+            recognizer.update(lots[lot])
         if NOW in table.column_names:
             now = read_now(work, table)
         yield from recognizer.take(table)

@@ -1,0 +1,58 @@
+"""Explain how Spark runs a rule set: which rules share a shuffle, by which key.
+
+Does not import Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cernis.run.rules import RuleSet
+from cernis.spark.rules.keys import KeyedRules, RuleKey, key_rules
+
+
+def explain_rules(rules: RuleSet) -> str:
+    """Return what the rules share in a task, and in which shuffles their events travel.
+
+    >>> texts = {"a": "SELECT * WHERE A PARTITION BY [k]", "b": "SELECT * WHERE B"}
+    >>> print("\\n".join(explain_rules(RuleSet.of(texts)).splitlines()[-4:]))
+    shuffles     2, each for the rules of one key, if all rules run in one query
+                 by [k]: a; rows that can move it travel
+                 no key: b; rows that can move it travel
+    jobs         batches run each rule as a job of its own, unless together=True
+    """
+    return "\n".join([rules.explain(), *_explain(rules)])
+
+
+def _explain(rules: RuleSet) -> Iterator[str]:
+    keyed = key_rules(rules, [rule.query.plan for rule in rules])
+    yield f"shuffles     {len(keyed)}, each for the rules of one key, if all rules run in one query"
+    for group in keyed:
+        yield f"             {_name_key(group.key)}: {_name_rules(group)}; {_name_rows(group)}"
+    if any(rule.query.pattern.into is not None for rule in rules):
+        yield "jobs         one, since matches of some rules are events of others (INSERT INTO)"
+    else:
+        yield "jobs         batches run each rule as a job of its own, unless together=True"
+
+
+def _name_key(key: RuleKey) -> str:
+    if key.is_single:
+        return "no key"
+    if key.partition:
+        return "by " + ", ".join(f"[{', '.join(group)}]" for group in key.partition)
+    return "by " + ", ".join(f"{name} of {kind}" for kind, name in key.implied)
+
+
+def _name_rules(group: KeyedRules) -> str:
+    names = [rule.name for rule in group.rules]
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+def _name_rows(group: KeyedRules) -> str:
+    if group.equalities is None:
+        return "all rows travel"
+    return f"rows that can move {'it' if len(group.rules) == 1 else 'them'} travel"
+
+
+_SHOWN = 10
