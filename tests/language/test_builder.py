@@ -290,3 +290,10 @@ def test_wrong_use_is_a_query_error(wrong: Callable[[], object], message: str) -
     with pytest.raises(QueryError) as caught:
         wrong()
     assert str(caught.value) == message
+
+
+def test_a_group_by_of_nothing_is_told() -> None:
+    with pytest.raises(QueryError) as caught:
+        p.select(p.count()).where("A").group_by()
+    message = "group_by() needs a component of the partition, every=… or end=True"
+    assert str(caught.value) == message

@@ -321,10 +321,8 @@ def test_a_stream_without_a_bound_has_a_note() -> None:
     assert cernis.query("SELECT LONGEST * FROM S WHERE A ; B").run(types("AB")).notes == ()
 
 
-def test_a_rise_without_a_window_has_a_note_since_its_index_does_not_see_that_it_is_broken() -> (
-    None
-):
-    text = "SELECT LONGEST r FROM S WHERE T:{2,} AS r FILTER r INCREASING BY p"
+def test_a_rise_with_gaps_has_a_note_since_its_index_does_not_see_that_it_is_broken() -> None:
+    text = "SELECT LONGEST r FROM S WHERE T{2,}[2 EVENTS] AS r FILTER r INCREASING BY p"
     events = [{"type": "T", "p": p, "ts": 1000 * i} for i, p in enumerate((1, 2, 3, 1, 1, 1, 1))]
     session = cernis.query(text).session()
     pushed = session.push(events)
@@ -333,11 +331,25 @@ def test_a_rise_without_a_window_has_a_note_since_its_index_does_not_see_that_it
         "a run is broken)"
     )
     assert pushed.notes == (f"LONGEST pushes a match when no longer one can come: {waits}",)
-    assert len(pushed) == 0
     assert [match.vars["r"] for match in session.finish()] == [[0, 1, 2]]
     assert waits in str(cernis.query(text).explain())
     session = cernis.query(f"{text} WITHIN 2 SECONDS").session()
     assert [match.vars["r"] for match in session.push(events)] == [[0, 1, 2]]
+
+
+def test_a_contiguous_rise_is_pushed_when_it_is_broken_though_another_key_is_idle() -> None:
+    text = "SELECT LONGEST r FROM S WHERE T:{2,} AS r FILTER r INCREASING BY p PARTITION BY [k]"
+    query = cernis.query(text)
+    session = query.session()
+    values = [("idle", 1), ("idle", 2), ("k", 1), ("k", 2), ("k", 3), ("k", 1), ("k", 1)]
+    pushed = []
+    for key, value in values:
+        found = session.push([{"type": "T", "p": value, "k": key}])
+        assert found.notes == ()
+        pushed.append(intervals(found))
+        session = query.thaw(session.freeze())
+    assert pushed == [[], [], [], [], [], [(2, 4)], []]
+    assert intervals(session.finish()) == [(0, 1)]
 
 
 def test_a_partial_answer_has_no_match_that_may_not_be_the_longest() -> None:

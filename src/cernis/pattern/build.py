@@ -919,6 +919,8 @@ class QueryBuilder:
         SELECT COUNT(*) WHERE A PARTITION BY [k] GROUP BY [k], EVERY 1 MINUTE HAVING COUNT(*) > 3
         """
         names = tuple(_check_name(name, "a component") for name in components)
+        if not names and every is None and not end:
+            _fail("group_by() needs a component of the partition, every=… or end=True")
         size = None if every is None else _sum_units(every, {})
         kept = None if having is None else _unwrap_condition(having)
         return replace(self, draft=replace(self.draft, grouping=Grouping(names, size, end, kept)))

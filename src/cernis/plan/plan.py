@@ -213,9 +213,11 @@ class Plan:
         """Whether the runtime knows of each partition where its earliest partial match starts.
 
         Indexes by order and by `!=` do not: they keep what nothing can continue, until the window
-        or a gap in time ends it.
+        or a gap in time ends it, or the next event does, between neighbours without gaps (`:`).
         """
-        return self.tables is None or self.settings.from_earliest or self.gaps_in_time
+        if self.tables is None or self.settings.from_earliest or self.gaps_in_time:
+            return True
+        return bool(self.tables.arrays.store_contiguous.all())
 
     @property
     def waits_unbounded(self) -> bool:

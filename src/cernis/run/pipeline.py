@@ -392,7 +392,11 @@ class Pipeline:
 
         With WITHOUT also the earliest one that waits for its deadline.
         """
-        starts = self._runtime.live_starts(keys)
+        engine = self._runtime
+        if isinstance(engine, CorrelatedEngine) and self.sieve is not None:
+            starts = engine.live_starts(keys, None if self.keys is None else self.sieve.keys_of)
+        else:
+            starts = engine.live_starts(keys)
         if isinstance(self.keys, LifeCoder):
             starts[~np.isin(keys, self.keys.find_alive())] = NEVER
         if self.absence is not None:

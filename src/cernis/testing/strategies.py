@@ -70,7 +70,7 @@ def grouped_cases(draw: st.DrawFn, /, **features: Any) -> RandomCase:
         having = pred.CompareTerms(draw(st.sampled_from(["<", ">=", "!="])), terms[0], limit)
     components = tuple(name for name in pattern.components if draw(st.booleans()))
     every = draw(st.sampled_from([None, 1, 2, 5]))
-    end = every is None and draw(st.booleans())
+    end = every is None and (not components or draw(st.booleans()))
     size = None if every is None else Fraction(every * 1_000_000)
     grouping = Grouping(components, size, end, having)
     return replace(pattern, select=Select(False, items), grouping=grouping), events

@@ -477,10 +477,10 @@ def compare_with_itself(leaf: pred.Compare) -> Test:
     left, right = leaf.left.attribute, leaf.right.attribute
     if left == right and left.name in CLOCKS and not leaf.shift:
         return ANYTHING if leaf.op in ("=", "<=", ">=") else cea.NO_EVENT
-    if leaf.shift is None:
-        return Is(pred.Comparison(leaf.op, left, right))
-    moved = pred.Arithmetic("+", right, pred.Literal(leaf.shift))
-    return Is(pred.Comparison(leaf.op, left, moved))
+    one, other = (side if side.value is None else side.value for side in (left, right))
+    if leaf.shift is not None:
+        other = pred.Arithmetic("+", other, pred.Literal(leaf.shift))
+    return Is(pred.Comparison(leaf.op, one, other))
 
 
 def is_correlated(node: cel.Formula) -> bool:

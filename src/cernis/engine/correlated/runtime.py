@@ -50,6 +50,9 @@ _NO_NUMBERS = np.empty(0, np.int64)
 _NO_MASK = np.empty(0, np.uint8)
 
 
+FindKeys = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+
 class CorrelatedEngine:
     """One query's state over one stream."""
 
@@ -153,25 +156,32 @@ class CorrelatedEngine:
         used = self.memory.vertices[1 : self.memory.counters[r.VERTICES]]
         return int(used["position"].min()) if len(used) else self.position
 
-    def live_starts(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    def live_starts(
+        self, keys: NDArray[np.int64], find_keys: FindKeys | None = None
+    ) -> NDArray[np.int64]:
         """Return a position at or before the earliest start of a partial match, per partition.
 
-        It is found anew once there are events enough to pay for a collection.
+        It is found anew once there are events enough to pay for a collection. `find_keys` gives
+        the partitions of positions; without it partitions may share their earliest start.
         """
         size = self.records + len(self.memory.buckets) - FIRST_RECORDS
         if self._looked_at < 0 or _EVENTS_PAY * (self.position - self._looked_at) >= size:
-            self._live_starts, self._looked_at = self._find_live_starts(), self.position
+            self._live_starts, self._looked_at = self._find_live_starts(find_keys), self.position
         starts = np.full(len(keys), self._looked_at, np.int64)
         known = keys < len(self._live_starts)
         starts[known] = self._live_starts[keys[known]]
         return starts
 
-    def _find_live_starts(self) -> NDArray[np.int64]:
+    def _find_live_starts(self, find_keys: FindKeys | None) -> NDArray[np.int64]:
         """Return `live_starts` of all partitions: of each, or the one of all of them together."""
-        if not self.settings.from_earliest:
+        if not self.settings.from_earliest and find_keys is None:
             return np.full(len(self.memory.part_events), self.earliest(), np.int64)
         self.collect()
         starts = np.full(len(self.memory.part_events), NEVER, np.int64)
+        if not self.settings.from_earliest and find_keys is not None:
+            used = self.memory.vertices["position"][1 : self.memory.counters[r.VERTICES]]
+            np.minimum.at(starts, find_keys(used), used)
+            return starts
         live = np.flatnonzero(self._can_continue())
         np.minimum.at(starts, self.memory.buckets["part"][live], self._find_starts(live))
         return starts
@@ -227,7 +237,7 @@ class CorrelatedEngine:
         memory, arrays = self.memory, self.tables.arrays
         buckets = memory.buckets
         is_contiguous = np.repeat(arrays.store_contiguous != 0, np.diff(memory.base))
-        read: Any = self.position
+        read: Any = max(self._read_to, self.position)
         if self.settings.partitioned:
             read = memory.part_events[buckets["part"]]
         is_next = buckets["ordinal"] == read - 1
@@ -350,6 +360,15 @@ class CorrelatedEngine:
             mine["root"][dead] = mine["last"][dead] = 0
         self.memory = memory._replace(buckets=buckets)
 
+    def _drop_broken(self) -> None:
+        """Empty the contiguous buckets whose runs an event has passed over."""
+        dead = (self.memory.buckets["root"] != 0) & ~self._can_continue()
+        if dead.any():
+            buckets = self.memory.buckets.copy()
+            buckets["root"][dead] = buckets["last"][dead] = 0
+            self.memory = self.memory._replace(buckets=buckets)
+            self._has_dropped = True
+
     def _part_bounds(self) -> NDArray[np.int64]:
         """Return, per partition, the bound that its starts have to reach."""
         settings = self.settings
@@ -364,6 +383,8 @@ class CorrelatedEngine:
         if len(self._gaps[2]) and any(self.tables.reaches):
             self._expire_gaps()
             self._has_dropped = True
+        if self.tables.arrays.store_contiguous.any():
+            self._drop_broken()
         can_expire = self.settings.window != NO_WINDOW or self.tables.collapsed
         if not can_expire and not self._has_dropped:
             return
