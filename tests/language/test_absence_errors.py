@@ -27,6 +27,43 @@ line 1, column 27: the query ends too early
   expected: an operator such as ';', OR or +, BEFORE, FILTER or FOR""",
         ),
         (
+            "SELECT * WHERE A WITHOUT B WITHIN 1 HOUR",
+            """\
+line 1, column 28: unexpected 'WITHIN'
+  SELECT * WHERE A WITHOUT B WITHIN 1 HOUR
+                             ^^^^^^
+  expected: an operator such as ';', OR or +, BEFORE, FILTER or FOR
+  help: say how long with FOR, or BEFORE a match: WITHOUT B FOR 5 MINUTES""",
+        ),
+        (
+            "SELECT * WHERE A UNLESS B FOR 1 HOUR",
+            """\
+line 1, column 27: unexpected 'FOR'
+  SELECT * WHERE A UNLESS B FOR 1 HOUR
+                            ^^^
+  expected: an operator such as ';', OR or +, a clause such as WITHIN, FILTER or the end of the \
+query
+  help: UNLESS looks inside a match; what must not follow is WITHOUT B FOR 5 MINUTES""",
+        ),
+        (
+            "SELECT * WHERE (A WITHOUT B FOR 1 HOUR) ; C",
+            """\
+line 1, column 19: unexpected 'WITHOUT'
+  SELECT * WHERE (A WITHOUT B FOR 1 HOUR) ; C
+                    ^^^^^^^
+  expected: an operator such as ';', OR or +, FILTER, PARTITION BY, WITHIN or ')'
+  help: WITHOUT stands after the whole formula; UNLESS says what must not lie inside a part""",
+        ),
+        (
+            "SELECT * WHERE A WITHOUT (B FOR 1 HOUR)",
+            """\
+line 1, column 29: unexpected 'FOR'
+  SELECT * WHERE A WITHOUT (B FOR 1 HOUR)
+                              ^^^
+  expected: an operator such as ';', OR or +, FILTER, PARTITION BY, WITHIN or ')'
+  help: FOR stands after the parentheses: WITHOUT (B ; C) FOR 5 MINUTES""",
+        ),
+        (
             "SELECT * WHERE A WITHOUT B FOR 3 [x]",
             """\
 line 1, column 34: unexpected '['
@@ -103,13 +140,21 @@ def test_the_message(text: str, message: str) -> None:
     assert str(raised.value) == message
 
 
-def test_a_deadline_in_time_needs_times() -> None:
-    query = cernis.query("SELECT * FROM S WHERE A WITHOUT B FOR 1 HOUR")
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [
+        ("A WITHOUT B FOR 1 HOUR", "WITHOUT … FOR a time"),
+        ("A WITHOUT B BEFORE 1 HOUR", "WITHOUT … BEFORE a time"),
+        ("A ;[1 HOUR] B", "a gap or WITHIN in time inside the formula"),
+        ("(A ; B WITHIN 1 HOUR) ; C", "a gap or WITHIN in time inside the formula"),
+        ("A FORGET AFTER 1 HOUR", "FORGET AFTER"),
+    ],
+)
+def test_what_is_measured_in_time_needs_times(where: str, what: str) -> None:
+    query = cernis.query(f"SELECT * FROM S WHERE {where}")
     with pytest.raises(cernis.DataError) as raised:
         query.run([{"type": "A"}])
-    message = (
-        "WITHOUT … FOR a time needs a time column: no input has a column 'ts', and none was named"
-    )
+    message = f"{what} needs a time column: no input has a column 'ts', and none was named"
     assert str(raised.value) == message
 
 

@@ -91,11 +91,6 @@ def test_neither_batches_nor_freezing_change_arrows_and_gaps(
         assert [str(m) for part in parts for m in part] == [str(m) for m in whole]
 
 
-def test_a_gap_in_time_needs_a_time_column() -> None:
-    with pytest.raises(cernis.DataError, match="a gap or WITHIN in time inside the formula needs"):
-        cernis.query("SELECT * WHERE A ;[5 MINUTES] B").run([{"type": "A"}])
-
-
 def make_ticks(count: int) -> pa.Table:
     kinds = ["A", "B", "A", "C", "B", "B", "A"]
     return pa.table(

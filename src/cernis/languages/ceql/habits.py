@@ -48,6 +48,8 @@ def suggest_for_habit(
         if word in _ABSENT:
             return "write WITHOUT B FOR 5 MINUTES after the formula, or A ; C UNLESS B"
         return f"between two events stands {_SEQUENCE}"
+    if in_formula and (absence := _suggest_for_absence(word, accepted, before, clause)) is not None:
+        return absence
     if token.type == "LPAR" and in_formula and last is not None:
         return _suggest_for_call(token, last)
     if in_formula and last is not None and last.value.upper() == "EVERY":
@@ -56,6 +58,22 @@ def suggest_for_habit(
         return "conditions on events stand in FILTER: FILTER x[price > 100]"
     if in_formula and token.type == "CMP" and token.value == "=" and last is not None:
         return f"name an event with AS: SELL AS {last.value}"
+    return None
+
+
+def _suggest_for_absence(
+    word: str, accepted: set[str], before: Sequence[Token], clause: str
+) -> str | None:
+    """Suggest for `A UNLESS B FOR 1 HOUR`, `WITHOUT B WITHIN 1 HOUR`, `(A WITHOUT B FOR …)`."""
+    is_inside = "RPAR" in accepted
+    if word == "WITHOUT" and is_inside:
+        return "WITHOUT stands after the whole formula; UNLESS says what must not lie inside a part"
+    if word == "FOR" and is_inside:
+        return "FOR stands after the parentheses: WITHOUT (B ; C) FOR 5 MINUTES"
+    if word == "FOR" and any(token.value.upper() == "UNLESS" for token in before):
+        return "UNLESS looks inside a match; what must not follow is WITHOUT B FOR 5 MINUTES"
+    if word in ("WITHIN", "UNTIL") and clause == "_WITHOUT":
+        return "say how long with FOR, or BEFORE a match: WITHOUT B FOR 5 MINUTES"
     return None
 
 
