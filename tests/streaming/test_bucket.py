@@ -747,27 +747,9 @@ def resume(name: str, store: MemoryStore) -> Run:
     return replace(started(KEPT[name], **changes), store=store)
 
 
-def read_store(folder: Path) -> MemoryStore:
-    session = folder / "session.bin"
-    return MemoryStore(
-        (folder / "header.bin").read_bytes(),
-        {int(file.stem[6:]): file.read_bytes() for file in folder.glob("chunk-*.bin")},
-        (session.read_bytes(), (folder / "waiting.bin").read_bytes()) if session.exists() else None,
-    )
-
-
-def write_store(folder: Path, store: MemoryStore) -> None:
-    folder.mkdir(parents=True)
-    parts = {f"chunk-{number}": chunk for number, chunk in store.chunks.items()}
-    if store.frozen is not None:
-        parts |= zip(("session", "waiting"), store.frozen, strict=True)
-    for name, content in {"header": store.head or b"", **parts}.items():
-        (folder / f"{name}.bin").write_bytes(content)
-
-
 @pytest.mark.parametrize("name", KEPT)
 def test_a_checkpoint_of_this_version_goes_on(name: str) -> None:
-    kept = resume(name, read_store(RELEASED / name / f"version-{log.VERSION}"))
+    kept = resume(name, MemoryStore.load(RELEASED / name / f"version-{log.VERSION}"))
     whole = started(KEPT[name])
     for first in (0, 100, 200):
         whole.batch(events_at([*range(first, first + 100)], "ACB", first=first), first or None)
@@ -783,7 +765,7 @@ def test_a_checkpoint_of_this_version_goes_on(name: str) -> None:
 def test_a_checkpoint_of_an_earlier_version_is_refused_with_what_to_do(
     name: str, version: int
 ) -> None:
-    run = resume(name, read_store(RELEASED / name / f"version-{version}"))
+    run = resume(name, MemoryStore.load(RELEASED / name / f"version-{version}"))
     with pytest.raises(StateError) as raised:
         run.batch(None, 400)
     assert str(raised.value) == (
@@ -798,7 +780,7 @@ def write_missing_checkpoints() -> None:
         if not folder.exists():
             log.SMALLEST_SNAPSHOT = 1
             changes = {"window": None} if name == "snapshot" else {}
-            write_store(folder, written(query, **changes).store)
+            written(query, **changes).store.save(folder)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,6 +36,7 @@ from cernis.testing.spaseq.grammar import random_background, random_query, rando
 from cernis.testing.state_store import MemoryStore
 
 FOREVER = 2**40
+RELEASED = Path(__file__).parent / "checkpoints"
 KEYED = """PREFIX : <http://example.org/> SELECT ?x ?a ?b {} FROM STREAM S1 <http://example.org/s>
 WHERE {{ SEQ (A ; B)
   DEFINE GPM A ON S1 {{ ?a :k ?x }} DEFINE GPM B ON S1 {{ ?b :v ?n . ?b :k ?x }} }}
@@ -270,3 +272,54 @@ def test_blobs_have_only_what_buckets_read() -> None:
     stream.batch(make_rows({"S1": [(1, graph("n", "k", 1))]}, SECOND), None)
     chunk = log.read_chunk(stream.stores[0].chunks[0], 0)
     assert chunk.column_names == work.work.open_session().format.schema.names
+
+
+# -------------------------------------------------------------------- upgrades
+
+KEPT = {"graph-chunks": "WITHIN 60 SECONDS", "graph-snapshot": ""}
+"""The names of kept checkpoints, and the windows of their queries."""
+
+
+def start(name: str, store: MemoryStore | None = None) -> Stream:
+    """A stream over a kept checkpoint that no worker has in memory."""
+    stream = Stream(make_work(GraphQuery(KEYED.format(KEPT[name])), None, (0,), "s"))
+    stream.stores[0] = store or stream.stores[0]
+    return stream
+
+
+def feed(stream: Stream, times: Iterable[int], watermark: int | None) -> None:
+    events = [(at, graph(f"n{at}", f"key{at % 5}", at)) for at in times]
+    stream.batch(make_rows({"S1": events}, SECOND), watermark)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_checkpoint_of_this_version_goes_on(name: str) -> None:
+    kept = start(name, MemoryStore.load(RELEASED / name / f"version-{log.VERSION}"))
+    whole = start(name)
+    write_kept(whole)
+    whole.found.clear()
+    for stream in (kept, whole):
+        feed(stream, range(40, 50), 40_000)
+        stream.batch(None, FOREVER)
+    assert kept.lines == whole.lines != []
+
+
+def write_kept(stream: Stream) -> None:
+    """Feed the events that a kept checkpoint has read, and some that still wait."""
+    for first in (0, 20):
+        feed(stream, range(first, first + 20), 1000 * first or None)
+    stream.batch(None, 30_000)
+
+
+def write_missing_checkpoints() -> None:
+    log.SMALLEST_SNAPSHOT = 1
+    for name in KEPT:
+        folder = RELEASED / name / f"version-{log.VERSION}"
+        if not folder.exists():
+            stream = start(name)
+            write_kept(stream)
+            stream.stores[0].save(folder)
+
+
+if __name__ == "__main__":
+    write_missing_checkpoints()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass
@@ -18,6 +19,26 @@ class MemoryStore:
     def copy(self) -> MemoryStore:
         """Return a store with the same content."""
         return MemoryStore(self.head, dict(self.chunks), self.frozen)
+
+    @classmethod
+    def load(cls, folder: Path) -> MemoryStore:
+        """Read a store that `save` has written."""
+        session = folder / "session.bin"
+        frozen = (session, folder / "waiting.bin") if session.exists() else None
+        return cls(
+            (folder / "header.bin").read_bytes(),
+            {int(file.stem[6:]): file.read_bytes() for file in folder.glob("chunk-*.bin")},
+            None if frozen is None else (frozen[0].read_bytes(), frozen[1].read_bytes()),
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write the store to a new folder, a file for each part."""
+        folder.mkdir(parents=True)
+        parts = {f"chunk-{number}": chunk for number, chunk in self.chunks.items()}
+        if self.frozen is not None:
+            parts |= zip(("session", "waiting"), self.frozen, strict=True)
+        for name, content in {"header": self.head or b"", **parts}.items():
+            (folder / f"{name}.bin").write_bytes(content)
 
     def header(self) -> bytes | None:
         return self.head
