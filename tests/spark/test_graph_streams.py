@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial, reduce
+from itertools import count, islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,10 +22,13 @@ from pyspark.sql import functions as F
 
 from cernis.cli.main import main
 from cernis.errors import DataError, StateError
+from cernis.pattern.spaseq import SpaseqQuery
 from cernis.rdf.query import GraphQuery
 from cernis.spark import parse_graphs, progress_of, recognize_graphs
 from cernis.spark.graphs.texts import FILES
-from cernis.testing.spaseq.corpus import SECOND, comparable_match, read_cases
+from cernis.testing.spaseq.corpus import SECOND, comparable_match, read_cases, write_background
+from cernis.testing.spaseq.grammar import random_background, random_query, random_streams
+from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 
 PROV = "<http://www.w3.org/ns/prov#generatedAtTime>"
 DATE = "<http://www.w3.org/2001/XMLSchema#dateTime>"
@@ -56,23 +61,29 @@ def put(folder: Path, name: str, write: Any) -> None:
 # --------------------------------------------------------------------- corpus
 
 
-def make_rows(case: Any) -> pa.Table:
+def make_rows(streams: Mapping[str, Iterable[Any]], tick: int) -> list[dict[str, Any]]:
+    """The events of some streams as rows, in order of time; the last one lets all be read."""
     rows = [
         {
             "stream": name,
             "number": number,
-            "ts": time * SECOND,
+            "ts": time * tick,
             "triples": [dict(zip("spo", triple, strict=True)) for triple in triples],
         }
-        for name, events in case.streams.items()
+        for name, events in streams.items()
         for number, (time, triples) in enumerate(events)
     ]
     rows.sort(key=lambda row: row["ts"])
-    rows.append({"stream": next(iter(case.streams)), "number": FAR, "ts": FAR * SECOND})
+    last = {"stream": next(iter(streams)), "number": FAR, "ts": FAR * SECOND, "triples": []}
+    return [*rows, last]
+
+
+def put_rows(folder: Path, number: int, rows: list[dict[str, Any]]) -> None:
     triple = pa.struct({"s": pa.string(), "p": pa.string(), "o": pa.string()})
     fields = {"stream": pa.string(), "number": pa.int64(), "ts": pa.int64()}
     schema = pa.schema({**fields, "triples": pa.list_(triple)})
-    return pa.Table.from_pylist([{"triples": [], **row} for row in rows], schema=schema)
+    table = pa.Table.from_pylist(rows, schema=schema)
+    put(folder, f"{number}.parquet", partial(pq.write_table, table))
 
 
 def test_cases_of_the_corpus_have_the_answers_worked_out_by_hand(
@@ -88,10 +99,10 @@ def test_cases_of_the_corpus_have_the_answers_worked_out_by_hand(
     ]
     frames = []
     for i, case in enumerate(chosen):
-        rows = make_rows(case)
-        cut = chance.randint(1, rows.num_rows - 1)
-        for n, part in enumerate((rows.slice(0, cut), rows.slice(cut))):
-            put(tmp_path / str(i), f"{n}.parquet", partial(pq.write_table, part))
+        rows = make_rows(case.streams, SECOND)
+        cut = chance.randint(1, len(rows) - 1)
+        for n, part in enumerate((rows[:cut], rows[cut:])):
+            put_rows(tmp_path / str(i), n, part)
         source = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", 1)
         found = recognize_graphs(
             spark,
@@ -113,6 +124,109 @@ def test_cases_of_the_corpus_have_the_answers_worked_out_by_hand(
         lines[row.i].append(SimpleNamespace(**json.loads(row.line)))
     for case, found in zip(chosen, lines, strict=True):
         case.check(map(comparable_match, found))
+
+
+# --------------------------------------------------------------------- random
+
+MS = 10**6
+CUTS, LATENESS = (5, 10), 2
+"""The last times of the first files, and the lateness, in milliseconds."""
+
+
+class LateCase(NamedTuple):
+    """A random query on files of events, some of which come too late."""
+
+    query: SpaseqQuery
+    background: dict[str, Any]
+    files: list[list[dict[str, Any]]]
+    wanted: set[SpaseqMatch]
+
+
+def draw_late_case(seed: int) -> LateCase | None:
+    """Return a case whose matches would be others if its late events counted; None: it is none."""
+    rng = random.Random(seed)
+    query = random_query(rng)
+    if query.within is not None:
+        query = replace(query, within=query.within * MS)
+    streams = {name: list(events) for name, events in random_streams(rng, 14).items()}
+    first = next(iter(streams))
+    streams[first] = sorted([*streams[first], *((at, []) for at in CUTS)], key=lambda one: one[0])
+    known = random_background(rng)
+    files: list[list[dict[str, Any]]] = [[] for _ in (*CUTS, None)]
+    late = set()
+    for row in make_rows(streams, MS):
+        at = row["ts"] // MS
+        number = sum(at > cut for cut in CUTS)
+        if row["triples"] and number < len(CUTS) and rng.random() < 0.3:
+            if at < CUTS[number] - LATENESS:
+                late.add((row["stream"], row["number"]))
+            number += 1
+        files[number].append(row)
+
+    def define(left_out: set[tuple[str, int]]) -> set[SpaseqMatch]:
+        kept = {
+            name: [n for n in range(len(events)) if (name, n) not in left_out]
+            for name, events in streams.items()
+        }
+        read = {
+            name: [(streams[name][n][0] * MS, streams[name][n][1]) for n in numbers]
+            for name, numbers in kept.items()
+        }
+        begin = query.tumbling_from
+        assert not isinstance(begin, str)
+        return {
+            match._replace(events=tuple((name, kept[name][n]) for name, n in match.events))
+            for match in find_matches(query, read, known, begin)
+        }
+
+    wanted = define(late)
+    if not 0 < len(wanted) < 200 or wanted == define(set()):
+        return None
+    background = {name[1:-1]: write_background(triples) for name, triples in known.items()}
+    for file in files:
+        rng.shuffle(file)
+    return LateCase(query, background, files, wanted)
+
+
+def test_random_queries_agree_with_the_oracle_with_late_graphs_and_a_restart(
+    spark: Any, tmp_path: Path
+) -> None:
+    drawn = (case for seed in count() if (case := draw_late_case(seed)) is not None)
+    cases = list(islice(drawn, 3))
+
+    def run_available() -> None:
+        frames = []
+        for i, case in enumerate(cases):
+            source = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", 1)
+            found = recognize_graphs(
+                spark,
+                GraphQuery(case.query),
+                source.parquet(str(tmp_path / str(i))),
+                background=case.background,
+                time_unit="ns",
+                matches="lines",
+                tasks=2,
+                lateness=f"{LATENESS} milliseconds",
+                ahead=None,
+            )
+            frames.append(found.selectExpr(f"{i} as i", "line"))
+        whole = reduce(lambda a, b: a.union(b), frames)
+        writer = whole.writeStream.format("json").trigger(availableNow=True)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        running = writer.option("path", str(tmp_path / "out")).start()
+        running.awaitTermination()
+
+    for numbers in ((0, 1), (2,)):
+        for number in numbers:
+            for i, case in enumerate(cases):
+                put_rows(tmp_path / str(i), number, case.files[number])
+        run_available()
+    found: list[list[SpaseqMatch]] = [[] for _ in cases]
+    for row in spark.read.json(str(tmp_path / "out")).collect():
+        found[row.i].append(comparable_match(SimpleNamespace(**json.loads(row.line))))
+    for case, matches in zip(cases, found, strict=True):
+        assert len(matches) == len(set(matches)), str(case.query)
+        assert set(matches) == case.wanted, str(case.query)
 
 
 # ---------------------------------------------------------------------- texts
