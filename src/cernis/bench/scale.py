@@ -74,6 +74,8 @@ class BenchmarkScale:
     streaming_state: tuple[tuple[int, int], ...] = ((50_000, 12), (50_000, 36), (500_000, 60))
     """Windows in milliseconds and numbers of files; a second, longer, a third, wider."""
     streaming_latency: int = 6
+    streaming_graphs: int = 20_000
+    streaming_graph_keys: int = 1000
     spaseq_events: int = 96_000
     spaseq_windows: tuple[int, ...] = (500, 2000, 8000, 32_000)
     spaseq_clauses: tuple[int, ...] = (3, 5, 7, 9)
@@ -138,6 +140,8 @@ QUICK = BenchmarkScale(
     streaming_small_files=2,
     streaming_state=((200, 2), (200, 3), (400, 2)),
     streaming_latency=1,
+    streaming_graphs=200,
+    streaming_graph_keys=10,
     spaseq_events=2400,
     spaseq_windows=(500, 1000),
     spaseq_clauses=(3, 7),

@@ -24,6 +24,8 @@ WAYS = {
     "passed": "pass-through",
     "plain": "state and Python for each key",
 }
+GRAPH_WAYS = {"SPAseQ": "a SPAseQ query", "parsed": "parsed only"}
+_MEASURES = ("wall", "processor")
 
 
 def run_streaming(scale: BenchmarkScale, step: Step) -> list[Record]:
@@ -39,6 +41,8 @@ def run_streaming(scale: BenchmarkScale, step: Step) -> list[Record]:
         "state": scale.streaming_state,
         "state_rows": scale.streaming_small * 10,
         "latency": scale.streaming_latency,
+        "graphs": scale.streaming_graphs,
+        "graph_keys": scale.streaming_graph_keys,
     }
     step("streams", 0, 1)
     answer = ask_process("cernis.bench.spark.streaming_process", request)
@@ -50,6 +54,11 @@ def _make_records(part: str, answer: Mapping[str, Any]) -> Iterator[Record]:
     if part == "latency":
         for name, seconds in answer.items():
             yield Record(NAME, f"latency, {name}", seconds, "s")
+        return
+    if part == "graphs":
+        for name, value in answer.items():
+            yield Record(NAME, "graphs, wall", value["wall"], "graphs/s", {"way": name})
+            yield Record(NAME, "graphs, processor", value["cpu"], "graphs/s", {"way": name})
         return
     for name, value in answer.items():
         first, _, second = name.partition(" ")
@@ -74,6 +83,8 @@ def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator
             yield Record(
                 NAME, f"recognized to {WAYS[way]}, {format_number(keys)} keys", divide(*pair), "×"
             )
+    pair = (find(records, "graphs, processor", way=way) for way in GRAPH_WAYS)
+    yield Record(NAME, "a SPAseQ query to parsing only", divide(*pair), "×")
     few, many = scale.streaming_kept[0], scale.streaming_kept[-1]
     measure = "processor of a small batch"
     pair = (find(records, measure, kept=kept) for kept in (many, few))
@@ -90,7 +101,7 @@ def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator
 
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
-    """Return rates by keys, small batches, state, latency, ratios."""
+    """Return rates by keys, rates of graphs, small batches, state, latency, ratios."""
     keys = sorted({int(r.case["keys"]) for r in select(records, "wall")})
     shown = {
         "rows/s": "wall",
@@ -115,9 +126,14 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
     waits = tuple(
         (r.measure, format_number(r.value)) for r in records if r.measure.startswith("latency")
     )
+    graphs = tuple(
+        (title, *(format_number(find(records, f"graphs, {m}", way=way)) for m in _MEASURES))
+        for way, title in GRAPH_WAYS.items()
+    )
     titles = (f"{title}, {format_number(n)} keys" for title, _, n in cells)
     return [
         Table("Rows per second", ("", *titles), rates),
+        Table("RDF graphs per second", ("", "graphs/s", "graphs/CPU-s"), graphs),
         tabulate(records, "A small batch beside much state", "processor of a small batch", small),
         tabulate(records, "State", "most state", state),
         Table("From the event that makes a match certain to the match", ("", "s"), waits),
@@ -148,7 +164,9 @@ Pairs of events of one key within a second, on a generated stream in Parquet fil
 each micro-batch; one event in fifteen can be part of a match, and matches are not written.
 "Pass-through" sends the same rows through a shuffle into Python and back; "state and Python
 for each key" is a stateful processor that looks for the same pairs in the groups of a key, in
-order of arrival, on fewer rows.
+order of arrival, on fewer rows. RDF graphs come in N-Quads files, four quads each; a SPAseQ query
+looks for pairs of one of 1,000 keys in them, and "parsed only" makes rows of the graphs and drops
+these.
 """,
     run=run_streaming,
     tables=build_tables,

@@ -33,6 +33,11 @@ QUERY = (
     "SELECT a[k], b[k] FROM S WHERE A AS a ; B AS b FILTER a[v > 0.9] AND b[v > 0.9] "
     "PARTITION BY [k] WITHIN {window} MILLISECONDS"
 )
+GRAPH_QUERY = """PREFIX : <http://example.org/>
+SELECT ?k ?a ?b WITHIN 1 SECONDS FROM STREAM S <http://example.org/s> WHERE { SEQ (A ; B)
+DEFINE GPM A ON S { ?a :sold ?k . ?a :value ?v FILTER(?v > 90) }
+DEFINE GPM B ON S { ?b :bought ?k . ?b :value ?w FILTER(?w > 90) } }
+"""
 BEGIN = 1_700_000_000_000_000
 _LONGEST = 600
 
@@ -67,6 +72,48 @@ class StreamFolder:
         schema = "type string, ts timestamp, k bigint, v double"
         reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
         return reader.parquet(str(self.folder))
+
+
+class GraphFolder:
+    """A folder of N-Quads files with random graphs of three triples, a millisecond apart."""
+
+    def __init__(self, folder: Path, keys: int) -> None:
+        self.folder, self.keys, self.files, self.graphs = folder, keys, 0, 0
+        self.random = np.random.default_rng(7)
+        folder.mkdir(parents=True)
+
+    def put(self, graphs: int) -> None:
+        """Write a file of so many graphs."""
+        numbers = range(self.graphs, self.graphs + graphs)
+        kinds = np.array(["sold", "bought", "asked"])[self.random.integers(0, 3, graphs)]
+        keys = self.random.integers(0, self.keys, graphs)
+        values = self.random.integers(0, 100, graphs)
+        rows = zip(numbers, kinds, keys, values, strict=True)
+        (self.folder / ".writing").write_text("".join(_write_graph(*row) for row in rows))
+        os.utime(self.folder / ".writing", (10**9 + self.files, 10**9 + self.files))
+        (self.folder / ".writing").rename(self.folder / f"{self.files:06}.nq")
+        self.files, self.graphs = self.files + 1, self.graphs + graphs
+
+    def stream(self, spark: Any) -> Any:
+        from cernis.spark import parse_graphs
+        from cernis.spark.graphs.texts import FILES
+
+        reader = spark.readStream.format("binaryFile").schema(FILES)
+        return parse_graphs(reader.option("maxFilesPerTrigger", 1).load(str(self.folder)), "S")
+
+
+def _write_graph(number: int, kind: str, key: int, value: int) -> str:
+    xsd, own = "http://www.w3.org/2001/XMLSchema#", "http://example.org/"
+    seconds, milliseconds = divmod(number, 1000)
+    clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(BEGIN // 10**6 + seconds))
+    graph, node = f"<urn:event:{number}>", f"<{own}n{number}>"
+    return (
+        f"{graph} <http://www.w3.org/ns/prov#generatedAtTime> "
+        f'"{clock}.{milliseconds:03}Z"^^<{xsd}dateTime> .\n'
+        f"{node} <{own}{kind}> <{own}key{key}> {graph} .\n"
+        f'{node} <{own}value> "{value}"^^<{xsd}integer> {graph} .\n'
+        f'{node} <{own}note> "text {number}" {graph} .\n'
+    )
 
 
 # -------------------------------------------------------------- contestants
@@ -168,6 +215,29 @@ def measure_keys(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str,
     return answer
 
 
+def measure_graphs(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Return rates of RDF graphs: of a SPAseQ query, and of parsing alone."""
+    from cernis.spark import recognize_graphs
+
+    answer: dict[str, Any] = {}
+    for name in ("SPAseQ", "parsed"):
+        files = GraphFolder(folder / name, request["graph_keys"])
+        for _ in range(request["files"]):
+            files.put(request["graphs"])
+        frame = files.stream(spark)
+        if name == "SPAseQ":
+            frame = recognize_graphs(spark, GRAPH_QUERY, frame, lateness="1 second")
+        running = MeasuredQuery(frame, folder / f"c-{name}")
+        running.run(request["files"])
+        rates = running.compute_rates(1)  # of files, which are the rows of their source
+        answer[name] = {
+            part: rate if part == "batch" else rate * request["graphs"]
+            for part, rate in rates.items()
+        }
+        shutil.rmtree(files.folder)
+    return answer
+
+
 def measure_small_batches(spark: Any, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Return processor seconds of a small batch by the number of events in the state."""
     answer = {}
@@ -231,6 +301,7 @@ def measure_latency(spark: Any, folder: Path, request: dict[str, Any]) -> dict[s
 
 PARTS = {
     "keys": measure_keys,
+    "graphs": measure_graphs,
     "kept": measure_small_batches,
     "state": measure_state,
     "latency": measure_latency,
