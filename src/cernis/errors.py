@@ -8,6 +8,8 @@ and optionally what was expected and a suggestion. Several are reported together
 The rendering follows rust-lang/regex and DuckDB: line, column, the source line,
 carets under the span.
 
+Every error has a code, which names the kind of mistake (`cernis.error_codes`).
+
 A warning is a `Diagnostic` with a code, about a query that is right or about its events. Rendered,
 it is a `WarningNote`: one of the notes of a run, or with `strict` the reason of a `StrictError`.
 """
@@ -17,7 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from cernis.error_codes import find_kind
 
 __all__ = [
     "BudgetError",
@@ -115,6 +119,23 @@ class Diagnostic:
             lines.append(f"  help: {self.suggestion}")
         return write_message("\n".join(lines))
 
+    def find_code(self) -> str:
+        """Return the code of the warning, or that of the kind of mistake.
+
+        >>> Diagnostic("unknown attribute 'prise'").find_code()
+        'unknown-name'
+        """
+        return self.code or find_kind((QueryError.__name__,), self.message).code
+
+    def to_dict(self, source: str) -> dict[str, Any]:
+        """Return plain values for JSON; lines and columns count from 1."""
+        place: dict[str, Any] = {"line": None, "column": None, "length": None}
+        if self.span is not None:
+            line, column, _, _ = _locate(source, self.span.start)
+            place = {"line": line, "column": column, "length": self.span.end - self.span.start}
+        told = {"code": self.find_code(), "message": neutralize(self.message)}
+        return {**told, **place, "expected": self.expected, "help": self.suggestion}
+
 
 def _locate(source: str, position: int) -> tuple[int, int, str, int]:
     """Return line, column, the line's text cut to a readable width, and the caret's offset."""
@@ -138,6 +159,16 @@ class CernisError(Exception):
     def __init__(self, message: object = "") -> None:
         super().__init__(write_message(message))
 
+    @property
+    def code(self) -> str:
+        """The kind of mistake, which stays when the message is worded anew.
+
+        >>> DataError("trades.csv: no such file").code
+        'no-such-file'
+        """
+        own = (one.__name__ for one in type(self).__mro__ if issubclass(one, CernisError))
+        return find_kind(tuple(own), str(self)).code
+
 
 class QueryError(CernisError):
     """The query's text or types are wrong; carries every mistake found."""
@@ -146,6 +177,11 @@ class QueryError(CernisError):
         self.diagnostics = tuple(diagnostics)
         self.source = source
         super().__init__("\n".join(d.render(source) for d in self.diagnostics))
+
+    @property
+    def code(self) -> str:
+        """The code of the first mistake; each of `diagnostics` has its own (`find_code`)."""
+        return self.diagnostics[0].find_code() if self.diagnostics else super().code
 
 
 class DataError(CernisError):
@@ -189,6 +225,11 @@ class StrictError(CernisError):
     def __init__(self, warnings: Iterable[WarningNote]) -> None:
         self.warnings = tuple(warnings)
         super().__init__("\n".join(self.warnings))
+
+    @property
+    def code(self) -> str:
+        """The code of the first warning."""
+        return self.warnings[0].code if self.warnings else super().code
 
 
 class SessionGuard:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -298,6 +299,30 @@ def test_check_says_what_a_query_may_not_mean(capfd: Capture) -> None:
         "  help: UNLESS keeps it out: A ; C UNLESS B\n"
         "note: WITHIN 10 EVENTS: a match spans at most 11 events; WITHIN 9 EVENTS are at most 10\n"
     )
+
+
+def test_check_tells_programs_mistakes_and_warnings_with_their_codes(capfd: Capture) -> None:
+    def problems(query: str, *more: str, code: int) -> list[Any]:
+        assert cernis("check", query, "--json", *more) == code
+        told = json.loads(capfd.readouterr().out)
+        assert told["ok"] is (code == 0)
+        return [(one["severity"], one["code"], one.get("column")) for one in told["problems"]]
+
+    assert problems(PAIRS, code=0) == []
+    odd = "SELECT * FROM S WHERE A ; NOT B ; C"
+    assert problems(odd, code=0) == [("warning", "not-between", 27)]
+    assert problems(odd, "--strict", code=1) == [("warning", "not-between", 27)]
+    wrong = "SELECT * FROM S WHERE A AS a FILTER b[x > 1] AND c[x > 1]"
+    assert problems(wrong, code=1) == [
+        ("error", "unknown-name", 37),
+        ("error", "unknown-name", 50),
+    ]
+    assert problems("nothing.ceql", code=1) == [("error", "no-such-file", None)]
+    rules = "RULE a AS SELECT * FROM S WHERE A ; NOT B ; C"
+    assert problems(rules, code=0) == [("warning", "not-between", None)]
+    assert problems(rules.replace("NOT", "NTO"), code=1) == [("error", "syntax", None)]
+    graphs = "SELECT ?x WHERE { SEQ (A) }"
+    assert problems(graphs, "--lang", "spaseq", code=1)[0][:2] == ("error", "unbound-variable")
 
 
 @pytest.mark.parametrize("command", ["check", "explain", "run"])

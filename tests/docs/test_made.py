@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from cernis.error_codes import KINDS
+from cernis.errors import BudgetError, CernisError, DataError, QueryError, StateError
 from cernis.manual.codes import CASES, WarningCase, collect_codes, find_notes
 from cernis.manual.diagrams import is_railroad_installed
+from cernis.manual.error_cases import EXAMPLES, run_example
 from cernis.manual.grammar import (
     SOURCES,
     GrammarSource,
@@ -34,8 +37,26 @@ def test_pages_and_diagrams_are_up_to_date() -> None:
     assert old == [], "run: make pages"
 
 
-def test_every_code_has_a_case() -> None:
-    assert sorted(case.code for case in CASES) == sorted(set(collect_codes(SOURCE)))
+def test_every_warning_has_a_case() -> None:
+    errors = {kind.code for kind in KINDS}
+    assert sorted(case.code for case in CASES) == sorted({*collect_codes(SOURCE)} - errors)
+
+
+def test_every_code_of_an_error_has_an_example_and_messages() -> None:
+    codes = [kind.code for kind in KINDS]
+    assert list(EXAMPLES) == codes
+    assert len({*codes, *(case.code for case in CASES)}) == len(codes) + len(CASES)
+    assert {message.code for message in collect_messages(SOURCE)} == {*codes}
+
+
+def test_every_class_of_errors_has_a_kind_for_the_rest() -> None:
+    raised = {one.__name__ for one in (QueryError, DataError, BudgetError, StateError, CernisError)}
+    assert {name for kind in KINDS if not kind.words for name in kind.errors} == raised
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_an_example_has_the_code_of_its_page(code: str) -> None:
+    assert run_example(EXAMPLES[code]).code == code
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.code)

@@ -11,7 +11,7 @@ from cernis.errors import CernisError
 from cernis.manual.__main__ import main
 from cernis.manual.build import build_site, is_sphinx_installed, write_versions_page
 from cernis.manual.pages import find_broken_links, list_linked, read_pages
-from cernis.manual.sources import FOLDERS, write_sources
+from cernis.manual.sources import FOLDERS, NESTED, write_sources
 
 ROOT = Path(__file__).parents[2]
 _LOADED = re.compile(
@@ -33,11 +33,13 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("folder", [f"docs/{name}" for name in FOLDERS])
+@pytest.mark.parametrize("folder", [f"docs/{name}" for name in (*FOLDERS, *NESTED)])
 def test_the_contents_of_a_folder_have_all_its_pages(folder: str) -> None:
     pages = read_pages(ROOT)
     index = f"{folder}/index.md"
     inside = {page for page in pages if page.startswith(f"{folder}/") and page != index}
+    for nested in (f"docs/{name}/" for name in NESTED if f"docs/{name}" != folder):
+        inside = {p for p in inside if not p.startswith(nested) or p == f"{nested}index.md"}
     assert set(list_linked(index, pages[index], folder)) == inside
 
 

@@ -16,6 +16,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 def test_install_lines_work_with_this_directory_alone(page: Path) -> None:
     """A package that is not published cannot be installed by its name."""
     text = page.read_text(encoding="utf-8").partition("Once it is published")[0]
+    if page.is_relative_to(ROOT / "docs" / "reference"):  # messages are quoted as they are
+        text = re.sub(r"^(\| `.*|cernis\.\w+: .*)$", "", text, flags=re.MULTILINE)
     assert re.findall(r"pip install '?cernis", text) == []
 
 

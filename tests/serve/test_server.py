@@ -191,6 +191,16 @@ def test_a_query_with_a_mistake_comes_back_with_its_place(visitor: Any) -> None:
     assert run.error["diagnostics"][0]["help"] == "did you mean 'price'?"
 
 
+def test_the_code_of_a_mistake_has_a_page(visitor: Any) -> None:
+    checked = visitor.post("/api/check", language="ceql", query="SELCT", source=None).json
+    assert checked["diagnostics"][0]["code"] == "syntax"
+    page = visitor.get("/codes/syntax")
+    assert page.status == 200
+    assert b"<h1><code>syntax</code></h1><p>The text is not a query" in page.body
+    assert b"<code>NOT B</code> is one event" in visitor.get("/codes/not-between").body
+    assert visitor.get("/codes/%3Cb%3E").error["message"] == "there is no such code"
+
+
 def test_words_are_completed_from_the_data(visitor: Any) -> None:
     asked = {"query": "SELECT * FROM Stocks WHERE SELL AS s FILTER s[pr", "source": CORE}
     found = visitor.post("/api/complete", language="ceql", line=1, column=49, **asked).json

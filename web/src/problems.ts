@@ -25,7 +25,12 @@ export function showProblems(
         { type: "button", class: "link", title: "Go there", click: () => actions.show(problem) },
         `${problem.severity}, line ${problem.line}`,
       ),
-      h("span", { class: "message" }, problem.message),
+      h(
+        "span",
+        { class: "message" },
+        `${problem.message} `,
+        problem.code && h("a", { class: "code", href: `/codes/${problem.code}`, target: "_blank" }, problem.code),
+      ),
       line.trim() !== "" && h("pre", { "aria-hidden": "true" }, `${line}\n`, h("span", { class: "carets" }, carets)),
       problem.help && h("span", { class: "help" }, problem.help),
       fixes.length > 0 && h("span", { class: "fixes" }, ...fixes),

@@ -54,7 +54,7 @@ from cernis.cli.options import (
     TypeColumn,
     Unit,
 )
-from cernis.errors import CernisError, StrictError, neutralize
+from cernis.errors import CernisError, neutralize
 
 app = typer.Typer(
     name="cernis",
@@ -421,29 +421,22 @@ def explain(
 
 
 @app.command()
-def check(query: QueryOrRules, strict: Strict = False, lang: Lang = LanguageName.ceql) -> None:
+def check(
+    query: QueryOrRules,
+    strict: Strict = False,
+    lang: Lang = LanguageName.ceql,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print mistakes and warnings, with their codes, as JSON.")
+    ] = False,
+) -> None:
     """Parse and type-check QUERY, or a rule set; print all mistakes and warnings."""
     with reported():
-        if (rules := find_rules(query, lang.value)) is not None:
-            from cernis.cli import rules as rule_sets
+        from cernis.cli import check
 
-            typer.echo(f"ok: {rule_sets.check(rules, strict=strict)} rules")
-            return
-        text, language = read_query(query, lang.value)
-        if language == "spaseq":
-            from cernis.languages.spaseq import parse
-
-            parse(text)
+        if json:
+            check.check_as_json(query, lang.value, strict=strict)
         else:
-            import cernis
-            from cernis.cli.terminal import print_notes
-            from cernis.pattern.advice.event_window import note_event_window
-
-            checked = cernis.query(text, lang=language)
-            if strict and checked.warnings:
-                raise StrictError(checked.warnings)
-            print_notes([*checked.warnings, *note_event_window(checked.pattern)])
-        typer.echo("OK")
+            typer.echo(check.check(query, lang.value, strict=strict))
 
 
 @app.command()

@@ -1,7 +1,8 @@
-"""The page of warning codes: each with a query that has it, the message, and what to write instead.
+"""The pages of codes: one for each kind of error and each warning, and their contents.
 
-The messages come from running the queries. The codes come from the source: every `code=` of a
-`Diagnostic` needs a case here.
+An error has its meaning from `cernis.error_codes` and an example from `error_cases`. A warning has
+a query that has it here, and what to write instead. All messages come from running the examples.
+The codes of warnings come from the source: every `code=` of a `Diagnostic` needs a case here.
 """
 
 from __future__ import annotations
@@ -13,17 +14,29 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import cernis
+from cernis.error_codes import KINDS, WARNINGS, ErrorKind
 from cernis.errors import WarningNote, list_warnings
+from cernis.manual.error_cases import EXAMPLES, run_example, write_session
 
-_HEAD = """\
-# Warning codes
+_MADE = "<!-- written by make pages -->"
+_CONTENTS = f"""\
+# Codes of errors and warnings
 
-<!-- written by make pages -->
+{_MADE}
+
+A code names a kind of mistake, and stays when a message is worded anew. In Python it is
+`error.code`, of each mistake in a query `diagnostic.find_code()`, of a warning `note.code`.
+`cernis check --json` prints the codes, and the playground links each to its meaning. Each page has
+an example with its message, and what to do.
+
+## Errors
+"""
+_WARNINGS = """
+## Warnings
 
 A warning is about a query that is right and probably does not say what is meant, or about events
-that make an answer odd. `note.code` is its code. `--strict`, in Python `strict=True`, makes
-warnings errors ([how](errors.md#warnings)). For each code: a query that has it, the message, and
-what to write instead.
+that make an answer odd. `--strict`, in Python `strict=True`, makes warnings errors
+([how](../errors.md#warnings)).
 """
 
 
@@ -32,7 +45,6 @@ class WarningCase:
     """A query with a warning, its events as CSV or "", and a query without the warning."""
 
     code: str
-    meaning: str
     query: str
     instead: str
     """The query to write, or an option to give."""
@@ -43,75 +55,54 @@ class WarningCase:
 CASES = (
     WarningCase(
         "not-between",
-        "`NOT B` is one event that is no B. Between two `;` it keeps nothing away: another\n"
-        "event may be taken for it, and a B may lie beside that one. `UNLESS` forbids every B\n"
-        "in between.",
         "SELECT * FROM S WHERE A ; NOT B ; C",
         "SELECT * FROM S WHERE (A ; C) UNLESS B",
     ),
     WarningCase(
         "not-at-end",
-        "`A ; NOT B` ends with any later event that is no B. To say that no B follows, name the\n"
-        "time for which it must stay away: `WITHOUT` waits that long.",
         "SELECT * FROM S WHERE A ; NOT B",
         "SELECT * FROM S WHERE A WITHOUT B FOR 10 MINUTES",
     ),
     WarningCase(
         "unless-idle",
-        "`UNLESS` looks strictly inside of a match, between its first and its last event. In a\n"
-        "single event, or two neighbours, nothing lies inside. What follows is excluded by\n"
-        "`WITHOUT … FOR`.",
         "SELECT * FROM S WHERE ORDER UNLESS PAY",
         "SELECT * FROM S WHERE ORDER WITHOUT PAY FOR 1 HOUR",
     ),
     WarningCase(
         "never-holds",
-        "A condition contradicts itself, so the query has no match, whatever the events.",
         "SELECT * FROM S WHERE A AS a FILTER a[price > 10 AND price < 5]",
         "SELECT * FROM S WHERE A AS a FILTER a[price > 10 OR price < 5]",
     ),
     WarningCase(
         "always-holds",
-        "A condition holds for every event that has the attributes. It does nothing.",
         "SELECT * FROM S WHERE A AS a FILTER a[name != 'x' OR name != 'y']",
         "SELECT * FROM S WHERE A AS a FILTER a[name NOT IN {'x', 'y'}]",
     ),
     WarningCase(
         "like-percent",
-        "`LIKE` takes a regular expression that matches the whole text. `%` is a plain\n"
-        "character in it.",
         "SELECT * FROM S WHERE A AS a FILTER a[name LIKE 'MS%']",
         "SELECT * FROM S WHERE A AS a FILTER a[name LIKE 'MS.*']",
     ),
     WarningCase(
         "absent-type",
-        "No event has a type that the query names. It is misspelt, or types are in another\n"
-        'column (`--type`, in Python `type="kind"`).',
         "SELECT * FROM S WHERE SEL AS s",
         "SELECT * FROM S WHERE SELL AS s",
         "type,price,ts\nSELL,20,1000\nBUY,30,2000\n",
     ),
     WarningCase(
         "unmet-condition",
-        "Every match needs this condition, and no event satisfies it. So there is no match, and\n"
-        "the condition is to blame.",
         "SELECT * FROM S WHERE SELL AS s FILTER s[price > 100]",
         "SELECT * FROM S WHERE SELL AS s FILTER s[price > 10]",
         "type,price,ts\nSELL,20,1000\nBUY,30,2000\n",
     ),
     WarningCase(
         "odd-times",
-        "Numbers in the time column lie in January 1970 or beyond 2200 in the unit that was\n"
-        "given, and are plain dates in another. With the wrong unit, windows are a thousand\n"
-        "times too long or too short.",
         "SELECT * FROM S WHERE SELL ; BUY WITHIN 5 MINUTES",
         '--time-unit s, in Python time_unit="s"',
         "type,price,ts\nSELL,20,1700000000\nBUY,30,1700000060\n",
     ),
     WarningCase(
         "most-skipped",
-        "With `--on-error skip` bad rows are left out, and here they are most of the rows. The\n"
-        "form of the file is probably not what was expected.",
         "SELECT * FROM S WHERE SELL ; BUY",
         '--on-error fail, in Python on_error="fail"',
         "type,price,ts\nSELL,20,monday\nBUY,30,tuesday\nBUY,31,3000\n",
@@ -119,20 +110,46 @@ CASES = (
 )
 
 
-def write_codes_page() -> str:
-    """Return the page of all codes."""
-    parts = [_HEAD]
-    for case in CASES:
-        (note, *_) = (note for note in find_notes(case, case.query) if note.code == case.code)
-        parts.append(f"## `{case.code}`\n\n{case.meaning}\n")
-        parts.append(f"```ceql\n{case.query}\n```\n")
-        if case.events:
-            parts.append(f"On these events:\n\n```csv\n{case.events}```\n")
-        parts.append(f"```text\nwarning: {note}\n```\n")
-        if case.instead.startswith("SELECT"):
-            parts.append(f"Instead:\n\n```ceql\n{case.instead}\n```\n")
-        else:
-            parts.append(f"Instead: `{case.instead.replace(', in Python ', '`, in Python `')}`.\n")
+def write_codes_pages() -> dict[str, str]:
+    """Return the page of each code, and their contents, by the names of their files."""
+    pages = {kind.code: _write_error(kind) for kind in KINDS}
+    pages |= {case.code: _write_warning(case) for case in CASES}
+    return {"index.md": _write_contents(), **{f"{code}.md": pages[code] for code in pages}}
+
+
+def _write_contents() -> str:
+    errors = [f"- [`{kind.code}`]({kind.code}.md): {kind.meaning}" for kind in KINDS]
+    warnings = [f"- [`{case.code}`]({case.code}.md): {WARNINGS[case.code]}" for case in CASES]
+    return "\n".join([_CONTENTS, *errors, _WARNINGS, *warnings, ""])
+
+
+def _write_error(kind: ErrorKind) -> str:
+    """Return the page of a kind of error."""
+    lines = EXAMPLES[kind.code]
+    error = run_example(lines)
+    classes = " or ".join(f"`{name}`" for name in kind.errors)
+    return "\n".join(
+        [
+            f"# `{kind.code}`\n\n{_MADE}\n\n{kind.meaning} A {classes}.\n",
+            f"```python\n{write_session(lines, error)}\n\n```\n",
+            f"## What to do\n\n{kind.remedy}\n",
+            f"[All messages with this code](../messages.md#{kind.code})\n",
+        ]
+    )
+
+
+def _write_warning(case: WarningCase) -> str:
+    """Return the page of a warning."""
+    (note, *_) = (note for note in find_notes(case, case.query) if note.code == case.code)
+    parts = [f"# `{case.code}`\n\n{_MADE}\n\n{WARNINGS[case.code]} A warning.\n"]
+    parts.append(f"```ceql\n{case.query}\n```\n")
+    if case.events:
+        parts.append(f"On these events:\n\n```csv\n{case.events}```\n")
+    parts.append(f"```text\nwarning: {note}\n```\n\n## What to do\n")
+    if case.instead.startswith("SELECT"):
+        parts.append(f"```ceql\n{case.instead}\n```\n")
+    else:
+        parts.append(f"Give `{case.instead.replace(', in Python ', '`, in Python `')}`.\n")
     return "\n".join(parts)
 
 
@@ -164,6 +181,8 @@ def collect_codes(source: Path) -> Iterator[str]:
                 for keyword in node.keywords:
                     if keyword.arg == "code" and isinstance(keyword.value, ast.Name):
                         yield names[keyword.value.id]
+                    elif keyword.arg == "code" and isinstance(keyword.value, ast.Constant):
+                        yield str(keyword.value.value)
 
 
 def _read_constants(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cernis.manual.codes import write_codes_page
+from cernis.manual.codes import write_codes_pages
 from cernis.manual.diagrams import draw_section
 from cernis.manual.grammar import SOURCES, name_diagram, read_sections, write_grammar_page
 from cernis.manual.measured import with_numbers
 from cernis.manual.messages import write_messages_page
 from cernis.manual.pictures import draw_pictures
 
-_GRAMMARS = "docs/reference/grammar"
+_CODES, _GRAMMARS = "docs/reference/codes", "docs/reference/grammar"
 
 
 def make_pages(root: Path) -> dict[str, str]:
     """Return the text of each made page and picture of a checkout, by its path."""
     return {
         "README.md": with_numbers(root),
-        "docs/reference/codes.md": write_codes_page(),
+        **{f"{_CODES}/{name}": text for name, text in write_codes_pages().items()},
         "docs/reference/messages.md": write_messages_page(root / "src" / "cernis"),
         **{f"docs/pictures/{name}": text for name, text in draw_pictures(root).items()},
         **{f"{_GRAMMARS}/{source.name}.md": write_grammar_page(source) for source in SOURCES},

@@ -11,71 +11,65 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_ERRORS = ("QueryError", "DataError", "BudgetError", "StateError")
+from cernis.error_codes import KINDS, find_kind
+
+_ERRORS = ("QueryError", "DataError", "BudgetError", "StateError", "CernisError")
 _DIAGNOSTICS = {"Diagnostic": "QueryError", "note": "QueryError"}
 """Calls that note a mistake in a query."""
-
-_AREAS = {
-    "automata": "The pattern", "cli": "The command line", "encoding": "Predicates",
-    "engine": "The engine", "events": "Reading events", "languages": "Reading a query",
-    "output.py": "Writing files", "pattern": "Checking a query", "plan": "Planning a query",
-    "rdf": "RDF streams and SPAseQ", "results": "Results", "run": "Running a query",
-    "schema.py": "Schemas", "spark": "Spark", "state.py": "Frozen state",
-}  # fmt: skip
+_ASIDE = ("bench", "manual", "testing")
+"""The parts of the package whose messages are for its makers."""
 
 _HEAD = """\
 # Every message
 
 <!-- written by make pages -->
 
-The messages of Cernis, by class of error and by where they come from, so that a search finds yours.
-`…` stands for a name, a number or a place. Messages about the syntax of a query, which say what was
-expected, are not listed. [Errors](errors.md) explains the classes and shows the common ones;
-[warnings](codes.md) have codes.
+The messages of Cernis by their [code](codes/index.md), so that a search finds yours. `…` stands for
+a name, a number or a place. Most messages about the syntax of a query, which say what was expected,
+are not listed.
 """
 
 
 class Message(NamedTuple):
-    """A message of an error: its class, the part of the package, the text, and a help or ""."""
+    """A message of an error: its class, the text, and a help or ""."""
 
     error: str
-    area: str
     text: str
     help: str
+
+    @property
+    def code(self) -> str:
+        return find_kind((self.error,), self.text).code
 
 
 def write_messages_page(source: Path) -> str:
     """Return the page of all messages of the package in a folder."""
     found = sorted(set(collect_messages(source)))
     lines = [_HEAD]
-    for error in _ERRORS:
-        lines += [f"## {error}", ""]
-        own = [message for message in found if message.error == error]
-        for area in sorted({message.area for message in own}):
-            here = [message for message in own if message.area == area]
-            helped = any(message.help for message in here)
-            lines += [f"### {area}", "", "| message | help |" if helped else "| message |"]
-            lines += ["|---|---|" if helped else "|---|"]
-            for message in here:
-                cells = [message.text, *([message.help] if helped else [])]
-                lines.append(f"| {' | '.join(map(_write_cell, cells))} |")
-            lines.append("")
+    for kind in KINDS:
+        own = [message for message in found if message.code == kind.code]
+        helped = any(message.help for message in own)
+        lines += [f"## `{kind.code}`", "", f"[About this code](codes/{kind.code}.md)", ""]
+        lines += ["| message | help |", "|---|---|"] if helped else ["| message |", "|---|"]
+        for message in own:
+            cells = [message.text, *([message.help] if helped else [])]
+            lines.append(f"| {' | '.join(map(_write_cell, cells))} |")
+        lines.append("")
     return "\n".join(lines)
 
 
 def collect_messages(source: Path) -> Iterator[Message]:
     """Yield every message that the code of a package can raise."""
     for path in sorted(source.rglob("*.py")):
-        top = path.relative_to(source).parts[0]
-        if top not in _AREAS:
+        if path.relative_to(source).parts[0] in _ASIDE:
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            message = _read_call(node, _AREAS[top])
+            message = _read_call(node)
             if message is not None:
                 yield message
 
 
-def _read_call(node: ast.AST, area: str) -> Message | None:
+def _read_call(node: ast.AST) -> Message | None:
     if not isinstance(node, ast.Call) or not node.args:
         return None
     name = str(getattr(node.func, "id", None) or getattr(node.func, "attr", ""))
@@ -85,7 +79,7 @@ def _read_call(node: ast.AST, area: str) -> Message | None:
     if error not in _ERRORS or "code" in given or not text or not text.strip(" …:,;"):
         return None
     help_ = _read_text(given["suggestion"]) if "suggestion" in given else None
-    return Message(error, area, text, help_ or "")
+    return Message(error, text, help_ or "")
 
 
 def _read_text(node: ast.AST) -> str | None:

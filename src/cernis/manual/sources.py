@@ -16,6 +16,8 @@ from cernis.manual.pages import PROJECT_PAGES, Pages, find_links, list_linked
 
 FOLDERS = ("tutorials", "how-to", "reference", "explanation", "benchmarks")
 """The folders of docs/, in the order of the navigation."""
+NESTED = ("reference/codes",)
+"""Folders of docs/ inside of these that have contents of their own."""
 
 _LEXERS = {"csv": "text", "mermaid": "text", "trig": "turtle"}
 """Languages of blocks that Pygments does not know, and what is nearest."""
@@ -82,7 +84,10 @@ def _write_navigation(pages: Pages, page: str) -> str:
     if page == "README.md":
         contents = [*(f"docs/{name}/index.md" for name in FOLDERS), "examples/README.md"]
         return _write_toctree("", contents) + _write_toctree("Project", list(PROJECT_PAGES))
-    if page in (f"docs/{name}/index.md" for name in FOLDERS) or page == "examples/README.md":
+    if (
+        page in (f"docs/{name}/index.md" for name in (*FOLDERS, *NESTED))
+        or page == "examples/README.md"
+    ):
         here = dirname(place_of(page))
         names = [relpath(place_of(one), here) for one in list_linked(page, pages[page], folder)]
         return _write_toctree("", names, moved=True)

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cernis.error_codes import find_kind
 from cernis.errors import CernisError, Diagnostic, QueryError, WarningNote
 from cernis.languages.ceql.rules import parse_rules
 from cernis.run.derived import order_rules
@@ -31,6 +32,11 @@ class RuleSetError(CernisError):
         super().__init__("\n".join(mistakes))
         self.mistakes = tuple(mistakes)
         self.rules = tuple(rules)
+
+    @property
+    def code(self) -> str:
+        """The code of the first mistake, which is one of a query."""
+        return find_kind((QueryError.__name__,), str(self)).code
 
 
 @dataclass(frozen=True, eq=False)

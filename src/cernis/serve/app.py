@@ -26,6 +26,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 
 from cernis.serve.check import LANGUAGES
+from cernis.serve.code_page import write_code_page
 from cernis.serve.complete import list_keywords
 from cernis.serve.failure import RequestError
 from cernis.serve.guard import LEAVE, PageGuard, make_nonce, make_policy
@@ -56,6 +57,7 @@ class Playground:
         return [
             Route("/", self.show_page),
             Route("/assets/{name:path}", self.send_asset),
+            Route("/codes/{code}", self.show_code),
             Route("/api/limits", self.list_limits),
             Route("/api/samples", self.list_samples),
             Route("/api/uploads", self.upload, methods=["POST"]),
@@ -97,6 +99,12 @@ class Playground:
         if name not in known:
             raise RequestError("not_found", "there is no such file")
         return FileResponse(known[name], headers={"Cache-Control": "no-cache"})
+
+    async def show_code(self, request: Request) -> Response:
+        page = write_code_page(request.path_params["code"])
+        if page is None:
+            raise RequestError("not_found", "there is no such code")
+        return HTMLResponse(page)
 
     async def list_limits(self, request: Request) -> Response:
         limits = asdict(self.visitors.limits)

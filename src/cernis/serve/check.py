@@ -139,7 +139,7 @@ def _find_warnings(language: str, text: str, known: KnownData | None) -> Iterato
             yield Diagnostic(
                 f"no stream {stream!r} in these events: there are {names}",
                 next(iter(pattern.spans.get("streams", ())), None),
-                code="absent-stream",
+                code="streams",
             )
     types = list(dict.fromkeys(name for names in known.types.values() for name in names))
     named = dict.fromkeys(
@@ -196,7 +196,7 @@ def write_diagnostic(
     help_ += [one.suggestion] if one.suggestion else []
     return {
         "severity": severity,
-        "code": one.code,
+        "code": one.find_code(),
         "message": one.message,
         **write_place(text, one.span or Span(0, 0)),
         "help": "\n".join(help_) or None,

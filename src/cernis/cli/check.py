@@ -1,0 +1,76 @@
+"""`cernis check`: parse and type-check a query or rules, for people or as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import typer
+
+from cernis.cli.arguments import find_rules, read_query
+from cernis.errors import CernisError, QueryError, StrictError
+from cernis.run.query import Query
+
+
+def check(argument: str, language: str, *, strict: bool) -> str:
+    """Check a query or a rule set, print its warnings, and return that it is right."""
+    from cernis.cli.terminal import print_notes
+    from cernis.pattern.advice.event_window import note_event_window
+
+    if (rules := find_rules(argument, language)) is not None:
+        from cernis.cli import rules as rule_sets
+
+        return f"ok: {rule_sets.check(rules, strict=strict)} rules"
+    _, checked = _parse(argument, language)
+    if checked is not None:
+        if strict and checked.warnings:
+            raise StrictError(checked.warnings)
+        print_notes([*checked.warnings, *note_event_window(checked.pattern)])
+    return "OK"
+
+
+def _parse(argument: str, language: str) -> tuple[str, Query[Any] | None]:
+    """Return the text of a query, and the query; None: it is SPAseQ, which has no warnings."""
+    text, language = read_query(argument, language)
+    if language == "spaseq":
+        from cernis.languages.spaseq import parse
+
+        parse(text)
+        return text, None
+    return text, Query(text, lang=language)
+
+
+def check_as_json(argument: str, language: str, *, strict: bool) -> None:
+    """Print the mistakes and warnings of a query or rules as JSON; exit with 1 for mistakes."""
+    problems = list_problems(argument, language)
+    wrong = any(strict or one["severity"] == "error" for one in problems)
+    typer.echo(json.dumps({"ok": not wrong, "problems": problems}, ensure_ascii=False, indent=2))
+    if wrong:
+        raise typer.Exit(1)
+
+
+def list_problems(argument: str, language: str) -> list[dict[str, Any]]:
+    """Return the mistakes, or the warnings where there is none, with their codes and places."""
+    try:
+        return [{"severity": "warning", **one} for one in _list_warnings(argument, language)]
+    except QueryError as error:
+        told = [one.to_dict(error.source) for one in error.diagnostics]
+    except CernisError as error:
+        told = [{"code": error.code, "message": str(error)}]
+    return [{"severity": "error", **one} for one in told]
+
+
+def _list_warnings(argument: str, language: str) -> list[dict[str, Any]]:
+    from cernis.pattern.advice import find_warnings
+    from cernis.run.rules import RuleSet
+
+    if (rules := find_rules(argument, language)) is not None:
+        return [
+            {"code": note.code, "message": f"rule {rule.name}: {note}"}
+            for rule in RuleSet.of(rules)
+            for note in rule.query.warnings
+        ]
+    text, checked = _parse(argument, language)
+    if checked is None or checked.conjunctive is not None:
+        return []
+    return [one.to_dict(text) for one in find_warnings(checked.pattern)]
