@@ -175,6 +175,24 @@ def test_every_needs_a_column_of_times() -> None:
         query.run(pa.table({"type": ["A"]}))
 
 
+def test_values_of_compared_events_are_added_up_without_listing_matches() -> None:
+    """2^80 matches at the last end; of those inside the window of the other there are 2^9."""
+    events = pa.table({"type": ["A"] * 80 + ["B"], "v": [*range(80), 5], "k": [1] * 81})
+    text = (
+        "SELECT COUNT(a) AS n, SUM(a[v]) AS s, MIN(a[v]) AS low, MAX(a[v]) AS high, AVG(b[v]) AS m"
+        " WHERE (A+ AS a ; B AS b) FILTER a[k] = b[k] {} GROUP BY END"
+    )
+    query = cernis.query(text.format(""))
+    assert "sums and least values on partial matches" in str(query.explain())
+    whole = query.run(events, budget=10).to_arrow().to_pylist()[0]
+    assert int(whole["n"]) == 80 * 2**79
+    assert int(whole["s"]) == sum(range(80)) * 2**79
+    assert (whole["low"], whole["high"], whole["m"]) == (0, 79, 5.0)
+    (last,) = cernis.query(text.format("WITHIN 9 EVENTS")).run(events, budget=10)
+    expected = {"n": 9 * 2**8, "s": sum(range(71, 80)) * 2**8, "low": 71, "high": 79, "m": 5.0}
+    assert last.values == expected
+
+
 def test_matches_of_compared_events_are_counted_and_not_listed() -> None:
     """2^60 matches at the last end: listing them would not end."""
     events = pa.table({"type": ["A"] * 60 + ["B"], "v": [1] * 61, "ts": range(61)})

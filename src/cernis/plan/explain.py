@@ -328,8 +328,14 @@ def _describe_groups(plan: Plan) -> list[str]:
         return []
     cost = "matches are listed, each adds its own values: linear in the matches"
     measured = any(True for term in group_terms(plan.pattern) for _ in pred.variables_of(term))
+    tables = plan.tables
     if not plan.listed and not measured:
         cost = "matches are counted, not listed"
+    elif not plan.listed and tables is not None and not tables.apart and not tables.bounds:
+        cost = (
+            "sums and least values on partial matches, no match is listed: linear in those that an "
+            "end reaches (numbers; other values: listed)"
+        )
     if plan.can_aggregate:
         cost = "a constant cost per event, no match is made (numbers; other values: listed)"
     when = "a group is reported when the input ends"

@@ -1,6 +1,6 @@
 """The compact sets of correlated matches as a match set.
 
-Cost contract: `count` and `counts` are linear in the compact set (for ≠ and order: in
+Cost contract: `count`, `counts` and `aggregate` are linear in the compact set (for ≠ and order: in
 the edges of the run DAG); `blocks` is linear in its output; `sample` counts once and
 then walks one path per match drawn. Matches of one end position come latest start
 first where they fit into one block.
@@ -8,7 +8,8 @@ first where they fit into one block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,22 @@ from numpy.typing import NDArray
 from cernis.engine.dag.count import DagCounts, count_matches
 from cernis.engine.dag.enumerate import list_blocks
 from cernis.engine.dag.links import DagSegment
-from cernis.results.matchset import MatchBlock, take
+from cernis.engine.dag.measure import NO_LEAST, VertexWeights, measure_matches, sum_exactly
+from cernis.engine.dag.records import VERTICES
+from cernis.engine.unary.aggregate import (
+    EndAggregates,
+    Measure,
+    MeasuredColumn,
+    MeasuredPairs,
+    decode_least,
+    encode_least,
+    join_found,
+)
+from cernis.results.matchset import MatchBlock, Positions, take
 from cernis.results.rooted import RootedMatches
+
+ReadMeasure = Callable[[Measure, Positions], MeasuredColumn]
+"""Reads the values of a measure at the positions of events, which are still stored."""
 
 
 class CorrelatedMatches(RootedMatches):
@@ -32,6 +47,52 @@ class CorrelatedMatches(RootedMatches):
 
     def _count_roots(self, segment: DagSegment) -> list[int]:
         return count_matches(segment)
+
+    def aggregate(
+        self, measures: Sequence[Measure], read: ReadMeasure, stored: int
+    ) -> EndAggregates:
+        """Return the aggregates of all matches, per root; events are stored from a position on."""
+        nothing = np.empty(0, np.int64)
+        found = [
+            self._aggregate_segment(segment, measures, read, stored) for segment in self._segments
+        ]
+        return join_found(found) if found else EndAggregates(nothing, nothing)
+
+    def _aggregate_segment(
+        self, segment: DagSegment, measures: Sequence[Measure], read: ReadMeasure, stored: int
+    ) -> EndAggregates:
+        vertices = segment.memory.vertices[: segment.memory.counters[VERTICES]]
+        integers: list[NDArray[Any]] = []
+        reals: list[NDArray[Any]] = []
+        codes: list[NDArray[Any]] = []
+        for measure in measures:
+            marks = np.array([measure.variable in names for names in self.labels], np.bool_)
+            marked = np.flatnonzero(marks[vertices["label"]] & (vertices["position"] >= stored))
+            column = read(measure, vertices["position"][marked])
+            valid = np.ones(len(marked), np.bool_) if column.valid is None else column.valid
+            values = np.zeros(len(marked), np.int64) if column.values is None else column.values
+            integers.append(_spread(valid.astype(np.int64), marked, len(vertices)))
+            if measure.total:
+                weights = _spread(np.where(valid, values, 0), marked, len(vertices))
+                (reals if measure.is_real else integers).append(weights)
+            for negated in [False] * measure.least + [True] * measure.greatest:
+                code = encode_least(values, measure.is_real, negated=negated)
+                code = np.where(valid, code, NO_LEAST)
+                codes.append(_spread(code, marked, len(vertices), int(NO_LEAST)))
+        exact, size = _stack(integers, np.int64, len(vertices)), len(integers)
+        floats = exact.astype(np.float64)
+        sums = [*floats.T, *np.abs(floats).T, *reals]
+        out = measure_matches(
+            segment,
+            VertexWeights(
+                _stack(sums, np.float64, len(vertices)), _stack(codes, np.int64, len(vertices))
+            ),
+        )
+        magnitudes = out.sums[:, [0, *range(1 + size, 1 + 2 * size)]]
+        found: NDArray[Any] | None = sum_exactly(segment, exact, magnitudes)
+        if found is None:
+            found = out.sums[:, : 1 + size].astype(np.int64)
+        return _read_measured(segment, measures, found, out.sums[:, 1 + 2 * size :], out.leasts)
 
     def _list_blocks(
         self, segment: DagSegment, most: int | None, size: int
@@ -61,3 +122,37 @@ class CorrelatedMatches(RootedMatches):
 def _sort_latest_first(block: MatchBlock) -> MatchBlock:
     order = np.lexsort((-block.start, block.end))
     return block if (np.diff(order) == 1).all() else take(block, order)
+
+
+def _spread(values: NDArray[Any], at: NDArray[np.int64], size: int, fill: int = 0) -> NDArray[Any]:
+    """Return an array of so many values in which these stand at their places."""
+    wide = np.full(size, fill, values.dtype)
+    wide[at] = values
+    return wide
+
+
+def _stack(columns: Sequence[NDArray[Any]], dtype: Any, rows: int) -> NDArray[Any]:
+    """Return columns as an array of rows; it may have none."""
+    return np.array(columns, dtype).reshape(len(columns), rows).T.copy()
+
+
+def _read_measured(
+    segment: DagSegment,
+    measures: Sequence[Measure],
+    integers: NDArray[Any],
+    reals: NDArray[np.float64],
+    codes: NDArray[np.int64],
+) -> EndAggregates:
+    """Return the aggregates of the roots that have matches."""
+    kept = np.flatnonzero(integers[:, 0] > 0)
+    numbers, totals, leasts = iter(integers[kept].T), iter(reals[kept].T), iter(codes[kept].T)
+    counts, pairs = next(numbers), []
+    for measure in measures:
+        number = next(numbers)
+        total = next(totals if measure.is_real else numbers) if measure.total else None
+        least = decode_least(next(leasts), measure.is_real) if measure.least else None
+        greatest = None
+        if measure.greatest:
+            greatest = decode_least(next(leasts), measure.is_real, negated=True)
+        pairs.append(MeasuredPairs(number, total, least, greatest))
+    return EndAggregates(segment.roots["end"][kept], counts, tuple(pairs))

@@ -2,7 +2,8 @@
 
 Where the plan allows it, the sliding aggregator gives the aggregates of all matches that end at
 a position (`engine.unary.aggregate`), and no match is ever made. Otherwise the match set counts its
-matches, where nothing but `COUNT(*)` is asked for, or else lists them, and each adds its own part.
+matches, where nothing but `COUNT(*)` is asked for. Where events are compared it adds numbers up on
+its vertices (`engine.dag.measure`). Else matches are listed, and each adds its own part.
 A group `EVERY` some time stays open until time has passed its end; one of `END` does not wait.
 
 Cost contract: per batch, a few NumPy passes over its ends, and Python for each group that they
@@ -21,17 +22,24 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.encoding.evaluate import compare
-from cernis.engine.unary.aggregate import EndAggregates, Measure, MeasuredPairs, join_found
+from cernis.engine.unary.aggregate import (
+    EndAggregates,
+    Measure,
+    MeasuredColumn,
+    MeasuredPairs,
+    join_found,
+)
 from cernis.engine.unary.residue import add_up, flatten_integers, is_zero
 from cernis.errors import DataError, StateError
 from cernis.events.store import EventStore
-from cernis.events.times import UNITS
+from cernis.events.times import UNITS, as_floats
 from cernis.integers import read_integer, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
 from cernis.pattern.selection import group_terms
 from cernis.results.aggregate import evaluate
 from cernis.results.columns import MatchFields, count_column, partition_columns
+from cernis.results.correlated import CorrelatedMatches
 from cernis.results.group_columns import (
     average_column,
     find_sum_type,
@@ -107,17 +115,23 @@ def find_measures(pattern: Pattern, schema: Schema) -> Measures | None:
         kinds = {Kind.INT} if attribute is None else _kinds_of(attribute, schema)
         if kinds - {Kind.INT, Kind.FLOAT}:
             return None
-        measure = Measure(
-            variable,
-            attribute or "",
-            is_real=Kind.FLOAT in kinds,
-            total=bool(functions & {"SUM", "AVG"}),
-            least="MIN" in functions,
-            greatest="MAX" in functions,
-        )
+        measure = _make_measure(variable, attribute, functions, is_real=Kind.FLOAT in kinds)
         path = () if attribute is None else tuple(attribute.split("."))
         measures[measure] = path
     return measures
+
+
+def _make_measure(
+    variable: str, attribute: str | None, functions: set[str], *, is_real: bool
+) -> Measure:
+    return Measure(
+        variable,
+        attribute or "",
+        is_real=is_real,
+        total=bool(functions & {"SUM", "AVG"}),
+        least="MIN" in functions,
+        greatest="MAX" in functions,
+    )
 
 
 def _kinds_of(attribute: str, schema: Schema) -> set[Kind]:
@@ -199,6 +213,8 @@ class Grouper:
             counts = np.array(numbers, np.int64 if sum(numbers) < 2**63 else object)
             self.add_ends([EndAggregates(ends, counts)] if len(ends) else [])
             return
+        if self._add_measured(found):
+            return
         for block in found.blocks():
             columns = []
             for (variable, attribute), functions in self.sources.items():
@@ -215,6 +231,32 @@ class Grouper:
                 columns.append([Totals(*each) for each in zip(*values, strict=True)])
             for row, key in enumerate(self._keys_of(block.end)):
                 self._put(key, 1, [column[row] for column in columns])
+
+    def _add_measured(self, found: MatchSet) -> bool:
+        """Add up numbers on the vertices of compared events; return whether that is possible."""
+        if not isinstance(found, CorrelatedMatches) or found.steps is not None:
+            return False
+        measures = []
+        for (variable, attribute), functions in self.sources.items():
+            kind = pa.int64() if attribute is None else self._find_type(attribute)
+            is_real = pa.types.is_floating(kind)
+            if not (is_real or pa.types.is_signed_integer(kind)):
+                return False
+            measures.append(_make_measure(variable, attribute, functions, is_real=is_real))
+        stored = self.store.span
+        if stored:
+            ends = found.aggregate(measures, self._read_measure, stored.start)
+            if len(ends.ends):
+                self._add_reduced(ends)
+        return True
+
+    def _read_measure(self, measure: Measure, positions: NDArray[np.int64]) -> MeasuredColumn:
+        """Return the values of a measure at these positions."""
+        if not measure.attribute:
+            return MeasuredColumn()
+        column = self.store.column(positions, measure.attribute)
+        numbers = as_floats(column) if measure.is_real else column.cast(pa.int64())
+        return MeasuredColumn(pc.fill_null(numbers, 0).to_numpy(), np.asarray(pc.is_valid(numbers)))
 
     def _put(self, key: GroupKey, count: int, totals: list[Totals]) -> None:
         group = self.groups.get(key)

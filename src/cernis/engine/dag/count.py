@@ -41,7 +41,7 @@ class CountScratch(NamedTuple):
 
 
 @inner
-def _list_union(nodes, at, version, bound, items):
+def list_union(nodes, at, version, bound, items):
     """Write the items of a version of a union tree; return how many, or -1 without room."""
     room = len(items)
     found = 0
@@ -74,12 +74,12 @@ def _list_unlike(links, memory, source, bound, items):
 
 
 @kernel
-def _list_items(links, memory, source, bound, items):
+def list_items(links, memory, source, bound, items):
     """Write the items that a source sums over; return how many, or -1 without room."""
     link, at = memory.sources[source]["link"], memory.sources[source]["at"]
     kind = links.kind[links.store[link]]
     if kind == r.UNION:
-        return _list_union(memory.nodes, at, memory.sources[source]["version"], bound, items)
+        return list_union(memory.nodes, at, memory.sources[source]["version"], bound, items)
     if kind == r.UNLIKE:
         return _list_unlike(links, memory, source, bound, items)
     asked = memory.asked[memory.sources[source]["asked"]]
@@ -119,7 +119,7 @@ def _list_range(branches, operator, root, asked, bound, items):
 
 
 @kernel
-def _list_node(nodes, node, bound, items):
+def list_node(nodes, node, bound, items):
     """Write the items that a node of a union tree sums over; return how many."""
     items[0] = 2 * nodes[node]["vertex"]
     found = 1
@@ -167,12 +167,12 @@ def _count_roots(segment, begin, clock, scratch, out):
                     value = 0.0
             for source in range(first, first + count):
                 if inner:
-                    found = _list_node(nodes, item >> 1, bound, items)
+                    found = list_node(nodes, item >> 1, bound, items)
                 elif links.kind[links.store[sources[source]["link"]]] == r.UNION:
                     at, version = sources[source]["at"], sources[source]["version"]
-                    found = _list_union(nodes, at, version, bound, items)
+                    found = list_union(nodes, at, version, bound, items)
                 else:
-                    found = _list_items(links, memory, source, bound, items)
+                    found = list_items(links, memory, source, bound, items)
                 if found < 0 or depth + found > len(stack):
                     return i
                 total = 0.0
@@ -204,7 +204,7 @@ class DagCounts:
         """Return the items that a source sums over."""
         links, memory = self.segment.links, self.segment.memory
         while True:
-            found = _list_items(links, memory, source, self.bound, self._items)
+            found = list_items(links, memory, source, self.bound, self._items)
             if found >= 0:
                 items: list[int] = self._items[:found].tolist()
                 return items
@@ -217,7 +217,7 @@ class DagCounts:
 
     def inside(self, node: int) -> list[int]:
         """Return the items that a node of a union tree sums over."""
-        found = _list_node(self.segment.memory.nodes, node, self.bound, self._items)
+        found = list_node(self.segment.memory.nodes, node, self.bound, self._items)
         items: list[int] = self._items[:found].tolist()
         return items
 

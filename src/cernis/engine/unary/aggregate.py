@@ -217,10 +217,10 @@ class SlidingAggregator:
                 total = read_integers(integers)
                 integers += 1
             if measure.least:
-                least = _decode(words[:, codes], measure.is_real)
+                least = decode_least(words[:, codes], measure.is_real)
                 codes += 1
             if measure.greatest:
-                greatest = _decode(words[:, codes], measure.is_real, negated=True)
+                greatest = decode_least(words[:, codes], measure.is_real, negated=True)
                 codes += 1
             measured.append(MeasuredPairs(pairs, total, least, greatest))
         return EndAggregates(self._scratch.ends[:number].copy(), read_integers(0), tuple(measured))
@@ -241,7 +241,7 @@ class SlidingAggregator:
                 weights.sums[:, integers] = np.where(present, values, 0)
                 integers += 1
             for negated in [False] * measure.least + [True] * measure.greatest:
-                code = _encode(values, measure.is_real, negated=negated)
+                code = encode_least(values, measure.is_real, negated=negated)
                 weights.leasts[:, codes] = np.where(present, code, NO_VALUE)
                 codes += 1
         return weights
@@ -414,7 +414,9 @@ class SlidingAggregator:
         self.memory = self.memory._replace(row_of_key=row_of_key)
 
 
-def _encode(values: NDArray[Any], is_real: bool, *, negated: bool = False) -> NDArray[np.int64]:
+def encode_least(
+    values: NDArray[Any], is_real: bool, *, negated: bool = False
+) -> NDArray[np.int64]:
     """Return int64 codes in the order of the values, or in the opposite order."""
     if not is_real:
         codes = np.asarray(values, np.int64)
@@ -424,7 +426,7 @@ def _encode(values: NDArray[Any], is_real: bool, *, negated: bool = False) -> ND
     return np.where(np.isnan(values), _NOT_A_NUMBER, ~codes if negated else codes)
 
 
-def _decode(codes: NDArray[np.int64], is_real: bool, *, negated: bool = False) -> NDArray[Any]:
+def decode_least(codes: NDArray[np.int64], is_real: bool, *, negated: bool = False) -> NDArray[Any]:
     values = ~codes if negated else codes.copy()
     if not is_real:
         return values
