@@ -243,7 +243,8 @@ def test_what_has_left_the_window_is_not_missed(
 
 @given(
     st.data(),
-    random_cases(untimed=False, gaps=True, next_=True, binary=True, size=6, events=9),
+    random_cases(untimed=False, gaps=True, next_=True, binary=True, size=6, events=9)
+    | random_cases(untimed=False, next_=True, families=("order", "previous"), events=9),
 )
 def test_arrows_and_gaps_survive_restarts(
     data: st.DataObject, case: tuple[Pattern, Events]
@@ -495,8 +496,13 @@ def test_groups_survive_restarts(data: st.DataObject, case: tuple[Pattern, Event
 @few
 @given(
     st.data(),
-    grouped_cases(
-        after=("free", "equal"), before=("free",), windows=(None, Unit.TIME), size=5, events=8
+    (
+        grouped_cases(
+            after=("free", "equal"), before=("free",), windows=(None, Unit.TIME), size=5, events=8
+        )
+        | grouped_cases(
+            after=("free",), strategies=(Strategy.LONGEST,), windows=(Unit.TIME,), size=5, events=8
+        )
     ).filter(lambda case: _ends(case) and _is_timed(case)),
 )
 def test_groups_of_what_without_leaves_survive_restarts(
