@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +19,7 @@ from cernis.engine.linked.runtime import LinkedEngine
 from cernis.engine.unary.runtime import UnaryEngine
 from cernis.rdf.reading import merge
 
+PACKAGE = os.path.dirname(cernis.__file__)
 FAILED = r"^this session has failed before \(.*\); begin a new one"
 QUERIES = {
     "unary": "SELECT * WHERE A ; B+ PARTITION BY [k] WITHIN 9 EVENTS",
@@ -58,7 +60,7 @@ class Interrupted:
         code = frame.f_code
         if code.co_flags & CO_GENERATOR:  # Python ignores errors of a generator that is closed
             return
-        if event == "call" and "/cernis/" in code.co_filename:
+        if event == "call" and code.co_filename.startswith(PACKAGE):
             self.calls += 1
             if self.calls == self.at:
                 raise KeyboardInterrupt
