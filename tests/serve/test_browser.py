@@ -189,6 +189,8 @@ def test_a_mistake_has_a_caret_and_a_fix_that_runs(
     assert drawn[0][drawn[1].index("^") : drawn[1].rindex("^") + 1] == "prise"
     expect(page.locator(".cm-lintRange-error")).to_have_text("prise")
     keep(page, f"mistake-{size[0]}")
+    link = problem.get_by_role("link", name="unknown-name")
+    expect(link).to_have_attribute("href", "/codes/unknown-name")
     expect(page.locator("#stale")).to_be_visible()
     problem.get_by_role("button", name="price").click()
     expect(page.locator("#problems")).to_be_empty()
