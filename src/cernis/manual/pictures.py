@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import doctest
 import re
+from contextlib import chdir
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 _FIRST_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"^<!-- file: (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _WIDTH = 780
 
 
@@ -21,10 +24,17 @@ def draw_pictures(root: Path) -> dict[str, str]:
 
 
 def _run_first_example(page: str) -> dict[str, Any]:
-    """Run the first Python block of a page, without what it prints; return its names."""
+    """Run the first Python block of a page, without what it prints; return its names.
+
+    Files that the page shows before it are in the folder in which it runs.
+    """
     found = _FIRST_BLOCK.search(page)
+    assert found is not None
     names: dict[str, Any] = {}
-    for example in doctest.DocTestParser().get_examples(found[1] if found else ""):
-        if not example.source.startswith("print"):
-            exec(example.source, names)
+    with TemporaryDirectory() as folder, chdir(folder):
+        for file, text in _FILE.findall(page[: found.start()]):
+            Path(file).write_text(text, encoding="utf-8")
+        for example in doctest.DocTestParser().get_examples(found[1]):
+            if not example.source.startswith("print"):
+                exec(example.source, names)
     return names
