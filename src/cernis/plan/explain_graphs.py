@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.automata.linked.mermaid import draw_linked
+from cernis.automata.linked.order import find_sorted
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Guarantee
 from cernis.plan.report import PlanReport
@@ -59,12 +61,31 @@ _LINKS = {",": "the next timestamp", ";": "the first that fits", ":": "any later
 def _describe_stores(plan: GraphPlan) -> Iterator[str]:
     """Yield what the runs of each store wait for, and by which variables they are grouped."""
     linked = plan.linked
-    for store in linked.stores:
-        kept = ", ".join(f"?{name}" for name in store.kept) or "nothing"
+    for number, (store, ordered) in enumerate(zip(linked.stores, find_sorted(linked), strict=True)):
+        grouped = [f"?{name}" for name in store.kept if name != ordered]
         names = _name_step(plan, store.step)
         rounds = plan.query.steps[store.step].rounds
         again = ", again" if rounds and linked.states[store.state].step == store.step else ""
-        yield f"waiting for {names}{again} ({_LINKS[store.link]}): grouped by {kept}"
+        how = f", in the order of ?{ordered}" if ordered else _describe_live(linked, number)
+        yield (
+            f"waiting for {names}{again} ({_LINKS[store.link]}): "
+            f"grouped by {', '.join(grouped) or 'nothing'}{how}"
+        )
+
+
+def _describe_live(linked: LinkedAutomaton, store: int) -> str:
+    """Name the values that a row does not join and later steps need: it takes group by group."""
+    taken = [one for one in linked.transitions if one.store == store]
+    live = {
+        name
+        for one in taken
+        for name in linked.stores[store].kept
+        if name not in one.joins and name in linked.states[one.target].bound
+    }
+    if not live:
+        return ""
+    names = " and ".join(f"?{name}" for name in sorted(live))
+    return f", each group by itself: {names} {'stays' if len(live) == 1 else 'stay'} live"
 
 
 _MOST_REASONS = 6

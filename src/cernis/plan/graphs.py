@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from cernis.automata.linked.automaton import Alternative, LinkedAutomaton
+from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.automata.linked.construct import construct_linked
+from cernis.automata.linked.order import find_order, name_sources
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.plan import Distribution, Guarantee
@@ -95,30 +96,20 @@ def _find_key(query: SpaseqQuery, linked: LinkedAutomaton, strict: bool) -> tupl
 def _decide_guarantee(linked: LinkedAutomaton) -> Guarantee:
     links = [(t.store, t.reading) for t in linked.transitions if t.store is not None]
     links += [(guard.store, guard.reading) for guard in linked.guards]
-    compared = [
-        (linked.alternatives[linked.readings[reading].alternative], linked.stores[store].link)
-        for store, reading in links
-        if linked.conditions(reading)
-    ]
+    compared = [(store, reading) for store, reading in links if linked.conditions(reading)]
     if not compared:
         return Guarantee.LINKED
-    if all(link != "," and _orders_one_value(one) for one, link in compared):
+    if all(_orders_one_value(linked, store, reading) for store, reading in compared):
         return Guarantee.ORDERED
     return Guarantee.RESIDUAL
 
 
-def _orders_one_value(one: Alternative) -> bool:
-    """Whether its only condition compares its own variables with one of earlier steps."""
-    if len(one.late) != 1 or not isinstance(one.late[0], g.ComparisonExpression):
+def _orders_one_value(linked: LinkedAutomaton, store: int, reading: int) -> bool:
+    """Whether the only condition is an order of one value, in whose order runs can wait."""
+    if linked.stores[store].link == "," or len(linked.conditions(reading)) != 1:
         return False
-    condition, own = one.late[0], set(one.names)
-    if condition.op in ("=", "!="):
-        return False
-    for here, there in ((condition.left, condition.right), (condition.right, condition.left)):
-        known = {variable.name for variable in g.find_mentions(here)}
-        if isinstance(there, g.GraphVariable) and there.name not in own and known and known <= own:
-            return True
-    return False
+    (condition,) = linked.conditions(reading)
+    return find_order(condition, *name_sources(linked, reading, store)) is not None
 
 
 def _find_graph_names(node: g.GraphPattern | g.Expression) -> Iterator[str]:

@@ -16,17 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import kernel
 from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.dag import records as r
 from cernis.engine.dag.collect import link_spines
-from cernis.engine.dag.ordered import is_in_range
 from cernis.engine.dag.sound import (
     check_apart,
+    check_branches,
     check_nodes,
     check_versions,
     raise_latest,
-    sort_children_first,
     to_bytes,
 )
 from cernis.errors import StateError
@@ -114,7 +112,7 @@ def thaw_correlated(engine: CorrelatedEngine, meta: Mapping[str, Any], arrays: A
     _check_vertices(engine, memory, position)
     check_nodes(memory.nodes)
     _check_lists(engine, memory)
-    _check_branches(memory)
+    check_branches(memory.branches)
     _check_codes(engine, memory)
     _check_sources(engine, memory)
     _check_buckets(engine, memory)
@@ -204,18 +202,6 @@ def _check_lists(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
     )
 
 
-def _check_branches(memory: r.RunMemory) -> None:
-    """Trees of branches are in the order of their values, heaps by priority."""
-    branches = memory.branches
-    sides = np.stack([branches["left"], branches["right"]], axis=1).astype(np.int64)
-    require(is_inside(sides, 0, len(branches)), "a branch leads nowhere")
-    order = sort_children_first(sides)
-    require(
-        len(order) == len(branches) - 1 and _is_search_tree(branches, order),
-        "'branches' are no search trees",
-    )
-
-
 def _check_codes(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
     """Codes of compared values are codes of their domains."""
     links, sources = engine.tables.arrays.links, memory.sources
@@ -272,30 +258,3 @@ def _check_buckets(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
         "a bucket leads nowhere",
     )
     check_apart(nodes, buckets["root"][engine.bucket_kinds == r.UNION])
-
-
-@kernel
-def _is_search_tree(branches, order):
-    """Whether values are in order, priorities fall, and `best` is the latest start below."""
-    least, most = np.zeros(len(branches), np.int64), np.zeros(len(branches), np.int64)
-    for n in order:
-        best = branches[n]["start"]
-        left, right = branches[n]["left"], branches[n]["right"]
-        least[n] = n if left == 0 else least[left]
-        most[n] = n if right == 0 else most[right]
-        high, low = branches[n]["high"], branches[n]["low"]
-        if left != 0:
-            best = max(best, branches[left]["best"])
-            if not is_in_range(branches[most[left]], r.LESS_EQUAL, high, low):
-                return False
-            if branches[left]["priority"] > branches[n]["priority"]:
-                return False
-        if right != 0:
-            best = max(best, branches[right]["best"])
-            if not is_in_range(branches[least[right]], r.GREATER_EQUAL, high, low):
-                return False
-            if branches[right]["priority"] > branches[n]["priority"]:
-                return False
-        if best != branches[n]["best"]:
-            return False
-    return True

@@ -110,7 +110,7 @@ def _list_range(branches, operator, root, asked, bound, items):
                     top -= 1
                     items[top] = side
         else:
-            left_of = by_order.is_beyond(branch, operator, asked[1])
+            left_of = by_order.is_beyond(branch, operator, asked[0], asked[1])
             side = branch["left"] if left_of else branch["right"]
             if side != 0 and branches[side]["best"] >= bound:
                 top -= 1

@@ -157,7 +157,7 @@ def _pick(links, memory, walk, source, at, bound):
         if branch["start"] >= bound and by_order.is_comparable(branch, asked[0]):
             return branch["vertex"]
         return 0
-    left_of = by_order.is_beyond(branch, operator, asked[1])
+    left_of = by_order.is_beyond(branch, operator, asked[0], asked[1])
     side = branch["left"] if left_of else branch["right"]
     if side != 0 and memory.branches[side]["best"] >= bound:
         _choose(walk, source, side)

@@ -1,8 +1,8 @@
 """The part of an automaton that readers of the run DAG look at.
 
 A source of a vertex names the *link* it was gathered by. The link says which *store* holds the
-runs, the store which kind of index it is. The linked runtime has one link and one store
-(`link_of_unions`): its runs are found by hash tables of its own.
+runs, the store which kind of index it is. The linked runtime finds its runs by hash tables of its
+own, and has a link for each way to name them (`links_of_runs`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.dag.records import UNION, RunMemory
+from cernis.engine.dag.records import (
+    EQUAL,
+    GREATER_EQUAL,
+    LESS_EQUAL,
+    SORTED,
+    UNION,
+    RunMemory,
+)
 from cernis.engine.dag.unlike import sequences
 
 
@@ -56,6 +63,11 @@ class Links(NamedTuple):
     bounds: SumBounds
 
 
+BY_UNION, BY_LESS, BY_GREATER, BY_VALUE = range(4)
+"""The links of the linked runtime: all runs of a group, and the runs of a search tree up to a
+value, from a value on, or with a value."""
+
+
 class DagSegment(NamedTuple):
     """A compact set of matches: the links and records they consist of, and their roots."""
 
@@ -64,15 +76,14 @@ class DagSegment(NamedTuple):
     roots: NDArray[np.void]
 
 
-def link_of_unions() -> Links:
-    """Return a single link to a store of unions, without conditions."""
-    none, one = np.zeros(0, np.int32), np.zeros(1, np.int32)
-    sides = np.zeros((0, 0), np.uint8)
+def links_of_runs() -> Links:
+    """Return the links of the linked runtime: to unions, and to ranges of search trees."""
+    none, sides = np.zeros(0, np.int32), np.zeros((0, 0), np.uint8)
     return Links(
-        store=one,
-        operator=one,
-        kind=np.full(1, UNION, np.int32),
-        width=one,
+        store=np.array([0, 1, 1, 1], np.int32),
+        operator=np.array([0, LESS_EQUAL, GREATER_EQUAL, EQUAL], np.int32),
+        kind=np.array([UNION, SORTED], np.int32),
+        width=np.zeros(2, np.int32),
         steps=sequences(1),
         conditions=FarConditions(none, none, none, sides, sides),
         bounds=SumBounds(none, none.astype(np.float64), none.astype(np.float64), sides),

@@ -38,14 +38,18 @@ def is_in_range(branch, operator, high, low):
         return h > high or (h == high and l > low)
     if operator == r.IN_GAP:
         return high <= h <= low
+    if operator == r.EQUAL:
+        return h == high and l == low
     return h > high or (h == high and l >= low)
 
 
 @inner
-def is_beyond(branch, operator, low):
+def is_beyond(branch, operator, high, low):
     """Whether what is asked for is to the left of a branch that is not in range."""
     if operator == r.IN_GAP:
         return branch["high"] > low
+    if operator == r.EQUAL:
+        return branch["high"] > high or (branch["high"] == high and branch["low"] > low)
     return operator in (r.LESS, r.LESS_EQUAL)
 
 

@@ -17,8 +17,8 @@ Vectors are sparse: a list of cells for each group, found by a hash table.
 
 Cost contract: O(1) amortized for each vertex and each cell that it adds. A group has a cell for
 each group at the split that leads to it: as many as stores where all runs of a join key wait
-together, whatever the window. With many groups on the way to one, `count_sliding` gives up, and
-`cernis.engine.dag.count` counts each root by itself.
+together, whatever the window. With many groups on the way to one, and where vertices ask ranges of
+search trees, `count_sliding` gives up, and `cernis.engine.dag.count` counts each root by itself.
 
 Numbers are floats, exact below 2^53. Larger ones are counted again modulo primes below 2^26, whose
 products a float holds, and put together by the Chinese remainder theorem.
@@ -389,7 +389,7 @@ def _new_scratch(groups: int, room: int) -> SlideScratch:
 def _read_log(memory: r.RunMemory, roots: NDArray[np.void]) -> MomentLog | None:
     """Return the vertices that the roots may reach; None: some have no group.
 
-    States that were frozen before there were groups have 0 in their place.
+    Ranges of search trees, and states that were frozen before there were groups, have 0.
     """
     used = int(memory.counters[r.VERTICES])
     last = min(int(roots["vertex"].max(initial=0)) + 1, used)

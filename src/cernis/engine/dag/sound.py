@@ -1,4 +1,4 @@
-"""Check frozen records of the run DAG: trees of unions that the kernels can follow to their ends.
+"""Check frozen records of the run DAG: trees that the kernels can follow to their ends.
 
 A node of a tree changes once (`later`, since a version), so a circle through `later` may be sound:
 no reader of one version goes round. `check_versions` asks for times that fall along every way.
@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import kernel
+from cernis.engine.dag import records as r
+from cernis.engine.dag.ordered import is_in_range
 from cernis.state import is_inside, require
 
 
@@ -51,6 +53,17 @@ def check_versions(nodes: NDArray[np.void], times: NDArray[np.int64]) -> NDArray
         "'nodes' lead in a circle",
     )
     return made
+
+
+def check_branches(branches: NDArray[np.void]) -> None:
+    """Trees of branches are in the order of their values, heaps by priority."""
+    sides = _stack(branches, ("left", "right"))
+    require(is_inside(sides, 0, len(branches)), "a branch leads nowhere")
+    order = sort_children_first(sides)
+    require(
+        len(order) == len(branches) - 1 and _is_search_tree(branches, order),
+        "'branches' are no search trees",
+    )
 
 
 def check_apart(nodes: NDArray[np.void], roots: NDArray[np.int32]) -> None:
@@ -108,3 +121,30 @@ def sort_children_first(children):
                 tail += 1
         head += 1
     return order[:tail][::-1].copy()
+
+
+@kernel
+def _is_search_tree(branches, order):
+    """Whether values are in order, priorities fall, and `best` is the latest start below."""
+    least, most = np.zeros(len(branches), np.int64), np.zeros(len(branches), np.int64)
+    for n in order:
+        best = branches[n]["start"]
+        left, right = branches[n]["left"], branches[n]["right"]
+        least[n] = n if left == 0 else least[left]
+        most[n] = n if right == 0 else most[right]
+        high, low = branches[n]["high"], branches[n]["low"]
+        if left != 0:
+            best = max(best, branches[left]["best"])
+            if not is_in_range(branches[most[left]], r.LESS_EQUAL, high, low):
+                return False
+            if branches[left]["priority"] > branches[n]["priority"]:
+                return False
+        if right != 0:
+            best = max(best, branches[right]["best"])
+            if not is_in_range(branches[least[right]], r.GREATER_EQUAL, high, low):
+                return False
+            if branches[right]["priority"] > branches[n]["priority"]:
+                return False
+        if best != branches[n]["best"]:
+            return False
+    return True

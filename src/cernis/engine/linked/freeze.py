@@ -1,9 +1,10 @@
 """The state of the linked runtime as arrays to be packed, and back.
 
 Records are written as bytes of their known layouts, entries by what tells them apart: store,
-partition, values, the root of their runs. Hash tables, heaps and spines are worked out again. The
-kernels trust their arrays, so `thaw_linked` checks all of them first (`cernis.state`): every link
-leads into its array, and a vertex gathers runs of earlier moments only.
+partition, values, the root of their runs. Hash tables, heaps and spines are worked out again.
+Search trees are written where a store has them; states of versions without them thaw as groups.
+The kernels trust their arrays, so `thaw_linked` checks all of them first (`cernis.state`): every
+link leads into its array, and a vertex gathers runs of earlier moments only.
 
 Cost contract: linear in the state.
 """
@@ -19,8 +20,16 @@ from numpy.typing import NDArray
 
 from cernis.engine.dag import records as r
 from cernis.engine.dag.collect import link_spines
-from cernis.engine.dag.sound import check_apart, check_nodes, check_versions, to_bytes
-from cernis.engine.linked import runtime
+from cernis.engine.dag.links import BY_UNION
+from cernis.engine.dag.sound import (
+    check_apart,
+    check_branches,
+    check_nodes,
+    check_versions,
+    raise_latest,
+    to_bytes,
+)
+from cernis.engine.linked import runtime, trees
 from cernis.engine.linked import waiting as w
 from cernis.engine.linked.runtime import LinkedEngine
 from cernis.engine.linked.step import LastMoments
@@ -40,6 +49,9 @@ _RECORDS = {
     "sources": (r.SOURCE, r.SOURCES),
     "nodes": (r.NODE, r.NODES),
 }
+_TREES = {"branches": (r.BRANCH, r.BRANCHES)}
+_NAMELESS = ("programs", "transition_exit", "store_exit", "store_sorted", "order_operator")
+"""Tables that do not say what the numbers in a state stand for: programs hold codes."""
 
 
 class ThawedTerms(NamedTuple):
@@ -62,10 +74,13 @@ def freeze_linked(engine: LinkedEngine) -> tuple[dict[str, Any], dict[str, NDArr
     engine.collect()
     dag, waiting, moments = engine.memory.dag, engine.memory.waiting, engine.memory.moments
     live, keys = np.flatnonzero(waiting.store >= 0), engine.live_keys()
+    layouts = {**_RECORDS, **_TREES} if engine.is_sorted else _RECORDS
     arrays: dict[str, NDArray[Any]] = {
         name: to_bytes(getattr(dag, name)[: dag.counters[place]])
-        for name, (_, place) in _RECORDS.items()
+        for name, (_, place) in layouts.items()
     }
+    if engine.is_sorted:
+        arrays["asked"] = dag.asked[: dag.counters[r.ASKED]]
     arrays["entry.store"] = waiting.store[live]
     arrays["entry.codes"] = waiting.codes[live]
     arrays["entry.root"] = dag.buckets["root"][live]
@@ -79,18 +94,17 @@ def freeze_linked(engine: LinkedEngine) -> tuple[dict[str, Any], dict[str, NDArr
         "moment": engine.moment,
         "network": describe_tables(engine),
     }
+    if engine.is_sorted:
+        meta["trees"] = True
     return meta, arrays
 
 
 def describe_tables(engine: LinkedEngine) -> str:
-    """Return a short name of what the numbers in a state stand for.
-
-    Programs hold codes, and exits do not number anything in a state.
-    """
+    """Return a short name of what the numbers in a state stand for."""
     digest = hashlib.sha256()
     tables: dict[str, NDArray[Any]] = engine.tables._asdict()
     for name, array in tables.items():
-        if name not in ("programs", "transition_exit", "store_exit"):
+        if name not in _NAMELESS:
             digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
     return digest.hexdigest()[:16]
 
@@ -114,32 +128,41 @@ def thaw_linked(
     records: dict[str, Any] = {
         name: read_records(arrays, name, dtype) for name, (dtype, _) in _RECORDS.items()
     }
-    for name in ("vertices", "nodes"):
+    fresh = engine.memory.dag
+    asked = np.zeros((1, fresh.asked.shape[1]), np.int64)
+    records["branches"] = np.zeros(1, r.BRANCH)
+    if engine.is_sorted and meta.get("trees") is True:
+        records["branches"] = read_records(arrays, "branches", r.BRANCH)
+        asked = read_array(arrays, "asked", np.int64, (None, asked.shape[1])).copy()
+    records["asked"] = asked
+    for name in ("vertices", "nodes", "branches", "asked"):
         first = records[name][:1]
         require(len(first) > 0 and not any(first.tobytes()), f"{name!r} has no empty first record")
     require(is_inside(records["nodes"]["group"], 0, 2**31), "'nodes' have no groups")
     _check_vertices(engine, records, position, extent)
-    _check_runs(records, extent)
-    sizes = len(records["nodes"]), len(terms.codes)
+    _check_runs(engine, records, extent)
+    sizes = len(records["nodes"]), len(records["branches"]), len(terms.codes)
     waiting, buckets = _read_entries(engine, arrays, sizes, extent)
     used = int(waiting.counters[w.USED])
-    check_apart(records["nodes"], buckets["root"])
+    is_plain = waiting.sort == trees.PLAIN
+    check_apart(records["nodes"], buckets["root"][is_plain])
     last = before = np.empty(0, np.int64)
     if engine.partitioned:
         last, before = (
             read_array(arrays, f"moments.{name}", np.int64, (extent.keys,), low=-2)
             for name in ("last", "before")
         )
-    known = np.append(terms.codes, np.int32(-1))  # unbound stays unbound
-    waiting.codes[1:used] = known[waiting.codes[1:used]]
-    waiting.group[:] = records["nodes"]["group"][buckets["root"]]
+    known = np.append(terms.codes, np.full(1 + trees.SORTS, -1, np.int32))  # for negative places
+    codes = waiting.codes[1:used]
+    waiting.codes[1:used] = np.where(codes < 0, codes, known[codes])
+    waiting.group[is_plain] = records["nodes"]["group"][buckets["root"][is_plain]]
     waiting.counters[w.GROUPS] = records["nodes"]["group"].max(initial=0)
     w.thaw_entries(engine.tables, waiting, terms.facts)
-    link_spines(records["nodes"], buckets, np.full(len(buckets), r.UNION, np.int32))
-    fresh = engine.memory.dag
+    link_spines(records["nodes"], buckets, np.where(is_plain, r.UNION, r.SORTED).astype(np.int32))
     counters = fresh.counters.copy()
-    for name, (_, place) in _RECORDS.items():
+    for name, (_, place) in {**_RECORDS, **_TREES}.items():
         counters[place] = len(records[name])
+    counters[r.ASKED] = len(asked)
     facts = np.zeros((len(records["vertices"]), fresh.facts.shape[1]), np.int64)
     dag = fresh._replace(counters=counters, buckets=buckets, facts=facts, **records)
     engine.memory = engine.memory._replace(
@@ -168,51 +191,87 @@ def _check_vertices(
     )
 
 
-def _check_runs(records: Mapping[str, NDArray[np.void]], extent: Extent) -> None:
+def _check_runs(
+    engine: LinkedEngine, records: Mapping[str, NDArray[np.void]], extent: Extent
+) -> None:
     """A vertex gathers runs of earlier moments only, so that following sources ends.
 
     A vertex that begins a match leads nowhere, and counts as made before all others.
     """
     vertices, sources, nodes = (records[name] for name in _RECORDS)
-    vertex = nodes["vertex"]
+    branches, asked = records["branches"], records["asked"]
+    vertex, planted = nodes["vertex"], branches["vertex"]
+    # a branch outside the window may stay between others, without its vertex
+    rooted = planted != 0
     require(
         is_inside(vertex[1:], 1, len(vertices))
         and bool((nodes["start"] == vertices["start"][vertex])[1:].all()),
         "'nodes' do not belong to vertices",
     )
+    require(
+        is_inside(planted, 0, len(vertices))
+        and bool((branches["start"] == vertices["start"][planted])[rooted].all()),
+        "'branches' do not belong to vertices",
+    )
     check_nodes(nodes)
+    check_branches(branches)
     owner = np.repeat(np.arange(len(vertices)), vertices["count"])
     moments = np.full(len(vertices), -1, np.int64)
     moments[owner] = sources["version"]
-    made = check_versions(nodes, moments)
-    at = sources["at"]
     require(
-        not sources["link"].any()
-        and not sources["asked"].any()
-        and is_inside(sources["version"], 0, max(extent.moments, 1))
-        and is_inside(at, 1, len(nodes))
-        and bool((made[at] < sources["version"]).all())
-        and bool((nodes["start"][at] == vertices["start"][owner]).all()),
+        is_inside(sources["link"], 0, len(engine.links.store))
+        and is_inside(sources["asked"], 0, len(asked))
+        and is_inside(sources["version"], 0, max(extent.moments, 1)),
+        "a source leads nowhere",
+    )
+    ranges = sources["link"] != BY_UNION
+    for mine, made, starts in (
+        (~ranges, check_versions(nodes, moments), nodes["start"]),
+        (ranges, raise_latest(branches, ("left", "right"), moments), branches["best"]),
+    ):
+        at, start = sources["at"][mine], vertices["start"][owner[mine]]
+        require(
+            is_inside(at, 1, len(made))
+            and bool((made[at] < sources["version"][mine]).all())
+            and bool((starts[at] >= start).all()),
+            "a source leads to no run before it",
+        )
+    at = sources["at"][~ranges]
+    require(
+        bool((nodes["start"][at] == vertices["start"][owner[~ranges]]).all())
+        and not sources["asked"][~ranges].any()
+        and bool((sources["asked"][ranges] > 0).all()),
         "a source leads to no run before it",
     )
 
 
 def _read_entries(
-    engine: LinkedEngine, arrays: Arrays, sizes: tuple[int, int], extent: Extent
+    engine: LinkedEngine, arrays: Arrays, sizes: tuple[int, int, int], extent: Extent
 ) -> tuple[w.WaitingRuns, NDArray[np.void]]:
-    """Return the entries, without their chains, and their buckets; `sizes`: nodes and terms."""
-    nodes, terms = sizes
+    """Return the entries, without their chains, and their buckets.
+
+    `sizes`: nodes, branches and terms.
+    """
+    nodes, branches, terms = sizes
     tables, columns = engine.tables, engine.memory.waiting.codes.shape[1]
     stores = len(tables.store_link)
     store = read_array(arrays, "entry.store", np.int32, low=0, below=stores)
     number = len(store)
-    codes = read_array(arrays, "entry.codes", np.int32, (number, columns), low=-1, below=terms)
-    root = read_array(arrays, "entry.root", np.int32, (number,), low=1, below=nodes)
+    least = -1 - trees.SORTS
+    codes = read_array(arrays, "entry.codes", np.int32, (number, columns), low=least, below=terms)
+    root = read_array(arrays, "entry.root", np.int32, (number,), low=1)
     ordinal = read_array(
         arrays, "entry.ordinal", np.int64, (number,), low=0, below=max(extent.moments, 1)
     )
     kept = np.zeros((stores, columns), np.bool_)
     kept[np.repeat(np.arange(stores), np.diff(tables.store_first)), tables.store_columns] = True
+    is_sorted = np.arange(columns) == tables.store_sorted[store].reshape(-1, 1)
+    sort = np.where(is_sorted & (codes < -1), -2 - codes, trees.PLAIN).max(axis=1, initial=-1)
+    require(
+        bool((codes >= -1)[~is_sorted].all())
+        and is_inside(root, 1, np.where(sort == trees.PLAIN, nodes, branches)),
+        "a group has no runs",
+    )
     whole = np.concatenate([store.reshape(-1, 1), codes], axis=1)
     require(
         number < runtime.MOST_ENTRIES // 2
@@ -225,7 +284,7 @@ def _read_entries(
         size *= 2
     waiting = w.new_waiting_runs(size, columns, tables.index_of.shape[1])
     used = slice(1, number + 1)
-    waiting.store[used], waiting.codes[used] = store, codes
+    waiting.store[used], waiting.codes[used], waiting.sort[used] = store, codes, sort
     if engine.partitioned:
         waiting.part[used] = read_array(
             arrays, "entry.part", np.int32, (number,), low=0, below=extent.keys

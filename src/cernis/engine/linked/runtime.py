@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from cernis.engine.dag import records as r
 from cernis.engine.dag.collect import collect
-from cernis.engine.dag.links import DagSegment, link_of_unions
+from cernis.engine.dag.links import DagSegment, links_of_runs
 from cernis.engine.graphs.expressions import Values
 from cernis.engine.linked import step as kernel
 from cernis.engine.linked import waiting as w
 from cernis.engine.linked.tables import LinkedTables
+from cernis.engine.linked.trees import PLAIN
 from cernis.engine.settings import FOREVER
 from cernis.errors import BudgetError
 
@@ -36,11 +37,13 @@ class LinkedEngine:
         self.position = 0
         self.bound = int(FOREVER)
         self.moment = 0
-        self.links = link_of_unions()
+        self.links = links_of_runs()
         self._is_shared = False
         """Whether matches refer to the records."""
+        self.is_sorted = bool((tables.store_sorted >= 0).any())
+        """Whether runs wait in search trees."""
         self.memory = kernel.LinkedMemory(
-            r.new_memory(FIRST_RECORDS, buckets=FIRST_ENTRIES),
+            r.new_memory(FIRST_RECORDS, r.Widths(ordered=self.is_sorted), FIRST_ENTRIES),
             w.new_waiting_runs(FIRST_ENTRIES, columns, tables.index_of.shape[1]),
             kernel.LastMoments(np.empty(0, np.int64), np.empty(0, np.int64)),
             _new_pending(FIRST_ENTRIES, columns, _count_exits(tables)),
@@ -139,7 +142,7 @@ class LinkedEngine:
             raise BudgetError(f"{live:,} groups of runs wait at once; set a smaller window")
         fresh = w.new_waiting_runs(2 * size, old.codes.shape[1], old.asked_after.shape[1])
         fresh.counters[:] = old.counters
-        for name in ("store", "part", "group", "codes", "moved", "after", "key"):
+        for name in ("store", "part", "group", "sort", "codes", "moved", "after", "key"):
             getattr(fresh, name)[:size] = getattr(old, name)
         w.relink(self.tables, fresh)
         dag = self.memory.dag._replace(buckets=_double(self.memory.dag.buckets))
@@ -168,16 +171,21 @@ class LinkedEngine:
         """Drop the records that no row to come can use."""
         self._sweep()
         dag = self.memory.dag
-        kinds = np.full(len(dag.buckets), r.UNION, np.int32)
+        kinds = self.bucket_kinds()
         bounds = np.array([self.bound], np.int64)
         dag = collect(self.links, dag, kinds, bounds, is_shared=self._is_shared)
         self._is_shared = False
         self.memory = self.memory._replace(dag=dag)
         self.reserve()
 
+    def bucket_kinds(self) -> NDArray[np.int32]:
+        """Return the kind of index that each entry has for its runs."""
+        return np.where(self.memory.waiting.sort == PLAIN, r.UNION, r.SORTED).astype(np.int32)
+
     def reserve(self) -> None:
         """Make as much room again as records take."""
-        for array in (r.VERTICES, r.SOURCES, r.NODES):
+        trees = (r.BRANCHES, r.ASKED) if self.is_sorted else ()
+        for array in (r.VERTICES, r.SOURCES, r.NODES, *trees):
             self._grow(array, int(self.memory.dag.counters[array]) + 1)
 
     def live_codes(self) -> NDArray[np.int32]:
@@ -205,7 +213,7 @@ class LinkedEngine:
         """Replace each code c by moved[c]."""
         waiting = self.memory.waiting
         codes = np.where((waiting.store >= 0).reshape(-1, 1), waiting.codes, -1)
-        waiting.codes[:] = np.where(codes >= 0, moved[codes], -1)
+        waiting.codes[:] = np.where(codes >= 0, moved[codes], codes)
         for heads in (waiting.heads, waiting.asked_heads, waiting.heaps):
             heads[:] = 0
         w.relink(self.tables, waiting)

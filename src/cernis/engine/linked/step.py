@@ -14,7 +14,8 @@ entry on once, so that each match has one run.
 Cost contract: O(transitions) per row, O(columns) per entry taken and O(log entries) where an index
 is ordered. A row meets an entry in vain only if a condition on earlier variables fails. One such
 condition by order (`?p2 < ?p1`) has an ordered index; others are checked entry by entry. No cost
-depends on the number of runs in an entry or on the window.
+depends on the number of runs in an entry or on the window. Where a store keeps runs in search trees
+(`trees`), a row takes all that fit by one vertex, in O(log runs).
 
 Without room the kernel undoes the moment, or interrupts filing; Python grows an array and calls
 it again.
@@ -29,10 +30,13 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
+from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions
+from cernis.engine.dag.links import BY_GREATER, BY_LESS, BY_UNION, BY_VALUE
 from cernis.engine.dag.records import RunMemory
 from cernis.engine.graphs.expressions import TRUE, Values, holds
+from cernis.engine.linked import trees
 from cernis.engine.linked import waiting as w
 from cernis.engine.linked.tables import NEXT, STRICT
 from cernis.engine.linked.waiting import WaitingRuns
@@ -40,6 +44,7 @@ from cernis.engine.linked.waiting import WaitingRuns
 DONE, NO_ROOM, NO_ENTRIES, NO_PENDING = range(4)
 READING, FILING = range(2)
 ALONE, TAKEN = -1, -2
+FITS = -1
 
 
 class LinkedRows(NamedTuple):
@@ -83,6 +88,18 @@ class LinkedMemory(NamedTuple):
     pending: Pending
 
 
+class Gathered(NamedTuple):
+    """The runs that a vertex gathers, and their entry; entry 0: none, a match begins."""
+
+    entry: np.int64
+    link: np.int64
+    at: np.int64
+    start: np.int64
+    high: np.int64
+    low: np.int64
+    """The words at which a range of a search tree ends."""
+
+
 class Evaluation(NamedTuple):
     """The values of terms, and the stack on which expressions are evaluated."""
 
@@ -103,7 +120,7 @@ def step(tables, memory, rows, evaluation, base, begin):
             end += 1
         if own[w.PHASE] == READING:
             vertices, sources = counters[r.VERTICES], counters[r.SOURCES]
-            roots = counters[r.ROOTS]
+            roots, asked = counters[r.ROOTS], counters[r.ASKED]
             own[w.ROUND] += 1
             own[w.FIRST] = i
             own[w.TOLD] = 0
@@ -112,7 +129,7 @@ def step(tables, memory, rows, evaluation, base, begin):
                 status, array = _read(tables, memory, rows, evaluation, base, k)
                 if status != DONE:
                     counters[r.VERTICES], counters[r.SOURCES] = vertices, sources
-                    counters[r.ROOTS] = roots
+                    counters[r.ROOTS], counters[r.ASKED] = roots, asked
                     for m in range(own[w.MOVED]):
                         waiting.moved[waiting.leaving[m]] = -1
                     own[w.MOVED], own[w.PENDING] = 0, 0
@@ -157,10 +174,15 @@ def _read(tables, memory, rows, evaluation, base, k):
         if store < 0:
             if not _holds(tables, evaluation, transition, codes, codes):
                 continue
-            status, array = _make(tables, memory, rows, base, k, transition, 0)
+            none = _gather_all(0, 0, rows.clock[k])
+            status, array = _make(tables, memory, rows, base, k, transition, none)
             if status != DONE:
                 return status, array
             continue
+        if tables.store_sorted[store] >= 0:
+            status, array = _read_trees(tables, memory, rows, evaluation, base, k, transition)
+            if status != DONE:
+                return status, array
         index = tables.transition_index[transition]
         limit = _limit(tables, evaluation, transition, index, codes)
         for f in range(w.ask(tables, waiting, store, index, codes, limit)):
@@ -170,7 +192,10 @@ def _read(tables, memory, rows, evaluation, base, k):
                 continue
             if not _holds(tables, evaluation, transition, codes, waiting.codes[entry]):
                 continue
-            status, array = _make(tables, memory, rows, base, k, transition, entry)
+            root = memory.dag.buckets[entry]["root"]
+            start = memory.dag.nodes[root]["start"]
+            runs = _gather_all(entry, root, start)
+            status, array = _make(tables, memory, rows, base, k, transition, runs)
             if status != DONE:
                 return status, array
             if tables.store_link[store] == NEXT:
@@ -187,6 +212,70 @@ def _read(tables, memory, rows, evaluation, base, k):
             elif _holds(tables, evaluation, number, codes, waiting.codes[entry]):
                 _move(waiting, entry, rows.moment[k])
     return DONE, 0
+
+
+@inner
+def _read_trees(tables, memory, rows, evaluation, base, k, transition):
+    """Take the runs of search trees that fit a row; return (status, array)."""
+    dag, waiting = memory.dag, memory.waiting
+    store, operator = tables.transition_store[transition], tables.order_operator[transition]
+    p = tables.order_program[transition]
+    program = tables.programs[tables.program_first[p] : tables.program_first[p + 1]]
+    holds(program, evaluation.values, rows.codes[k], rows.codes[k], evaluation.stack)
+    is_alone = True
+    for place in range(rows.alike.shape[1]):
+        is_alone = is_alone and rows.alike[k, place] < 0
+    for sort in range(trees.SORTS):
+        w.probe_tree(tables, waiting, store, rows.codes[k], sort)
+        entry = w.find(tables, waiting, store, waiting.probe)
+        if entry == 0:
+            continue
+        if _is_stale(tables, memory, entry, 0, rows.bound[k]):
+            _drop(tables, memory, entry)
+            continue
+        root = dag.buckets[entry]["root"]
+        question = trees.ask_tree(sort, evaluation.stack[0], waiting.word)
+        last, latest = trees.seek(dag.branches, root, operator, question)
+        if last == 0 or latest < rows.bound[k]:
+            continue
+        high, low = dag.branches[last]["high"], dag.branches[last]["low"]
+        if is_alone:
+            link = BY_LESS if operator in (r.LESS, r.LESS_EQUAL) else BY_GREATER
+            runs = _gather_range(entry, link, root, latest, high, low)
+            status, array = _make(tables, memory, rows, base, k, transition, runs)
+            if status != DONE:
+                return status, array
+            continue
+        while last != 0:
+            high, low = dag.branches[last]["high"], dag.branches[last]["low"]
+            top = trees.find_top(dag.branches, root, high, low)
+            latest = trees.latest_of_value(dag.branches, top)
+            if latest >= rows.bound[k]:
+                runs = _gather_range(entry, BY_VALUE, top, latest, high, low)
+                status, array = _make(tables, memory, rows, base, k, transition, runs)
+                if status != DONE:
+                    return status, array
+            last = trees.next_value(dag.branches, root, operator, high, low)
+    return DONE, 0
+
+
+@inner
+def _gather_all(entry, root, start):
+    """Return all runs of an entry."""
+    return _gather_range(entry, BY_UNION, root, start, 0, 0)
+
+
+@inner
+def _gather_range(entry, link, at, start, high, low):
+    """Return a range of the runs of an entry."""
+    return Gathered(
+        np.int64(entry),
+        np.int64(link),
+        np.int64(at),
+        np.int64(start),
+        np.int64(high),
+        np.int64(low),
+    )
 
 
 @inner
@@ -214,11 +303,10 @@ def _holds(tables, evaluation, number, codes, kept):
 @inner
 def _is_stale(tables, memory, entry, since, bound):
     """Whether the runs of an entry have left the window, or missed the next timestamp."""
-    bucket = memory.dag.buckets[entry]
-    if memory.dag.nodes[bucket["root"]]["start"] < bound:
+    if w.latest_start(memory.waiting, memory.dag, entry) < bound:
         return True
     is_strict = tables.store_link[memory.waiting.store[entry]] == STRICT
-    return is_strict and bucket["ordinal"] != since
+    return is_strict and memory.dag.buckets[entry]["ordinal"] != since
 
 
 @inner
@@ -238,16 +326,18 @@ def _move(waiting, entry, moment):
 
 
 @inner
-def _make(tables, memory, rows, base, k, transition, entry):
-    """Make the vertex of a row and the runs of an entry; entry 0: a match begins."""
+def _make(tables, memory, rows, base, k, transition, runs):
+    """Make the vertex of a row and the runs that it gathers; return (status, array)."""
     first = memory.waiting.counters[w.FIRST]
     dag, waiting, pending = memory.dag, memory.waiting, memory.pending
-    counters, own = dag.counters, waiting.counters
+    counters, own, entry = dag.counters, waiting.counters, runs.entry
     vertex, source = counters[r.VERTICES], counters[r.SOURCES]
     if vertex == len(dag.vertices):
         return NO_ROOM, r.VERTICES
     if source == len(dag.sources):
         return NO_ROOM, r.SOURCES
+    if runs.link != BY_UNION and counters[r.ASKED] == len(dag.asked):
+        return NO_ROOM, r.ASKED
     if counters[r.ROOTS] == len(dag.roots):
         return NO_ROOM, r.ROOTS
     if own[w.PENDING] == len(pending.vertex):
@@ -256,33 +346,23 @@ def _make(tables, memory, rows, base, k, transition, entry):
         own[w.TOLD] += rows.alike[k, place] >= 0
     if 2 * own[w.TOLD] > len(pending.told):
         return NO_PENDING, 0
-    start = rows.clock[k]
-    count = 0
-    root = 0
-    if entry != 0:
-        root = dag.buckets[entry]["root"]
-        start = dag.nodes[root]["start"]
-        count = 1
-        dag.sources[source]["link"] = 0
-        dag.sources[source]["at"] = root
-        dag.sources[source]["version"] = rows.moment[k]
-        dag.sources[source]["asked"] = 0
-        dag.sources[source]["group"] = waiting.group[entry]
-        counters[r.SOURCES] = source + 1
-    elif start < rows.bound[k]:
+    if entry == 0 and runs.start < rows.bound[k]:
         return DONE, 0  # before the first of the tumbling windows
+    if entry != 0:
+        _add_source(dag, waiting, rows.moment[k], runs)
     dag.vertices[vertex]["position"] = base + k
-    dag.vertices[vertex]["start"] = start
+    dag.vertices[vertex]["start"] = runs.start
     dag.vertices[vertex]["label"] = tables.transition_label[transition]
     dag.vertices[vertex]["first"] = source
-    dag.vertices[vertex]["count"] = count
+    dag.vertices[vertex]["count"] = 0 if entry == 0 else 1
     dag.vertices[vertex]["rank"] = k - first
     counters[r.VERTICES] = vertex + 1
     if tables.transition_final[transition]:
         place = tables.transition_exit[transition]
-        told = _find_told(memory, rows, k, place, root)
+        name = _name_runs(runs.link, runs.at)
+        told = _find_told(memory, rows, k, place, name)
         if told != TAKEN:
-            _tell(memory, rows, k, place, root, told)
+            _tell(memory, rows, k, place, name, told)
             found = counters[r.ROOTS]
             dag.roots[found]["end"] = base + k
             dag.roots[found]["bound"] = rows.bound[k]
@@ -303,6 +383,33 @@ def _make(tables, memory, rows, base, k, transition, entry):
             code = waiting.codes[entry, column]
         pending.codes[p, column] = code
     return DONE, 0
+
+
+@inner
+def _add_source(dag, waiting, moment, runs):
+    """Make the source of a vertex."""
+    counters = dag.counters
+    source = counters[r.SOURCES]
+    counters[r.SOURCES] = source + 1
+    dag.sources[source]["link"] = runs.link
+    dag.sources[source]["at"] = runs.at
+    dag.sources[source]["version"] = moment
+    dag.sources[source]["asked"] = 0
+    dag.sources[source]["group"] = 0
+    if runs.link == BY_UNION:
+        dag.sources[source]["group"] = waiting.group[runs.entry]
+        return
+    asked = counters[r.ASKED]
+    counters[r.ASKED] = asked + 1
+    dag.sources[source]["asked"] = asked
+    dag.asked[asked, 0] = runs.high
+    dag.asked[asked, 1] = runs.low
+
+
+@inner
+def _name_runs(link, at):
+    """Return a number for the runs of a source; nodes and branches have different ones."""
+    return at if link == BY_UNION else -at
 
 
 @inner
@@ -340,23 +447,30 @@ def _file(tables, memory, rows, facts, base, i):
     """File the next pending vertex in the stores of its state; return (status, array)."""
     moment, bound = rows.moment[i], rows.bound[i]
     dag, waiting, pending = memory.dag, memory.waiting, memory.pending
-    counters, own = dag.counters, waiting.counters
+    own = waiting.counters
     p = own[w.FILED]
     state, vertex, codes = pending.state[p], pending.vertex[p], pending.codes[p]
     first = tables.state_first[state]
     k = dag.vertices[vertex]["position"] - base
     source = 0
     if dag.vertices[vertex]["count"] > 0:
-        source = dag.sources[dag.vertices[vertex]["first"]]["at"]
+        one = dag.sources[dag.vertices[vertex]["first"]]
+        source = _name_runs(one["link"], one["at"])
     while first + own[w.STORE_AT] < tables.state_first[state + 1]:
         store = first + own[w.STORE_AT]
         told = _find_told(memory, rows, k, tables.store_exit[store], source)
         if told == TAKEN:
             own[w.STORE_AT] += 1
             continue
-        entry = w.find(tables, waiting, store, codes)
+        ordered, sort, kept = tables.store_sorted[store], trees.PLAIN, codes
+        if ordered >= 0:
+            sort = trees.sort_of(facts[codes[ordered]])
+        if sort != trees.PLAIN:
+            w.probe_tree(tables, waiting, store, codes, sort)
+            kept = waiting.probe
+        entry = w.find(tables, waiting, store, kept)
         if entry == 0:
-            entry = w.enter(tables, facts, waiting, store, pending.part[p], codes)
+            entry = w.enter(tables, facts, waiting, store, pending.part[p], kept)
             if entry == 0:
                 return NO_ENTRIES, 0
             dag.buckets[entry]["root"] = 0
@@ -369,21 +483,47 @@ def _file(tables, memory, rows, facts, base, i):
             bucket["root"] = 0
             bucket["last"] = 0
             w.number_group(waiting, entry)
-        start = dag.vertices[vertex]["start"]
-        room = unions.room_to_insert(dag.nodes, bucket["last"], start, moment)
-        if counters[r.NODES] + room > len(dag.nodes):
-            return NO_ROOM, r.NODES
-        made = counters[r.NODES]
-        root, last = unions.insert(
-            dag.nodes, counters, bucket["root"], bucket["last"], vertex, start, moment, bound
-        )
-        for node in range(made, counters[r.NODES]):
-            dag.nodes[node]["group"] = waiting.group[entry]
-        bucket["root"] = root
-        bucket["last"] = last
+        if sort != trees.PLAIN:
+            high, low = trees.words_of(sort, facts[codes[ordered]], waiting.word)
+            array = _plant(dag, entry, high, low, vertex, bound)
+        else:
+            array = _insert(dag, waiting.group[entry], entry, vertex, moment, bound)
+        if array != FITS:
+            return NO_ROOM, array
         bucket["ordinal"] = moment
         _tell(memory, rows, k, tables.store_exit[store], source, told)
         own[w.STORE_AT] += 1
     own[w.STORE_AT] = 0
     own[w.FILED] = p + 1
     return DONE, 0
+
+
+@inner
+def _plant(dag, entry, high, low, vertex, bound):
+    """Put a vertex into the search tree of an entry; return the array without room, or FITS."""
+    branches, root = dag.branches, dag.buckets[entry]["root"]
+    room = by_order.room_to_insert(branches, root, high, low)
+    if dag.counters[r.BRANCHES] + room > len(branches):
+        return r.BRANCHES
+    start = dag.vertices[vertex]["start"]
+    root = by_order.insert(branches, dag.counters, root, high, low, vertex, start, bound)
+    dag.buckets[entry]["root"] = root
+    return FITS
+
+
+@inner
+def _insert(dag, group, entry, vertex, moment, bound):
+    """Put a vertex into the union of an entry; return the array without room, or FITS."""
+    bucket, counters, start = dag.buckets[entry], dag.counters, dag.vertices[vertex]["start"]
+    room = unions.room_to_insert(dag.nodes, bucket["last"], start, moment)
+    made = counters[r.NODES]
+    if made + room > len(dag.nodes):
+        return r.NODES
+    root, last = unions.insert(
+        dag.nodes, counters, bucket["root"], bucket["last"], vertex, start, moment, bound
+    )
+    for node in range(made, counters[r.NODES]):
+        dag.nodes[node]["group"] = group
+    bucket["root"] = root
+    bucket["last"] = last
+    return FITS

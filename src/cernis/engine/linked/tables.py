@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.automata.linked.automaton import LinkedAutomaton
+from cernis.automata.linked.order import find_order, find_sorted, name_sources
+from cernis.engine.dag.records import OPERATORS
 from cernis.errors import BudgetError
-from cernis.pattern.graph import ComparisonExpression, Expression, GraphVariable, find_mentions
+from cernis.pattern.graph import Expression
 
 STRICT, NEXT, ANY = range(3)
 LINKS = {",": STRICT, ";": NEXT, ":": ANY}
 MOST_INDEXES, MOST_COLUMNS = 64, 256
 """The most indexes of a store, and the most columns. Six variables that may be missing are joined
 in 64 ways; `waiting` has an entry and its index as one int32."""
-
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 Ints = NDArray[np.int32]
 Compile = Callable[[Expression, dict[str, int], dict[str, int]], Ints]
@@ -76,6 +76,10 @@ class LinkedTables(NamedTuple):
     index_ordered: Ints
     index_first: Ints
     index_columns: Ints
+    store_sorted: Ints
+    """Per store, the column by whose order runs wait in search trees; -1: in none."""
+    order_operator: Ints
+    """Per transition, and then per guard: how the ordered value of a run is to be to the limit."""
 
 
 def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
@@ -97,24 +101,25 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
     asked: list[list[Ints]] = []
     limits: list[Ints | None] = []
     orders: list[_Order | None] = []
+    operators: list[int] = []
 
     def compare(reading: int, store: int | None) -> None:
         """The programs of a transition or guard, and the order that would serve it."""
-        bound = linked.readings[reading].bound
-        own = linked.alternatives[linked.readings[reading].alternative].names
-        kept = set(linked.stores[store].kept) if store is not None else set()
-        from_row = {v: column[v] for v in own if v in column and (v in bound or v not in kept)}
-        from_run = {v: column[v] for v in kept if v not in from_row}
+        from_row, from_run = (
+            {name: column[name] for name in names} for names in name_sources(linked, reading, store)
+        )
         conditions = linked.conditions(reading)
         asked.append([compile_(one, from_row, from_run) for one in conditions])
         # runs that wait for the next timestamp are met then or never: order would hide them
         ordered = store is not None and linked.stores[store].link != ","
-        limited = [_limit(one, from_row, from_run) for one in conditions if ordered]
-        found = [limit for limit in limited if limit is not None]
-        orders.append(found[0][0] if found else None)
-        limits.append(compile_(found[0][1], from_row, {}) if found else None)
+        found = [find_order(one, from_row, from_run) for one in conditions if ordered]
+        first = next((one for one in found if one is not None), None)
+        orders.append(None if first is None else _Order(first.variable, first.sign))
+        limits.append(None if first is None else compile_(first.limit, from_row, {}))
+        operators.append(0 if first is None else OPERATORS[first.op])
 
     exits = place_exits(linked)
+    by_order = find_sorted(linked)
     transitions = linked.transitions
     for transition in transitions:
         compare(transition.reading, transition.store)
@@ -184,6 +189,8 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
         _ints(0 if order is None else column[order.variable] for _, _, order in indexes),
         _firsts(map(len, index_columns)),
         _ints(c for columns in index_columns for c in columns),
+        _ints(-1 if (by := by_order[store]) is None else column[by] for store in order),
+        _ints(operators),
     )
 
 
@@ -203,24 +210,6 @@ class _Order(NamedTuple):
 
     variable: str
     sign: int
-
-
-def _limit(
-    condition: Expression, from_row: dict[str, int], from_run: dict[str, int]
-) -> tuple[_Order, Expression] | None:
-    """The order in which runs come first that a condition lets pass, and the row's limit."""
-    if not isinstance(condition, ComparisonExpression) or condition.op in ("=", "!="):
-        return None
-    for left, right, op in (
-        (condition.left, condition.right, condition.op),
-        (condition.right, condition.left, _MIRRORED[condition.op]),
-    ):
-        names = {variable.name for variable in find_mentions(left)}
-        waits = isinstance(right, GraphVariable) and right.name in from_run
-        if waits and names and names <= from_row.keys():
-            assert isinstance(right, GraphVariable)
-            return _Order(right.name, 1 if op in (">", ">=") else -1), left
-    return None
 
 
 def _ints(numbers: Iterable[int]) -> Ints:

@@ -4,7 +4,8 @@ An entry is found in two ways: by all its values, when a run is filed, and by th
 index, when a row asks. Both are hash tables with chains; entries leave a chain from its middle,
 so chains have links both ways. An *ordered* index has heaps instead of chains (`heaps`), by a
 value that rows put a limit on. The runs of an entry are a tree of `dag.unions`; its root is in the
-bucket with the number of the entry.
+bucket with the number of the entry. Where a store keeps runs in the order of a number, an entry has
+all of one join key and one sort of numbers, in a search tree (`trees`); no index has it.
 
 Cost contract: filing, asking and leaving are O(columns) each. Entries outside the window are
 dropped when a row meets them, and by `sweep` before an array grows.
@@ -19,9 +20,11 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
+from cernis.engine.dag.records import NOTHING
 from cernis.engine.graphs.expressions import INTEGER, LOCAL_INSTANT
 from cernis.engine.linked import heaps
 from cernis.engine.linked.tables import MOST_INDEXES, STRICT
+from cernis.engine.linked.trees import PLAIN
 
 USED, FREE, LIVE, MOVED, PENDING, FILED, STORE_AT, PHASE, ROUND, TOLD, GROUPS, FIRST = range(12)
 """Places in `counters`: entries ever used, the first free one, how many are in use, how many
@@ -43,7 +46,10 @@ class WaitingRuns(NamedTuple):
     part: NDArray[np.int32]
     group: NDArray[np.int32]
     """A number for the runs of an entry since it had none."""
+    sort: NDArray[np.int32]
+    """The sort of numbers in the search tree of an entry; PLAIN: it has none."""
     codes: NDArray[np.int32]
+    """The values of an entry; those with a search tree have -2 - sort in place of its number."""
     moved: NDArray[np.int64]
     """The moment at which an entry leaves."""
     after: NDArray[np.int32]
@@ -60,6 +66,10 @@ class WaitingRuns(NamedTuple):
     leaving: NDArray[np.int32]
     found: NDArray[np.int32]
     """Scratch: the entries that a row has asked for; one place may hold all indexes of all."""
+    probe: NDArray[np.int32]
+    """Scratch: the values of an entry with a search tree."""
+    word: NDArray[np.float64]
+    """Scratch of `trees`."""
 
 
 def new_waiting_runs(size: int, columns: int, indexes: int) -> WaitingRuns:
@@ -72,6 +82,7 @@ def new_waiting_runs(size: int, columns: int, indexes: int) -> WaitingRuns:
         np.full(size, -1, np.int32),
         np.zeros(size, np.int32),
         np.zeros(size, np.int32),
+        np.full(size, PLAIN, np.int32),
         np.full((size, columns), -1, np.int32),
         np.full(size, -1, np.int64),
         np.zeros(size, np.int32),
@@ -85,6 +96,8 @@ def new_waiting_runs(size: int, columns: int, indexes: int) -> WaitingRuns:
         np.zeros(links, np.float64),
         np.zeros(size, np.int32),
         np.zeros(links[0] * links[1], np.int32),
+        np.zeros(columns, np.int32),
+        np.zeros(1, np.float64),
     )
 
 
@@ -175,6 +188,15 @@ def find(tables, waiting, store, codes):
 
 
 @inner
+def probe_tree(tables, waiting, store, codes, sort):
+    """Write the values of the entry with the search tree of a join key to `probe`."""
+    for k in range(tables.store_first[store], tables.store_first[store + 1]):
+        column = tables.store_columns[k]
+        waiting.probe[column] = codes[column]
+    waiting.probe[tables.store_sorted[store]] = -2 - sort
+
+
+@inner
 def enter(tables, facts, waiting, store, part, codes):
     """Make an entry and return it; 0: there is no room."""
     counters = waiting.counters
@@ -189,6 +211,7 @@ def enter(tables, facts, waiting, store, part, codes):
     counters[LIVE] += 1
     waiting.store[entry] = store
     waiting.part[entry] = part
+    waiting.sort[entry] = PLAIN
     waiting.moved[entry] = -1
     number_group(waiting, entry)
     for column in range(waiting.codes.shape[1]):
@@ -196,13 +219,24 @@ def enter(tables, facts, waiting, store, part, codes):
     for k in range(tables.store_first[store], tables.store_first[store + 1]):
         column = tables.store_columns[k]
         waiting.codes[entry, column] = codes[column]
+    ordered = tables.store_sorted[store]
+    if ordered >= 0 and codes[ordered] < -1:
+        waiting.sort[entry] = -2 - codes[ordered]
+    else:
+        _note_keys(tables, facts, waiting, entry)
+    _link(tables, waiting, entry)
+    return entry
+
+
+@inner
+def _note_keys(tables, facts, waiting, entry):
+    """Work out the keys of an entry in ordered indexes."""
+    store = waiting.store[entry]
     for place in range(tables.index_of.shape[1]):
         index = tables.index_of[store, place]
         if index >= 0 and tables.index_order[index] != 0:
-            fact = facts[codes[tables.index_ordered[index]]]
+            fact = facts[waiting.codes[entry, tables.index_ordered[index]]]
             waiting.key[entry, place] = order_key(tables.index_order[index], fact)
-    _link(tables, waiting, entry)
-    return entry
 
 
 @inner
@@ -223,6 +257,8 @@ def _link(tables, waiting, entry):
     if head != 0:
         waiting.before[head] = entry
     waiting.heads[at] = entry
+    if waiting.sort[entry] != PLAIN:
+        return
     for place in range(tables.index_of.shape[1]):
         index = tables.index_of[store, place]
         if index < 0:
@@ -269,7 +305,7 @@ def leave(tables, waiting, entry):
         waiting.before[after] = before
     for place in range(tables.index_of.shape[1]):
         index = tables.index_of[store, place]
-        if index < 0:
+        if index < 0 or waiting.sort[entry] != PLAIN:
             break
         at = _asked_place(tables, waiting, index, codes)
         if tables.index_order[index] != 0:
@@ -289,18 +325,28 @@ def leave(tables, waiting, entry):
     counters[LIVE] -= 1
 
 
+@inner
+def latest_start(waiting, dag, entry):
+    """Return the latest start of the runs of an entry; NOTHING: it has none."""
+    root = dag.buckets[entry]["root"]
+    if root == 0:
+        return NOTHING
+    if waiting.sort[entry] != PLAIN:
+        return dag.branches[root]["best"]
+    return dag.nodes[root]["start"]
+
+
 @kernel
 def sweep(tables, waiting, dag, before, bound, moment):
     """Drop the entries whose runs have all left the window, or missed their only moment.
 
     `before` has, per partition, the moment before the last; empty: there are no partitions.
     """
-    buckets, nodes = dag.buckets, dag.nodes
+    buckets = dag.buckets
     for entry in range(1, waiting.counters[USED]):
         store = waiting.store[entry]
         if store >= 0:
-            root = buckets[entry]["root"]
-            gone = root == 0 or nodes[root]["start"] < bound
+            gone = latest_start(waiting, dag, entry) < bound
             if tables.store_link[store] == STRICT:
                 since = before[waiting.part[entry]] if len(before) > 0 else moment - 1
                 gone = gone or buckets[entry]["ordinal"] < since
@@ -321,10 +367,6 @@ def relink(tables, waiting):
 def thaw_entries(tables, waiting, facts):
     """Work out the keys of all entries, and make all chains anew."""
     for entry in range(1, waiting.counters[USED]):
-        store = waiting.store[entry]
-        for place in range(tables.index_of.shape[1]):
-            index = tables.index_of[store, place]
-            if index >= 0 and tables.index_order[index] != 0:
-                fact = facts[waiting.codes[entry, tables.index_ordered[index]]]
-                waiting.key[entry, place] = order_key(tables.index_order[index], fact)
+        if waiting.sort[entry] == PLAIN:
+            _note_keys(tables, facts, waiting, entry)
         _link(tables, waiting, entry)
