@@ -119,7 +119,7 @@ def test_what_is_wrong_with_a_sequence(seq: str, message: str) -> None:
     assert message in told(text(seq))
 
 
-NO_PATHS = "property paths have a fixed length: they are made of '/', '^', '|' and '!'"
+NO_REPEAT = "'*', '+' and '?' stand after an IRI or brackets: :p* or (:p/:q)+"
 
 
 ALONE = "sees its own graph pattern alone"
@@ -130,9 +130,9 @@ OUTERMOST = "compare with other steps in a FILTER of the outermost group"
     ("group", "message"),
     [
         # triples
-        ("?h :p+ ?v", NO_PATHS),
-        ("?h :p* ?v", NO_PATHS),
-        ("?h :p? ?v", NO_PATHS),
+        ("?h ?p+ ?v", NO_REPEAT),
+        ("?h * ?v", NO_REPEAT),
+        ("?h :p?* ?v", NO_REPEAT),
         ("?h :p ?v ?h :q ?w", "put '.' between two triple patterns"),
         ("?h p ?v", "a name has a prefix, and a variable begins with '?': :p or ?p"),
         ("?h A ?v", "the keyword is a small 'a'"),

@@ -1,8 +1,8 @@
 """SPARQL graph patterns and the expressions of their filters: what one event must hold.
 
 The algebra of Pérez, Arenas and Gutierrez that the SPAseQ paper builds on (AND, OPT, UNION,
-FILTER, GRAPH), with SPARQL 1.1's BIND, VALUES, MINUS and EXISTS, as plain data. Terms are kept in
-N-Triples form; a blank node of a pattern is a variable that nobody can name.
+FILTER, GRAPH), with SPARQL 1.1's BIND, VALUES, MINUS, EXISTS and property paths, as plain data.
+Terms are kept in N-Triples form; a blank node of a pattern is a variable that nobody can name.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = [
     "BasicPattern",
     "BindPattern",
     "CallExpression",
+    "ClosurePattern",
     "ComparisonExpression",
     "ExistsExpression",
     "Expression",
@@ -26,13 +27,19 @@ __all__ = [
     "GraphPattern",
     "GraphVariable",
     "InExpression",
+    "InversePath",
     "JoinPattern",
     "MinusPattern",
+    "NegatedPath",
     "NegativeExpression",
     "Node",
     "NotExpression",
     "OptionalPattern",
     "OrExpression",
+    "Path",
+    "PathChain",
+    "PathChoice",
+    "RepeatedPath",
     "Term",
     "Triple",
     "UnionPattern",
@@ -147,6 +154,59 @@ class MinusPattern:
     removed: GraphPattern
 
 
+@dataclass(frozen=True, slots=True)
+class InversePath:
+    """`^path`"""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class PathChain:
+    """`path/path`"""
+
+    steps: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PathChoice:
+    """`path|path`"""
+
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NegatedPath:
+    """`!(:p|^:q)`: any predicate but these, forwards, or backwards."""
+
+    forwards: tuple[Term, ...]
+    backwards: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedPath:
+    """`path*`, `path+` or `path?`"""
+
+    path: Path
+    sign: str
+
+
+Path = Node | InversePath | PathChain | PathChoice | NegatedPath | RepeatedPath
+
+
+@dataclass(frozen=True, slots=True)
+class ClosurePattern:
+    """`?s path* ?o`: the pairs of nodes with a way of such steps from one to the other.
+
+    A way without a step leads from each node of the graph to itself, and from a term that stands
+    at an end of the path. Paths of a fixed length are triples and unions.
+    """
+
+    subject: Node
+    path: RepeatedPath
+    object: Node
+
+
 GraphPattern = (
     BasicPattern
     | JoinPattern
@@ -157,6 +217,7 @@ GraphPattern = (
     | BindPattern
     | ValuesPattern
     | MinusPattern
+    | ClosurePattern
 )
 
 
@@ -278,6 +339,9 @@ def _variables(pattern: GraphPattern) -> Iterator[str]:
                 stack += (ValuesPattern((variable,), ()), inner)
             case ValuesPattern(variables, _):
                 yield from (variable.name for variable in variables)
+            case ClosurePattern(subject, _, object_):
+                ends = (subject, object_)
+                yield from (node.name for node in ends if isinstance(node, GraphVariable))
             case BackgroundPattern(name, inner):
                 if isinstance(name, GraphVariable):
                     yield name.name
@@ -293,7 +357,7 @@ def find_certain_variables(pattern: GraphPattern) -> set[str]:
     ['s']
     """
     match pattern:
-        case BasicPattern():
+        case BasicPattern() | ClosurePattern():
             return set(find_variables(pattern))
         case JoinPattern(parts):
             return set().union(*map(find_certain_variables, parts))
@@ -340,7 +404,7 @@ def list_children(
 ) -> tuple[GraphPattern | Expression, ...]:
     """Return the patterns and expressions that a pattern or expression consists of."""
     match node:
-        case BasicPattern() | ValuesPattern() | GraphVariable() | Term():
+        case BasicPattern() | ValuesPattern() | ClosurePattern() | GraphVariable() | Term():
             return ()
         case JoinPattern(parts) | UnionPattern(parts):
             return parts

@@ -51,6 +51,35 @@ def _write_node(node: g.Node, scope: str) -> str:
             return write_term(node)
 
 
+def write_path(path: g.Path) -> str:
+    """Write a property path; only the top of it has no brackets.
+
+    >>> p, q = g.Term("<urn:p>"), g.Term("<urn:q>")
+    >>> write_path(g.RepeatedPath(g.PathChain((g.InversePath(p), q)), "*"))
+    '((^<urn:p>)/<urn:q>)*'
+    """
+    match path:
+        case g.InversePath(inner):
+            return f"^{_write_step(inner)}"
+        case g.PathChain(steps):
+            return "/".join(map(_write_step, steps))
+        case g.PathChoice(paths):
+            return "|".join(map(_write_step, paths))
+        case g.NegatedPath(forwards, backwards):
+            avoided = [*map(write_term, forwards), *(f"^{write_term(one)}" for one in backwards)]
+            return f"!({'|'.join(avoided)})"
+        case g.RepeatedPath(inner, sign):
+            return f"{_write_step(inner)}{sign}"
+        case g.Term():
+            return write_term(path)
+        case g.GraphVariable():
+            raise AssertionError("a path has no variables")
+
+
+def _write_step(path: g.Path) -> str:
+    return write_path(path) if isinstance(path, g.Term) else f"({write_path(path)})"
+
+
 def write_triple(triple: g.Triple, scope: str) -> str:
     subject, predicate, object_ = (_write_node(node, scope) for node in triple.nodes())
     return f"{subject} {'a' if predicate == _TYPE else predicate} {object_} ."
@@ -191,6 +220,9 @@ def write_pattern_lines(pattern: g.GraphPattern, scope: str) -> Iterator[str]:
             names = " ".join(f"?{variable.name}" for variable in variables)
             cells = (" ".join(map(_write_cell, row)) for row in rows)
             yield f"VALUES ({names}) {{ {' '.join(f'({row})' for row in cells)} }}"
+        case g.ClosurePattern(subject, path, object_):
+            ends = _write_node(subject, scope), _write_node(object_, scope)
+            yield f"{ends[0]} {write_path(path)} {ends[1]} ."
         case g.BackgroundPattern(name, inner):
             yield from _write_braces(f"GRAPH {_write_node(name, scope)} ", inner, scope)
 

@@ -146,7 +146,7 @@ def _write_terms(arrays: dict[str, NDArray[Any]], terms: Terms) -> dict[str, NDA
     for name in _COLUMNS:
         if name in arrays:
             codes = arrays[name]
-            own = np.where(codes >= 0, np.searchsorted(used, codes), UNBOUND)
+            own = np.where(codes >= 0, np.searchsorted(used, codes), codes)
             arrays[name] = own.astype(np.int32)
     texts = [text.encode() for text in terms.texts(used).to_pylist()]
     arrays["terms.ends"] = np.cumsum([len(text) for text in texts], dtype=np.int64)

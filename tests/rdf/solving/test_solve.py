@@ -18,6 +18,7 @@ from cernis.rdf.reading.terms import Terms
 from cernis.rdf.solving.solutions import Solutions
 from cernis.rdf.solving.solve import Matcher
 from cernis.rdf.solving.values import TermValues
+from cernis.testing.spaseq.graph_patterns import find_solutions
 from cernis.testing.spaseq.sparql import write_graph_pattern
 
 ox = pytest.importorskip("pyoxigraph")
@@ -767,7 +768,7 @@ def rename_blanks(pattern: g.GraphPattern) -> g.GraphPattern:
                 return g.MinusPattern(rename(inner), rename(removed))
             case g.BindPattern(inner, variable, expression):
                 return g.BindPattern(rename(inner), variable, expression)
-            case g.ValuesPattern():
+            case g.ValuesPattern() | g.ClosurePattern():
                 return part
 
     return rename(pattern)
@@ -819,3 +820,47 @@ def test_another_engine_finds_the_same_solutions(
     rows = [(k, frozenset(row.items())) for k, row in list_rows(kept, terms)]
     assert len(set(rows)) == len(rows)
     assert set(rows) == projected
+
+
+predicate = st.sampled_from([":p", ":q"]).map(lambda text: g.Term(full(text)))
+path: st.SearchStrategy[g.Path] = st.recursive(
+    st.one_of(
+        predicate,
+        st.builds(
+            g.NegatedPath, st.tuples(predicate), st.one_of(st.just(()), st.tuples(predicate))
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.builds(g.InversePath, inner),
+        st.builds(g.PathChain, st.tuples(inner, inner)),
+        st.builds(g.PathChoice, st.tuples(inner, inner)),
+        st.builds(g.RepeatedPath, inner, st.sampled_from("*+?")),
+    ),
+    max_leaves=3,
+)
+end = st.sampled_from(["?a", "?b", "?a", ":a", ":none", "2"]).map(node)
+closure = st.builds(
+    g.ClosurePattern, end, st.builds(g.RepeatedPath, path, st.sampled_from("*+?")), end
+)
+
+
+@settings(max_examples=max(100, settings.default.max_examples))
+@given(closure, st.lists(small_graph, min_size=1, max_size=3), st.booleans())
+def test_another_engine_and_the_definition_follow_the_same_ways(
+    pattern: g.ClosurePattern, graphs: list[list[tuple[str, str, str]]], known: bool
+) -> None:
+    asked: g.GraphPattern = pattern
+    if known:
+        asked = g.BackgroundPattern(g.Term(full(":k1")), pattern)
+    terms = Terms()
+    background = {terms.code(f"<{GRAPHS[0]}>"): as_background(terms, graphs[0])} if known else {}
+    matcher = Matcher(asked, TermValues(terms), background)
+    found = list_rows(matcher.solve(batch(terms, graphs)), terms)
+    for number, graph in enumerate(graphs):
+        rows = [row for event, row in found if event == number]
+        asked_of = {GRAPHS[0]: graphs[0]} if known else {}
+        wanted = comparable(solve_with_pyoxigraph(asked, graph, asked_of))
+        assert len(rows) == len(comparable(rows))
+        assert comparable(rows) == wanted
+        dataset = {f"<{name}>": part for name, part in asked_of.items()}
+        assert comparable(rows) == comparable(find_solutions(asked, graph, dataset))

@@ -80,7 +80,7 @@ def freeze_linked(engine: LinkedEngine) -> tuple[dict[str, Any], dict[str, NDArr
         for name, (_, place) in layouts.items()
     }
     if engine.is_sorted:
-        arrays["asked"] = dag.asked[: dag.counters[r.ASKED]]
+        arrays["asked"] = dag.asked[: dag.counters[r.ASKED]].copy()
     arrays["entry.store"] = waiting.store[live]
     arrays["entry.codes"] = waiting.codes[live]
     arrays["entry.root"] = dag.buckets["root"][live]
@@ -220,9 +220,12 @@ def _check_runs(
     moments[owner] = sources["version"]
     require(
         is_inside(sources["link"], 0, len(engine.links.store))
-        and is_inside(sources["asked"], 0, len(asked))
-        and is_inside(sources["version"], 0, max(extent.moments, 1)),
+        and is_inside(sources["asked"], 0, len(asked)),
         "a source leads nowhere",
+    )
+    require(
+        is_inside(sources["version"], 0, max(extent.moments, 1)),
+        "a source leads to no run before it",
     )
     ranges = sources["link"] != BY_UNION
     for mine, made, starts in (

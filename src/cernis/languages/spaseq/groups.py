@@ -22,6 +22,7 @@ from cernis.languages.spaseq import terms as t
 from cernis.languages.text.tokens import span_of, span_of_tree
 from cernis.languages.text.tree import LanguageReader
 from cernis.pattern import graph as g
+from cernis.pattern.paths import Statement, follow_path, join_patterns, join_statements
 from cernis.pattern.spaseq import AGGREGATES
 
 _DATATYPES = {
@@ -61,39 +62,6 @@ _CAST_NAMES = [f"xsd:{name}" for name in _CASTS]
 _SAME_FUNCTION = {"ISURI": "ISIRI", "URI": "IRI"}
 
 
-class InversePath(NamedTuple):
-    """`^path`"""
-
-    path: Path
-
-
-class PathChain(NamedTuple):
-    """`path/path`"""
-
-    steps: tuple[Path, ...]
-
-
-class PathChoice(NamedTuple):
-    """`path|path`"""
-
-    paths: tuple[Path, ...]
-
-
-class NegatedPath(NamedTuple):
-    """`!(:p|^:q)`: any predicate but these, forwards, or backwards."""
-
-    forwards: tuple[g.Term, ...]
-    backwards: tuple[g.Term, ...]
-
-
-Path = g.Node | InversePath | PathChain | PathChoice | NegatedPath
-"""A property path of a fixed length."""
-
-
-Statement = g.Triple | g.GraphPattern
-"""A triple, or the pattern that a property path stands for."""
-
-
 class DescribedNode(NamedTuple):
     """A blank node or a collection with the triples that describe it."""
 
@@ -131,16 +99,6 @@ class _BindElement(NamedTuple):
     expression: g.Expression
 
 
-def _join_patterns(left: g.GraphPattern, right: g.GraphPattern) -> g.GraphPattern:
-    empty = g.BasicPattern(())
-    if left == empty or right == empty:
-        return right if left == empty else left
-    parts: list[g.GraphPattern] = []
-    for side in (left, right):
-        parts += side.parts if isinstance(side, g.JoinPattern) else (side,)
-    return g.JoinPattern(tuple(parts))
-
-
 def _translate_group(elements: Iterable[object]) -> WrittenGroup:
     """Translate the elements of a group, in their order, by SPARQL 1.1, 18.2.2.6."""
     pattern: g.GraphPattern = g.BasicPattern(())
@@ -153,7 +111,7 @@ def _translate_group(elements: Iterable[object]) -> WrittenGroup:
         if isinstance(element, _FilterElement):
             conditions.append(element.condition)
             continue
-        pattern, statements = _join_patterns(pattern, _join_statements(statements)), []
+        pattern, statements = join_patterns(pattern, join_statements(statements)), []
         match element:
             case _OptionalElement(group):
                 pattern = g.OptionalPattern(pattern, group.pattern, group.condition)
@@ -162,8 +120,8 @@ def _translate_group(elements: Iterable[object]) -> WrittenGroup:
             case _BindElement(variable, expression):
                 pattern = g.BindPattern(pattern, variable, expression)
             case _:
-                pattern = _join_patterns(pattern, cast(g.GraphPattern, element))
-    pattern = _join_patterns(pattern, _join_statements(statements))
+                pattern = join_patterns(pattern, cast(g.GraphPattern, element))
+    pattern = join_patterns(pattern, join_statements(statements))
     return WrittenGroup(
         pattern, _flatten_chain(g.AndExpression, conditions) if conditions else None
     )
@@ -173,7 +131,7 @@ def _find_bound(element: object) -> list[str]:
     """Return the variables that an element of a group may bind."""
     match element:
         case list():
-            return g.find_variables(_join_statements(element))
+            return g.find_variables(join_statements(element))
         case _BindElement(variable, _):
             return [variable.name]
         case _OptionalElement(group):
@@ -181,19 +139,6 @@ def _find_bound(element: object) -> list[str]:
         case _FilterElement() | _MinusElement():
             return []
     return g.find_variables(cast(g.GraphPattern, element))
-
-
-def _join_statements(statements: Iterable[Statement]) -> g.GraphPattern:
-    """Return the pattern of triples, one after the other, and of paths among them."""
-    pattern: g.GraphPattern = g.BasicPattern(())
-    triples: list[g.Triple] = []
-    for one in statements:
-        if isinstance(one, g.Triple):
-            triples.append(one)
-        else:
-            pattern = _join_patterns(pattern, g.BasicPattern(tuple(triples)))
-            pattern, triples = _join_patterns(pattern, one), []
-    return _join_patterns(pattern, g.BasicPattern(tuple(triples)))
 
 
 def _flatten_chain(
@@ -307,6 +252,10 @@ class GraphPatternReader(LanguageReader):
         self.nameless += 1
         return g.GraphVariable(f"_:{self.scope}.b{self.nameless - 1}", span)
 
+    def _make_unseen(self) -> g.GraphVariable:
+        """Return a blank node that the text does not have."""
+        return self._make_blank(Span(0, 0))
+
     def blank_with(self, meta: Meta, parts: list[Any]) -> DescribedNode:
         node = self._make_blank(span_of_tree(meta))
         return DescribedNode(node, self._make_triples(node, parts[0]))
@@ -334,7 +283,7 @@ class GraphPatternReader(LanguageReader):
             return g.Term("<error:>", span)
         return g.Term(f"<<( {' '.join(node.text for node in nodes)} )>>", span)
 
-    def verb(self, meta: Meta, parts: list[Path]) -> Path:
+    def verb(self, meta: Meta, parts: list[g.Path]) -> g.Path:
         predicate = parts[0]
         if isinstance(predicate, g.GraphVariable) and predicate.hidden:
             self.mistakes.note(
@@ -346,73 +295,45 @@ class GraphPatternReader(LanguageReader):
             self.mistakes.note("CONSTRUCT makes triples, and no property paths", span_of_tree(meta))
         return predicate
 
-    def path_choice(self, meta: Meta, parts: list[Path]) -> PathChoice:
-        return PathChoice(tuple(parts))
+    def path_choice(self, meta: Meta, parts: list[g.Path]) -> g.PathChoice:
+        return g.PathChoice(tuple(parts))
 
-    def path_chain(self, meta: Meta, parts: list[Path]) -> PathChain:
-        return PathChain(tuple(parts))
+    def path_chain(self, meta: Meta, parts: list[g.Path]) -> g.PathChain:
+        return g.PathChain(tuple(parts))
 
-    def inverse(self, meta: Meta, parts: list[Any]) -> InversePath:
-        return InversePath(parts[1])
+    def inverse(self, meta: Meta, parts: list[Any]) -> g.InversePath:
+        return g.InversePath(parts[1])
 
     not_inverse = inverse
 
-    def path_not(self, meta: Meta, parts: list[g.Term | InversePath]) -> NegatedPath:
-        backwards = tuple(part.path for part in parts if isinstance(part, InversePath))
+    def repeated(self, meta: Meta, parts: list[Any]) -> g.RepeatedPath:
+        return g.RepeatedPath(parts[0], parts[1].value)
+
+    def path_not(self, meta: Meta, parts: list[g.Term | g.InversePath]) -> g.NegatedPath:
+        backwards = tuple(part.path for part in parts if isinstance(part, g.InversePath))
         forwards = tuple(part for part in parts if isinstance(part, g.Term))
-        return NegatedPath(forwards, cast(tuple[g.Term, ...], backwards))
+        return g.NegatedPath(forwards, cast(tuple[g.Term, ...], backwards))
 
     def objects(
         self, meta: Meta, parts: list[g.Node | DescribedNode]
     ) -> list[g.Node | DescribedNode]:
         return parts
 
-    def property(self, meta: Meta, parts: list[Any]) -> tuple[Path, list[g.Node | DescribedNode]]:
+    def property(self, meta: Meta, parts: list[Any]) -> tuple[g.Path, list[g.Node | DescribedNode]]:
         return parts[0], parts[1]
 
     def properties(self, meta: Meta, parts: list[Any]) -> list[Any]:
         return parts
 
     def _make_triples(
-        self, subject: g.Node, properties: Iterable[tuple[Path, list[g.Node | DescribedNode]]]
+        self, subject: g.Node, properties: Iterable[tuple[g.Path, list[g.Node | DescribedNode]]]
     ) -> list[Statement]:
         triples: list[Statement] = []
         for predicate, objects in properties:
             for one in objects:
                 node, more = one if isinstance(one, DescribedNode) else (one, [])
-                triples += [*self._follow(subject, predicate, node), *more]
+                triples += [*follow_path(subject, predicate, node, self._make_unseen), *more]
         return triples
-
-    def _follow(self, subject: g.Node, path: Path, object_: g.Node) -> list[Statement]:
-        """Return the triples and patterns of a path between two nodes (SPARQL 1.1, 18.2.2.4)."""
-        match path:
-            case InversePath(inner):
-                return self._follow(object_, inner, subject)
-            case PathChain(steps):
-                inner_nodes = [self._make_blank(Span(0, 0)) for _ in steps[1:]]
-                nodes = [subject, *inner_nodes, object_]
-                return [
-                    one
-                    for place, step in enumerate(steps)
-                    for one in self._follow(nodes[place], step, nodes[place + 1])
-                ]
-            case PathChoice(paths):
-                ways = (self._follow(subject, one, object_) for one in paths)
-                return [g.UnionPattern(tuple(map(_join_statements, ways)))]
-            case NegatedPath(forwards, backwards):
-                sides = [(subject, object_, forwards)] if forwards or not backwards else []
-                sides += [(object_, subject, backwards)] if backwards else []
-                found = tuple(self._avoid(*side) for side in sides)
-                return [found[0] if len(found) == 1 else g.UnionPattern(found)]
-        return [g.Triple(subject, path, object_)]
-
-    def _avoid(
-        self, subject: g.Node, object_: g.Node, predicates: tuple[g.Term, ...]
-    ) -> g.GraphPattern:
-        """Return the pattern of a triple whose predicate is none of these."""
-        predicate = self._make_blank(Span(0, 0))
-        triple = g.BasicPattern((g.Triple(subject, predicate, object_),))
-        return g.FilterPattern(triple, g.InExpression(predicate, predicates, negated=True))
 
     def same_subject(self, meta: Meta, parts: list[Any]) -> list[Statement]:
         subject, properties = parts[0], parts[1] if len(parts) > 1 else ()

@@ -40,10 +40,9 @@ _NOT_A_CLAUSE = {
 }
 _AGGREGATES = {"COUNT", "SUM", "AVG", "MIN", "MAX"}
 _CLAUSES = {"_WITHIN": "WITHIN", "_FROM": "FROM STREAM", "_SEQ": "SEQ", "_SELECT": "SELECT"}
-_PATHS = {"STAR", "PLUS", "QMARK"}
+_REPEATS = {"STAR", "MORE", "QMARK"}
 _NODES = {"VAR", "IRI", "PNAME", "PNAME_NS", "BLANK", "STRING", "LSQB"}
-_VERBS = {"IRI", "PNAME", "PNAME_NS", "A"}
-_NO_PATHS = "property paths have a fixed length: they are made of '/', '^', '|' and '!'"
+_NO_REPEAT = "'*', '+' and '?' stand after an IRI or brackets: :p* or (:p/:q)+"
 _SEPARATORS = {"COMMA", "SEMICOLON", "COLON"}
 _JOINING = {"AND": "&", "OR": "|", "ANDAND": "&", "OROR": "|"}
 
@@ -147,10 +146,8 @@ def _suggest_in_group(token: Token, accepted: set[str], last: Token) -> str | No
     if token.type == "NAME" and "VAR" in accepted:
         name = shorten(token.value)
         return f"a name has a prefix, and a variable begins with '?': :{name} or ?{name}"
-    if token.type in _PATHS and ("A" in accepted or last.type in _VERBS):
-        return _NO_PATHS
-    if last.type in ("PLUS", "MINUS") and token.type in _NODES and "INTEGER" in accepted:
-        return _NO_PATHS
+    if token.type in _REPEATS and ("A" in accepted or last.type in ("VAR", *_REPEATS)):
+        return _NO_REPEAT
     if token.type in _NODES and {"DOT", "SEMICOLON"} <= accepted:
         return "put '.' between two triple patterns"
     if token.type == "LSQB" and "A" in accepted:

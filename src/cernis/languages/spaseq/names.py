@@ -106,6 +106,9 @@ def _find_nodes(node: g.GraphPattern | g.Expression) -> Iterator[g.GraphVariable
             yield from (node for node in nodes if isinstance(node, g.GraphVariable))
         case g.ValuesPattern(variables, _):
             yield from variables
+        case g.ClosurePattern(subject, _, object_):
+            ends = (subject, object_)
+            yield from (end for end in ends if isinstance(end, g.GraphVariable))
         case g.BindPattern(_, variable, _):
             yield variable
     for child in g.list_children(node):

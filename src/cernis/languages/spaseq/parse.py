@@ -25,6 +25,7 @@ from cernis.pattern.spaseq import SpaseqQuery
 from cernis.pattern.suggest import find_closest
 
 _SEPARATORS = ("COMMA", "SEMICOLON", "COLON")
+_NUMBERS = ("INTEGER", "DECIMAL", "DOUBLE")
 _CUT = ("PNAME", "PNAME_NS", "BLANK", "VAR")
 """Tokens of SPARQL that are several tokens inside SEQ."""
 _PIECE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|.", re.DOTALL)
@@ -104,6 +105,11 @@ def _find_close(tokens: Sequence[Token], opened: int) -> int:
     return len(tokens) - 1
 
 
+def _is_sign(token: Token, following: Sequence[Token]) -> bool:
+    """Whether a '+' stands right before a number."""
+    return any(after.type in _NUMBERS and after.start_pos == token.end_pos for after in following)
+
+
 def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
     """Retype the tokens whose terminal depends on their surroundings: see `grammar.lark`."""
     braces = place = 0
@@ -111,6 +117,8 @@ def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
         token = tokens[place]
         following = tokens[place + 1 : place + 2]
         place += 1
+        if token.type == "PLUS" and not _is_sign(token, following):
+            token.type = "MORE"
         yield token
         braces += {"LBRACE": 1, "RBRACE": -1}.get(token.type, 0)
         if not following:

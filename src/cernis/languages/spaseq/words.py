@@ -33,7 +33,8 @@ _SPOKEN = dict(words.SPOKEN) | {
 }
 
 _NUMBER = "INTEGER DECIMAL DOUBLE"
-_TERM = f"VAR IRI PNAME PNAME_NS BLANK STRING {_NUMBER} TRUE FALSE PLUS MINUS LSQB LTRIPLE"
+_SIGN = "PLUS MORE MINUS"
+_TERM = f"VAR IRI PNAME PNAME_NS BLANK STRING {_NUMBER} TRUE FALSE {_SIGN} LSQB LTRIPLE"
 
 _ELEMENTS = "LBRACE _BIND _VALUES _MINUS"
 
@@ -42,11 +43,11 @@ _PHRASES = words.read_phrases(
         ("BANG VAR LPAR NAME", f"{_TERM} UNIT NOT _EXISTS", "an expression such as ?x > 5"),
         ("A", f"{_TERM} CIRCUMFLEX BANG LPAR", "a predicate such as :p"),
         ("VAR BLANK LSQB RBRACE", f"{_TERM} LPAR", "a triple pattern such as ?x :p ?y"),
-        ("VAR BLANK LSQB", f"{_TERM} LPAR SLASH VBAR", "an object such as ?x"),
+        ("VAR BLANK LSQB", f"{_TERM} LPAR SLASH VBAR STAR QMARK", "an object such as ?x"),
         ("UNDEF", _TERM, "a value such as :a or 5"),
         ("_FILTER _OPTIONAL _GRAPH", _ELEMENTS, "an element such as FILTER"),
-        ("CMP ANDAND", "OROR PLUS MINUS STAR SLASH NOT _IN", "an operator such as = or &&"),
-        ("OROR ANDAND", "PLUS MINUS STAR SLASH", "an operator such as &&"),
+        ("CMP ANDAND", "OROR PLUS MORE MINUS STAR SLASH NOT _IN", "an operator such as = or &&"),
+        ("OROR ANDAND", "PLUS MORE MINUS STAR SLASH", "an operator such as &&"),
         ("AMP VBAR", "PLUS QMARK BANG", "an operator such as '+' or '&'"),
         ("COMMA SEMICOLON COLON", "LINK", "a separator such as ';'"),
         ("STAR VAR _LIST", "LPAR", "'*' or a variable such as ?x"),

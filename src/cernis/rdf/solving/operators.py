@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cernis.engine.graphs import expressions as e
 from cernis.engine.graphs import search as k
+from cernis.engine.graphs.closure import WayEdges, find_ways
 from cernis.engine.graphs.search import Codes
 from cernis.rdf.solving.columns import (
     Column,
@@ -152,6 +153,19 @@ class ProbeNode(PairNode):
     left and, once more, in the join."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ClosureNode:
+    """The pairs of nodes with a way of any length between them, or of at most one step."""
+
+    names: Names
+    certain: frozenset[str]
+    inner: PlanNode
+    """One step, from the first column to the second."""
+    ends: tuple[str | int, str | int]
+    """At each end the name of a variable, or the code of a term."""
+    sign: str
+
+
 PlanNode = (
     SearchNode
     | UnitNode
@@ -162,6 +176,7 @@ PlanNode = (
     | ColumnFilterNode
     | ExtendNode
     | ProbeNode
+    | ClosureNode
 )
 
 
@@ -211,6 +226,8 @@ def run_plan(plan: PlanNode, data: PlanInput, events: Codes) -> Solutions:
             return extend_table(run_plan(inner, data, events), names[-1], column, data.terms)
         case ProbeNode():
             return _run_probe(plan, data, events)
+        case ClosureNode():
+            return _run_closure(plan, data, events)
 
 
 def _run_search(plan: SearchNode, data: PlanInput, events: Codes) -> Solutions:
@@ -273,3 +290,81 @@ def _run_join(plan: JoinNode, data: PlanInput, events: Codes) -> Solutions:
     right = _run_right(plan, data, left)
     table = join_by_event(left, right, plan.join, plan.depth, plan.index, data.values, data.budget)
     return drop_repeats(table) if len(plan.join.left_loose) else table
+
+
+def _run_closure(plan: ClosureNode, data: PlanInput, events: Codes) -> Solutions:
+    """Follow steps from each node, or from the term at an end; a way of no step stays there."""
+    step = run_plan(plan.inner, data, events)
+    pairs = _Pairs(step.event, step.codes[:, 0], step.codes[:, 1])
+    if plan.sign != "?":
+        pairs = _follow_steps(pairs, plan.ends, data.budget)
+    if plan.sign != "+":
+        pairs = _join_pairs(pairs, _list_standing(plan.ends, data.graph, events))
+    one, other = plan.ends
+    fits = np.ones(len(pairs.event), np.bool_)
+    for end, column in ((one, pairs.source), (other, pairs.target)):
+        if isinstance(end, int):
+            fits &= column == end
+    if one == other:
+        fits &= pairs.source == pairs.target
+    columns = {one: pairs.source[fits], other: pairs.target[fits]}
+    event = pairs.event[fits]
+    codes = np.empty((len(event), len(plan.names)), np.int32)
+    for i, name in enumerate(plan.names):
+        codes[:, i] = columns[name]
+    return drop_repeats(_sort_table(plan.names, event, codes))
+
+
+class _Pairs(NamedTuple):
+    event: Codes
+    source: Codes
+    target: Codes
+
+
+def _join_pairs(one: _Pairs, other: _Pairs) -> _Pairs:
+    return _Pairs(*(np.concatenate(both) for both in zip(one, other, strict=True)))
+
+
+def _follow_steps(steps: _Pairs, ends: tuple[str | int, str | int], budget: RowBudget) -> _Pairs:
+    """Return the pairs with a way of one step or more; from an end that is a term, if one is."""
+    if isinstance(ends[1], int) and not isinstance(ends[0], int):
+        back = _follow_steps(_Pairs(steps.event, steps.target, steps.source), ends[::-1], budget)
+        return _Pairs(back.event, back.target, back.source)
+    if not len(steps.event):
+        return steps
+    place = np.lexsort((steps.source, steps.event))
+    event, source, target = (column[place] for column in steps)
+    nodes, numbers = np.unique(np.concatenate([source, target]), return_inverse=True)
+    source, target = np.split(numbers.astype(np.int32), 2)
+    first = np.searchsorted(event, np.arange(int(event[-1]) + 2)).astype(np.int64)
+    begins = np.ones(len(event), np.bool_)
+    begins[1:] = (event[1:] != event[:-1]) | (source[1:] != source[:-1])
+    if isinstance(ends[0], int):
+        begins &= nodes[source] == ends[0]
+    events, starts = event[begins], source[begins]
+    ways = find_ways(WayEdges(first, source, target), events, starts, len(nodes), budget.limit)
+    if ways is None:
+        raise budget.complain(budget.limit)
+    origin, reached = ways
+    return _Pairs(events[origin], nodes[starts[origin]], nodes[reached])
+
+
+def _list_standing(ends: tuple[str | int, str | int], graph: k.Graph, events: Codes) -> _Pairs:
+    """Return the ways without a step: from each node of a graph, or from the term at an end."""
+    terms = [end for end in ends if isinstance(end, int)]
+    if terms:
+        codes = np.full(len(events), terms[0], np.int32)
+        return _Pairs(events, codes, codes)
+    sizes = graph.first[events + 1] - graph.first[events]
+    places = np.arange(int(sizes.sum())) + np.repeat(
+        graph.first[events] - np.cumsum(sizes) + sizes, sizes
+    )
+    event = np.tile(np.repeat(events, sizes), 2)
+    codes = np.concatenate([graph.two[places], graph.three[places]])
+    nodes = drop_repeats(_sort_table(("node",), event, codes.reshape(-1, 1)))
+    return _Pairs(nodes.event, nodes.codes[:, 0], nodes.codes[:, 0])
+
+
+def _sort_table(names: Names, event: Codes, codes: Codes) -> Solutions:
+    place = np.argsort(event, kind="stable")
+    return Solutions(names, event[place], codes[place])

@@ -24,6 +24,7 @@ from cernis.engine.graphs import search as k
 from cernis.engine.graphs.search import Codes
 from cernis.errors import BudgetError, DataError, Diagnostic, QueryError
 from cernis.pattern import graph as g
+from cernis.pattern.paths import END, START, step_pattern
 from cernis.rdf.reading.background import Triples
 from cernis.rdf.solving import operators as op
 from cernis.rdf.solving.columns import (
@@ -218,6 +219,8 @@ class _Planner(NamedTuple):
                 codes = np.array(cells, np.int32).reshape(len(rows), len(names))
                 certain = frozenset(g.find_certain_variables(pattern))
                 return self._filter(op.FixedNode(names, certain, codes), conditions)
+            case g.ClosurePattern():
+                return self._plan_closure(pattern, conditions, needed, dataset)
 
     # ------------------------------------------------- expressions as columns
 
@@ -295,6 +298,22 @@ class _Planner(NamedTuple):
         return op.ProbeNode(
             shown, left.certain, left, right, join, program.depth, index, answers, shared
         )
+
+    def _plan_closure(
+        self,
+        pattern: g.ClosurePattern,
+        conditions: Conditions,
+        needed: frozenset[str],
+        dataset: _Dataset,
+    ) -> op.PlanNode:
+        columns = START.name, END.name
+        step = self.plan(step_pattern(pattern.path), (), frozenset(columns), dataset)
+        inner = op.UnionNode(columns, frozenset(columns), (step,))  # puts the columns in order
+        one, other = map(self._encode_node, (pattern.subject, pattern.object))
+        asked = needed.union(*map(_find_mentions, conditions))
+        names = tuple(name for name in g.find_variables(pattern) if name in asked)
+        node = op.ClosureNode(names, frozenset(names), inner, (one, other), pattern.path.sign)
+        return self._filter(node, conditions)
 
     # -------------------------------------------------------------- joins
 
@@ -462,11 +481,11 @@ class _Planner(NamedTuple):
         return op.SearchNode(names, frozenset(names), search, depth, len(names) < count, cache)
 
     def _encode(self, triple: g.Triple) -> _Triple:
-        subject, predicate, object_ = (
-            node.name if isinstance(node, g.GraphVariable) else self.values.constant(node.text)
-            for node in triple.nodes()
-        )
+        subject, predicate, object_ = map(self._encode_node, triple.nodes())
         return subject, predicate, object_
+
+    def _encode_node(self, node: g.Node) -> _Node:
+        return node.name if isinstance(node, g.GraphVariable) else self.values.constant(node.text)
 
     # --------------------------------------------------------- background
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from cernis.errors import Span
 from cernis.pattern import graph as g
+from cernis.pattern.paths import END, START, step_pattern
 from cernis.pattern.spaseq import AGGREGATES
 
 Solution = Mapping[str, str]
@@ -81,6 +82,8 @@ def _find_solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> I
                 for s in _find_solutions(inner, triples, kb)
                 if not any(s.keys() & other.keys() and is_compatible(s, other) for other in others)
             ]
+        case g.ClosurePattern(subject, path, object_):
+            return _follow_ways(subject, path, object_, triples)
         case g.OptionalPattern(inner, extra, condition):
             right = list(_find_solutions(extra, triples, kb))
             left = _find_solutions(inner, triples, kb)
@@ -95,6 +98,32 @@ def _find_solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> I
                     [{name.name: graph}], list(_find_solutions(inner, known, kb))
                 )
             ]
+
+
+def _follow_ways(
+    subject: g.Node, path: g.RepeatedPath, object_: g.Node, triples: Triples
+) -> Iterator[Solution]:
+    """Yield the ends of all ways: steps are the solutions of the path that is repeated."""
+    found = _find_solutions(step_pattern(path), triples, {})
+    steps = {(one[START.name], one[END.name]) for one in found}
+    nodes = {node for s, _, o in triples for node in (s, o)}
+    nodes |= {end.text for end in (subject, object_) if isinstance(end, g.Term)}
+    ways = set(steps)
+    while path.sign != "?":
+        more = {(a, d) for a, b in ways for c, d in steps if b == c} - ways
+        if not more:
+            break
+        ways |= more
+    if path.sign != "+":
+        ways |= {(node, node) for node in nodes}
+    for pair in ways:
+        bound: dict[str, str] = {}
+        for node, term in zip((subject, object_), pair, strict=True):
+            known = node.text if isinstance(node, g.Term) else bound.setdefault(node.name, term)
+            if known != term:
+                break
+        else:
+            yield bound
 
 
 def _decide_exists(
