@@ -214,6 +214,8 @@ class SpaseqQuery:
     """Half-open windows of that length from here on: ticks as a number, or a dateTime as text."""
     partition: tuple[str, ...] = ()
     construct: tuple[Triple, ...] | None = None
+    distinct: bool = False
+    """Whether matches that end at one time and show the same values are one answer."""
     source: str = field(default="", compare=False, repr=False)
 
     def gpm(self, name: str) -> Gpm:
@@ -235,7 +237,8 @@ class SpaseqQuery:
         if self.construct is not None:
             triples = (INDENT + write_triple(triple, "") for triple in self.construct)
             return "\n".join(["CONSTRUCT {", *triples, "}"])
-        return "SELECT *" if self.select is None else f"SELECT {' '.join(map(str, self.select))}"
+        form = "SELECT DISTINCT" if self.distinct else "SELECT"
+        return f"{form} {'*' if self.select is None else ' '.join(map(str, self.select))}"
 
     def _write_tumbling(self) -> str:
         start = self.tumbling_from

@@ -93,6 +93,9 @@ _MOST_REASONS = 6
 
 def _describe_counting(plan: GraphPlan) -> Iterator[str]:
     """Yield the data for which two runs may be one match, so that counting lists matches."""
+    if plan.query.distinct:
+        yield "lists matches: DISTINCT makes one answer of those with equal values"
+        return
     linked = plan.linked
     names = [_name_step(plan, step) for step in range(len(plan.query.steps))]
     hidden = [(names[one.step], _list_names(one.hidden)) for one in linked.exits if one.hidden]
@@ -131,6 +134,8 @@ def _list_names(names: Sequence[str]) -> str:
 def _describe_key(plan: GraphPlan) -> str:
     if plan.key:
         return ", ".join(f"?{name}" for name in plan.key)
+    if plan.query.distinct:
+        return "nothing: no variable that DISTINCT shows is in every pattern"
     if plan.counts_all_timestamps:
         return "nothing: ',' counts the timestamps of all streams; PARTITION BY gives a key"
     return "nothing: no variable is in every pattern"

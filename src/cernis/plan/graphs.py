@@ -18,7 +18,7 @@ from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.automata.linked.construct import construct_linked
 from cernis.automata.linked.order import find_order, name_sources
 from cernis.pattern import graph as g
-from cernis.pattern.spaseq import SpaseqQuery
+from cernis.pattern.spaseq import SelectedVariable, SpaseqQuery
 from cernis.plan.plan import Distribution, Guarantee
 
 
@@ -90,6 +90,9 @@ def _find_key(query: SpaseqQuery, linked: LinkedAutomaton, strict: bool) -> tupl
         common &= set(g.find_certain_variables(query.gpm(name).pattern))
     if strict:
         common &= set(query.partition)
+    if query.distinct and query.select is not None:
+        # equal answers of different keys are one
+        common &= {one.variable for one in query.select if isinstance(one, SelectedVariable)}
     return tuple(name for name in linked.columns if name in common)
 
 

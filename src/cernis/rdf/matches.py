@@ -85,6 +85,8 @@ class AnswerShape(NamedTuple):
     construct: tuple[g.Triple, ...] | None = None
     versions: tuple[str, ...] | None = None
     """The versions of a live background, by their index; None: it does not change."""
+    is_distinct: bool = False
+    """Whether matches of one end that show the same are one answer."""
 
     @property
     def labels(self) -> list[str]:
@@ -167,8 +169,10 @@ class GraphMatches(Result[GraphMatch]):
         super().__init__(notes, used=used)
         self._found, self._store, self._terms = found, store, terms
         self._shape, self._clock = shape, clock
-        self._distinct = distinct
-        """Whether no two runs are one match."""
+        self._repeats = not distinct
+        """Whether two runs may be one match."""
+        self._distinct = distinct and not shape.is_distinct
+        """Whether each run is an answer."""
 
     # ---------------------------------------------------------------- numbers
 
@@ -181,7 +185,7 @@ class GraphMatches(Result[GraphMatch]):
     def _count(self) -> int:
         if self._distinct:
             return self._found.count()
-        return sum(len(block.start) for block in self._found_blocks())
+        return sum(len(block.start) for block in self._answer_blocks())
 
     def count(self) -> int:
         """Return the number of matches, exactly."""
@@ -202,7 +206,7 @@ class GraphMatches(Result[GraphMatch]):
     def _counted_ends(self) -> Iterator[tuple[int, int]]:
         """Yield times at which matches end with numbers of matches; a time may come twice."""
         if not self._distinct:
-            for block in self._found_blocks():
+            for block in self._answer_blocks():
                 times, numbers = np.unique(block.end, return_counts=True)
                 yield from zip(times.tolist(), numbers.tolist(), strict=True)
             return
@@ -298,7 +302,7 @@ class GraphMatches(Result[GraphMatch]):
     def _blocks(self, limit: int | None) -> Iterator[MatchBlock]:
         """Return the matches, or the first `limit`, in order."""
         left = limit
-        for block in self._ordered() if left != 0 else ():
+        for block in self._answer_blocks(in_order=True) if left != 0 else ():
             if left is not None and len(block.start) > left:
                 block = part(block, 0, left)
             yield block
@@ -306,6 +310,42 @@ class GraphMatches(Result[GraphMatch]):
                 left -= len(block.start)
                 if left == 0:
                     return
+
+    def _answer_blocks(self, *, in_order: bool = False) -> Iterator[MatchBlock]:
+        """Return all answers by end; of equal ones, DISTINCT keeps the first in order."""
+        if self._shape.is_distinct:
+            return self._keep_first(self._ordered())
+        return self._ordered() if in_order else self._found_blocks()
+
+    def _keep_first(self, blocks: Iterable[MatchBlock]) -> Iterator[MatchBlock]:
+        """Return the first of the matches of each end that show the same."""
+        seen = pa.array([], pa.large_binary())
+        for block in blocks:
+            keys = self._answer_keys(block)
+            _, first = np.unique(keys.dictionary_encode().indices, return_index=True)
+            fresh = np.zeros(len(keys), np.bool_)
+            fresh[first] = True
+            fresh &= ~np.asarray(pc.is_in(keys, value_set=seen))
+            last = keys.filter(pa.array((block.end == block.end[-1]) & fresh))
+            seen = pa.concat_arrays([seen, last]) if block.end[0] == block.end[-1] else last
+            if fresh.any():
+                yield take(block, np.flatnonzero(fresh))
+
+    def _answer_keys(self, block: MatchBlock) -> pa.Array:
+        """Return bytes that are equal where matches end at one time and show the same.
+
+        No term has a byte below 32 in it.
+        """
+        ends = np.ascontiguousarray(block.end).view(np.uint8).reshape(-1, 8)
+        parts: list[Any] = [_list_bytes(np.arange(len(ends) + 1), ends)]
+        for _, offsets, terms in self._outputs(block):
+            texts = pc.binary_join_element_wise(b"\1", terms.cast(pa.binary()), b"")
+            texts = pc.fill_null(texts, b"\2")
+            parts += [
+                texts if offsets is None else pc.binary_join(_lists(offsets, texts), b""),
+                b"\0",
+            ]
+        return pc.binary_join_element_wise(*parts, b"").cast(pa.large_binary())
 
     def _ordered(self) -> Iterator[MatchBlock]:
         """Return all matches in order: a block waits until its last end is complete."""
@@ -331,7 +371,7 @@ class GraphMatches(Result[GraphMatch]):
         for whole in self._found.blocks(None):
             for piece in pieces(whole, _WEIGHT):
                 block = self._block(piece)
-                if not self._distinct:
+                if self._repeats:
                     block = repeats.drop_repeats(block)
                 if len(block.start):
                     yield block

@@ -226,9 +226,11 @@ def shape_answers(query: SpaseqQuery, linked: LinkedAutomaton) -> AnswerShape:
     elif query.select is None:
         chosen = [column(name, name) for name in linked.columns if name in bound]
     else:
-        return _shape_selected(query, AnswerShape((), streams, steps), column)
+        empty = AnswerShape((), streams, steps, is_distinct=query.distinct)
+        return _shape_selected(query, empty, column)
     outputs = tuple(AnswerOutput(one.name, place) for place, one in enumerate(chosen))
-    return AnswerShape(tuple(chosen), streams, steps, outputs, query.construct)
+    whole = AnswerShape(tuple(chosen), streams, steps, outputs, query.construct)
+    return whole._replace(is_distinct=query.distinct)
 
 
 def _shape_selected(

@@ -838,9 +838,12 @@ path: st.SearchStrategy[g.Path] = st.recursive(
     ),
     max_leaves=3,
 )
-end = st.sampled_from(["?a", "?b", "?a", ":a", ":none", "2"]).map(node)
+ENDS = ["?a", "?b", "?a", ":a", ":none"]
 closure = st.builds(
-    g.ClosurePattern, end, st.builds(g.RepeatedPath, path, st.sampled_from("*+?")), end
+    g.ClosurePattern,
+    st.sampled_from(ENDS).map(node),
+    st.builds(g.RepeatedPath, path, st.sampled_from("*+?")),
+    st.sampled_from([*ENDS, "2"]).map(node),
 )
 
 
@@ -859,8 +862,11 @@ def test_another_engine_and_the_definition_follow_the_same_ways(
     for number, graph in enumerate(graphs):
         rows = [row for event, row in found if event == number]
         asked_of = {GRAPHS[0]: graphs[0]} if known else {}
-        wanted = comparable(solve_with_pyoxigraph(asked, graph, asked_of))
         assert len(rows) == len(comparable(rows))
-        assert comparable(rows) == wanted
+        # pyoxigraph does not stay at a term that the graph does not have; SPARQL 1.1 (18.4) does
+        there = {part for s, _, o in (graphs[0] if known else graph) for part in (s, o)}
+        ends = {end.text for end in (pattern.subject, pattern.object) if isinstance(end, g.Term)}
+        if ends <= there:
+            assert comparable(rows) == comparable(solve_with_pyoxigraph(asked, graph, asked_of))
         dataset = {f"<{name}>": part for name, part in asked_of.items()}
         assert comparable(rows) == comparable(find_solutions(asked, graph, dataset))

@@ -28,7 +28,6 @@ _NOT_SPARQL = {
     "SELECT": "graph patterns have no queries inside",
 }
 _NOT_A_CLAUSE = {
-    "DISTINCT": "other events are another match, also with the same values",
     "REDUCED": "leave it out",
     "LIMIT": "leave it out",
     "OFFSET": "leave it out",

@@ -58,6 +58,7 @@ def resolve(written: WrittenSpaseqQuery, mistakes: MistakeList, source: str) -> 
         tumbling_from=written.tumbling_from,
         partition=tuple(variable.name for variable in written.partition),
         construct=written.construct,
+        distinct=written.distinct,
         source=source,
     )
 

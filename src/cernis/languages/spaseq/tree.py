@@ -57,6 +57,7 @@ class WrittenGpm(NamedTuple):
 
 class WrittenSpaseqQuery(NamedTuple):
     select: tuple[WrittenItem, ...] | None
+    distinct: bool
     construct: tuple[Triple, ...] | None
     streams: tuple[WrittenStream, ...]
     gpms: tuple[WrittenGpm, ...]
@@ -69,6 +70,7 @@ class WrittenSpaseqQuery(NamedTuple):
 
 class _SelectClause(NamedTuple):
     items: tuple[WrittenItem, ...] | None
+    distinct: bool
 
 
 class _ConstructClause(NamedTuple):
@@ -129,6 +131,7 @@ class SpaseqReader(GraphPatternReader):
             self.mistakes.note("the query has no sequence", end, expected="SEQ (A ; B)")
         return WrittenSpaseqQuery(
             select=form.items if isinstance(form, _SelectClause) else None,
+            distinct=isinstance(form, _SelectClause) and form.distinct,
             construct=form.triples if isinstance(form, _ConstructClause) else None,
             streams=streams,
             gpms=gpms,
@@ -147,7 +150,10 @@ class SpaseqReader(GraphPatternReader):
     # -------------------------------------------------------------------- clauses
 
     def select(self, meta: Meta, parts: list[Any]) -> _SelectClause:
-        return _SelectClause(None if parts == [None] else tuple(parts))
+        items = [part for part in parts if not isinstance(part, Token)]
+        return _SelectClause(
+            None if items == [None] else tuple(items), distinct=len(items) < len(parts)
+        )
 
     def everything(self, meta: Meta, parts: list[Any]) -> None:
         return None

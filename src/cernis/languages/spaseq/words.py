@@ -16,7 +16,7 @@ _KEYWORDS = (
 
 TERMINALS: Mapping[str, str] = (
     {word: f"_{word}" for word in _KEYWORDS.split()}
-    | {word: word for word in ("NOT", "TRUE", "FALSE", "UNDEF")}
+    | {word: word for word in ("NOT", "TRUE", "FALSE", "UNDEF", "DISTINCT")}
     | dict.fromkeys(words.NANOSECONDS, "UNIT")
 )
 """Keyword, in capitals, to the terminal of the grammar."""
@@ -50,7 +50,7 @@ _PHRASES = words.read_phrases(
         ("OROR ANDAND", "PLUS MORE MINUS STAR SLASH", "an operator such as &&"),
         ("AMP VBAR", "PLUS QMARK BANG", "an operator such as '+' or '&'"),
         ("COMMA SEMICOLON COLON", "LINK", "a separator such as ';'"),
-        ("STAR VAR _LIST", "LPAR", "'*' or a variable such as ?x"),
+        ("STAR VAR _LIST", "LPAR DISTINCT", "'*' or a variable such as ?x"),
         ("VAR IRI PNAME", "PNAME_NS", "an IRI or a variable"),
         ("IRI PNAME", "PNAME_NS", "an IRI"),
         (_NUMBER, "", "a number"),

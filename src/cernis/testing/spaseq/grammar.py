@@ -91,7 +91,7 @@ def random_query(random: Random) -> SpaseqQuery:
         within=random.choice((None, 3, 6)),
         partition=("x",) if partition else (),
     )
-    return _add_select(random, query)
+    return replace(_add_select(random, query), distinct=random.random() < 0.08)
 
 
 def _make_steps(random: Random) -> tuple[SequenceStep, ...]:
@@ -177,6 +177,10 @@ def _add_element(
     if kind < 0.12:
         rows = ((g.Term(iri("k0")), None), (None, g.Term(number(1))))
         return g.JoinPattern((pattern, g.ValuesPattern((key, numeral), rows)))
+    if kind < 0.16:
+        step = g.PathChoice((g.Term(iri("w")), g.InversePath(g.Term(iri("k")))))
+        way = g.RepeatedPath(step, random.choice("*+?"))
+        return g.JoinPattern((pattern, g.ClosurePattern(key, way, g.GraphVariable("far"))))
     return pattern
 
 

@@ -317,8 +317,34 @@ def _evaluate(expression: g.Expression, solution: Solution) -> Value:
             return len(_require_text(_evaluate(part, solution)))
         case g.CallExpression("STR", (part,)):
             return _spell(_find_term(part, solution))
+        case g.CallExpression("DATATYPE", (part,)):
+            _evaluate(part, solution)
+            return ("term", f"<{_find_datatype(part, solution)}>", "")
         case _:
             raise NotImplementedError(expression)
+
+
+_PROMOTED = [f"{_XSD}{name}" for name in ("integer", "decimal", "float", "double")]
+_SMALL = (
+    "byte", "short", "int", "long", "unsignedByte", "unsignedShort", "unsignedInt", "unsignedLong",
+    "nonPositiveInteger", "negativeInteger", "nonNegativeInteger", "positiveInteger",
+)  # fmt: skip
+"""The types of numbers, the widest last; those below integer are integers in a sum."""
+
+
+def _find_datatype(expression: g.Expression, solution: Solution) -> str:
+    """Return the datatype of a value: that of a term, or the wider of two numbers."""
+    match expression:
+        case g.ArithmeticExpression(op, left, right):
+            types = [_find_datatype(part, solution) for part in (left, right)]
+            ranks = [_PROMOTED.index(one) if one in _PROMOTED else 0 for one in types]
+            return _PROMOTED[max(*ranks, int(op == "/"))]
+        case g.NegativeExpression(part):
+            return _find_datatype(part, solution)
+    found = _LITERAL.fullmatch(_find_term(expression, solution))
+    if found is None or found[3]:
+        raise ExpressionError
+    return found[2] or f"{_XSD}string"
 
 
 def _require_text(value: Value) -> str:
@@ -372,7 +398,7 @@ def _value_of_term(text: str) -> Value:
         return found[1]
     kind = found[2].removeprefix(_XSD)
     try:
-        if kind == "integer":
+        if kind == "integer" or kind in _SMALL:
             return int(found[1])
         if kind == "decimal":
             return Decimal(found[1])

@@ -72,7 +72,21 @@ def find_matches(
     query: SpaseqQuery, streams: Streams, kb: Dataset | None = None, origin: int | None = None
 ) -> set[SpaseqMatch]:
     """Return all matches. `origin` is where tumbling windows begin, in the unit of the times."""
-    return set(_Finder(query, streams, kb or {}, origin).find_matches())
+    found = set(_Finder(query, streams, kb or {}, origin).find_matches())
+    return _keep_distinct(query, found) if query.distinct else found
+
+
+def _keep_distinct(query: SpaseqQuery, found: set[SpaseqMatch]) -> set[SpaseqMatch]:
+    """Return of matches with one end and the same values the one that comes first."""
+    streams = [name for name, _ in query.streams]
+
+    def place(match: SpaseqMatch) -> tuple[int, list[tuple[int, int]]]:
+        return -match.start, [(streams.index(name), number) for name, number in match.events]
+
+    kept: dict[object, SpaseqMatch] = {}
+    for match in sorted(found, key=place):
+        kept.setdefault((match.end, match.bindings), match._replace(hidden=()))
+    return set(kept.values())
 
 
 def find_runs(
