@@ -119,6 +119,7 @@ def test_what_is_wrong_with_a_sequence(seq: str, message: str) -> None:
     assert message in told(text(seq))
 
 
+AFTER_PATH = "a triple term with variables stands after a predicate, not after a path"
 NO_REPEAT = "'*', '+' and '?' stand after an IRI or brackets: :p* or (:p/:q)+"
 
 
@@ -132,6 +133,10 @@ OUTERMOST = "compare with other steps in a FILTER of the outermost group"
         # triples
         ("?h ?p+ ?v", NO_REPEAT),
         ("?h * ?v", NO_REPEAT),
+        ("?h :p/:q <<( ?v :p ?w )>>", AFTER_PATH),
+        ("?h :p <<( ?v :p/:q ?w )>>", "a triple term has no property paths"),
+        ("?h :p ?v FILTER (?v = <<( _:b :p ?v )>>)", "an expression has no blank nodes"),
+        ("?h :p ?v VALUES ?w { <<( ?v :p 5 )>> }", "VALUES has terms, and no variables in them"),
         ("?h :p?* ?v", NO_REPEAT),
         ("?h :p ?v ?h :q ?w", "put '.' between two triple patterns"),
         ("?h p ?v", "a name has a prefix, and a variable begins with '?': :p or ?p"),

@@ -162,7 +162,9 @@ WHERE {{ SEQ ({steps})
   DEFINE GPM A ON S {{ ?house :load ?a . FILTER (?a > 5) }}
   DEFINE GPM B ON S {{ ?house :load ?b . FILTER (?b > ?a) }}
   DEFINE GPM C ON T {{ ?house :alarm ?c }}
-  DEFINE GPM D ON S {{ {{ ?house :off 1 }} UNION {{ ?house :load 0 . ?house :off ?d }} }} }}"""
+  DEFINE GPM D ON S {{ {{ ?house :off 1 }} UNION {{ ?house :load 0 . ?house :off ?d }} }}
+  DEFINE GPM E ON S {{ ?house :in+ ?city }}
+  DEFINE GPM F ON S {{ ?house :says <<( ?house :load ?f )>> }} }}"""
 HOUSES: list[tuple[int, str, str, int]] = [
     (0, "h1", "load", 7), (2, "h2", "load", 9), (3, "h1", "load", 3), (4, "h1", "load", 9),
     (5, "h1", "load", 11), (20, "h1", "load", 12), (21, "h1", "off", 2),
@@ -204,6 +206,10 @@ SENTENCES = {
     ("D", "S6"): (
         f"D: UNION: none of its parts has a solution: ?house {iri('off')} 1: S 6 has no such "
         f"triple; ?house {iri('load')} 0: S 6 has no such triple"
+    ),
+    ("E", "S6"): f"E: ?house {iri('in')}+ ?city: S 6 has no such way",
+    ("F", "S6"): (
+        f"F: ?house {iri('says')} <<( ?house {iri('load')} ?f )>>: S 6 has no such triple"
     ),
 }  # fmt: skip
 

@@ -42,6 +42,7 @@ __all__ = [
     "RepeatedPath",
     "Term",
     "Triple",
+    "UnfoldPattern",
     "UnionPattern",
     "ValuesPattern",
 ]
@@ -207,6 +208,19 @@ class ClosurePattern:
     object: Node
 
 
+@dataclass(frozen=True, slots=True)
+class UnfoldPattern:
+    """`?e :says <<( ?s :p ?o )>>`: the solutions of a pattern in which a variable is a triple term
+    of this form, which binds the variables in it.
+
+    The variable stands for the triple term in `pattern`, and no text names it.
+    """
+
+    pattern: GraphPattern
+    variable: GraphVariable
+    form: Triple
+
+
 GraphPattern = (
     BasicPattern
     | JoinPattern
@@ -218,6 +232,7 @@ GraphPattern = (
     | ValuesPattern
     | MinusPattern
     | ClosurePattern
+    | UnfoldPattern
 )
 
 
@@ -342,6 +357,8 @@ def _variables(pattern: GraphPattern) -> Iterator[str]:
             case ClosurePattern(subject, _, object_):
                 ends = (subject, object_)
                 yield from (node.name for node in ends if isinstance(node, GraphVariable))
+            case UnfoldPattern(inner, _, form):
+                stack += (BasicPattern((form,)), inner)
             case BackgroundPattern(name, inner):
                 if isinstance(name, GraphVariable):
                     yield name.name
@@ -359,6 +376,8 @@ def find_certain_variables(pattern: GraphPattern) -> set[str]:
     match pattern:
         case BasicPattern() | ClosurePattern():
             return set(find_variables(pattern))
+        case UnfoldPattern(inner, _, form):
+            return find_certain_variables(inner).union(find_variables(BasicPattern((form,))))
         case JoinPattern(parts):
             return set().union(*map(find_certain_variables, parts))
         case UnionPattern(parts):
@@ -416,7 +435,7 @@ def list_children(
             return pattern, condition
         case MinusPattern(pattern, removed):
             return pattern, removed
-        case BackgroundPattern(_, pattern):
+        case BackgroundPattern(_, pattern) | UnfoldPattern(pattern, _, _):
             return (pattern,)
         case ExistsExpression(pattern, condition):
             return (pattern,) if condition is None else (pattern, condition)

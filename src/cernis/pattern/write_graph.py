@@ -8,7 +8,7 @@ of the parser must hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cernis.pattern import graph as g
 
@@ -40,9 +40,14 @@ def write_term(term: g.Term) -> str:
     return term.text if found is None else next(filter(None, found.groups()))
 
 
-def _write_node(node: g.Node, scope: str) -> str:
-    """Write a node of a triple; a blank node has the name of its graph pattern in its own."""
+def _write_node(node: g.Node, scope: str, forms: Mapping[str, str] | None = None) -> str:
+    """Write a node of a triple; a blank node has the name of its graph pattern in its own.
+
+    `forms` are the texts of triple terms, by the variables that stand for them.
+    """
     match node:
+        case g.GraphVariable(name) if forms and name in forms:
+            return forms[name]
         case g.GraphVariable(name) if node.hidden:
             return "_:" + name.removeprefix(f"_:{scope}.")
         case g.GraphVariable(name):
@@ -80,9 +85,21 @@ def _write_step(path: g.Path) -> str:
     return write_path(path) if isinstance(path, g.Term) else f"({write_path(path)})"
 
 
-def write_triple(triple: g.Triple, scope: str) -> str:
-    subject, predicate, object_ = (_write_node(node, scope) for node in triple.nodes())
+def write_triple(triple: g.Triple, scope: str, forms: Mapping[str, str] | None = None) -> str:
+    subject, predicate, object_ = (_write_node(node, scope, forms) for node in triple.nodes())
     return f"{subject} {'a' if predicate == _TYPE else predicate} {object_} ."
+
+
+def _write_unfolded(pattern: g.UnfoldPattern, scope: str) -> Iterator[str]:
+    """Yield the statement that has a triple term with variables, or terms inside of each other."""
+    forms: dict[str, str] = {}
+    inner: g.GraphPattern = pattern
+    while isinstance(inner, g.UnfoldPattern):
+        nodes = (_write_node(node, scope, forms) for node in inner.form.nodes())
+        forms[inner.variable.name] = f"<<( {' '.join(nodes)} )>>"
+        inner = inner.pattern
+    assert isinstance(inner, g.BasicPattern)
+    yield from (write_triple(triple, scope, forms) for triple in inner.triples)
 
 
 # ------------------------------------------------------------------ expressions
@@ -223,6 +240,8 @@ def write_pattern_lines(pattern: g.GraphPattern, scope: str) -> Iterator[str]:
         case g.ClosurePattern(subject, path, object_):
             ends = _write_node(subject, scope), _write_node(object_, scope)
             yield f"{ends[0]} {write_path(path)} {ends[1]} ."
+        case g.UnfoldPattern():
+            yield from _write_unfolded(pattern, scope)
         case g.BackgroundPattern(name, inner):
             yield from _write_braces(f"GRAPH {_write_node(name, scope)} ", inner, scope)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -768,7 +769,7 @@ def rename_blanks(pattern: g.GraphPattern) -> g.GraphPattern:
                 return g.MinusPattern(rename(inner), rename(removed))
             case g.BindPattern(inner, variable, expression):
                 return g.BindPattern(rename(inner), variable, expression)
-            case g.ValuesPattern() | g.ClosurePattern():
+            case g.ValuesPattern() | g.ClosurePattern() | g.UnfoldPattern():
                 return part
 
     return rename(pattern)
@@ -870,3 +871,42 @@ def test_another_engine_and_the_definition_follow_the_same_ways(
             assert comparable(rows) == comparable(solve_with_pyoxigraph(asked, graph, asked_of))
         dataset = {f"<{name}>": part for name, part in asked_of.items()}
         assert comparable(rows) == comparable(find_solutions(asked, graph, dataset))
+
+
+part = st.sampled_from(["?a", "?b", "?c", ":a", ":p", "1"]).map(node)
+ab, pq = st.sampled_from([":a", ":b"]), st.sampled_from([":p", ":q"])
+said = st.recursive(
+    st.tuples(ab, pq, st.sampled_from(["1", ":a"])),
+    lambda inner: st.tuples(ab, pq, inner),
+    max_leaves=2,
+)
+
+
+def write_triple_term(parts: tuple[Any, ...]) -> str:
+    inside = [write_triple_term(one) if isinstance(one, tuple) else full(one) for one in parts]
+    return f"<<( {' '.join(inside)} )>>"
+
+
+@given(st.tuples(part, part, part), st.lists(said, max_size=4), st.booleans())
+def test_triple_terms_with_variables_are_taken_apart_as_another_engine_does(
+    form: tuple[g.Node, g.Node, g.Node], terms_said: list[tuple[Any, ...]], nested: bool
+) -> None:
+    first, second = g.GraphVariable("_:.t"), g.GraphVariable("_:.u")
+    pattern: g.GraphPattern = g.BasicPattern((g.Triple(node("?a"), node(":says"), first),))
+    if nested:
+        pattern = g.UnfoldPattern(pattern, first, g.Triple(node("?d"), node(":q"), second))
+    pattern = g.UnfoldPattern(pattern, second if nested else first, g.Triple(*form))
+    graph = [(full(":a"), full(":says"), write_triple_term(one)) for one in terms_said]
+    graph.append((full(":b"), full(":says"), full(":a")))
+    terms = Terms()
+    found = list_rows(Matcher(pattern, TermValues(terms), {}).solve(batch(terms, [graph])), terms)
+    rows = [{n: v for n, v in row.items() if not n.startswith("_:")} for _, row in found]
+    assert comparable(rows) == comparable(find_visible(pattern, graph))
+    if form[0] != node("1") and form[1] != node("1"):
+        assert comparable(rows) == comparable(solve_with_pyoxigraph(pattern, graph, {}))
+
+
+def find_visible(pattern: g.GraphPattern, graph: list[tuple[str, str, str]]) -> list[Row]:
+    """The solutions by the definition, without blank nodes."""
+    solutions = find_solutions(pattern, graph, {})
+    return [{n: v for n, v in one.items() if not n.startswith("_:")} for one in solutions]

@@ -62,11 +62,22 @@ _CAST_NAMES = [f"xsd:{name}" for name in _CASTS]
 _SAME_FUNCTION = {"ISURI": "ISIRI", "URI": "IRI"}
 
 
+class TripleForm(NamedTuple):
+    """`<<( ?s :p ?o )>>`: a triple term with variables, or with such a term inside."""
+
+    nodes: tuple[g.Node | TripleForm, ...]
+    span: Span
+
+
 class DescribedNode(NamedTuple):
     """A blank node or a collection with the triples that describe it."""
 
     node: g.Node
     triples: list[Statement]
+
+
+ObjectNode = g.Node | DescribedNode | TripleForm
+ValueCell = g.Term | TripleForm | None
 
 
 class WrittenGroup(NamedTuple):
@@ -260,7 +271,7 @@ class GraphPatternReader(LanguageReader):
         node = self._make_blank(span_of_tree(meta))
         return DescribedNode(node, self._make_triples(node, parts[0]))
 
-    def collection(self, meta: Meta, parts: list[g.Node | DescribedNode]) -> DescribedNode:
+    def collection(self, meta: Meta, parts: list[ObjectNode]) -> DescribedNode:
         """Return the first node of a list, with the triples of rdf:first and rdf:rest."""
         span = span_of_tree(meta)
         links: list[g.Node] = [self._make_blank(span) for _ in parts]
@@ -271,17 +282,57 @@ class GraphPatternReader(LanguageReader):
             described.append(g.Triple(link, g.Term(t.RDF_REST), rest))
         return DescribedNode(links[0], described)
 
-    def triple_term(self, meta: Meta, parts: list[Any]) -> g.Term:
-        """Return `<<( s p o )>>` in its canonical form."""
+    def triple_term(self, meta: Meta, parts: list[Any]) -> g.Term | TripleForm:
+        """Return `<<( s p o )>>` in its canonical form, or the form of one with variables."""
         nodes, span = parts[1:4], span_of_tree(meta)
-        if not all(isinstance(node, g.Term) for node in nodes):
-            self.mistakes.note(
-                "a triple term is made of IRIs and literals here",
-                span,
-                suggestion="take it apart: ?e rdf:reifies ?t BIND (SUBJECT(?t) AS ?s)",
-            )
+        if not isinstance(nodes[1], g.Node):
+            self.mistakes.note("a triple term has no property paths", span)
             return g.Term("<error:>", span)
+        if not all(isinstance(node, g.Term) for node in nodes):
+            return TripleForm(tuple(nodes), span)
         return g.Term(f"<<( {' '.join(node.text for node in nodes)} )>>", span)
+
+    def made_triple(self, meta: Meta, parts: list[g.Term | TripleForm]) -> g.Expression:
+        """Return a triple term in an expression."""
+        return self._make_call(parts[0])
+
+    def _make_call(self, part: g.Node | TripleForm) -> g.Expression:
+        if isinstance(part, g.GraphVariable) and part.hidden:
+            self.mistakes.note("an expression has no blank nodes", part.span)
+            return g.Term("<error:>", part.span)
+        if not isinstance(part, TripleForm):
+            return part
+        return g.CallExpression("TRIPLE", tuple(map(self._make_call, part.nodes)), part.span)
+
+    def _unfold(self, subject: g.Node, predicate: g.Path, form: TripleForm) -> g.GraphPattern:
+        """Return the pattern of a triple whose object is a triple term with variables."""
+        if not self.scope:
+            self.mistakes.note(
+                "a triple term of CONSTRUCT is made of IRIs and literals",
+                form.span,
+                suggestion="BIND (TRIPLE(?s, ?p, ?o) AS ?t) in a graph pattern, and construct ?t",
+            )
+        if not isinstance(predicate, g.Node):
+            self.mistakes.note(
+                "a triple term with variables stands after a predicate, not after a path",
+                form.span,
+                suggestion="name what the path leads to: ?x :p/:q ?y . ?y :says <<( ?s ?p ?o )>>",
+            )
+            predicate = g.Term("<error:>")
+        variable = self._make_unseen()
+        pattern: g.GraphPattern = g.BasicPattern((g.Triple(subject, predicate, variable),))
+        waiting = [(variable, form)]
+        while waiting:
+            variable, one = waiting.pop(0)
+            nodes: list[g.Node] = []
+            for node in one.nodes:
+                if isinstance(node, TripleForm):
+                    inside = self._make_unseen()
+                    waiting.append((inside, node))
+                    node = inside
+                nodes.append(node)
+            pattern = g.UnfoldPattern(pattern, variable, g.Triple(*nodes))
+        return pattern
 
     def verb(self, meta: Meta, parts: list[g.Path]) -> g.Path:
         predicate = parts[0]
@@ -314,23 +365,24 @@ class GraphPatternReader(LanguageReader):
         forwards = tuple(part for part in parts if isinstance(part, g.Term))
         return g.NegatedPath(forwards, cast(tuple[g.Term, ...], backwards))
 
-    def objects(
-        self, meta: Meta, parts: list[g.Node | DescribedNode]
-    ) -> list[g.Node | DescribedNode]:
+    def objects(self, meta: Meta, parts: list[ObjectNode]) -> list[ObjectNode]:
         return parts
 
-    def property(self, meta: Meta, parts: list[Any]) -> tuple[g.Path, list[g.Node | DescribedNode]]:
+    def property(self, meta: Meta, parts: list[Any]) -> tuple[g.Path, list[ObjectNode]]:
         return parts[0], parts[1]
 
     def properties(self, meta: Meta, parts: list[Any]) -> list[Any]:
         return parts
 
     def _make_triples(
-        self, subject: g.Node, properties: Iterable[tuple[g.Path, list[g.Node | DescribedNode]]]
+        self, subject: g.Node, properties: Iterable[tuple[g.Path, list[ObjectNode]]]
     ) -> list[Statement]:
         triples: list[Statement] = []
         for predicate, objects in properties:
             for one in objects:
+                if isinstance(one, TripleForm):
+                    triples.append(self._unfold(subject, predicate, one))
+                    continue
                 node, more = one if isinstance(one, DescribedNode) else (one, [])
                 triples += [*follow_path(subject, predicate, node, self._make_unseen), *more]
         return triples
@@ -380,16 +432,19 @@ class GraphPatternReader(LanguageReader):
         names = [part for part in parts if isinstance(part, Token)]
         return self._make_values(names, parts[len(names) :], span_of_tree(meta))
 
-    def data_row(self, meta: Meta, parts: list[g.Term | None]) -> list[g.Term | None]:
+    def data_row(self, meta: Meta, parts: list[ValueCell]) -> list[ValueCell]:
         return parts
 
     def _make_values(
-        self, names: list[Token], rows: list[list[g.Term | None]], span: Span
+        self, names: list[Token], rows: list[list[ValueCell]], span: Span
     ) -> g.ValuesPattern:
         variables = tuple(g.GraphVariable(name.value[1:], span_of(name)) for name in names)
         if len({variable.name for variable in variables}) < len(variables):
             self.mistakes.note("VALUES names a variable twice", span)
             return g.ValuesPattern((), ())
+        for cell in (cell for row in rows for cell in row if isinstance(cell, TripleForm)):
+            self.mistakes.note("VALUES has terms, and no variables in them", cell.span)
+            return g.ValuesPattern(variables, ())
         for row in rows:
             if len(row) != len(variables):
                 self.mistakes.note(
@@ -399,7 +454,8 @@ class GraphPatternReader(LanguageReader):
                     suggestion="write UNDEF where a row has no value",
                 )
                 return g.ValuesPattern(variables, ())
-        return g.ValuesPattern(variables, tuple(dict.fromkeys(map(tuple, rows))))
+        terms = cast(list[list[g.Term | None]], rows)
+        return g.ValuesPattern(variables, tuple(dict.fromkeys(map(tuple, terms))))
 
     def exists(self, meta: Meta, parts: list[Any]) -> g.Expression:
         group = parts[-1]

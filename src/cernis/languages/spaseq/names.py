@@ -112,6 +112,8 @@ def _find_nodes(node: g.GraphPattern | g.Expression) -> Iterator[g.GraphVariable
             yield from (end for end in ends if isinstance(end, g.GraphVariable))
         case g.BindPattern(_, variable, _):
             yield variable
+        case g.UnfoldPattern(_, _, form):
+            yield from (part for part in form.nodes() if isinstance(part, g.GraphVariable))
     for child in g.list_children(node):
         if isinstance(child, g.GraphPattern):
             yield from _find_nodes(child)

@@ -21,6 +21,7 @@ from cernis.languages.spaseq.terms import XSD
 from cernis.languages.text.tokens import MOST_DIGITS, Name, span_of, span_of_tree
 from cernis.pattern import spaseq as q
 from cernis.pattern.graph import GraphPattern, GraphVariable, Term, Triple
+from cernis.pattern.paths import Statement
 
 _LARGEST_TIME = 2**63 - 1
 _MOMENT = re.compile(
@@ -175,8 +176,9 @@ class SpaseqReader(GraphPatternReader):
             return WrittenItem(q.SelectedVariable(item.name, name), span)
         return WrittenItem(q.SelectedExpression(item, name), span)
 
-    def construct(self, meta: Meta, parts: list[list[Triple]]) -> _ConstructClause:
-        return _ConstructClause(tuple(triple for part in parts for triple in part))
+    def construct(self, meta: Meta, parts: list[list[Statement]]) -> _ConstructClause:
+        statements = (one for part in parts for one in part)  # patterns have been noted as mistakes
+        return _ConstructClause(tuple(one for one in statements if isinstance(one, Triple)))
 
     def from_stream(self, meta: Meta, parts: list[Any]) -> WrittenStream:
         return WrittenStream(self._make_name(parts[0]), parts[1].text[1:-1])

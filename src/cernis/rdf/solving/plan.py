@@ -221,6 +221,8 @@ class _Planner(NamedTuple):
                 return self._filter(op.FixedNode(names, certain, codes), conditions)
             case g.ClosurePattern():
                 return self._plan_closure(pattern, conditions, needed, dataset)
+            case g.UnfoldPattern():
+                return self.plan(_take_apart(pattern), conditions, needed, dataset)
 
     # ------------------------------------------------- expressions as columns
 
@@ -631,6 +633,26 @@ def _flatten(pattern: g.GraphPattern) -> tuple[g.BasicPattern, list[g.GraphPatte
             case _:
                 parts.append(part)
     return g.BasicPattern(tuple(triples)), parts, conditions
+
+
+def _take_apart(pattern: g.UnfoldPattern) -> g.GraphPattern:
+    """Return the pattern that binds the parts of a triple term, and compares known ones."""
+
+    def call(name: str, *arguments: g.Expression) -> g.CallExpression:
+        return g.CallExpression(name, arguments)
+
+    found: g.GraphPattern = g.FilterPattern(pattern.pattern, call("ISTRIPLE", pattern.variable))
+    known = g.find_certain_variables(pattern.pattern)
+    conditions: list[g.Expression] = []
+    names = ("SUBJECT", "PREDICATE", "OBJECT")
+    for name, node in zip(names, pattern.form.nodes(), strict=True):
+        part = call(name, pattern.variable)
+        if isinstance(node, g.Term) or node.name in known:
+            conditions.append(call("SAMETERM", part, node))
+        else:
+            known.add(node.name)
+            found = g.BindPattern(found, node, part)
+    return g.FilterPattern(found, g.AndExpression(tuple(conditions))) if conditions else found
 
 
 def _split_and(condition: g.Expression) -> Conditions:

@@ -9,7 +9,7 @@ import numpy as np
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SequenceStep
 from cernis.pattern.write import write_duration
-from cernis.pattern.write_graph import write_expression, write_triple
+from cernis.pattern.write_graph import write_expression, write_pattern_lines, write_triple
 from cernis.rdf.reading.terms import Codes
 from cernis.rdf.trace.graphs import TracedGraphs
 from cernis.results.finding import Obstacle
@@ -96,6 +96,10 @@ class GraphReasons:
                 return f"GRAPH {written}", "the background has no solution"
             case g.ValuesPattern():
                 return "VALUES", "it has no rows"
+            case g.ClosurePattern() | g.UnfoldPattern():
+                (line,) = write_pattern_lines(pattern, scope)
+                found = "way" if isinstance(pattern, g.ClosurePattern) else "triple"
+                return line.removesuffix(" ."), f"{name} has no such {found}"
 
     def _is_solved(self, pattern: g.GraphPattern, place: int) -> bool:
         return bool(len(self.graphs.solve(pattern, place)[1]))

@@ -38,7 +38,7 @@ _XSD = "http://www.w3.org/2001/XMLSchema#"
 _TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
 _GENERATED = "<http://www.w3.org/ns/prov#generatedAtTime>"
 _WORD = r'"(?:[^"\\]|\\.)*"(?:@[\w-]+|\^\^\S+)?|[^\s"()]+'
-_TURTLE = re.compile(rf"[.;,](?=\s|$)|{_WORD}")
+_TURTLE = re.compile(rf"<<\(|\)>>|[.;,](?=\s|$)|{_WORD}")
 _MATCH = re.compile(r"(-?\d+)\.\.(-?\d+)((?:\s+\w+\.\d+)+)(.*)")
 _BINDING = re.compile(rf"\?(\w+)=(?:\(([^)]*)\)|({_WORD}))")
 _LABEL = re.compile(r"_:[\w-]+[.]")
@@ -249,6 +249,8 @@ def read_triples(text: str, scope: str) -> list[Triple]:
             elif nodes:
                 raise ValueError(f"not triples: {text}")
             nodes = nodes[: {".": 0, ";": 1, ",": 2}[word]]
+        elif word == ")>>":
+            nodes[-4:] = [f"{' '.join(nodes[-4:])} )>>"]
         else:
             nodes.append(_read_term(word, scope))
     return read

@@ -84,6 +84,12 @@ def _find_solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> I
             ]
         case g.ClosurePattern(subject, path, object_):
             return _follow_ways(subject, path, object_, triples)
+        case g.UnfoldPattern(inner, variable, form):
+            return [
+                one
+                for s in _find_solutions(inner, triples, kb)
+                for one in _match_triples((form,), split_triple_term(s[variable.name]), s)
+            ]
         case g.OptionalPattern(inner, extra, condition):
             right = list(_find_solutions(extra, triples, kb))
             left = _find_solutions(inner, triples, kb)
@@ -98,6 +104,21 @@ def _find_solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> I
                     [{name.name: graph}], list(_find_solutions(inner, known, kb))
                 )
             ]
+
+
+_TRIPLE_PART = re.compile(r'"(?:[^"\\]|\\.)*"[^ ]*|[^ ]+')
+
+
+def split_triple_term(text: str) -> list[tuple[str, str, str]]:
+    """Return the triple of a triple term, nothing for other terms.
+
+    >>> split_triple_term("<<( <a> <p> <<( <b> <q> \"x y\" )>> )>>")
+    [('<a>', '<p>', '<<( <b> <q> "x y" )>>')]
+    """
+    if not text.startswith("<<("):
+        return []
+    subject, predicate, *object_ = _TRIPLE_PART.findall(text)[1:-1]
+    return [(subject, predicate, " ".join(object_))]
 
 
 def _follow_ways(

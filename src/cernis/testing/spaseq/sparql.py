@@ -7,7 +7,7 @@ own, every expression in parentheses.
 from __future__ import annotations
 
 from cernis.pattern import graph as g
-from cernis.pattern.write_graph import write_path
+from cernis.pattern.write_graph import write_path, write_pattern_lines
 
 _NAMES = {"SAMETERM": "sameTerm"}
 
@@ -79,6 +79,8 @@ def _write_inside(pattern: g.GraphPattern) -> str:
             names = " ".join(f"?{variable.name}" for variable in variables)
             cells = (" ".join("UNDEF" if c is None else c.text for c in row) for row in rows)
             return f"VALUES ({names}) {{ {' '.join(f'({row})' for row in cells)} }}"
+        case g.UnfoldPattern():
+            return "\n".join(write_pattern_lines(pattern, ""))
         case g.ClosurePattern(subject, path, object_):
             return f"{_write_node(subject)} {write_path(path)} {_write_node(object_)} ."
         case g.BackgroundPattern(name, inner):
