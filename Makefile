@@ -128,8 +128,9 @@ fuzz: $(VENV)/.dev ## Long random runs: hostile input, then against the oracle (
 		done; \
 	fi
 
-exhaustive: $(VENV)/.dev ## Every small query over every short stream, against the oracle (NODES=4)
+exhaustive: $(VENV)/.dev ## Every small query over every short stream, in CEQL and SPAseQ, against the oracle (NODES=4)
 	@$(BIN)/python tests/exhaustive/agreement.py --nodes $(NODES) --events $(EVENTS) --part $(PART)
+	@$(BIN)/python tests/exhaustive/agreement.py --lang spaseq --nodes $(NODES) --events $(EVENTS) --part $(PART)
 
 boundscheck: $(VENV)/.dev ## The tests of the engine with code that checks every index
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n $(JOBS) tests/encoding tests/engine tests/exhaustive tests/rdf \

@@ -2,6 +2,7 @@
 
     python tests/exhaustive/agreement.py --nodes 4 --events 4
     python tests/exhaustive/agreement.py --nodes 5 --part 3/100    # a hundredth of it
+    python tests/exhaustive/agreement.py --lang spaseq --nodes 3
 
 Prints the cases tried and the differences of each runtime; a difference shows its query and stream.
 """
@@ -23,9 +24,12 @@ import cernis
 from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import Pattern, Select, SelectedTerm, Strategy
 from cernis.pattern.selection import selected_variables
+from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.correlated import Correlated, plan_correlated
 from cernis.plan.lower_terms import lower_terms
 from cernis.plan.plan import Plan, make_correlated_plan
+from cernis.rdf.matches import GraphMatch
+from cernis.rdf.query import GraphQuery
 from cernis.run.session import Session
 from cernis.testing import oracle
 from cernis.testing.differential import (
@@ -43,12 +47,26 @@ from cernis.testing.exhaustive import (
     list_variants,
     partition_pattern,
 )
+from cernis.testing.spaseq.corpus import comparable_match as comparable_graphs
+from cernis.testing.spaseq.corpus import write_stream
+from cernis.testing.spaseq.exhaustive import (
+    STREAM,
+    GraphStream,
+    JoinedGraphStreams,
+    join_graph_streams,
+    list_graph_queries,
+    list_graph_streams,
+)
+from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 
 Answer = list[Counter[ComparableMatch]]
 """The matches in each of the streams."""
+GraphAnswer = list[Counter[SpaseqMatch]]
 COUNT = Select(False, (SelectedTerm(Aggregate("COUNT")),))
 ALONE = 5
 """How many of the streams a query also reads alone, at most."""
+PIECES = 7
+"""In how many pieces a SPAseQ session that is frozen between them reads the streams."""
 PRINTED = 20
 
 
@@ -99,6 +117,7 @@ RUNTIMES: dict[str, Callable[[Pattern, JoinedStreams], Answer]] = {
     "correlated": run_correlated,
     "listed": run_listed,
 }
+NAMES = [*RUNTIMES, "alone", "counted"]
 
 
 def make_table(joined: JoinedStreams) -> pa.Table:
@@ -128,10 +147,10 @@ class Tally:
         self.differences: Counter[str] = Counter()
         self.shown: list[str] = []
 
-    def note(self, runtime: str, pattern: Pattern, stream: Stream, lines: list[str]) -> None:
+    def note(self, runtime: str, case: str, lines: list[str]) -> None:
         self.differences[runtime] += 1
         if len(self.shown) < PRINTED:
-            self.shown.append("\n".join([f"{runtime}: {describe_case(pattern, stream)}", *lines]))
+            self.shown.append("\n".join([f"{runtime}: {case}", *lines]))
 
     def __str__(self) -> str:
         lines = [f"{'runtime':12}{'cases':>14}{'differences':>14}"]
@@ -163,7 +182,8 @@ def check_query(
                 answers = RUNTIMES[name](pattern, joined)
                 compare(name, pattern, zip(streams, answers, expected, strict=True), tally)
         except Exception as error:  # whatever it is, it is a difference
-            tally.note(name, pattern, streams[0], [f"{type(error).__name__}: {error}"])
+            case = describe_case(pattern, streams[0])
+            tally.note(name, case, [f"{type(error).__name__}: {error}"])
 
 
 def check_alone(pattern: Pattern, streams: list[Stream], expected: Answer, tally: Tally) -> None:
@@ -194,7 +214,7 @@ def compare(
             missing = [f"missing: {each}" for each in found[0]]
             surplus = [f"surplus: {each}" for each in found[1]]
         if missing or surplus:
-            tally.note(name, pattern, stream, missing + surplus)
+            tally.note(name, describe_case(pattern, stream), missing + surplus)
 
 
 def check_counts(pattern: Pattern, joined: JoinedStreams, expected: Answer, tally: Tally) -> None:
@@ -211,7 +231,8 @@ def check_counts(pattern: Pattern, joined: JoinedStreams, expected: Answer, tall
     for stream, got, matches in zip(joined.streams, numbers, expected, strict=True):
         wanted = Counter(each.end for each in matches.elements())
         if got != wanted:
-            tally.note("counted", pattern, stream, [f"{dict(wanted)} expected, {got} found"])
+            lines = [f"{dict(wanted)} expected, {got} found"]
+            tally.note("counted", describe_case(pattern, stream), lines)
 
 
 def list_queries(nodes: int) -> Iterator[Pattern]:
@@ -220,23 +241,84 @@ def list_queries(nodes: int) -> Iterator[Pattern]:
         yield from list_variants(formula)
 
 
+# ------------------------------------------------------------------ SPAseQ
+
+
+def run_graphs(query: GraphQuery, joined: JoinedGraphStreams) -> GraphAnswer:
+    """Return the answers in one run."""
+    text = write_stream(STREAM, joined.events)
+    found = query.session(time_unit="ns").collect({STREAM: text})
+    answers = collect_graphs(found, joined)
+    assert found.count() == sum(map(Counter.total, answers)), "the count differs from the list"
+    return answers
+
+
+def run_frozen_graphs(query: GraphQuery, joined: JoinedGraphStreams) -> GraphAnswer:
+    """Return the answers of a session that is frozen and thawed inside of streams."""
+    lines = write_stream(STREAM, joined.events).splitlines(keepends=True)
+    begins = [i for i, line in enumerate(lines) if b"generatedAtTime" in line]
+    cuts = [begins[len(begins) * i // PIECES] for i in range(PIECES)]
+    session, found = query.session(time_unit="ns"), list[GraphMatch]()
+    for first, end in zip(cuts, [*cuts[1:], len(lines)], strict=True):
+        found += session.push({STREAM: b"".join(lines[first:end])})
+        session = query.thaw(session.freeze())
+    return collect_graphs([*found, *session.finish()], joined)
+
+
+GRAPH_RUNTIMES = {"graphs": run_graphs, "frozen": run_frozen_graphs}
+
+
+def collect_graphs(found: Iterable[GraphMatch], joined: JoinedGraphStreams) -> GraphAnswer:
+    """Return the matches in each stream, as that stream alone has them."""
+    answers: GraphAnswer = [Counter() for _ in range(len(joined.events) // joined.length)]
+    for match in found:
+        stream, alone = joined.locate(comparable_graphs(match))
+        answers[stream][alone] += 1
+    return answers
+
+
+def check_graph_query(query: SpaseqQuery, streams: list[GraphStream], tally: Tally) -> None:
+    """Compare the answers of each way to run with the oracle's."""
+    joined = join_graph_streams(streams)
+    expected = [Counter(find_matches(query, {STREAM: stream})) for stream in streams]
+    tally.queries += 1
+    for name, run in GRAPH_RUNTIMES.items():
+        try:
+            answers = run(GraphQuery(query), joined)
+        except Exception as error:  # whatever it is, it is a difference
+            tally.note(name, str(query), [f"{type(error).__name__}: {error}"])
+            continue
+        tally.cases[name] += len(streams)
+        for stream, got, wanted in zip(streams, answers, expected, strict=True):
+            if got != wanted:
+                missing = [f"missing: {each}" for each in (wanted - got).elements()]
+                surplus = [f"surplus: {each}" for each in (got - wanted).elements()]
+                tally.note(name, f"{query}\n{stream}", missing + surplus)
+
+
 def main() -> int:
-    names = [*RUNTIMES, "alone", "counted"]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=4, help="of the largest formula")
+    parser.add_argument("--lang", choices=("ceql", "spaseq"), default="ceql")
+    parser.add_argument("--nodes", type=int, default=4, help="of the largest formula or sequence")
     parser.add_argument("--events", type=int, default=3, help="of each stream")
     parser.add_argument("--part", default="0/1", help="i/n: every n-th query, from the i-th on")
-    parser.add_argument("--runtime", action="append", choices=names, help="not all of them")
+    parser.add_argument(
+        "--runtime", action="append", choices=NAMES, help="of CEQL; not all of them"
+    )
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     options = parser.parse_args()
     first, step = map(int, options.part.split("/"))
     tally, end = Tally(), time.monotonic() + options.seconds
-    for pattern in islice(list_queries(options.nodes), first, None, step):
+    queries = {"ceql": list_queries, "spaseq": list_graph_queries}[options.lang](options.nodes)
+    for query in islice(queries, first, None, step):
         if time.monotonic() > end:
-            print(f"the time is over after {tally.queries:,} queries; the next one is\n{pattern}")
+            print(f"the time is over after {tally.queries:,} queries; the next one is\n{query}")
             break
-        streams = list_streams(pattern.formula, options.events)
-        check_query(pattern, streams, options.runtime or names, tally)
+        if isinstance(query, SpaseqQuery):
+            check_graph_query(query, list_graph_streams(options.events), tally)
+        else:
+            streams = list_streams(query.formula, options.events)
+            check_query(query, streams, options.runtime or NAMES, tally)
     for difference in tally.shown:
         print(difference, end="\n\n")
     print(tally)
