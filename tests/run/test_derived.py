@@ -37,6 +37,12 @@ READERS = (
     "SELECT * FROM D, S WHERE D AS p : S>A AS a WITHIN 5 EVENTS",
     "INSERT INTO E SELECT p[v] AS v, COUNT(*) AS n FROM D WHERE D AS p FILTER p[v < 3]",
 )
+LATE = (
+    "INSERT INTO D SELECT COUNT(*) AS v FROM S WHERE A AS a WITHOUT B FOR 2 MILLISECONDS",
+    "INSERT INTO D SELECT COUNT(*) AS v FROM S WHERE A+ AS a WITHOUT (B ; A) FOR 1 MILLISECOND",
+    "INSERT INTO D SELECT COUNT(*) AS v FROM S WHERE A ; B GROUP BY EVERY 3 MILLISECONDS",
+)
+DEEPER = "INSERT INTO E SELECT p[v] AS v, 1 AS n FROM D WHERE D AS p WITHOUT D FOR 2 MILLISECONDS"
 LAST = ("SELECT * FROM E WHERE E AS e", "SELECT * FROM S, E, D WHERE S>A ; E AS e ; D AS p")
 
 
@@ -61,7 +67,10 @@ def levels(draw: st.DrawFn) -> tuple[Rules, Events]:
         term = make_term(lambda below: draw(st.integers(0, below - 1)), pattern.formula, 1)
         select = Select(False, (SelectedTerm(term, "v"),))
         makers[f"m{i}"] = replace(pattern, select=select, into="D", streams=("S",))
-    texts = draw(st.lists(st.sampled_from(READERS), min_size=1, max_size=3, unique=True))
+    for i, text in enumerate(draw(st.lists(st.sampled_from(LATE), max_size=2, unique=True))):
+        makers[f"late{i}"] = cernis.query(text).pattern
+    some_of = st.sampled_from((*READERS, DEEPER))
+    texts = draw(st.lists(some_of, min_size=1, max_size=3, unique=True))
     if any("INTO E" in text for text in texts):
         texts.append(draw(st.sampled_from(LAST)))
     readers = {f"r{i}": cernis.query(text).pattern for i, text in enumerate(texts)}
@@ -72,6 +81,8 @@ def levels(draw: st.DrawFn) -> tuple[Rules, Events]:
 def compare(rules: Rules, events: Events, parts: Sequence[dict[str, Any]]) -> None:
     expected = evaluate_rules(rules, events)
     for name, pattern in rules.items():
+        if pattern.grouping is not None:
+            continue
         got = Counter(comparable_match(match) for part in parts for match in part[name])
         wanted = Counter(map(comparable_match, expected[name]))
         assert got == wanted, (
@@ -192,12 +203,13 @@ line 1, column 22: an event of 'D' has an attribute 'ts' already
                        ^^^^^^^^^^""",
         ),
         (
-            "INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a WITHOUT B FOR 1 HOUR",
+            "INSERT INTO D SELECT LONGEST COUNT(a) AS n FROM S WHERE A+ AS a",
             """\
-line 1, column 1: INSERT INTO does not go with WITHOUT … FOR
-  INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a WITHOUT B FOR 1 HOUR
+line 1, column 1: INSERT INTO does not go with LONGEST
+  INSERT INTO D SELECT LONGEST COUNT(a) AS n FROM S WHERE A+ AS a
   ^^^^^^^^^^^^^
-  help: an event of the new stream is a match, at the time of its end""",
+  help: a match is an event of the new stream at a time that is known when it comes: its end, the \
+deadline of WITHOUT, the end of EVERY""",
         ),
     ],
 )

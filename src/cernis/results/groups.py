@@ -67,6 +67,13 @@ class Groups(Result[MatchGroup]):
         """Return the number of groups."""
         return int(self._table.num_rows)
 
+    def join(self, others: Sequence[Groups]) -> Groups:
+        """Return these groups and those of later batches of the same session as one result."""
+        parts = [self, *others]
+        table = pa.concat_tables([part._table for part in parts], promote_options="permissive")
+        notes, partial = parts[-1].notes, parts[-1].partial
+        return Groups(table, self._components, notes=notes, partial=partial)
+
     def counts(self) -> pa.Table:
         """Return the groups themselves: the numbers of matches are values of theirs."""
         return self._table

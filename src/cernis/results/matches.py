@@ -269,10 +269,16 @@ class Matches(Result[Match]):
                     return
 
     def list_values(self) -> Iterator[tuple[Positions, pa.Array, dict[str, pa.Array]]]:
-        """Yield the ends of matches, the times of these, and the values, block by block."""
+        """Yield the ends of matches, the times of these, and the values, block by block.
+
+        Of WITHOUT … FOR the times are deadlines.
+        """
+        deadline = self._fields.deadline
         for block in self._pieces(None):
-            ends = self._events.times(block.end)
-            yield block.end, ends, self._fields.values(block, self._events)
+            events = self._events
+            ends = block.end
+            times = events.times(ends) if deadline is None else deadline.read(ends, events)
+            yield ends, times, self._fields.values(block, events)
 
     def join(self, others: Sequence[Matches]) -> Matches:
         """Return these matches and those of later batches of the same session as one result."""

@@ -6,6 +6,11 @@ where it stands: the place of an input event in its chunk, then a rule and a mat
 derivation. Events are in the order of their paths. The rules read a chunk in such an order that
 each comes after those that insert into its streams.
 
+A match of `WITHOUT … FOR`, and a group of `EVERY`, is an event at a time of its own: the deadline,
+or the end of the interval. Its path goes on from the last input event that it comes after, behind
+all that is derived at that event, by its time, its rule and its number. Each chunk tells these
+rules the time of its last event, so whatever they derive later comes after the chunk.
+
 Cost contract: a path of two numbers for each step, and one sort of the events of a chunk for each
 rule that inserts or reads a derived stream.
 """
@@ -14,14 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s
+from cernis.events.order import Scale
+from cernis.events.times import to_ticks
 from cernis.pattern.query import Pattern
+from cernis.results.deadline import DEADLINE
+from cernis.results.groups import Groups
 from cernis.results.matches import Matches
 
 
@@ -42,7 +51,7 @@ class DerivedEvents(NamedTuple):
     """The input's row of the event that ends each match."""
     time: Int64s | None
     paths: Int64s
-    """One row for each event; -1 where a path is shorter."""
+    """One row for each event; `_NOTHING` where a path is shorter."""
 
 
 class PlacedBatch(NamedTuple):
@@ -50,6 +59,16 @@ class PlacedBatch(NamedTuple):
 
     batch: EventBatch
     paths: Int64s
+
+
+_NOTHING = np.iinfo(np.int64).min
+_LATE = 1 << 62
+"""It stands in paths where others have a rule: events at times of their own come after those."""
+
+
+def is_late(pattern: Pattern) -> bool:
+    """Return whether the matches of a rule become events at times of their own."""
+    return pattern.absent_after is not None or pattern.grouping is not None
 
 
 def order_rules(patterns: Sequence[Pattern]) -> tuple[list[int], list[str]]:
@@ -90,23 +109,33 @@ def order_rules(patterns: Sequence[Pattern]) -> tuple[list[int], list[str]]:
 
 
 def count_steps(patterns: Sequence[Pattern], order: Sequence[int]) -> int:
-    """Return how often events are derived from derived ones, at most."""
+    """Return how often events are derived from derived ones, at most.
+
+    One more where some have times of their own, which take more of a path.
+    """
     steps: dict[str, int] = {}
     for number in order:
         pattern = patterns[number]
         before = max((steps.get(stream, 0) for stream in pattern.streams), default=0)
         if pattern.into is not None:
             steps[pattern.into] = max(steps.get(pattern.into, 0), before + 1)
-    return max(steps.values(), default=0)
+    more = any(pattern.into is not None and is_late(pattern) for pattern in patterns)
+    return max(steps.values(), default=0) + more
 
 
-def derive_schema(found: Matches, type_column: str, time_column: str | None) -> pa.Schema:
-    """Return the columns of the events that matches become."""
-    names = [item.name for item in found.pattern.select.items]
-    fields = list(found.schema)[-len(names) :]
+def derive_schema(found: Matches | Groups, type_column: str, time_column: str | None) -> pa.Schema:
+    """Return the columns of the events that matches, or groups, become."""
+    schema = found.schema
+    if isinstance(found, Groups):
+        fields, time = [*schema][2:], "to_ts"
+    else:
+        names = [item.name for item in found.pattern.select.items]
+        own = [*schema][-len(names) :]
+        fields = [field.with_name(name) for field, name in zip(own, names, strict=True)]
+        time = DEADLINE if DEADLINE in schema.names else "end_ts"
     types = pa.field(type_column, pa.dictionary(pa.int8(), pa.string()))
-    times = [] if time_column is None else [found.schema.field("end_ts").with_name(time_column)]
-    return pa.schema([types, *times, *(f.with_name(n) for f, n in zip(fields, names, strict=True))])
+    times = [] if time_column is None else [schema.field(time).with_name(time_column)]
+    return pa.schema([types, *times, *fields])
 
 
 def unite_schemas(name: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -121,18 +150,12 @@ def derive_events(
     found: Matches, placed: PlacedBatch, rule: int, schema: pa.Schema
 ) -> DerivedEvents | None:
     """Return the events that the matches of a chunk become."""
-    batch, columns = placed.batch, schema.names
+    batch, columns = placed.batch, schema
     tables, ends = [], []
     for block_ends, times, values in found.list_values():
-        size = len(block_ends)
-        kinds = pa.DictionaryArray.from_arrays(
-            pa.array(np.zeros(size, np.int8)), pa.array([found.pattern.into])
-        )
-        held = {batch.type_column: kinds, **values}
-        if batch.time_column is not None:
-            held[batch.time_column] = times
-        full = [held.get(n, pa.nulls(size)) for n in columns]
-        tables.append(pa.table(full, names=columns))
+        named = {**values} if batch.time_column is None else {**values, batch.time_column: times}
+        types = name_type(found.pattern.into or "", len(block_ends))
+        tables.append(_fill({batch.type_column: types, **named}, columns, len(block_ends)))
         ends.append(block_ends - batch.base)
     if not tables:
         return None
@@ -142,12 +165,84 @@ def derive_events(
     paths = placed.paths[at].copy()
     first = np.searchsorted(at, at)
     rows = np.arange(len(at))
-    own = (paths >= 0).sum(axis=1)  # derived events go on where the path of their end stops
+    own = (paths != _NOTHING).sum(axis=1)  # derived events go on where the path of their end stops
     paths[rows, own] = rule
     paths[rows, own + 1] = rows - first
     table = pa.concat_tables(tables, promote_options="permissive").take(pa.array(order))
     time = None if batch.time is None else batch.time[at]
     return DerivedEvents(table, batch.rows[at], time, paths)
+
+
+class InputMoment(NamedTuple):
+    """The input of a chunk, for events that have times of their own."""
+
+    batch: EventBatch
+    scale: Scale
+    time_unit: str
+    last_row: int
+    """The row of the last event before the chunk."""
+    width: int
+
+
+def derive_late(
+    found: Matches | Groups,
+    into: str,
+    moment: InputMoment,
+    number: tuple[int, int],
+    schema: pa.Schema,
+) -> DerivedEvents | None:
+    """Return the events that matches with deadlines become, or groups of EVERY.
+
+    `number` is that of the rule, and how many of its events come before.
+    """
+    batch, tables, rows, ticks = moment.batch, [], [], []
+    for own_rows, times, values in _list_late(found):
+        types = name_type(into, len(times))
+        held = {batch.type_column: types, **values}
+        if batch.time_column is not None:
+            held[batch.time_column] = times
+        tables.append(_fill(held, schema, len(times)))
+        rows.append(own_rows)
+        unit = moment.scale.unit_ns
+        assert unit is not None
+        own, bad = to_ticks(pa.chunked_array([times]), moment.time_unit, unit)
+        ticks.append(own if bad is None else np.where(bad, _LATE, own))
+    if not tables:
+        return None
+    at = np.concatenate(ticks)
+    known = np.empty(0, np.int64) if batch.time is None else batch.time
+    side: Literal["left", "right"] = "left" if isinstance(found, Groups) else "right"
+    places = np.searchsorted(known, at, side=side) - 1
+    paths = np.full((len(at), moment.width), _NOTHING, np.int64)
+    paths[:, 0], paths[:, 1], paths[:, 2], paths[:, 3] = places, _LATE, at, number[0]
+    paths[:, 4] = number[1] + np.arange(len(at))
+    if isinstance(found, Groups):
+        rows = [np.append(batch.rows, moment.last_row)[places]]  # -1 is the last one
+    table = pa.concat_tables(tables, promote_options="permissive")
+    return DerivedEvents(table, np.concatenate(rows), at, paths)
+
+
+def _list_late(found: Matches | Groups) -> Iterator[tuple[Int64s, pa.Array, dict[str, pa.Array]]]:
+    """Yield the rows of ends, the times and the values; groups have no rows."""
+    if isinstance(found, Matches):
+        for ends, times, values in found.list_values():
+            yield found.store.rows(ends), times, values
+    elif found.count():
+        columns = dict(zip(found.schema.names, found.counts().columns, strict=True))
+        joined = {name: each.combine_chunks() for name, each in columns.items()}
+        del joined["from_ts"]
+        yield np.empty(0, np.int64), joined.pop("to_ts"), joined
+
+
+def name_type(name: str, size: int) -> pa.Array:
+    """Return the types of events that are all of one."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, np.int8)), pa.array([name]))
+
+
+def _fill(held: Mapping[str, pa.Array], schema: pa.Schema, size: int) -> pa.Table:
+    """Return events with all columns of their stream."""
+    full = [held.get(name, pa.nulls(size)) for name in schema.names]
+    return pa.table(full, names=schema.names)
 
 
 class _PlacedPart(NamedTuple):
@@ -198,7 +293,7 @@ def _split_batch(batch: EventBatch, width: int) -> Iterator[_PlacedPart]:
     index = np.arange(len(batch)) if batch.index is None else batch.index
     for place, part in enumerate(batch.parts):
         at = np.flatnonzero(which == place)
-        paths = np.full((len(at), width), -1, np.int64)
+        paths = np.full((len(at), width), _NOTHING, np.int64)
         paths[:, 0] = at
         time = None if batch.time is None else batch.time[at]
         if len(at):

@@ -333,6 +333,10 @@ class Grouper:
         columns |= {name: held[name] for name in self.grouping.components}
         return self._finish(columns, lambda leaf: self._read_ended(leaf, ended), len(ended.ends))
 
+    def report_nothing(self) -> pa.Table:
+        """Return the columns of groups, without any."""
+        return self._report([])
+
     def _report(self, keys: list[GroupKey]) -> pa.Table:
         try:
             keys.sort()

@@ -38,19 +38,22 @@ from cernis.events.batch import EventBatch, Int32s, Int64s, select_events
 from cernis.events.mistakes import Mistakes
 from cernis.events.order import Ordering, Scale, StreamPosition, join_table
 from cernis.events.source import DescribedStream, Source
+from cernis.events.times import DAY, UNITS
 from cernis.pattern.atom import Atom
 from cernis.pattern.query import Pattern
-from cernis.results.matches import Matches
 from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.derived import (
     DerivedEvents,
+    InputMoment,
     KnownStream,
     PlacedBatch,
     count_steps,
     derive_events,
+    derive_late,
     derive_schema,
+    is_late,
     merge_events,
     order_rules,
     unite_schemas,
@@ -193,6 +196,17 @@ def make_router(rules: Sequence[Rule], type_column: str) -> Router:
     return Router(wanted, type_column)
 
 
+class _ChunkReading(NamedTuple):
+    """How rules read a chunk."""
+
+    forget: bool = True
+    """Whether to drop events that no match reaches back to."""
+    until: int | None = None
+    """No event before this time, in nanoseconds, comes after the chunk."""
+    last: bool = False
+    """Whether no further event comes."""
+
+
 class RuleChanges(NamedTuple):
     """How rules have changed, by their names; those that are kept have the same text."""
 
@@ -241,6 +255,13 @@ class RuleSession:
         self._types = SampledTypes()
         self._is_updated = False
         self._events = 0
+        self._scale: Scale | None = None
+        """The unit of the times of the events that were read."""
+        self._schemas: dict[str, pa.Schema] = {}
+        """The columns of derived streams."""
+        self._last_row = -1
+        """The row of the last event that was read."""
+        self._time_column: str | None = options.time_column
         self._encoders: WeakValueDictionary[tuple[Atom, ...], Encoder] = WeakValueDictionary()
         """Those of rules that are there: a rule that is removed takes its own along."""
         self._groups: KnownGroups = WeakValueDictionary()
@@ -318,9 +339,7 @@ class RuleSession:
         self._order, _ = order_rules(self._patterns)
         self._width = 1 + 2 * count_steps(self._patterns, self._order)
         self._made = {each.into for each in self._patterns if each.into is not None}
-        self._schemas: dict[str, pa.Schema] = {}
-        """The columns of derived streams."""
-        self._found: list[list[Matches]] = [[] for _ in running]
+        self._found: list[list[Any]] = [[] for _ in running]
         """What rules with INSERT INTO have found since the last answer."""
 
     def _share_encoder(self, atoms: Sequence[Atom]) -> Encoder:
@@ -348,6 +367,10 @@ class RuleSession:
                 "progress": list(astuple(self.progress)),
                 "reading": freeze_reading((options.time, options.type, options.time_unit)),
                 "events": self._events,
+                "last_row": self._last_row,
+                "derived": [*self._schemas],
+                "time": self._time_column,
+                "scale": None if self._scale is None else [*astuple(self._scale)],
             }
             arrays: dict[str, np.ndarray[Any, Any]] = {
                 f"rule.{running.number}": np.frombuffer(running.session.freeze(), np.uint8)
@@ -358,6 +381,10 @@ class RuleSession:
                 f"events.{running.number}": running.counted
                 for running in self.running
                 if len(running.counted)
+            }
+            arrays |= {
+                f"derived.{number}": np.frombuffer(schema.serialize(), np.uint8)
+                for number, schema in enumerate(self._schemas.values())
             }
             return pack(meta, arrays)
 
@@ -393,6 +420,11 @@ class RuleSession:
         number = check_number(position, "the progress", 0)
         session.progress = replace(reading.progress, position=number)
         session._events = check_number(meta.get("events"), "the number of events", 0)
+        session._last_row = check_number(meta.get("last_row", -1), "the last row", -1)
+        session._scale = _read_scale(meta)
+        session._schemas = _read_schemas(meta, arrays)
+        if meta.get("time") is not None:
+            session._time_column = check_text(meta["time"], "the time column")
         session._is_updated = True  # what rules have read before is not known for warnings
         return session
 
@@ -407,6 +439,7 @@ class RuleSession:
         ordering = self._start(sources)
         with self._guard:
             read = self._read(ordering, forget=False)
+            self._take_last(read, ordering.scale, forget=False)
             found = self._conclude(read, last=True, warns=True)
         if self.options.strict:
             pairs = ((rule, list_warnings(found[rule.name].notes)) for rule in self.rules)
@@ -423,7 +456,10 @@ class RuleSession:
     def finish(self) -> dict[str, Any]:
         """Return what is certain now that no further event comes."""
         with self._guard:
-            return self._conclude([[] for _ in self.running], last=True)
+            read: list[list[Any]] = [[] for _ in self.running]
+            if self._scale is not None:
+                self._take_last(read, self._scale)
+            return self._conclude(read, last=True)
 
     # --------------------------------------------- batches in final order
 
@@ -443,16 +479,34 @@ class RuleSession:
         with self._guard:
             read: list[list[Any]] = [[] for _ in self.running]
             self._events += len(batch)
-            self._take(batch, scale, read, True)
+            self._take(batch, scale, read, _ChunkReading())
             found = list(self._list_found(read))
         yield from found
 
     def pass_time(self, nanoseconds: int, scale: Scale) -> Iterator[tuple[str, Any]]:
         """Yield what is certain for each rule once no event before a time comes."""
+        if any(map(is_late, (each for each in self._patterns if each.into is not None))):
+            with self._guard:
+                read: list[list[Any]] = [[] for _ in self.running]
+                self._take(self._empty, scale, read, _ChunkReading(until=nanoseconds))
+                derived = list(self._list_found(read))
+            yield from derived
         for running in self.running:
-            if running.session.pipeline.waits_for_time:
+            if running.session.pipeline.waits_for_time and running.pattern.into is None:
                 for found in running.session.pass_watermark(nanoseconds, scale):
                     yield running.rules[0].name, found
+
+    @property
+    def _empty(self) -> EventBatch:
+        """A chunk without events."""
+        nothing, options = np.empty(0, np.int64), self.options
+        columns = options.type_column, self._time_column
+        return EventBatch(0, nothing, nothing, (), None, None, *columns)
+
+    def _take_last(self, read: list[list[Any]], scale: Scale, *, forget: bool = True) -> None:
+        """Let rules read what others derive now that no further event comes."""
+        if self._made:
+            self._take(self._empty, scale, read, _ChunkReading(forget=forget, last=True))
 
     def renew_budget(self) -> None:
         """Allow each rule as many candidates again."""
@@ -479,10 +533,11 @@ class RuleSession:
             session, plan = running.session, running.session.plan
             odd = self._warn_about_events(place) if warns else ()
             session.notes = [*self.notes, *plan.warnings, *odd, *plan.notes]
-            found.update(running.conclude(segments, self.notes, self.mistakes.used, last=last))
-            if parts := self._found[place]:
-                name = running.rules[0].name
-                found[name] = parts[0].join([*parts[1:], found[name]])
+            if running.pattern.into is None:
+                found.update(running.conclude(segments, self.notes, self.mistakes.used, last=last))
+                continue
+            first, *parts = [*self._found[place], session.empty_result()]
+            found[running.rules[0].name] = first.join(parts)
         self._found = [[] for _ in self.running]
         return {name: found[name] for name in self.rules.names}
 
@@ -531,7 +586,7 @@ class RuleSession:
             times = extend_span(times, batch, ordering.unit_ns)
             self._types.add(batch)
             self._events += len(batch)
-            self._take(batch, ordering.scale, read, forget)
+            self._take(batch, ordering.scale, read, _ChunkReading(forget=forget))
         self.mistakes.complete()
         self.progress = ordering.progress
         odd = () if times is None else check_times(sources, times)
@@ -554,6 +609,7 @@ class RuleSession:
         """Check each rule against its streams; raise all mistakes together."""
         mistakes: dict[str, str] = {}
         made: dict[str, list[pa.Schema]] = {}
+        self._time_column = times
         self._dissolve_families(sources, scale)
         for place in self._order:
             running = self.running[place]
@@ -573,7 +629,7 @@ class RuleSession:
                 schema = schema if tables is None else tables.extend(each.name, schema)
                 session.store.expect(schema, types, times)
             if pattern.into is not None:
-                empty = session.conclude([], forget=False)
+                empty = session.empty_result()
                 made.setdefault(pattern.into, []).append(derive_schema(empty, types, times))
         if mistakes:
             raise RuleSetError([*mistakes.values()], [*mistakes])
@@ -629,16 +685,23 @@ class RuleSession:
             for rule in rules
         }
 
-    def _take(self, batch: EventBatch, scale: Scale, read: list[list[Any]], forget: bool) -> None:
+    def _take(
+        self, batch: EventBatch, scale: Scale, read: list[list[Any]], how: _ChunkReading
+    ) -> None:
         """Let each rule read its events of a batch, those that rules have derived among them."""
+        self._scale = scale
         views: dict[tuple[str, ...], EventBatch] = {}
         routed = self._route(batch) if scale.unit_ns is not None else {}
         can_route = {*self._router.rules} if scale.unit_ns is not None else set[int]()
         derived: dict[str, list[DerivedEvents]] = {}
+        if len(batch) and batch.time is not None and scale.unit_ns is not None:
+            how = how._replace(until=int(batch.time[-1]) * scale.unit_ns)
         for place in self._order:
             running, pattern = self.running[place], self._patterns[place]
             if pattern.into is not None or not self._made.isdisjoint(pattern.streams):
-                self._derive(place, batch, scale, derived, read, forget)
+                read[place] += self._derive(place, batch, scale, derived, how)
+                continue
+            if not len(batch):
                 continue
             if place in can_route:
                 own = routed.get(place)
@@ -651,6 +714,8 @@ class RuleSession:
                 own = own if tables is None else tables.join(own)
             if own is not None and len(own):
                 read[place] += running.read(own, scale)
+        if len(batch):
+            self._last_row = int(batch.rows[-1])
 
     def _derive(
         self,
@@ -658,30 +723,49 @@ class RuleSession:
         batch: EventBatch,
         scale: Scale,
         derived: dict[str, list[DerivedEvents]],
-        read: list[list[Any]],
-        forget: bool,
-    ) -> None:
-        """Let a rule read a batch with derived events, and add those that its matches become."""
+        how: _ChunkReading,
+    ) -> list[Any]:
+        """Let a rule read a batch with derived events, and add those that its matches become.
+
+        Return what was found, for `conclude`, unless it inserts into a stream.
+        """
         running, pattern = self.running[place], self._patterns[place]
         session = running.session
         streams = pattern.streams or tuple(name for name, _ in batch.parts)
         placed = merge_events(batch, derived, streams, self._width)
-        if placed is None:
-            return
-        own, paths = placed
-        if session.tables is not None:
-            own, stays = session.tables.join_marked(own)
-            paths = paths[stays]
-        placed = PlacedBatch(replace(own, base=session.events), paths)
-        segments = session.read(placed.batch, scale)
+        segments: list[Any] = []
+        if placed is not None:
+            own, paths = placed
+            if session.tables is not None:
+                own, stays = session.tables.join_marked(own)
+                paths = paths[stays]
+            placed = PlacedBatch(replace(own, base=session.events), paths)
+            segments = session.read(placed.batch, scale)
         if pattern.into is None:
-            read[place] += segments
-            return
-        found = session.conclude(segments, forget=forget)
-        self._found[place].append(found)
-        made = derive_events(found, placed, running.number, self._schemas[pattern.into])
-        if made is not None:
-            derived.setdefault(pattern.into, []).append(made)
+            return segments
+        schema, made = self._schemas.get(pattern.into), derived.setdefault(pattern.into, [])
+        if schema is None:  # it has had no events
+            return []
+        found = session.conclude(segments, last=how.last, forget=how.forget)
+        if not is_late(pattern):
+            if placed is not None:
+                self._found[place].append(found)
+                events = derive_events(found, placed, running.number, schema)
+                made += [] if events is None else [events]
+            return []
+        results = [found]
+        if how.until is not None and not how.last:
+            results += session.pass_watermark(how.until, scale)
+        moment = InputMoment(batch, scale, self.options.time_unit, self._last_row, self._width)
+        before = 0
+        for result in results:
+            number = (running.number, before)
+            events = derive_late(result, pattern.into, moment, number, schema)
+            if events is not None:
+                self._found[place].append(result)
+                made.append(events)
+                before += len(events.rows)
+        return []
 
     def _route(self, batch: EventBatch) -> dict[int, EventBatch]:
         """Return the events that can move each rule."""
@@ -824,6 +908,29 @@ def _read_texts(meta: Mapping[str, Any]) -> list[tuple[str, str]]:
         raise StateError("the state was frozen by a query, not by a rule set; thaw it with that")
     written = [check_list(each, "a rule", 2) for each in check_list(meta["rules"], "the rules")]
     return [(check_text(name, "a name"), check_text(text, "a rule")) for name, text in written]
+
+
+def _read_scale(meta: Mapping[str, Any]) -> Scale | None:
+    """Return the unit of times of a frozen session; None: it has read no events."""
+    if meta.get("scale") is None:
+        return None
+    unit, own = check_list(meta["scale"], "the units of time", 2)
+    units = (None, DAY, *UNITS.values())
+    require(unit in units and own in units, "it has another unit of time")
+    return Scale(unit, own)
+
+
+def _read_schemas(meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, pa.Schema]:
+    """Return the columns of the derived streams of a frozen session."""
+    found = {}
+    for number, name in enumerate(check_list(meta.get("derived", []), "the derived streams")):
+        written = read_array(arrays, f"derived.{number}", np.uint8).tobytes()
+        try:
+            schema = pa.ipc.read_schema(pa.py_buffer(written))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise StateError(f"the frozen state is damaged: {error}") from error
+        found[check_text(name, "a derived stream")] = schema
+    return found
 
 
 def _read_families(rules: RuleSet, meta: Mapping[str, Any]) -> list[Family]:

@@ -484,6 +484,11 @@ class Session(Generic[Found]):
                 self.pipeline.forget_if_due()
             return found
 
+    def empty_result(self) -> Found:
+        """Return a result without anything in it, for its columns and its notes."""
+        grouper = self.pipeline.grouper
+        return self._result([]) if grouper is None else self._groups(grouper.report_nothing())
+
     def _open_tables(self) -> Tables | None:
         """Return the tables that the query joins, which are read once."""
         if self._tables is None and self.plan.pattern.joins:

@@ -511,18 +511,20 @@ def evaluate(
     tick: int = NANOSECONDS,
     complete: bool = False,
     tables: Mapping[str, Sequence[Event]] | None = None,
+    until: int | None = None,
 ) -> list[OracleMatch]:
     """Return the matches by end position, latest start first.
 
     `time` counts ticks of `tick` nanoseconds; `stream` names the stream of the events
     that do not say theirs in "_stream" (the only stream in FROM, if there is but one).
     A lone `SELECT COUNT(*)` gives the matches it counts; see `count_matches`. Unless the input
-    is `complete`, WITHOUT … FOR gives those matches alone that are certain. `tables` are those of
-    JOIN, by name.
+    is `complete`, WITHOUT … FOR gives those matches alone that are certain, by the last event or a
+    time that has come (`until`). `tables` are those of JOIN, by name.
     """
     rows, ordered = _order_events(pattern, events, time, stream, tick)
     rows, ordered = join_tables(pattern, rows, ordered, tables or {})
-    matches = _find_matches(pattern, ordered, time, type, tick, complete)
+    last = None if until is None else _read_times(len(ordered), until, tick)
+    matches = _find_matches(pattern, ordered, time, type, tick, complete, last)
     # 6. CONSUME BY
     matches = _consume(pattern.consume, matches)
     # 7. ORDER BY, LIMIT
@@ -613,8 +615,12 @@ def _find_matches(
     type: str,
     tick: int,
     complete: bool = False,
+    last: Event | None = None,
 ) -> list[_PositionedValuation]:
-    """Return the matches after step 5, by end position, latest start first."""
+    """Return the matches after step 5, by end position, latest start first.
+
+    `last` tells the time that has come, if it is not the last event.
+    """
     names = find_selected(pattern)
     matches: list[_PositionedValuation] = []
     # 1. PARTITION BY: each key is a stream of its own, FORGET AFTER: and each of its lives
@@ -628,7 +634,8 @@ def _find_matches(
         for absence in pattern.without:
             found = _keep_without(absence, found, local, type)
             if not absence.before and not complete:
-                found = {v for v in found if _is_certain(absence, v, local, ordered[-1])}
+                now = last or ordered[-1]
+                found = {v for v in found if _is_certain(absence, v, local, now)}
         if pattern.strategy is Strategy.LONGEST:  # 4. over all ends
             found = keep_longest(found)
         for end in range(len(local)):

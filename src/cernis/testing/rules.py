@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cernis.pattern.query import Pattern
-from cernis.testing.oracle import STREAM, OracleMatch, evaluate
+from cernis.testing.oracle import (
+    NANOSECONDS,
+    STREAM,
+    OracleMatch,
+    evaluate,
+    evaluate_groups,
+)
 from cernis.testing.predicates import Event
+
+_LATE = 1 << 62
+"""Stands in paths in place of a rule: events at times of their own come after others."""
 
 
 class _Placed(NamedTuple):
@@ -23,7 +32,8 @@ def evaluate_rules(
 ) -> dict[str, list[OracleMatch]]:
     """Return the matches of each rule, in rows of the input; events are in the order of time.
 
-    The row of a derived event is that of the event that ends its match.
+    The row of a derived event is that of the event that ends its match; of a group, that of the
+    last event before. Of a rule with GROUP BY there are no matches.
     """
     known = [_Placed((row,), row, {STREAM: stream, **event}) for row, event in enumerate(events)]
     left = list(patterns)
@@ -34,24 +44,51 @@ def evaluate_rules(
         left.remove(name)
         pattern = patterns[name]
         read = sorted(each for each in known if each.event[STREAM] in pattern.streams)
-        matches = evaluate(pattern, [each.event for each in read])
+        own = [each.event for each in read]
+        number = list(patterns).index(name)
+        if pattern.grouping is not None:
+            found[name] = []
+            known += _place_groups(pattern, own, number, known[: len(events)])
+            continue
+        until = known[len(events) - 1].event["ts"] if pattern.into and events else None
+        matches = evaluate(pattern, own, until=until)
         found[name] = [_in_rows(match, [each.row for each in read]) for match in matches]
         if pattern.into is not None:
-            number = list(patterns).index(name)
-            known += [
-                _Placed(
-                    (*read[match.end].path, number, i),
-                    read[match.end].row,
-                    {
-                        STREAM: pattern.into,
-                        "type": pattern.into,
-                        "ts": read[match.end].event["ts"],
-                        **match.values,
-                    },
-                )
-                for i, match in enumerate(matches)
-            ]
+            known += _place_matches(pattern, matches, read, number, known[: len(events)])
     return found
+
+
+def _place_matches(
+    pattern: Pattern,
+    matches: Sequence[OracleMatch],
+    read: Sequence[_Placed],
+    number: int,
+    events: Sequence[_Placed],
+) -> Iterator[_Placed]:
+    """Yield the events that matches become: after their ends, or at their deadlines."""
+    absence = pattern.absent_after
+    for i, match in enumerate(matches):
+        end = read[match.end]
+        path, ts = (*end.path, number, i), end.event["ts"]
+        if absence is not None:
+            ts += int(absence.within.size / NANOSECONDS)
+            passed = sum(each.event["ts"] <= ts for each in events)
+            path = (passed - 1, _LATE, ts, number, i)
+        event = {STREAM: pattern.into, "type": pattern.into, "ts": ts, **match.values}
+        yield _Placed(path, end.row, event)
+
+
+def _place_groups(
+    pattern: Pattern, own: Sequence[Event], number: int, events: Sequence[_Placed]
+) -> Iterator[_Placed]:
+    """Yield the events that groups of EVERY become, at the ends of their intervals."""
+    groups = evaluate_groups(pattern, own)
+    for i, group in enumerate(sorted(groups, key=lambda group: group.when)):
+        ts = int(group.when[1])
+        passed = sum(each.event["ts"] < ts for each in events)
+        path = (passed - 1, _LATE, ts, number, i)
+        event = {STREAM: pattern.into, "type": pattern.into, "ts": ts}
+        yield _Placed(path, events[passed - 1].row, event | {**group.partition, **group.values})
 
 
 def _in_rows(match: OracleMatch, rows: Sequence[int]) -> OracleMatch:

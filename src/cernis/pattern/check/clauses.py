@@ -289,12 +289,12 @@ class PatternCheck(FormulaCheck):
             self.mistakes.note(f"the duration of {clause} must be a decimal number", span)
 
     def check_into(self, stream: str) -> None:
-        """Check INSERT INTO: each match is an event when it ends, and its values have names."""
+        """Check INSERT INTO: each match is an event at a time, and its values have names."""
         pattern, span = self.pattern, self.find_span("into", 0)
-        order = pattern.order
+        order, absence, grouping = pattern.order, pattern.absent_after, pattern.grouping
         late = {
-            "GROUP BY": pattern.grouping is not None,
-            "WITHOUT … FOR": pattern.absent_after is not None,
+            "GROUP BY without EVERY": grouping is not None and grouping.every is None,
+            "WITHOUT … FOR n EVENTS": absence is not None and absence.within.unit is Unit.EVENTS,
             "LONGEST": pattern.strategy is Strategy.LONGEST,
             "LIMIT … EVERY": order is not None and order.every is not None,
             "SELECT COUNT(*) alone": counts_only(pattern),
@@ -304,7 +304,8 @@ class PatternCheck(FormulaCheck):
                 self.mistakes.note(
                     f"INSERT INTO does not go with {clause}",
                     span,
-                    suggestion="an event of the new stream is a match, at the time of its end",
+                    suggestion="a match is an event of the new stream at a time that is known when "
+                    "it comes: its end, the deadline of WITHOUT, the end of EVERY",
                 )
                 return
         for item in pattern.select.items or (None,):
