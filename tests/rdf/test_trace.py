@@ -273,3 +273,37 @@ def test_a_graph_that_takes_partial_matches_away_is_shown_at_its_guard() -> None
     ]
     counted = {edge.condition: edge.taken for edge in seen.automaton().edges}
     assert counted["before B: C with the same ?house"] == 2
+
+
+# --------------------------------------------------------------------- pictures
+
+
+def test_matches_of_graphs_are_drawn_along_time() -> None:
+    matches = trace_houses("A : B").matches
+    view = matches.timeline(width=3)
+    assert [(lane.name, lane.total) for lane in view.lanes] == [("S", 6), ("T", 0)]
+    assert view.unit == "number"
+    assert sum(view.ends) == matches.count() == 3
+    marks = [[(mark.at, mark.variable) for mark in one.marks] for one in view.matches]
+    assert [(0.0, "S"), (4.0, "S")] in marks
+    drawn = matches._repr_html_()
+    assert "<svg" in drawn
+    assert "S 3" in drawn.partition("<table")[0]
+    assert "<svg" not in trace_houses("C ; A ; C").matches._repr_html_()
+
+
+def test_dates_are_drawn_in_milliseconds_and_ends_may_be_told_apart_by_listing_alone() -> None:
+    time = "<http://www.w3.org/ns/prov#generatedAtTime>"
+    kind = "<http://www.w3.org/2001/XMLSchema#dateTime>"
+    quads = [
+        f'<urn:{n}> {time} "1970-01-01T00:00:0{n}Z"^^{kind} .\n<urn:s> <urn:p> "{n}" <urn:{n}> .\n'
+        for n in range(3)
+    ]
+    text = """SELECT ?s FROM STREAM S <urn:s> WHERE { SEQ ((A | B) : C)
+      DEFINE GPM A ON S { ?s <urn:p> ?a } DEFINE GPM B ON S { ?s <urn:p> ?b }
+      DEFINE GPM C ON S { ?s <urn:p> ?c } }"""
+    seen = cernis.query(text, lang="spaseq").trace({"S": "".join(quads).encode()})
+    view = seen.matches.timeline()
+    assert (view.start, view.stop, view.unit) == (0.0, 2000.0, "ms")
+    assert sum(view.ends) == 3
+    assert [seen.step(row).completed for row in range(3)] == [0, 1, 2]

@@ -40,12 +40,15 @@ from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.row_store import RowStore
 from cernis.rdf.solving.rows import StoredRows
+from cernis.rdf.timeline import GraphEnds, GraphLanes, index_graphs
 from cernis.results.columns import count_column
 from cernis.results.jsonlines import text_of
 from cernis.results.matchset import MatchBlock, MatchSet, join, part, pieces, take
 from cernis.results.result import Result
 from cernis.results.rooted import LISTED
 from cernis.results.values import iso_texts, json_text, json_texts, python_values
+from cernis.views.timeline import Timeline, draw_timeline
+from cernis.views.timeline_index import TimelineIndex
 
 _WEIGHT = 1 << 20
 _time_of = itemgetter(0)
@@ -196,12 +199,16 @@ class GraphMatches(Result[GraphMatch]):
 
         Counts have the types of `Matches.counts`.
         """
+        ends, counts = self.count_times()
+        return pa.table({"end_ts": self._clock.column(ends), "count": count_column(counts)})
+
+    def count_times(self) -> tuple[Int64s, list[int]]:
+        """Return the times at which matches end, in nanoseconds, and how many end there."""
         totals: dict[int, int] = {}
         for end, number in self._counted_ends():
             totals[end] = totals.get(end, 0) + number
         ends = np.array(sorted(totals), np.int64)
-        counts = count_column([totals[end] for end in ends.tolist()])
-        return pa.table({"end_ts": self._clock.column(ends), "count": counts})
+        return ends, [totals[end] for end in ends.tolist()]
 
     def _counted_ends(self) -> Iterator[tuple[int, int]]:
         """Yield times at which matches end with numbers of matches; a time may come twice."""
@@ -296,6 +303,68 @@ class GraphMatches(Result[GraphMatch]):
             events = ", ".join(f"{stream} {number}" for stream, number in match.events)
             rows.append([match.start_ts, match.end_ts, *terms, events])
         return ["start_ts", "end_ts", *(f"?{name}" for name in names), "events"], rows
+
+    # --------------------------------------------------------------- pictures
+
+    def timeline(
+        self, start: float | None = None, stop: float | None = None, *, width: int = 600
+    ) -> Timeline:
+        """Return what a picture of an interval shows, in `width` bins; `svg()` draws it.
+
+        A lane is a stream, with the events in which a graph pattern of the query has a solution.
+        `start` and `stop` are places on its axis: milliseconds since 1970, or numbers.
+        """
+        return self.timeline_index().view(start, stop, width)
+
+    def timeline_index(self) -> TimelineIndex:
+        """Return the index that `timeline` asks, which is made once."""
+        return self._index
+
+    @cached_property
+    def _solved(self) -> tuple[Int64s, Codes, Int64s]:
+        """The times of the events in which a pattern has a solution, their streams, numbers."""
+        held, ticks = self._store.list_events()
+        if not len(held):
+            return ticks, np.empty(0, np.int32), held
+        streams, numbers, _ = self._store.events(held)
+        return ticks, streams, numbers
+
+    @cached_property
+    def _index(self) -> TimelineIndex:
+        ticks, streams, numbers = self._solved
+        names = self._shape.streams
+        pairs = zip(streams.tolist(), numbers.tolist(), strict=True)
+        places = {(names[stream], number): place for place, (stream, number) in enumerate(pairs)}
+
+        def hold(match: GraphMatch) -> dict[str, list[int]]:
+            found: dict[str, list[int]] = {}
+            for event in match.events:
+                found.setdefault(event[0], []).append(places[event])
+            return found
+
+        unit = self._clock.unit
+        times = ticks / (1_000_000 if unit is None else UNITS[unit])
+        lanes = GraphLanes(ticks, times, "number" if unit else "ms", streams, names)
+        ends = GraphEnds(*self.count_times(), lambda number: self.page(number, 1), hold)
+        return index_graphs(lanes, ends)
+
+    def plot(
+        self, start: float | None = None, stop: float | None = None, *, width: int = 640
+    ) -> Any:
+        """Return the timeline as an Altair chart (extra `notebook`): marks or bins, not events."""
+        from cernis.views.plot import plot_timeline
+
+        return plot_timeline(self.timeline(start, stop, width=width // 4), width)
+
+    def _picture(self) -> str:
+        if not self.count():
+            return ""
+        view, (_, streams, numbers) = self.timeline(), self._solved
+        held = {mark.position for one in view.matches for mark in one.marks}
+        titles = {
+            place: f"{self._shape.streams[streams[place]]} {numbers[place]}" for place in held
+        }
+        return draw_timeline(view, standalone=False, titles=titles)
 
     # ----------------------------------------------------------------- blocks
 

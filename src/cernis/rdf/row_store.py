@@ -179,10 +179,26 @@ class RowStore:
         """Return the rows with these numbers."""
         return StoredRows(0, *_look_up(self._rows, numbers))
 
+    def list_events(self) -> tuple[Int64s, Int64s]:
+        """Return the numbers of the events that rows have, in order of time, and their times."""
+        found = [_find_events(rows) for rows in self._rows]
+        if not found:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        numbers, times = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        return numbers, times
+
     def events(self, numbers: Int64s) -> tuple[Codes, Int64s, Codes]:
         """Return the stream of each of these events, its number in it, and its version."""
         streams, own, versions = _look_up(self._events, numbers)
         return streams, own, versions
+
+
+def _find_events(rows: StoredRows) -> tuple[Int64s, Int64s]:
+    """Return the numbers of the events of some rows, each once, and their times."""
+    there = rows.event >= 0
+    times = np.broadcast_to(rows.time[:, None], rows.event.shape)[there]
+    numbers, first = np.unique(rows.event[there], return_index=True)
+    return numbers, times[first]
 
 
 def _look_up(batches: Sequence[StoredRows | _EventNumbers], numbers: Int64s) -> list[Any]:

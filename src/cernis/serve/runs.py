@@ -29,6 +29,7 @@ from cernis.integers import write_integer
 from cernis.plan.explain import Explanation
 from cernis.rdf.matches import GraphMatch, GraphMatches
 from cernis.rdf.query import GraphQuery
+from cernis.rdf.timeline import GraphEnds, GraphLanes, index_graphs
 from cernis.rdf.trace.look import GraphTrace
 from cernis.results.answers import Answer, Answers
 from cernis.results.columns import MatchFields
@@ -49,7 +50,7 @@ from cernis.serve.data import EventData
 from cernis.serve.download import write_lines, write_parquet
 from cernis.serve.failure import RequestError
 from cernis.serve.graphs import COLUMNS, GraphData
-from cernis.views.timeline_index import FoundMatch, Lane, Places, TimelineIndex, cumulate
+from cernis.views.timeline_index import TimelineIndex
 
 MOST_PAGE = 1000
 _MOST_PICKED = 50
@@ -410,6 +411,8 @@ class HeldEventRun(HeldRun):
 class HeldGraphRun(HeldRun):
     """A run of SPAseQ."""
 
+    result: GraphMatches
+
     def __init__(self, text: str, data: GraphData) -> None:
         super().__init__()
         self.query = GraphQuery(text)
@@ -507,32 +510,12 @@ class HeldGraphRun(HeldRun):
         data, events = self.data, self.data.events
         names = {own: name for name, own in self.names.items()}
         shown = [names.get(own, own) if lanes == "variable" else own for own in data.streams]
-        counted = self.result.counts()
-        times = data.axis.numbers(counted.column("end_ts"))
-        totals = cumulate([int(count) for count in counted.column("count").to_pylist()])
-        ends = np.searchsorted(data.times, times, side="right") - 1
+        along = GraphLanes(events.times, data.times, data.axis.unit, events.streams, shown)
+        ends = GraphEnds(*self.result.count_times(), self._find_page, self._hold)
+        return index_graphs(along, ends)
 
-        def find_matches(places: Places) -> list[FoundMatch]:
-            found = []
-            for place in places.tolist():
-                first = totals[int(np.searchsorted(ends, place))]
-                for item in self.result.page(first, 1):
-                    held = self._hold(item)
-                    found.append(FoundMatch(place, tuple((n, tuple(r)) for n, r in held.items())))
-            return found
-
-        return TimelineIndex(
-            times=data.times,
-            rows=np.arange(events.size),
-            unit=data.axis.unit,
-            lanes=tuple(
-                Lane(name, np.flatnonzero(events.streams == i)) for i, name in enumerate(shown)
-            ),
-            lane_of=events.streams.astype(np.int64),
-            ends=ends,
-            counts=totals,
-            find_matches=find_matches,
-        )
+    def _find_page(self, number: int) -> list[GraphMatch]:
+        return self.result.page(number, 1)
 
     def _hold(self, item: GraphMatch) -> dict[str, list[int]]:
         """Return the rows of a match's events, by stream."""
