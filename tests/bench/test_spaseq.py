@@ -23,7 +23,8 @@ from cernis.bench.spaseq.queries import (
 )
 from cernis.bench.spaseq.runs import RunList, collect_events, compile_condition, read_values
 from cernis.bench.spaseq.stages import SolvedStreams, replay, solve_query, solve_workload
-from cernis.bench.spaseq.tables import LIST, LIST_BY_STREAM, OURS
+from cernis.bench.spaseq.store import ASKED
+from cernis.bench.spaseq.tables import LIST, LIST_BY_STREAM, OURS, STORE, STORE_OURS
 from cernis.languages.spaseq import parse
 from cernis.pattern import graph as g
 from cernis.rdf.query import GraphQuery
@@ -184,6 +185,14 @@ def test_every_strategy_says_how_its_cost_grows(records: list[Record]) -> None:
             case = {"query": name, "strategy": link}
             assert find(records, f"{measure}, growth", **case) is not None
     assert find(records, f"{LIST_BY_STREAM}, growth", query="smart grid") is not None
+
+
+def test_a_sparql_store_finds_as_many_matches_from_nquads(records: list[Record]) -> None:
+    for name, link in ASKED:
+        case = {"query": name, "strategy": link}
+        assert find(records, "matches found", **case)
+        for way in (STORE, STORE_OURS):
+            assert (find(records, way, **case) or 0) > 0
 
 
 def test_the_chart_has_the_automaton_and_the_list_of_runs(records: list[Record]) -> None:

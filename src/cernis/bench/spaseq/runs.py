@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import groupby
@@ -109,7 +109,7 @@ class RunList:
         """The number of active runs."""
         return sum(map(len, self.active.values()))
 
-    def run(self, events: Sequence[OfferedEvent]) -> Iterator[tuple[int, ...]]:
+    def run(self, events: Iterable[OfferedEvent]) -> Iterator[tuple[int, ...]]:
         """Yield the matches of some events, as the numbers of their rows."""
         for _, together in groupby(events, key=lambda event: event.moment):
             made: list[ListedRun] = []
