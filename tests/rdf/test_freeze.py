@@ -26,6 +26,7 @@ HEAD = "PREFIX : <urn:g:> SELECT * {} WITHIN 9 SECONDS FROM STREAM S <urn:g:s> W
 CASES = {
     "any": HEAD.format("", "A : B+: : C") + DEFINED,
     "next": HEAD.format("", "A ; B") + DEFINED,
+    "sorted": HEAD.format("", "A : B : C") + DEFINED,
     "strict": HEAD.format("PARTITION BY (?m)", "A , C") + DEFINED,
 }
 FIXTURES = sorted(RELEASED.glob("*/*.bin"))

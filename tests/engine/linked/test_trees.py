@@ -56,7 +56,7 @@ def test_ranges_of_trees_have_the_runs_that_checks_one_by_one_find(select: str, 
     assert "in the order of ?a" in str(trees.explain())
     groups = open_query(select, "A : B : C", f"?b {op} ?a && (?b {op} ?a || false)")
     assert "in the order of ?a" not in str(groups.explain())
-    for seed in range(12):
+    for seed in range(6):
         events = write_events(seed)
         found = trees.run(events)
         assert describe(found) == describe(groups.run(events))
