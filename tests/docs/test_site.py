@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import socket
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -59,15 +62,40 @@ def test_versions_are_listed_from_the_newest(tmp_path: Path) -> None:
     assert re.findall(r'href="([^"]+)/index.html"', page) == ["0.10.0", "0.9.0", "0.2.0"]
 
 
+def find_dead_links(pages: list[Path]) -> list[str]:
+    """Return the links inside of a site that lead to no file, or to no place in a page."""
+    texts = {page.resolve(): page.read_text("utf-8") for page in pages}
+    ids = {page: set(re.findall(r'\bid="([^"]+)"', text)) for page, text in texts.items()}
+    dead = []
+    for page, text in texts.items():
+        for target in re.findall(r'<a\b[^>]*\bhref="([^"]+)"', text):
+            path, _, anchor = unquote(unescape(target)).partition("#")
+            place = (page.parent / path).resolve() if path else page
+            if re.match(r"\w+:", target) or (
+                place.is_file() and anchor in ("", *ids.get(place, ()))
+            ):
+                continue
+            dead.append(f"{page.name}: {target}")
+    return dead
+
+
 @pytest.mark.filterwarnings("ignore:.* is deprecated. Check CHANGES for Sphinx")  # in MyST
 @pytest.mark.skipif(not is_sphinx_installed(), reason="the extra `site` is not installed")
-def test_the_site_builds_and_loads_nothing_from_outside(tmp_path: Path) -> None:
+def test_the_site_builds_without_a_network_and_loads_nothing_from_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the site asks the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
     first = build_site(ROOT, tmp_path)
     pages = [path for path in first.parent.rglob("*.html") if "_static" not in path.parts]
     assert len(pages) > len(read_pages(ROOT))  # and the page of the search
     for page in pages:
         loaded = [one or other for one, other in _LOADED.findall(page.read_text("utf-8"))]
         assert [target for target in loaded if re.match(r"\w+:|//", target)] == []
+    assert find_dead_links(pages) == []
     styles = "".join(path.read_text("utf-8") for path in first.parent.rglob("*.css"))
     assert not re.search(r"@import|url\(\s*['\"]?(?:https?:)?//", styles)
     assert (tmp_path / "index.html").is_file()

@@ -8,8 +8,12 @@ import pytest
 
 from cernis.serve.check import KnownData, diagnose
 from cernis.serve.data import EventData
+from cernis.serve.failure import RequestError
+from cernis.serve.graphs import GraphData
 from cernis.serve.runs import HeldRun, make_run
 from cernis.serve.samples import SAMPLES, Sample, load_sample
+from cernis.testing.spaseq.corpus import write_stream
+from cernis.testing.spaseq.grammar import iri, number
 
 SMALL = [sample for sample in SAMPLES if sample.rows <= 20_000]
 
@@ -23,12 +27,12 @@ def test_a_sample_has_the_streams_and_rows_that_the_list_says(sample: Sample) ->
 
 
 @pytest.mark.parametrize(
-    ("sample", "number"),
+    ("sample", "turn"),
     [(sample, i) for sample in SMALL for i in range(len(sample.queries))],
     ids=lambda value: getattr(value, "id", value),
 )
-def test_a_query_to_try_has_no_mistake_and_finds_something(sample: Sample, number: int) -> None:
-    data, query = load_sample(sample.id), sample.queries[number]
+def test_a_query_to_try_has_no_mistake_and_finds_something(sample: Sample, turn: int) -> None:
+    data, query = load_sample(sample.id), sample.queries[turn]
     known = KnownData.of(data.write_schema()) if isinstance(data, EventData) else None
     assert diagnose(query.language, query.text, known) == []
     run = make_run(query.language, query.text, data)
@@ -47,6 +51,24 @@ def test_a_query_to_try_has_no_mistake_and_finds_something(sample: Sample, numbe
         int(summary["count"]),
         0,  # answers and groups are not on the line of time
     )
+
+
+def test_graphs_of_a_stream_that_the_query_does_not_read_move_nothing() -> None:
+    def write(stream: str, moments: list[int]) -> bytes:
+        graph = [(iri("n"), iri("p"), number(1))]
+        return write_stream(stream, [(moment, graph) for moment in moments])
+
+    data = GraphData({"a": write("a", [2, 4]), "b": write("b", [1, 3])})
+    text = """SELECT * FROM STREAM a <urn:a> WHERE { SEQ (A : B)
+      DEFINE GPM A ON a { ?s ?p 1 } DEFINE GPM B ON a { ?s ?p 1 } }"""
+    run = make_run("spaseq", text, data)
+    steps = [run.step(row) for row in range(4)]
+    assert [len(step["taken"]) for step in steps] == [0, 1, 0, 2]
+    assert [step["completed"] for step in steps] == ["0", "0", "0", "1"]
+    assert [one["partial"] for step in steps[1:3] for one in step["states"]] == ["1", "1"]
+    assert run.explain_rows([1, 3])["matches"]
+    with pytest.raises(RequestError, match="the query does not read the stream b"):
+        run.explain_rows([0, 1])
 
 
 def check_steps(run: HeldRun, end: int, rows: Sequence[int]) -> None:

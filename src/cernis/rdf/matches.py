@@ -229,15 +229,16 @@ class GraphMatches(Result[GraphMatch]):
         """
         if not self._distinct:
             return None
-        totals: dict[tuple[int, int], int] = {}
         found, counts = self._found.counts()
-        events = self._store.rows(found).event if counts else np.empty((0, 1), np.int64)
-        for places, count in zip(events.tolist(), counts, strict=True):
-            own = np.array(sorted({place for place in places if place >= 0}), np.int64)
-            streams, numbers, _ = self._store.events(own)
-            for pair in zip(streams.tolist(), numbers.tolist(), strict=True):
-                totals[pair] = totals.get(pair, 0) + count
-        return totals
+        if not counts:
+            return {}
+        totals: dict[int, int] = {}
+        for places, count in zip(self._store.rows(found).event.tolist(), counts, strict=True):
+            for place in {place for place in places if place >= 0}:
+                totals[place] = totals.get(place, 0) + count
+        streams, numbers, _ = self._store.events(np.array([*totals], np.int64))
+        pairs = zip(streams.tolist(), numbers.tolist(), strict=True)
+        return dict(zip(pairs, totals.values(), strict=True))
 
     # ---------------------------------------------------------------- objects
 

@@ -475,11 +475,14 @@ class HeldGraphRun(HeldRun):
 
     def _trace_step(self, row: int) -> TraceStep:
         """Return what a graph did; one of a stream that the query does not read does nothing."""
-        for place in range(row, -1, -1):
-            if (graph := self._name_graph(place)) is not None:
-                found = self._trace.step(graph)
-                return found if place == row else found._replace(taken=(), completed=0)
-        return TraceStep(row, {}, (), (), 0, True, True)
+        streams = list(self.data.streams)
+        own = [streams.index(name) for name in self.names.values()]
+        before = np.flatnonzero(np.isin(self.data.events.streams[: row + 1], own))
+        graph = self._name_graph(int(before[-1])) if len(before) else None
+        if graph is None:
+            return TraceStep(row, {}, (), (), 0, True, True)
+        found = self._trace.step(graph)
+        return found if before[-1] == row else found._replace(taken=(), completed=0)
 
     def _explain(self, rows: Sequence[int]) -> Finding:
         graphs = []
