@@ -192,6 +192,19 @@ def test_rules_run_together_in_one_job(spark: Any) -> None:
     assert all(row["rule"] == json.loads(row["line"])["rule"] for row in found)
 
 
+def test_rules_together_read_the_columns_and_the_rows_that_they_need(
+    spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(stock_stream(50, seed=3, symbols=4), tmp_path / "S.parquet")
+    df = spark.read.parquet(str(tmp_path / "S.parquet"))
+    rules = "RULE a AS SELECT * FROM S WHERE SELL AS s FILTER s[name = 'MSFT'] WITHIN 1 SECOND"
+    recognize_rules(df, rules, together=True).explain()
+    plan = capfd.readouterr().out
+    assert "price" not in plan
+    assert "volume" not in plan
+    assert "EqualTo(name,MSFT)" in plan
+
+
 @pytest.mark.usefixtures("spark", "folder")
 def test_the_command_line_runs_rules_on_streams_of_matches(
     capfd: pytest.CaptureFixture[str],

@@ -5,6 +5,7 @@ removed. Without Spark: the state store is a dictionary."""
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -283,14 +284,24 @@ def test_a_rule_that_gets_another_key_is_another_rule(tmp_path: Path) -> None:
     makes = LOW.format("LAST(a[k]) AS k")
     reads = "SELECT * FROM Low WHERE Low"
     (tmp_path / "offsets").mkdir()
-    since = []
+    since, told = [], []
     for batch, more in enumerate(
         ({}, {"reads": f"{reads} PARTITION BY [k]"}, {"reads": reads}, {})
     ):
-        record = record_rules(str(tmp_path), {}, keyed(makes=makes, **more), (1, 1))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            record = record_rules(str(tmp_path), {}, keyed(makes=makes, **more), (1, 1))
+        told.append([str(warning.message) for warning in caught])
         since.append([rule.since for texts in record.versions[-1].rules for rule in texts])
         (tmp_path / "offsets" / str(batch)).touch()
     assert since == [[0], [0, 1], [2, 2], [3]]
+    lost = "rule makes: its state is lost, and it begins anew: its events"
+    assert told == [
+        [],
+        [],
+        [f"{lost} travelled by [k] and have no key now"],
+        [f"{lost} had no key and travel by [k] now"],
+    ]
 
 
 def test_a_checkpoint_with_other_columns_or_of_a_query_is_refused(tmp_path: Path) -> None:

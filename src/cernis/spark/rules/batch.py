@@ -3,8 +3,8 @@
     rows ─ bucket of the key ─ shuffle ─ sort by time ─▶ worker: `RuleSession` ─▶ lines with `rule`
 
 The rules of one key share the rows and a session in each task. Rules without a key are spread over
-the tasks, which all get the rows. Nothing runs until the result is
-asked for; then one job runs all rules.
+the tasks, which all get the rows. Spark filters the rows that can move some rule, if the rules are
+not too many. Nothing runs until the result is asked for; then one job runs all rules.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from __future__ import annotations
 from functools import partial, reduce
 from typing import Any
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from cernis.spark.batch import find_last_moment, number_frame, sort_rows
 from cernis.spark.frame import MOMENT, Frame
 from cernis.spark.options import count_tasks
+from cernis.spark.relevance import relevance_condition
+from cernis.spark.requirements import tests_and_atoms
 from cernis.spark.rows import spread_by_key
 from cernis.spark.rules.keys import KeyedRules, spread_rules
 from cernis.spark.rules.prepare import RuleJob
@@ -57,7 +60,9 @@ def _select_rows(job: RuleJob, keyed: KeyedRules, i: int, frame: Frame, tasks: i
     data, moment, untimed = number_frame(job.options, job.frames, i), frame.moment, frame.untimed
     if job.options.on_error == "skip" and untimed is not None:
         data, untimed = data.filter(~untimed), None
-    key = keyed.key
+    key, relevance = keyed.key, _find_relevance(job, keyed, frame)
+    if relevance is not None:
+        data = data.filter(relevance if untimed is None else relevance | untimed)
     bucket = F.lit(0) if tasks == 1 else F.explode(F.array(*map(F.lit, range(tasks))))
     if not key.is_single:
         bucket = spread_by_key(frame, key.partition, dict(key.implied), tasks)
@@ -69,3 +74,15 @@ def _select_rows(job: RuleJob, keyed: KeyedRules, i: int, frame: Frame, tasks: i
     if len(job.frames) > 1:
         columns.append(F.lit(i).alias(STREAM))
     return data.select(*columns, bucket.alias(BUCKET))
+
+
+def _find_relevance(job: RuleJob, keyed: KeyedRules, frame: Frame) -> Column | None:
+    """Return where some rule of a key may be moved, for Spark to filter; None: anywhere."""
+    if keyed.equalities is None or frame.time is None or len(keyed.rules) > _PUSHED_RULES:
+        return None
+    tests = [test for rule in keyed.rules for test in tests_and_atoms(rule.query.plan)[0]]
+    return relevance_condition(tests, frame.columns, frame.type, frame.stream)
+
+
+_PUSHED_RULES = 64
+"""Of more rules, tasks look up the constants: so many conditions would cost more than they save."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cernis.run.rules import RuleSet
-from cernis.spark.rules.keys import KeyedRules, RuleKey, key_rules
+from cernis.spark.rules.keys import KeyedRules, key_rules
 
 
 def explain_rules(rules: RuleSet) -> str:
@@ -28,19 +28,11 @@ def _explain(rules: RuleSet) -> Iterator[str]:
     keyed = key_rules(rules, [rule.query.plan for rule in rules])
     yield f"shuffles     {len(keyed)}, each for the rules of one key, if all rules run in one query"
     for group in keyed:
-        yield f"             {_name_key(group.key)}: {_name_rules(group)}; {_name_rows(group)}"
+        yield f"             {group.key.describe()}: {_name_rules(group)}; {_name_rows(group)}"
     if any(rule.query.pattern.into is not None for rule in rules):
         yield "jobs         one, since matches of some rules are events of others (INSERT INTO)"
     else:
         yield "jobs         batches run each rule as a job of its own, unless together=True"
-
-
-def _name_key(key: RuleKey) -> str:
-    if key.is_single:
-        return "no key"
-    if key.partition:
-        return "by " + ", ".join(f"[{', '.join(group)}]" for group in key.partition)
-    return "by " + ", ".join(f"{name} of {kind}" for kind, name in key.implied)
 
 
 def _name_rules(group: KeyedRules) -> str:

@@ -37,6 +37,18 @@ class RuleKey(NamedTuple):
         """Whether there is none: one bucket has all events."""
         return not self.partition and not self.implied
 
+    def describe(self) -> str:
+        """Return the key in words.
+
+        >>> RuleKey((("a", "b"), ("c",))).describe(), RuleKey().describe()
+        ('by [a, b], [c]', 'no key')
+        """
+        if self.is_single:
+            return "no key"
+        if self.partition:
+            return "by " + ", ".join(f"[{', '.join(group)}]" for group in self.partition)
+        return "by " + ", ".join(f"{name} of {kind}" for kind, name in self.implied)
+
 
 class KeyedRules(NamedTuple):
     """The rules of one key, which share a shuffle and a session."""

@@ -1,13 +1,13 @@
 """From rules and DataFrames to a `RuleJob`: every decision, before anything runs.
 
 The rules are checked against the columns, and those of one key share a shuffle (`keys`).
-All columns of the frames travel, whichever rules there are: rules of a stream may change, and the
-events in its state do not.
+In batches the columns travel that some rule needs. On streams all columns travel, whichever rules
+there are: rules of a stream may change, and the events in its state do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from cernis.events.batch import is_computed
 from cernis.events.order import Scale
 from cernis.events.source import choose_inputs, read_table
 from cernis.pattern.query import Pattern
+from cernis.plan.plan import Plan
 from cernis.run.rule import RuleSetError, describe_mistake
 from cernis.run.rules import RuleSession, RuleSet, name_streams
 from cernis.run.session import RunOptions
@@ -25,6 +26,7 @@ from cernis.run.tables import find_table
 from cernis.spark.frame import Frame, arrow_type, make_frames
 from cernis.spark.options import JobOptions
 from cernis.spark.prepare import check_grouping, stream_columns
+from cernis.spark.requirements import required_attributes, tests_and_atoms
 from cernis.spark.rules.keys import KeyedRules, key_rules
 from cernis.spark.rules.worker import RuleWork, line_schema
 from cernis.spark.worker import ROW, STREAM, RowReading
@@ -63,18 +65,15 @@ def prepare_rule_job(events: Any, rules: RuleSet, options: JobOptions) -> RuleJo
     frames = make_frames(events, tuple(names), options)
     scales = [frame.scale for frame in frames]
     scale = Scale(scales[0].unit_ns, min(each.own for each in scales))
-    columns = _choose_columns(frames)
-    reading = RowReading(
-        streams=tuple(stream_columns(frame, columns[frame.stream]) for frame in frames),
-        reading=_choose_reading(frames, patterns, options),
-        scale=scale,
-    )
-    rows = _row_schema(frames, columns)
-    work = RuleWork(**reading.__dict__, rows=rows, schema=line_schema(reading, rows))
-    session = RuleSession(rules, work.reading, families=False)
+    reading, columns = _choose_reading(frames, patterns, options), _choose_columns(frames)
+    work = _make_work(frames, columns, reading, scale)
+    session = RuleSession(rules, reading, families=False)
     _check_rules(rules, frames, options)
     session.prepare(work.known_streams, scale)
     plans = [each.plan for each in session.sessions]
+    if not frames[0].source.isStreaming:
+        columns = _choose_columns(frames, _list_attributes(plans, frames))
+        work = _make_work(frames, columns, reading, scale)
     return RuleJob(
         rules=rules,
         options=options,
@@ -84,6 +83,29 @@ def prepare_rule_job(events: Any, rules: RuleSet, options: JobOptions) -> RuleJo
         keyed=key_rules(rules, plans),
         work=work,
     )
+
+
+def _make_work(
+    frames: Sequence[Frame],
+    columns: Mapping[str, Mapping[str, str]],
+    options: RunOptions,
+    scale: Scale,
+) -> RuleWork:
+    streams = tuple(stream_columns(frame, columns[frame.stream]) for frame in frames)
+    reading = RowReading(streams=streams, reading=options, scale=scale)
+    rows = _row_schema(frames, columns)
+    return RuleWork(**reading.__dict__, rows=rows, schema=line_schema(reading, rows))
+
+
+def _list_attributes(plans: Iterable[Plan], frames: Sequence[Frame]) -> set[str]:
+    """Return the columns that some rule needs, or its lines."""
+    names = {name for frame in frames for name in (frame.type, frame.time) if name is not None}
+    for plan in plans:
+        _, atoms = tests_and_atoms(plan)
+        own, _ = required_attributes(plan, atoms, shown=False, named=True)
+        own |= {name for join in plan.pattern.joins for name, _ in join.keys}
+        names |= own | {name.split(".")[0] for name in own}
+    return names
 
 
 def _check_rules(rules: RuleSet, frames: Sequence[Frame], options: JobOptions) -> None:
@@ -123,14 +145,20 @@ def _load_table(name: str, given: Mapping[str, Any]) -> pa.Table:
     return read_table(name, table)
 
 
-def _choose_columns(frames: Sequence[Frame]) -> dict[str, dict[str, str]]:
-    """Choose the names of the columns that travel; attributes of one name and type share one."""
+def _choose_columns(
+    frames: Sequence[Frame], names: Collection[str] | None = None
+) -> dict[str, dict[str, str]]:
+    """Choose the names of the columns that travel, all or some of them.
+
+    Attributes of one name and type share one.
+    """
     columns: dict[str, dict[str, str]] = {}
     travelling: dict[tuple[str, str], str] = {}
     for frame in frames:
         own = columns.setdefault(frame.stream, {})
         for name, field in frame.fields.items():
-            if not is_computed(name) and arrow_type(field.dataType) is not None:
+            is_wanted = names is None or name in names
+            if is_wanted and not is_computed(name) and arrow_type(field.dataType) is not None:
                 kind = (name, field.dataType.json())
                 own[name] = travelling.setdefault(kind, f"a{len(travelling)}")
     return columns

@@ -24,6 +24,7 @@ The note is the one of `checkpoint`. Does not import Spark.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -95,10 +96,41 @@ def record_rules(
     if folder is not None and before is not None:
         check_same(folder, before, {"query": QUERY, **note})
         known = _read_record(folder, before)
-    record = _extend(known, keyed, sizes, -1 if folder is None else find_last_batch(folder))
+    last = -1 if folder is None else find_last_batch(folder)
+    for message in describe_moves(known, keyed, last):
+        warnings.warn(message, stacklevel=4)
+    record = _extend(known, keyed, sizes, last)
     if folder is not None and record != known:
         write_note(folder, {"query": QUERY, **note, **_write_record(record)})
     return record
+
+
+def describe_moves(known: RuleRecord, keyed: Sequence[KeyedRules], batch: int) -> Iterator[str]:
+    """Yield which rules lose their state, since their events go to the buckets of another key.
+
+    `batch` is the last micro-batch that has been planned.
+
+    >>> from cernis.run.rules import RuleSet
+    >>> rules = RuleSet.of({"a": "SELECT * WHERE A"}).rules
+    >>> texts = (RuleText("a", rules[0].text),)
+    >>> known = RuleRecord((BucketGroup(RuleKey((("k",),)), (0,)),), (RuleVersion(0, (texts,)),))
+    >>> print(*describe_moves(known, [KeyedRules(RuleKey(), rules)], 5))
+    rule a: its state is lost, and it begins anew: its events travelled by [k] and have no key now
+    """
+    before = {
+        (rule.name, rule.text): group.key
+        for version in [each for each in known.versions if each.since <= batch][-1:]
+        for group, several in zip(known.groups, version.rules, strict=True)
+        for rule in several
+    }
+    for group in keyed:
+        for rule in group.rules:
+            key = before.get((rule.name, rule.text), group.key)
+            if key != group.key:
+                lost = f"rule {rule.name}: its state is lost, and it begins anew: its events"
+                was = "had no key" if key.is_single else f"travelled {key.describe()}"
+                now = "have no key" if group.key.is_single else f"travel {group.key.describe()}"
+                yield f"{lost} {was} and {now} now"
 
 
 def find_last_batch(folder: str) -> int:
