@@ -71,12 +71,18 @@ def find_dead_links(pages: list[Path]) -> list[str]:
         for target in re.findall(r'<a\b[^>]*\bhref="([^"]+)"', text):
             path, _, anchor = unquote(unescape(target)).partition("#")
             place = (page.parent / path).resolve() if path else page
-            if re.match(r"\w+:", target) or (
-                place.is_file() and anchor in ("", *ids.get(place, ()))
-            ):
-                continue
-            dead.append(f"{page.name}: {target}")
+            leads = place.is_file() and anchor in ("", *ids.get(place, ()))
+            if not leads and not re.match(r"\w+:", target):
+                dead.append(f"{page.name}: {target}")
     return dead
+
+
+def test_dead_links_of_a_site_are_found(tmp_path: Path) -> None:
+    links = ("b.html", "b.html#c", "b.html#d", "e.html", "#f", "https://example.org/")
+    (tmp_path / "a.html").write_text("".join(f'<a href="{link}">x</a>' for link in links))
+    (tmp_path / "b.html").write_text('<p id="c">x</p>')
+    pages = [tmp_path / "a.html", tmp_path / "b.html"]
+    assert find_dead_links(pages) == ["a.html: b.html#d", "a.html: e.html", "a.html: #f"]
 
 
 @pytest.mark.filterwarnings("ignore:.* is deprecated. Check CHANGES for Sphinx")  # in MyST

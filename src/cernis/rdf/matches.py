@@ -44,6 +44,7 @@ from cernis.rdf.timeline import GraphEnds, GraphLanes, index_graphs
 from cernis.results.columns import count_column
 from cernis.results.jsonlines import text_of
 from cernis.results.matchset import MatchBlock, MatchSet, join, part, pieces, take
+from cernis.results.notebook import html_table
 from cernis.results.result import Result
 from cernis.results.rooted import LISTED
 from cernis.results.values import iso_texts, json_text, json_texts, python_values
@@ -148,6 +149,14 @@ class GraphMatch:
     events: tuple[tuple[str, int], ...]
     background: tuple[str, ...] = ()
     """The version of a live background that each event was solved with."""
+
+    def _repr_html_(self) -> str:
+        names = [f"?{name}" for name in self.bindings]
+        terms = [v if isinstance(v, str) else ", ".join(v) for v in self.bindings.values()]
+        events = ", ".join(f"{stream} {number}" for stream, number in self.events)
+        title = f"a match from {self.start_ts} to {self.end_ts}"
+        rows = [[*terms, events]]
+        return html_table(title, [*names, "events"], rows, more=False, picture="")
 
 
 class GraphMatches(Result[GraphMatch]):
