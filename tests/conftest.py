@@ -1,8 +1,8 @@
 """Hypothesis profiles: `ci` repeats the same few cases each time, `fuzz` looks for new ones.
 
-With several test processes, all tests of Spark in batch run in one of them, all of streams in
-one, and all pages with examples on Spark in one: each process that has some starts a Java of its
-own. All tests of benchmarks run in one as well: they share the records. So do those of the
+With several test processes, all tests of Spark in batch run in one of them, and all of streams in
+another, with the pages that have examples on Spark: each process that has some starts a Java of its
+own. All tests of benchmarks run in one process as well: they share the records. So do those of the
 playground, which share a server and a browser.
 """
 
@@ -55,12 +55,18 @@ SPARK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     # without checksums: Hadoop starts a process for each file that it makes
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    # for a few rows, writing and compiling Java takes a third of the time; `test_catalyst` has it
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(
     [*(word for item in SPARK.items() for word in ("--conf", "=".join(item))), "pyspark-shell"]
 )
 
-STREAMS = ("tests/spark/test_stream", "tests/spark/test_crash", "tests/kafka/")
+STREAMS = (
+    *(f"tests/spark/test_{name}" for name in ("stream", "graph_stream", "rule_stream", "crash")),
+    "tests/kafka/",
+)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -70,14 +76,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class SparkTogether(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(STREAMS):
+            if nodeid.startswith(STREAMS) or ", on Spark" in nodeid:
                 return "streams"
             if nodeid.startswith("tests/bench/"):
                 return "benchmarks"
             if nodeid.startswith("tests/serve/"):
                 return "playground"
-            if ", on Spark" in nodeid:
-                return "pages on Spark"
             return "spark" if nodeid.startswith("tests/spark/") else nodeid
 
     return SparkTogether(config, log) if config.getoption("dist") == "load" else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -264,9 +264,11 @@ def differing(df: DataFrame, atoms: Sequence[Atom]) -> Iterator[tuple[Atom, Any,
                 break
 
 
+ANSI, ZONE, CODE = (f"spark.sql.{x}" for x in ("ansi.enabled", "session.timeZone", "codegen"))
+
+
 @contextmanager
-def configured(spark: SparkSession, ansi: bool, zone: str) -> Iterator[None]:
-    wanted = {"spark.sql.ansi.enabled": str(ansi).lower(), "spark.sql.session.timeZone": zone}
+def configured(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     before = {name: spark.conf.get(name) for name in wanted}
     try:
         for name, value in wanted.items():
@@ -275,6 +277,13 @@ def configured(spark: SparkSession, ansi: bool, zone: str) -> Iterator[None]:
     finally:
         for name, old in before.items():
             spark.conf.set(name, str(old))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled(spark: SparkSession) -> Iterator[None]:
+    """Let Spark write and compile Java, as it does for users."""
+    with configured(spark, {f"{CODE}.wholeStage": "true", f"{CODE}.factoryMode": "FALLBACK"}):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -293,7 +302,7 @@ def test_atoms_hold_on_the_events_on_which_they_hold_in_the_embedded_engine(
     spark: SparkSession, events: DataFrame, ansi: bool, zone: str, seed: int
 ) -> None:
     rng = Random(f"{seed} {ansi} {zone}")
-    with configured(spark, ansi, zone):
+    with configured(spark, {ANSI: str(ansi).lower(), ZONE: zone}):
         wrong = next(differing(events, [random_atom(rng) for _ in range(150)]), None)
     assert wrong is None, wrong
 
@@ -371,7 +380,7 @@ def test_a_bigint_is_not_rounded_beside_a_fraction(spark: SparkSession) -> None:
 
 def test_times_do_not_depend_on_the_zone_of_the_session(spark: SparkSession) -> None:
     atoms = [Comparison("=", Attribute((name,)), Literal("1970-01-01")) for name in ("at", "local")]
-    with configured(spark, True, "America/New_York"):
+    with configured(spark, {ANSI: "true", ZONE: "America/New_York"}):
         df = spark.sql(
             "SELECT timestamp_micros(h * 3600000000) AS at,"
             " TIMESTAMP_NTZ'1970-01-01 00:00:00' + make_dt_interval(0, h) AS local"

@@ -165,7 +165,7 @@ def _answered(spark: Any, folder: Path, every: int) -> None:
 
 
 def test_the_corpus_has_the_answers_worked_out_by_hand(spark: Any, tmp_path: Path) -> None:
-    _answered(spark, tmp_path, every=90)
+    _answered(spark, tmp_path, every=120)
 
 
 def test_a_static_table_is_joined_to_a_stream(spark: Any, tmp_path: Path) -> None:
