@@ -1,7 +1,7 @@
 """Check frozen state before it is used: the kernels trust their arrays.
 
-Bytes of a stranger may hold any numbers. So whoever thaws state declares what each array and each
-number must look like: type, shape, bounds. `require` is for the relations between them. State that
+Bytes of a stranger may hold any numbers. So code that thaws state declares the type, the shape and
+the bounds of each array and each number. `require` is for the relations between them. State that
 is not sound is a `StateError`, before anything has changed.
 
 A checksum finds accidents; these checks see that no number leads a kernel out of its arrays or into

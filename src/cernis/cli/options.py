@@ -21,9 +21,6 @@ OutputForm = StrEnum("OutputForm", ["table", "jsonl", "csv", "arrow", "parquet",
 BadEvents = StrEnum("BadEvents", ["fail", "skip"])
 TimeUnit = StrEnum("TimeUnit", ["s", "ms", "us", "ns"])
 
-QueryArgument = Annotated[
-    str, typer.Argument(metavar="QUERY", help="A file (.ceql, .cq, .spaseq), or the query itself.")
-]
 QueryOrRules = Annotated[
     str,
     typer.Argument(

@@ -1,7 +1,7 @@
 """`RuleWatch`: a folder or a file of rules that may change while its stream runs.
 
-A change is taken when two looks in a row find the same files, so that files that are being written
-are not read half. What is broken is refused, and what was there before stays (`revise_rules`).
+A change is taken when two looks in a row find the same files, so that half-written files are not
+read. A rule with a mistake is refused, and its former version stays (`revise_rules`).
 
 Cost: a listing of the folder for each look; files are read when one of them has changed.
 """

@@ -1,8 +1,8 @@
 """Paths that stand for several files: globs such as `trips-*.csv`, and folders.
 
 A glob or a folder gives the files that lie below it, in the order of their names, without hidden
-ones (`.name`, `_name`). A link in it that leads out of it is an error: whoever may put a file into
-a folder could otherwise have any file read that the user may read.
+ones (`.name`, `_name`). A link that leads out of it is an error. Otherwise a link in a folder
+that others write to could make Cernis read any file of the user.
 """
 
 from __future__ import annotations

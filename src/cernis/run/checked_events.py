@@ -1,7 +1,7 @@
 """`CheckedEvents`: recent events as conditions read them: truths of atoms, and values.
 
 Cost contract: atoms in Arrow per batch; an attribute's values become Python objects batch by batch,
-when a check first asks for them. Memory is that of the batches since the last `forget_before`.
+when a check first asks for them. It keeps the batches since the last `forget_before`.
 """
 
 from __future__ import annotations

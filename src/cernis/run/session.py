@@ -579,8 +579,8 @@ class Session(Generic[Found]):
     def _find_blame(self, scale: Scale) -> Blame:
         """Return a function that says what keeps every match away.
 
-        It says nothing if something has matched, or if a warning says it. Whoever reads no notes
-        need not wait for it.
+        It says nothing if something has matched, or if a warning says it. It runs when the notes
+        are read.
         """
         first, plan = self._first, self.plan
         if first is None or self.pipeline.grouper is not None or list_warnings(self.notes):

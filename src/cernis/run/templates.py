@@ -2,7 +2,7 @@
 
 A thousand rules on a thousand hosts are one pattern and a thousand constants: each asks of every
 event that can move it that `host = c`. Without that question, and partitioned by `host` too, they
-are the same query. Whoever runs it gives it the events of these hosts alone (`families`).
+are the same query. Its caller passes it the events of these hosts only (`families`).
 
 Only where nothing but the order of events counts (`routing.why_whole`), and no clause chooses
 between matches of different partitions.

@@ -1,7 +1,7 @@
 """The routes: from HTTP to visitors and their workers, and back.
 
-The answers of workers are passed on as they are. What this process reads itself is small: JSON of
-at most `_LARGEST_BODY`, numbers in addresses, and uploads, which go to disk piece by piece.
+This process passes on the answers of workers unread. It reads little itself: JSON of at most
+`_LARGEST_BODY` and numbers in addresses. Uploads go to disk piece by piece.
 """
 
 from __future__ import annotations

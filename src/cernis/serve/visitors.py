@@ -1,12 +1,11 @@
 """Visitors: who asks, what they have uploaded and run, and the worker that answers them.
 
-A visitor is a random token in a cookie. Ids of uploads and runs are random and belong to one
-visitor: there is no way to name those of another. Uploads lie in a private folder under names
-that the server chooses; the name that the visitor gave is a label and nothing else.
+A visitor is a random token in a cookie. Uploads and runs have random ids, and each belongs to one
+visitor: a request cannot name an upload or a run of another visitor. Uploads lie in a private
+folder under names that the server chooses. The name that the visitor gave is only a label.
 
-A worker that was ended loses its runs. They are made again when they are asked for, so nothing
-but time is lost. The worker of the visitor who has been idle longest goes where another needs
-one.
+A worker that ends loses its runs. The next request for a run makes it again. If all workers are
+taken, a new visitor gets the worker of the visitor who has been idle longest.
 """
 
 from __future__ import annotations

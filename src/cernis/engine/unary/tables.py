@@ -10,7 +10,7 @@ enters it; a new symbol is worked out for all expanded states when it first occu
 the kernel never meets a gap in the middle of an event.
 
 The sessions of a query share its tables, in any threads, and kernels run without the
-interpreter lock. So growth takes a lock, and each `arrays` is complete for whoever holds it:
+interpreter lock. So growth takes a lock, and each `arrays` is complete for its holder:
 a new symbol or edge is written where no earlier `arrays` is read, a new state into copies of
 the arrays that list states, and `arrays` is replaced at the end. A thread that is interrupted
 in between leaves the tables as they were.

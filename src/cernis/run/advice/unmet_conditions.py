@@ -1,10 +1,9 @@
 """Conditions on single events that every match needs and no event has satisfied.
 
-Where there is one, nothing can match, and it is to blame. Whoever has read the events says which
-tests some event has passed: in a session, the encoder knows each combination of truths that has
-occurred (`find_passed`), so this reads no event again; on Spark, the rows are counted as they go by
-(`cernis.spark.notes`). Conditions that compare events are not looked at: an index does not count
-what it was asked for in vain.
+Where there is one, nothing can match, and it is to blame. This reads no event again: its caller
+says which tests some event has passed. In a session, the encoder knows each combination of truths
+that has occurred (`find_passed`); Spark counts the rows that pass each test (`cernis.spark.notes`).
+Conditions that compare events are left out: an index does not count searches that find nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Replay events in the automaton of a correlated plan, as its definition has it.
 
 Each transition that an event can take makes a *vertex*: it stands for as many partial matches as
-there are ways to combine runs from its sources. Vertices wait in their state for ever, so those of
-a replay that begins at the first event of a window are the partial matches inside it.
+there are ways to combine runs from its sources. Vertices never leave their state. So a replay from
+the first event of a window has exactly the partial matches inside the window.
 
 Cost contract: O(events² · transitions) in Python, over at most the events that it is given.
 """

@@ -4,8 +4,8 @@ A partial match that is alive at a row begins inside the window that ends there.
 the first event of that window, with nothing before it, has exactly the partial matches that wait:
 for each deterministic state their number, the earliest start, and one of them as an example.
 
-Cost contract: O(events · states) in Python for a replay, over at most the events that it is given;
-the same for counting edges. Each (state, symbol) is worked out once.
+Cost contract: a replay and a count of edges take O(events · states) in Python, over the events that
+they are given. Each pair of a state and a symbol is worked out once.
 """
 
 from __future__ import annotations

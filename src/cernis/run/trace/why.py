@@ -1,4 +1,4 @@
-"""Fit rows into a formula, and find what is in the way of their being a match.
+"""Fit rows into a formula, and find the conditions that keep them from being a match.
 
 The search is the definition of valuations (docs/explanation/semantics.md) over the given rows
 alone: an atom takes one of them, `;` and `:` put parts after each other, and so on. But a condition

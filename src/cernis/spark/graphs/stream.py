@@ -2,9 +2,8 @@
 
     events ─ watermark ─▶ solve, pack (stream_worker) ─ shuffle by key ─▶ buckets ─▶ matches
 
-The buckets are those of other languages (`cernis.spark.streaming`): they hold solutions, and the
-session of a bucket is frozen where a query has no window. `layout` says which solutions go to
-which bucket.
+All languages share the buckets (`cernis.spark.streaming`); here they hold solutions. If the query
+has no window, a bucket freezes its session. `layout` says which solutions go to which bucket.
 """
 
 from __future__ import annotations

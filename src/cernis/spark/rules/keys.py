@@ -6,8 +6,7 @@ the tasks, and each event travels to all of these.
 
 Rules that are connected by INSERT INTO have to meet, since the matches of one are events of the
 other. They keep a key if all of them are partitioned by the same attributes and each derived event
-has them: then it stays in the bucket of its match. Otherwise they share the bucket of those without
-a key.
+has them: then it stays in the bucket of its match. Otherwise they join the rules without a key.
 
 Does not import Spark.
 """

@@ -1,9 +1,9 @@
 """`recognize_rules`: the matches of the rules of a set in DataFrames.
 
-In batches there is a DataFrame for each rule: each has its own plan and its own shuffle. Spark
-reads the columns and the rows that the rule asks for; nothing runs until a DataFrame is asked for
-its rows. Together (`batch`) and on streams (`stream`) there is one
-DataFrame with the lines of all rules, and one shuffle for each key.
+In batches each rule has a DataFrame, with its own plan and its own shuffle. Spark reads the columns
+and the rows that the rule needs; nothing runs until a DataFrame is asked for its rows. Together
+(`batch`) and on streams (`stream`) all rules share one DataFrame of lines, and one shuffle for each
+key.
 
 Cost contract of batches rule by rule: nothing is shared between the rules but the input, which each
 of them reads. Cache it where reading is dear.

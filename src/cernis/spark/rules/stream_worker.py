@@ -1,8 +1,8 @@
 """`RuleStreamWork`: the work of the buckets of a rule set.
 
 A bucket has the rules of one key. Their session changes with the rules of the micro-batch
-(`versions`). A row travels to a bucket for each key of rules that it can move; one of them counts
-it.
+(`versions`). A row travels to one bucket for each key whose rules it can move, and one of these
+buckets counts it.
 
 Does not import Spark.
 """

@@ -1,8 +1,8 @@
 """`BucketWork`: the part of a bucket's work that depends on the language of its query.
 
-`StreamWork` is that of patterns over rows, `rules.stream_worker` has that of rule sets, and
-`cernis.spark.graphs.stream_worker` that of SPAseQ.
-A bucket accepts, buffers, logs and restores events in the same way for all of them.
+`StreamWork` does it for patterns over rows, `cernis.spark.rules.stream_worker` for rule sets, and
+`cernis.spark.graphs.stream_worker` for SPAseQ. A bucket accepts, buffers, logs and restores events
+in the same way for all of them.
 
 Does not import Spark.
 """
