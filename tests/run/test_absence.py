@@ -237,6 +237,29 @@ def test_state_is_bounded_by_what_waits() -> None:
     assert len(absence.after.waiting) == 100
 
 
+FORGETS = "FORGET AFTER 1 HOUR"
+
+
+@pytest.mark.parametrize(
+    ("what", "guard", "side"), [("ORDER", "PAY", "FOR"), ("PAY", "ORDER", "BEFORE")]
+)
+@pytest.mark.parametrize("split", ["PARTITION BY [k]", FORGETS, f"PARTITION BY [k] {FORGETS}"])
+@pytest.mark.parametrize("length", ["1 SECOND", "1 EVENTS"])
+def test_a_partition_is_known_while_a_value_waits_in_it(
+    what: str, guard: str, side: str, split: str, length: str
+) -> None:
+    absent = f"WITHOUT ({guard} AS g FILTER g[v] = m[v]) {side} {length}"
+    query = cernis.query(f"SELECT * FROM S WHERE {what} AS m {absent} {split}")
+    session = query.session(complete=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
+        for event in ({"type": "ORDER", "ts": 10}, {"type": "PAY", "ts": 20}):
+            assert not session.push([{**event, "k": "a", "v": 1}])
+            session.forget()
+            session = query.thaw(session.freeze(), complete=True)
+    assert not session.finish()
+
+
 def test_a_budget_bounds_the_pairs() -> None:
     text = "SELECT * FROM S WHERE ORDER AS o WITHOUT (PAY AS p FILTER p[a] > o[a]) FOR 1 DAY"
     times = [("ORDER", n) for n in range(9)] + [("PAY", n) for n in range(9, 18)]

@@ -170,6 +170,13 @@ class Equality:
             raise ValueError("a domain without attributes has the partitions' codes")
         tuples.keep_only(codes)
 
+    def list_partitions(self, domain: int) -> Int64s:
+        """Return the partition of each code of a domain; -1 where it was dropped."""
+        tuples = self._domains[domain].tuples
+        if tuples is None or not self.partitioned:
+            raise ValueError("only tuples of attributes inside partitions have partitions")
+        return tuples.list_first()
+
     def keep_partitions(self, codes: Int64s) -> None:
         """Renumber partition codes: codes[i] (ascending) becomes i, the others are dropped.
 

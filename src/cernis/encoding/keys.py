@@ -135,11 +135,15 @@ class Tuples:
         return np.maximum(codes, NONE) if codes.min(initial=0) < NONE else codes
 
     def list_first(self) -> Int64s:
-        """Return the code of the first component of each tuple; -1 where a tuple is gone."""
-        firsts = np.arange(len(self.components[0]))
+        """Return the code of the first component of each tuple; -1 where a tuple is gone.
+
+        It is the leading code, if there is one.
+        """
+        firsts = None if self.leading else np.arange(len(self.components[0]))
         for pairs in self._pairs:
-            values = pairs.values
-            firsts = np.where(values >= 0, firsts[values >> 31], NONE)
+            before = pairs.values >> 31
+            firsts = np.where(pairs.values >= 0, before if firsts is None else firsts[before], NONE)
+        assert firsts is not None
         return firsts
 
     def keep_only(self, codes: Int64s) -> None:

@@ -228,9 +228,7 @@ class Following(GuardSide):
         of_guard = self.guard.live_keys()
         if self.ranks is not None:
             return list_distinct(of_guard, self.deadlines.lines())
-        if self.codes is not None:
-            return of_guard
-        return list_distinct(of_guard, self.deadlines.buckets())
+        return list_distinct(of_guard, self.find_partitions(self.deadlines.buckets()))
 
     def keep_keys(self, keys: Numbers) -> None:
         super().keep_keys(keys)

@@ -75,6 +75,11 @@ class LinkCodes:
         """How many values have a code."""
         return self._equality.sizes()[0]
 
+    def find_partitions(self, codes: Numbers) -> Numbers:
+        """Return the partitions of values; -1 where a value is missing, or its partition gone."""
+        known = np.append(self._equality.list_partitions(0), -1)
+        return known[codes]
+
     def keep_keys(self, keys: Numbers) -> None:
         self._equality.keep_partitions(keys)
 

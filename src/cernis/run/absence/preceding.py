@@ -137,10 +137,7 @@ class Preceding(GuardSide):
         if not len(used.end):
             return
         start = used.start if self.pairs is not None else used.latest
-        if self.counts_events and self.codes is not None and self.ranks is not None:
-            kept = np.ones(len(start), np.bool_)  # the partition of a value is not known
-        else:
-            kept = start >= self._find_horizon(position, used.bucket)
+        kept = start >= self._find_horizon(position, self.find_partitions(used.bucket))
         if self.pairs is None:
             kept &= (used.end >= position) | self.seen.find_last_before(position)
             self.seen.keep_only(kept)
@@ -164,10 +161,7 @@ class Preceding(GuardSide):
 
     def live_keys(self) -> Numbers:
         """Return the partitions with occurrences, ascending."""
-        of_guard = self.guard.live_keys()
-        if self.codes is not None:
-            return of_guard
-        return list_distinct(of_guard, self.seen.used.bucket)
+        return list_distinct(self.guard.live_keys(), self.find_partitions(self.seen.used.bucket))
 
     def keep_keys(self, keys: Numbers) -> None:
         super().keep_keys(keys)

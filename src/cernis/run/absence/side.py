@@ -114,6 +114,14 @@ class GuardSide:
 
     # ----------------------------------------------------------- forgetting
 
+    def find_partitions(self, buckets: Numbers) -> Numbers:
+        """Return the partitions of what the index has in these buckets; -1: in none."""
+        if self.codes is None:
+            return buckets
+        if not self.partitioned:
+            return np.where(buckets < 0, -1, 0)
+        return self.codes.find_partitions(buckets)
+
     def forget_before(self, position: int) -> None:
         """Drop the values of events before a position, which nothing reaches back to."""
         self.guard.forget_before(position)
