@@ -20,6 +20,7 @@ import cernis
 from cernis.errors import StateError
 from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Strategy
+from cernis.run.families import SMALLEST
 from cernis.run.session import RunOptions
 from cernis.spark.rules.keys import KeyedRules, RuleKey, key_rules
 from cernis.spark.rules.stream_worker import RuleStreamWork
@@ -46,6 +47,11 @@ few = settings(
 DERIVING = {
     "makes D": "INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a",
     "reads D": "SELECT * FROM S, D WHERE D AS d ; S>B AS b",
+}
+FAMILY = {
+    f"f{i}": "SELECT * FROM S WHERE (A AS a ; B AS b) "
+    f"FILTER a[host = 'h{i}'] AND b[host = 'h{i}'] WITHIN 5 MILLISECONDS"
+    for i in range(SMALLEST + 1)
 }
 
 
@@ -123,7 +129,8 @@ def rule_texts(draw: st.DrawFn) -> dict[str, str]:
     drawn = draw(st.lists(plain, min_size=1, max_size=3))
     drawn += draw(st.lists(suppressed_cases(untimed=False, size=4), max_size=1))
     texts = {f"r{i}": str(pattern) for i, (pattern, _) in enumerate(drawn)}
-    return {**texts, **(DERIVING if draw(st.booleans()) else {})}
+    texts |= DERIVING if draw(st.booleans()) else {}
+    return {**texts, **(FAMILY if draw(st.booleans()) else {})}
 
 
 def comparable(line: dict[str, Any]) -> str:
@@ -138,6 +145,7 @@ def test_rules_that_come_and_go_survive_restarts(data: st.DataObject) -> None:
     if not events:
         return
     whole = make_table([{"ts": i, "x": 0, **event} for i, event in enumerate(events)], timed=True)
+    whole = whole.append_column("host", pa.array([f"h{i % 2}" for i in range(whole.num_rows)]))
     whole = whole.sort_by("ts")
     whole = whole.append_column(ROW, pa.array(range(whole.num_rows), pa.int64()))
     run = Run(work_on(whole))
@@ -150,6 +158,8 @@ def test_rules_that_come_and_go_survive_restarts(data: st.DataObject) -> None:
         names = data.draw(st.sets(st.sampled_from([*known]), min_size=1))
         if "reads D" in names:
             names |= {"makes D"}
+        if not names.isdisjoint(FAMILY):
+            names |= {*FAMILY} - {data.draw(st.sampled_from([*FAMILY]))}
         texts = {name: known[name] for name in known if name in names}
         run.change(tuple((name, str(cernis.query(text))) for name, text in texts.items()))
         session.update(cernis.rules(texts))
