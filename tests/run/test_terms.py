@@ -380,6 +380,7 @@ def test_conditions_on_aggregates_agree_with_the_oracle(iteration: str, aggregat
         "1 + LAST(x[a]) {op} y[b]",
         "LAST(z[a]) {op} y[a]",
         "y[a] {op} LAST(x[a]) AND y[a] {op} LAST(z[a])",
+        "y[a] {op} LAST(x[a]) AND FIRST(z[a]) {op} y[a] AND x[a > 1] AND z[NOT a IS NULL]",
     ],
 )
 @pytest.mark.parametrize(
@@ -405,6 +406,8 @@ def test_the_last_event_of_an_iteration_is_compared_by_an_index() -> None:
     told = str(query.explain())
     assert "y[price] < `LAST(x)`[price]: while listing, once both events are chosen" in told
     assert "search tree over price" in told
+    present = cernis.query(f"{query} AND x[price IS NOT NULL]")
+    assert "`LAST(x)`[price]: by an ordered index" in str(present.explain())
     assert query.run([{"type": "A", "price": 1}]).schema.names[-2:] == ["x", "y"]
 
 

@@ -19,7 +19,7 @@ Everything else stays as it is, and is checked on candidates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -109,6 +109,7 @@ class _Lowering:
     ) -> tuple[cel.Formula, pred.Condition | None]:
         """Return the body with iterations split at an event, and what is left of the condition."""
         left: list[pred.Condition] = []
+        present = _find_present(condition)
         for part in pred.conjuncts(condition):
             split = _read_split(part)
             changed = None
@@ -118,7 +119,7 @@ class _Lowering:
                 self.decided.append(part)
                 body = changed
                 continue
-            ends = _compare_ends(part, body)
+            ends = _compare_ends(part, body, present)
             if ends is not None:
                 body, part = ends
             left.append(part)
@@ -214,6 +215,9 @@ class _Split(NamedTuple):
     """What every event passes."""
     name: str | None = None
     """A hidden variable for the event."""
+    is_first: bool = False
+    is_last: bool = False
+    """Whether there are no events of x before it, or after it."""
 
     def apply(self, node: cel.Iterate) -> cel.Formula | None:
         """Return the iteration with its rounds before and after the event apart."""
@@ -234,7 +238,7 @@ class _Split(NamedTuple):
         at = ask(self.at)
         if self.name is not None:
             at = cel.As(at, self.name, hidden=True)
-        parts = (before, at, after)
+        parts = (before,) * (not self.is_first) + (at,) + (after,) * (not self.is_last)
         return cel.Contiguous(parts) if node.contiguous else cel.Sequence(parts)
 
 
@@ -286,16 +290,43 @@ class _End(NamedTuple):
     def name(self) -> str:
         return self.variable if self.function is None else f"{self.function}({self.variable})"
 
-    def split(self) -> _Split:
-        """Return how an iteration is split at the event."""
+    def split(self, present: Container[tuple[str, str]]) -> _Split:
+        """Return how an iteration is split at the event.
+
+        Where every event has the attribute (`present`), it is the first or the last of all.
+        """
         assert self.attribute is not None
-        is_null = pred.IsNull(self.attribute)
-        before, after = (is_null, None) if self.function == "FIRST" else (None, is_null)
-        return _Split(self.variable, before, pred.Negation(is_null), after, name=self.name)
+        is_null, is_first = pred.IsNull(self.attribute), self.function == "FIRST"
+        before, after = (is_null, None) if is_first else (None, is_null)
+        found = _Split(self.variable, before, pred.Negation(is_null), after, name=self.name)
+        if (self.variable, self.attribute.name) in present:
+            found = found._replace(is_first=is_first, is_last=not is_first)
+        return found
+
+
+def _find_present(condition: pred.Condition) -> set[tuple[str, str]]:
+    """Return the attributes that each event of a variable has, by the conditions on it alone."""
+    found: set[tuple[str, str]] = set()
+    for part in pred.conjuncts(condition):
+        if isinstance(part, pred.Holds):
+            tests = [part.predicate]
+            while tests:
+                match tests.pop():
+                    case pred.And(parts=parts):
+                        tests += parts
+                    case pred.Comparison(left=left, right=right):
+                        sides = (*pred.attributes_of(left), *pred.attributes_of(right))
+                        found |= {(part.variable, side.name) for side in sides}
+                    case (
+                        pred.IsNull(body=pred.Attribute() as attribute, negated=True)
+                        | pred.Negation(body=pred.IsNull(pred.Attribute() as attribute, False))
+                    ):
+                        found.add((part.variable, attribute.name))
+    return found
 
 
 def _compare_ends(
-    condition: pred.Condition, body: cel.Formula
+    condition: pred.Condition, body: cel.Formula, present: Container[tuple[str, str]]
 ) -> tuple[cel.Formula, pred.Condition] | None:
     """Return the body with names for the ends of iterations, and the comparison of these events."""
     if not isinstance(condition, pred.CompareTerms):
@@ -310,7 +341,7 @@ def _compare_ends(
         return None
     for end in (one, other):
         if end.function is not None:
-            changed = _change_rounds(body, end.variable, end.split().apply)
+            changed = _change_rounds(body, end.variable, end.split(present).apply)
             if changed is None:
                 return None
             body = changed
