@@ -12,6 +12,7 @@ from cernis.languages.spaseq import parse
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.explain_graphs import GraphExplanation
 from cernis.plan.graphs import GraphPlan, make_graph_plan
+from cernis.rdf.hoist import hoist_functions
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.name_streams import name_streams
 from cernis.rdf.reading.times import TimeRule
@@ -39,7 +40,7 @@ class GraphQuery:
 
     @cached_property
     def plan(self) -> GraphPlan:
-        return make_graph_plan(self.query)
+        return make_graph_plan(hoist_functions(self.query))
 
     def session(
         self,

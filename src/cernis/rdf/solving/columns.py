@@ -73,7 +73,7 @@ def is_hard(expression: g.Expression) -> bool:
     >>> is_hard(g.CallExpression("CONCAT", (a, b))), is_hard(g.CallExpression("STR", (a,)))
     (True, False)
     """
-    return any(True for _ in _find_hard(expression)) or has_exists(expression)
+    return any(True for _ in find_hard(expression)) or has_exists(expression)
 
 
 def has_exists(expression: g.Expression) -> bool:
@@ -90,7 +90,7 @@ def find_exists(expression: g.Expression) -> Iterable[g.ExistsExpression]:
         yield from find_exists(child)  # type: ignore[arg-type]
 
 
-def _find_hard(expression: g.Expression) -> Iterable[g.CallExpression]:
+def find_hard(expression: g.Expression) -> Iterable[g.CallExpression]:
     """Yield the outermost functions that no map serves."""
     if isinstance(expression, g.ExistsExpression):
         return
@@ -99,7 +99,7 @@ def _find_hard(expression: g.Expression) -> Iterable[g.CallExpression]:
             yield expression
         return
     for child in g.list_children(expression):
-        yield from _find_hard(child)  # type: ignore[arg-type]
+        yield from find_hard(child)  # type: ignore[arg-type]
 
 
 def _is_function(name: str) -> bool:
@@ -147,7 +147,7 @@ def plan_program(
 ) -> ProgramColumn:
     """Return the program of an expression over a table with these columns."""
     numbers = count()
-    hard = list(_find_hard(expression))
+    hard = list(find_hard(expression))
     hidden = {id(part): g.GraphVariable(f"_:column {next(numbers)}") for part in hard}
     places = {name: place for place, name in enumerate(names)}
     places |= {hidden[id(part)].name: len(names) + i for i, part in enumerate(hard)}

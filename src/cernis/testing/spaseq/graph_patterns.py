@@ -61,13 +61,13 @@ def _find_solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> I
             return [s for part in parts for s in _find_solutions(part, triples, kb)]
         case g.FilterPattern(inner, condition):
             decided = (
-                (s, _decide_exists(condition, s, triples, kb))
+                (s, decide_exists(condition, s, triples, kb))
                 for s in _find_solutions(inner, triples, kb)
             )
             return [s for s, known in decided if is_true(known, s)]
         case g.BindPattern(inner, variable, expression):
             return [
-                {**s, **_bind(variable.name, _decide_exists(expression, s, triples, kb), s)}
+                {**s, **_bind(variable.name, decide_exists(expression, s, triples, kb), s)}
                 for s in _find_solutions(inner, triples, kb)
             ]
         case g.ValuesPattern(variables, rows):
@@ -147,7 +147,7 @@ def _follow_ways(
             yield bound
 
 
-def _decide_exists(
+def decide_exists(
     expression: g.Expression, solution: Solution, triples: Triples, kb: Dataset
 ) -> g.Expression:
     """Return an expression in which each EXISTS is true or false, as it is for a solution."""

@@ -26,6 +26,7 @@ from cernis.testing.spaseq.graph_patterns import (
     Solution,
     Triples,
     compute_value,
+    decide_exists,
     find_solutions,
     is_compatible,
     is_true,
@@ -136,7 +137,8 @@ class _Finder:
                 for number, (time, triples) in enumerate(self.streams.get(stream, ())):
                     rows = found.setdefault((gpm.name, time), [])
                     for solution in find_solutions(local, triples, self.kb):
-                        row = ElementRow(((stream, number),), _drop_blank_nodes(solution), late)
+                        asked = tuple(decide_exists(c, solution, triples, self.kb) for c in late)
+                        row = ElementRow(((stream, number),), _drop_blank_nodes(solution), asked)
                         if row not in rows:
                             rows.append(row)
         return found
