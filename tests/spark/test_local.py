@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyspark
 import pytest
 
 from cernis.errors import CernisError
@@ -50,15 +51,17 @@ def test_nothing_is_printed_and_nothing_is_left_behind(tmp_path: Path) -> None:
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_workers_run_this_interpreter(spark: SparkSession) -> None:
+def test_workers_run_this_interpreter_and_its_pyspark(spark: SparkSession) -> None:
     def who(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys
 
-        for _ in batches:
-            yield pa.RecordBatch.from_pydict({"who": [sys.executable]})
+        import pyspark
 
-    rows = spark.range(1).mapInArrow(who, "who string").collect()
-    assert {row.who for row in rows} == {sys.executable}
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"who": [sys.executable, pyspark.__file__]})
+
+    rows = spark.range(1, numPartitions=1).mapInArrow(who, "who string").collect()
+    assert [row.who for row in rows] == [sys.executable, pyspark.__file__]
 
 
 def test_workers_begin_with_the_engine_imported(spark: SparkSession) -> None:

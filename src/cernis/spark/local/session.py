@@ -17,9 +17,10 @@ import atexit
 import os
 import shutil
 import sys
+import sysconfig
 import tempfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,7 +138,7 @@ def _gateway(configuration: Any) -> Any:
     os.environ["JAVA_HOME"] = str(java.home)
     log = _folder() / "java.log"
     try:
-        with log.open("wb") as out:
+        with log.open("wb") as out, _home_without_zip():
             launch: Any = launch_gateway
             return launch(configuration, {"stdout": out, "stderr": out})
     except PySparkRuntimeError:
@@ -146,6 +147,38 @@ def _gateway(configuration: Any) -> Any:
         raise CernisError(
             f"Spark did not start with Java {java.version} in {java.home}\n{said}"
         ) from None
+
+
+@contextmanager
+def _home_without_zip() -> Iterator[None]:
+    """Let workers import PySpark from where it is installed, compiled.
+
+    Spark puts the zip of PySpark in its home before all else that they import. Python compiles the
+    modules of a zip in every process, which is most of the time that a process takes to start. A
+    streaming query starts one for each operator with state, which has ten seconds to answer. So
+    Spark gets a home without that zip, unless the user has chosen one.
+    """
+    import py4j
+    import pyspark
+
+    own, home = Path(pyspark.__file__).parent, _folder() / "home"
+    places = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    installed = {str(Path(str(one.__file__)).parents[1]) for one in (py4j, pyspark)}
+    if "SPARK_HOME" in os.environ or not installed <= places or home.exists():
+        yield
+        return
+    try:
+        home.mkdir()
+        for name in ("bin", "jars", "sbin"):
+            (home / name).symlink_to(own / name)
+    except OSError:  # no links here
+        yield
+        return
+    os.environ["SPARK_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_HOME"]
 
 
 @cache
