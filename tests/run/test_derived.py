@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -147,6 +149,20 @@ def test_an_alert_on_alerts() -> None:
         {"user": "b", "tries": 3},
     ]
     assert [(m.start, m.end, m.values) for m in found["campaign"]] == [(4, 5, {"users": 2})]
+
+
+def test_matches_of_one_push_keep_events_that_its_session_forgets() -> None:
+    count = 3 * (1 << 20)
+    kinds = np.full(count, "B")
+    kinds[[10, 11, count - 2, count - 1]] = "A"
+    events = pa.table({"type": kinds, "k": np.arange(count)})
+    query = "SELECT x[k] AS k, y[k] AS l FROM S WHERE A AS x : A AS y WITHIN 10 EVENTS"
+    rules = cernis.rules(
+        [f"RULE pair AS INSERT INTO D {query}", "RULE all AS SELECT * FROM D WHERE D"]
+    )
+    found = rules.session().push(events)
+    assert found["pair"].to_arrow().equals(cernis.query(query).run(events).to_arrow())
+    assert found["all"].count() == 2
 
 
 def test_a_table_is_joined_before_matches_become_events() -> None:

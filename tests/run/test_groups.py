@@ -135,6 +135,22 @@ def test_a_group_of_every_is_reported_when_its_time_has_passed() -> None:
     assert list(session.finish()) == []
 
 
+def test_a_push_of_nothing_closes_no_group() -> None:
+    query = cernis.query(
+        "SELECT k, COUNT(*) AS n WHERE A ; B PARTITION BY [k] WITHIN 5 MINUTES "
+        "GROUP BY [k], EVERY 1 MINUTE"
+    )
+    times = [datetime(2024, 1, 1, 0, minute) for minute in (0, 1, 2)]
+    events = pa.table({"type": ["A", "B", "B"], "k": [1, 1, 1], "ts": times})
+    session = query.session()
+    found = [session.push(events[:2]), session.push([])]
+    thawed = query.thaw(session.freeze())
+    found += [thawed.push([]), thawed.push(events[2:]), thawed.finish()]
+    assert [[row["n"] for row in one.to_arrow().to_pylist()] for one in found] == [
+        [], [], [], [1], [1]
+    ]  # fmt: skip
+
+
 def test_counts_of_a_group_are_exact_beyond_64_bits() -> None:
     parts = " ; ".join(["A"] * 40)
     table = pa.table({"type": ["A"] * 300})

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +58,8 @@ class EventStore:
             raise ValueError("a batch must start where the one before it ended")
         for _, table in batch.parts:
             self._learn(table.schema)
-        self._type_column, self._time_column = batch.type_column, batch.time_column
+        if len(batch) or not self._batches:  # nothing, between events, has no column of times
+            self._type_column, self._time_column = batch.type_column, batch.time_column
         if not len(batch):
             return
         rows = batch.rows
@@ -77,6 +79,15 @@ class EventStore:
         keep = bisect_right(self._batches, position, key=lambda stored: stored.base + stored.size)
         # new lists: a store that was copied for matches keeps the old ones
         self._batches, self._bases = self._batches[keep:], self._bases[keep:]
+
+    def add_earlier(self, earlier: EventStore) -> EventStore:
+        """Return a copy with the events that only an earlier copy of this store still has."""
+        joined = copy(self)
+        known = self._bases[0] if self._bases else None
+        older = [stored for stored in earlier._batches if known is None or stored.base < known]
+        joined._batches = older + self._batches
+        joined._bases = [stored.base for stored in joined._batches]
+        return joined
 
     def stored_batches(self) -> Iterator[EventBatch]:
         """Return the stored batches in order, without times: these are in the tables."""

@@ -10,7 +10,7 @@ the compact set, whatever the number of matches. They never enumerate. `batches`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from itertools import pairwise, starmap
 from typing import Any
 
@@ -282,10 +282,14 @@ class Matches(Result[Match]):
 
     def join(self, others: Sequence[Matches]) -> Matches:
         """Return these matches and those of later batches of the same session as one result."""
-        last = [self, *others][-1]
-        blocks = [block for part in (self, *others) for block in part._found.blocks()]
-        found = ListedMatches(self._found.variables, blocks)
-        return Matches(found, last._events, self.pattern, notes=last.notes, partial=last.partial)
+        parts = [self, *others]
+        last = parts[-1]
+        found = ListedMatches(
+            self._found.variables, [block for part in parts for block in part._found.blocks()]
+        )
+        stores = (part.store for part in parts)
+        events = reduce(lambda earlier, later: later.add_earlier(earlier), stores)
+        return Matches(found, events, self.pattern, notes=last.notes, partial=last.partial)
 
     def lines(self, text: TextEvents = "named") -> Iterator[pa.RecordBatch]:
         """Return the lines of `write_jsonl` as a column, beside the row and time of their ends."""

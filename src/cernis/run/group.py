@@ -285,13 +285,15 @@ class Grouper:
     def take_closed(self, position: int, waiting: int | None = None) -> pa.Table:
         """Report the groups that time has passed at this position of the stream.
 
-        `waiting` is the earliest end of a match that is not certain yet.
+        `waiting` is the earliest end of a match that is not certain yet. An event that is stored no
+        longer was the last one before: what it closes was reported then.
         """
         if self.grouping.end:
             return self.take_all()
         closed: list[GroupKey] = []
-        if self.grouping.every is not None and position and self.groups:
-            now = self._numbers_of(np.array([position - 1 if waiting is None else waiting]))[0]
+        last = position - 1 if waiting is None else waiting
+        if self.grouping.every is not None and self.groups and last in self.store.span:
+            now = self._numbers_of(np.array([last]))[0]
             closed = [key for key in self.groups if key[0] < now]
         return self._report(closed)
 
