@@ -158,11 +158,11 @@ def test_matches_of_one_push_keep_events_that_its_session_forgets() -> None:
     events = pa.table({"type": kinds, "k": np.arange(count)})
     query = "SELECT x[k] AS k, y[k] AS l FROM S WHERE A AS x : A AS y WITHIN 10 EVENTS"
     rules = cernis.rules(
-        [f"RULE pair AS INSERT INTO D {query}", "RULE all AS SELECT * FROM D WHERE D"]
+        [f"RULE pair AS INSERT INTO D {query}", "RULE seen AS SELECT * FROM D WHERE D"]
     )
     found = rules.session().push(events)
     assert found["pair"].to_arrow().equals(cernis.query(query).run(events).to_arrow())
-    assert found["all"].count() == 2
+    assert found["seen"].count() == 2
 
 
 def test_a_table_is_joined_before_matches_become_events() -> None:
