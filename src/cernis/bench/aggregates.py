@@ -1,17 +1,14 @@
 """`cernis bench aggregates`: aggregates over all matches, by the width of the window.
 
-Every event moves something. The types of a sequence come in turn, so that each event begins,
-extends or ends matches even where the window is hardly wider than the sequence. In `A ; B+ ; C`
-about twenty B's lie in a window, whatever its width, and all other events are A or C. Each B
-doubles the number of matches: a hundred thousand would make a number of 30,000 digits at every C.
-
-The sliding aggregator (`cernis.engine.unary.aggregate`) should cost the same per event in every
-window, as long as its numbers have as many digits: beyond 2^62 they are kept in several residues,
-and each costs. The digits of the largest number stand beside the rates.
+Every event moves something, in two kinds of streams. In one, about half of the events begin matches
+and half end them; a few dozen events in each window, whatever its width, are of the types between.
+So the numbers of matches fit 64 bits. In the other all types come *in turn*, and numbers have up to
+60 digits: beyond 2^62 they are kept in several residues, and each costs. The digits of the largest
+number stand beside the rates. The aims are for both.
 
 Two other ways run on fewer events. The *walk* counts on the compact set, once for each end.
 *Listing* makes matches one by one and stops when its budget is spent, as an engine must that
-enumerates.
+enumerates. Counts per minute and key on Spark are a case of `cernis bench spark`.
 """
 
 from __future__ import annotations
@@ -36,8 +33,9 @@ SEED = 14
 KLEENE = "A ; B+ ; C"
 FUNCTIONS = ("COUNT", "SUM", "MIN", "AVG")
 TERMS = {"COUNT": "COUNT(*)", "SUM": "SUM({0}[v])", "MIN": "MIN({0}[v])", "AVG": "AVG({0}[v])"}
-IN_WINDOW = 20
-"""The B's in a window of `A ; B+ ; C`."""
+IN_TURN = "in turn"
+IN_WINDOW, OF_EACH = 20, 3
+"""The events of the types in between that a window has: so many, or so many of each type."""
 
 FEW = 20_000
 """The walk reads at least so many events."""
@@ -55,17 +53,21 @@ def list_types(length: int) -> list[str]:
     return [f"T{i}" for i in range(length)]
 
 
-def make_moving_stream(types: Sequence[str], events: int, rare: float | None = None) -> pa.Table:
+def make_moving_stream(types: Sequence[str], events: int, every: int | None = None) -> pa.Table:
     """Return events with a type, a time and a small value each.
 
-    The types come in turn; or at random, with a share of `rare` for the second of them.
+    The types come in turn; or those between the first and the last do, with `every` so many
+    events, and the others are of the first or the last type, at random.
+
+    >>> make_moving_stream(["A", "B", "C"], 6)["type"].to_pylist()
+    ['A', 'B', 'C', 'A', 'B', 'C']
     """
     draw = np.random.default_rng(SEED)
     kinds = np.arange(events, dtype=np.int32) % len(types)
-    if rare is not None:
-        shares = np.full(len(types), (1 - rare) / (len(types) - 1))
-        shares[1] = rare
-        kinds = draw.choice(len(types), events, p=shares).astype(np.int32)
+    if every is not None:
+        kinds = np.where(draw.random(events) < 0.5, 0, len(types) - 1).astype(np.int32)
+        between = kinds[every - 1 :: every]
+        between[:] = 1 + np.arange(len(between)) % (len(types) - 2)
     return pa.table(
         {
             "type": pa.DictionaryArray.from_arrays(pa.array(kinds), list(types)),
@@ -88,7 +90,8 @@ def write_group_query(function: str, pattern: str, window: int, variable: str) -
 
 def run_aggregates(scale: BenchmarkScale, step: Step) -> list[Record]:
     """Measure every function in every window; walk and list the matches of fewer events."""
-    patterns = [f"n = {n}" for n in scale.aggregate_lengths] + [KLEENE]
+    lengths = [f"n = {n}" for n in scale.aggregate_lengths]
+    patterns = [*lengths, KLEENE, *(f"{length}, {IN_TURN}" for length in lengths)]
     cases = list(product(patterns, scale.aggregate_windows))
     records: list[Record] = []
     for done, (pattern, window) in enumerate(cases):
@@ -100,12 +103,14 @@ def run_aggregates(scale: BenchmarkScale, step: Step) -> list[Record]:
 def _measure(scale: BenchmarkScale, pattern: str, window: int) -> Iterator[Record]:
     """Yield the rates of one pattern in one window."""
     case: Case = {"pattern": pattern, "window": window}
-    if pattern == KLEENE:
-        types, rare, text = ["A", "B", "C"], IN_WINDOW / window, KLEENE
-    else:
-        types, rare = list_types(int(pattern.removeprefix("n = "))), None
+    types, text = ["A", "B", "C"], KLEENE
+    if pattern != KLEENE:
+        types = list_types(int(pattern.removeprefix("n = ").partition(",")[0]))
         text = " ; ".join(types)
-    events = make_moving_stream(types, scale.aggregate_events, rare)
+    every = None
+    if not pattern.endswith(IN_TURN):
+        every = max(2, window // max(IN_WINDOW, OF_EACH * (len(types) - 2)))
+    events = make_moving_stream(types, scale.aggregate_events, every)
     contestants: dict[str, Contestant] = {}
     for function in FUNCTIONS:
         query = cernis.query(write_group_query(function, text, window, types[1]))
@@ -192,6 +197,7 @@ def _tabulate_aims(records: Sequence[Record]) -> Table:
     widest = max(int(r.case["window"]) for r in select(records, "COUNT"))
     rows = []
     ratios = select(records, "cost, widest to narrowest window")
+
     for pattern in dict.fromkeys(str(r.case["pattern"]) for r in ratios):
         worst = max((r.value or 0 for r in ratios if r.case["pattern"] == pattern), default=None)
         digits = find(records, "digits", pattern=pattern, window=widest)
@@ -208,9 +214,9 @@ def _tabulate_aims(records: Sequence[Record]) -> Table:
         "The aims",
         ("ratio", "measured", "digits", "aim"),
         tuple(rows),
-        "Numbers of up to 18 digits are 64-bit integers. Longer ones are kept in residues of 50 "
-        "bits each, and each residue costs a pass over the vectors. The walk works at "
-        "ends alone, and one event in n is an end.",
+        "Numbers of up to 18 digits are 64-bit integers. Longer ones, where types come in turn, "
+        "are kept in residues of 50 bits each, and each residue costs a pass over the vectors. The "
+        "walk works at ends alone: in turn, one event in n is an end.",
     )
 
 
@@ -230,12 +236,13 @@ AGGREGATES = Benchmark(
 Does an aggregate over all matches cost more in a wider window, where there are more of them?
 
 `{write_group_query("SUM", "T0 ; T1 ; …", 100, "T1")}`
-and the like, on an Arrow table in memory in which the types of the sequence come in turn, so that
-every event moves something. In `{KLEENE}` about {IN_WINDOW} B's lie in a window, and all other
-events are A or C. The *walk* is `counts()` on the compact set of a `push`, over four times the
-events of a window, or {FEW:,}; *listing* writes matches to Arrow one by one until its budget is
-spent. Seconds are those of the processor: other work on the machine disturbs them less than those
-of the clock, but it does disturb them.
+and the like, on an Arrow table in memory in which every event moves something. About half of the
+events begin matches and half end them. A window has {IN_WINDOW} events of the types between, or
+{OF_EACH} of each type if that is more, whatever its width. In streams *in turn* all types come one
+after the other, and the numbers of matches exceed 64 bits. The *walk* is `counts()` on the compact
+set of a `push`, over four times the events of a window, or {FEW:,}; *listing* writes matches to
+Arrow one by one until its budget is spent. Seconds are those of the processor: other work on the
+machine disturbs them less than those of the clock, but it does disturb them.
 """,
     run=run_aggregates,
     tables=build_tables,

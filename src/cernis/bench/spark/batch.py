@@ -2,8 +2,9 @@
 
 A generated stock stream in Parquet files. For each distribution the query takes turns with a
 pass-through, which sends the same rows through the same shuffle and sort into Python and back.
-Then come the query with its predicates in Python, the same sequence of three in SQL (a join of the
-table with itself, on fewer rows), rows packed into one Arrow blob per task before the shuffle, and
+Counts per minute and key (GROUP BY) run beside recognition without them. Then come the query with
+its predicates in Python, the same sequence of three in SQL (a join of the table with itself, on
+fewer rows), rows packed into one Arrow blob per task before the shuffle, and
 some cases on one core and on two. One long key in a small executor shows that a task's memory is
 bounded by its window.
 
@@ -33,11 +34,13 @@ NAME = "spark"
 SEED = 11
 FILES = 8
 PROCESS = "cernis.bench.spark.batch_process"
+AIM_GROUPED = 0.9
 
 CASES = {
     "keyed": "keyed",
     "keyed, balanced": "keyed, keys looked at first",
     "keyed, counted": "keyed, counts only",
+    "keyed, grouped": "keyed, counts per minute and key",
     "keyed, in Python": "keyed, predicates in Python",
     "keyed, packed": "keyed, rows packed before the shuffle",
     "keyed, rows": "pass-through, keyed",
@@ -123,6 +126,8 @@ def _divide_cases(records: Sequence[Record], scale: BenchmarkScale) -> Iterator[
         yield quotient("processor", plan, f"{plan}, rows", f"{plan} to its pass-through")
     for plan in ("keyed", "sliced"):
         yield quotient("processor", plan, f"{plan}, in Python", f"{plan}: what Catalyst gains")
+    name = f"counts per minute and key to recognition (aim ≥ {AIM_GROUPED:g})"
+    yield quotient("processor", "keyed, grouped", "keyed", name)
     yield quotient("processor", "keyed, packed", "keyed, in Python", "packed to unpacked rows")
     for rows in scale.spark_joined:
         pair = (find(records, "processor", case=case, cores=cores, rows=rows) for case in JOINS)

@@ -42,6 +42,9 @@ def write_query(rest: str, *, then: str = ";", shown: str = "*") -> str:
 
 
 KEYED = write_query("PARTITION BY [name] WITHIN 10 SECONDS")
+GROUPED = write_query(
+    "PARTITION BY [name] WITHIN 10 SECONDS GROUP BY [name], EVERY 1 MINUTE", shown="COUNT(*) AS n"
+)
 SLICED = write_query("WITHIN 1 SECONDS")
 POSITIONS = write_query("WITHIN 20 EVENTS")
 CONTIGUOUS = write_query("PARTITION BY [name] WITHIN 10 SECONDS", then=":")
@@ -63,6 +66,7 @@ def measure_cases(
         "keyed": recognize(df, KEYED, sample=0),
         "keyed, balanced": recognize(df, KEYED),
         "keyed, counted": recognize(df, KEYED, matches="count", sample=0),
+        "keyed, grouped": recognize(df, GROUPED, sample=0),
         "keyed, in Python": recognize(df, KEYED, pushdown=False, sample=0),
         "keyed, packed": _pack_rows(df, tasks),
         "keyed, rows": keyed.mapInArrow(_pass_through, df.schema),
@@ -90,7 +94,9 @@ def measure_cases(
             raise RuntimeError(f"the contestants disagree: {found}")
     busy: dict[str, float] = {}
     best = race({name: _time_frame(name, frame, busy) for name, frame in frames.items()}, rounds)
-    counted = [name for name in frames if not name.endswith(("rows", "packed", "counted"))]
+    counted = [
+        name for name in frames if not name.endswith(("rows", "packed", "counted", "grouped"))
+    ]
     return {
         name: {"wall": best[name], "cpu": busy[name]}
         | ({"matches": found[name]} if name in counted else {})
