@@ -354,6 +354,19 @@ def test_a_text_without_rules_is_no_rule_set() -> None:
     )
 
 
+def test_a_keyword_as_the_name_of_a_rule_is_quoted() -> None:
+    with pytest.raises(RuleSetError) as raised:
+        cernis.rules("RULE a AS SELECT * WHERE A\nRULE all AS SELECT * WHERE B")
+    assert str(raised.value) == (
+        "rule all: line 2, column 6: unexpected 'all'\n"
+        "  RULE all AS SELECT * WHERE B\n"
+        "       ^^^\n"
+        "  expected: the name of a rule\n"
+        "  help: to use 'all' as a name, write it in backquotes: `all`"
+    )
+    assert cernis.rules("RULE `all` AS SELECT * WHERE B").names == ("all",)
+
+
 def test_a_rule_that_does_not_fit_the_events_is_named() -> None:
     rules = cernis.rules("RULE r AS SELECT * FROM S WHERE A AS a FILTER a[prise = 1]")
     with pytest.raises(RuleSetError, match="rule r: line 1, column 49: unknown attribute 'prise'"):

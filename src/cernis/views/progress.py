@@ -96,9 +96,11 @@ def say_events(events: int, total: int | None) -> str:
 def find_display() -> RunDisplay | None:
     """Return where progress is shown here; None: nowhere."""
     if "ipykernel" in sys.modules:
+        from IPython import get_ipython
         from IPython.display import HTML, display
 
-        return NotebookDisplay(display, HTML)
+        if getattr(get_ipython(), "kernel", None) is not None:  # a program may import ipykernel
+            return NotebookDisplay(display, HTML)
     return TerminalDisplay() if sys.stderr.isatty() else None
 
 

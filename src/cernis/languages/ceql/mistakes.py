@@ -144,7 +144,7 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             "variable"
         )
     if token.type.startswith("_") and token.type not in _CLAUSES and "NAME" in accepted:
-        return f"to use '{token.value}' as a name, write it in backquotes: `{token.value}`"
+        return quote_keyword(token.value)
     return None
 
 
@@ -175,3 +175,8 @@ def explain_token(
         span = Span(span_of(before[_find_side(before)]).start, span_of(before[-1]).end)
         return Diagnostic("an attribute alone is not a condition", span, expected, suggestion)
     return mistakes.explain_unexpected(token, end, expected, suggestion)
+
+
+def quote_keyword(word: str) -> str:
+    """Return how a keyword can be a name all the same."""
+    return f"to use '{word}' as a name, write it in backquotes: `{word}`"

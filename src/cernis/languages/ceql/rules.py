@@ -14,6 +14,7 @@ from typing import NamedTuple
 from lark import Token
 
 from cernis.errors import CernisError, Diagnostic, QueryError
+from cernis.languages.ceql.mistakes import quote_keyword
 from cernis.languages.ceql.parse import SYNTAX, parse
 from cernis.languages.ceql.words import SOFT
 from cernis.languages.text.tokens import span_of
@@ -56,6 +57,9 @@ def parse_rules(text: str) -> list[ParsedRule]:
         begin = _start(as_) + len(as_.value)
         line = text.count("\n", 0, _start(name)) + 1
         title = unquote(name.value) if name.type == "QUOTED" else name.value
+        if not _can_be_name(name):
+            rules.append(ParsedRule(title, line, None, _refuse_keyword(name, text)))
+            continue
         before, statement = _find_before(text, declarations, begin), text[begin:end]
         blank = declarations + re.sub(r"[^\n]", " ", before)
         shown = declarations + before + statement
@@ -85,8 +89,22 @@ def _find_heads(tokens: list[Token]) -> list[int]:
         if word.type == "NAME"
         and word.value.upper() == "RULE"
         and as_.type == "_AS"
-        and (name.type in ("NAME", "QUOTED") or name.type in SOFT)
+        and (_can_be_name(name) or name.value.isidentifier())
     ]
+
+
+def _can_be_name(token: Token) -> bool:
+    return token.type in ("NAME", "QUOTED") or token.type in SOFT
+
+
+def _refuse_keyword(name: Token, text: str) -> QueryError:
+    mistake = Diagnostic(
+        f"unexpected {name.value!r}",
+        span_of(name),
+        expected="the name of a rule",
+        suggestion=quote_keyword(name.value),
+    )
+    return QueryError([mistake], text)
 
 
 def _start(token: Token) -> int:
