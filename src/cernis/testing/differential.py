@@ -76,11 +76,11 @@ def comparable_match(match: MatchLike | MatchTriple, *, values: bool = False) ->
 def write_value(value: Any) -> str:
     """Write a value such that equal numbers are equal texts.
 
-    >>> [write_value(value) for value in (1, 1.0, Fraction(1, 3), None, "a")]
-    ['1', '1', '0.333333333', 'None', "'a'"]
+    >>> [write_value(value) for value in (1, 1.0, Fraction(1, 3), -0.0, None, "a")]
+    ['1', '1', '0.333333333', '0', 'None', "'a'"]
     """
     if isinstance(value, int | float | Fraction) and not isinstance(value, bool):
-        return f"{float(value):.9g}"
+        return f"{float(value) + 0.0:.9g}"  # -0.0 equals 0.0
     return repr(value)
 
 
