@@ -109,6 +109,14 @@ line 1, column 46: '&&' is not part of the language
   help: use AND between conditions, ALL between formulas""",
         ),
         (
+            "SELECT * WHERE A --> B",
+            """\
+line 1, column 18: '-->' is not part of the language
+  SELECT * WHERE A --> B
+                   ^^^
+  help: use '->'; '--' begins a comment""",
+        ),
+        (
             "SELECT * WHERE A ; !B",
             """\
 line 1, column 20: '!' is not part of the language

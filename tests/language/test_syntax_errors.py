@@ -322,7 +322,7 @@ line 1, column 31: unexpected 'NULL'
 line 1, column 29: '=>' is not part of the language
   SELECT * WHERE A FILTER A[x => 1]
                               ^^
-  help: use '>='""",
+  help: use '>=' between values, '->' between events""",
         ),
         (
             "SELECT * WHERE A FILTER A[1 < x > 2]",

@@ -18,6 +18,8 @@ _STRAY_HELP = dict(mistakes.STRAY_HELP) | {
     "&": "use AND between conditions, ALL between formulas",
     "||": "use OR",
     "|": "use OR",
+    "-->": "use '->'; '--' begins a comment",
+    "=>": "use '>=' between values, '->' between events",
     "=<": "use '<='",
     "=~": "use LIKE 'regex'",
     "!": "use NOT: A : NOT B in a formula, x[NOT price > 100] in a condition",

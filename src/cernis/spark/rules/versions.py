@@ -23,7 +23,6 @@ The note is the one of `checkpoint`. Does not import Spark.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -220,8 +219,3 @@ def _read_texts(written: Sequence[Sequence[Any]]) -> RuleTexts:
 
 def _tuples(lists: Sequence[Sequence[str]]) -> tuple[Any, ...]:
     return tuple(tuple(each) for each in lists)
-
-
-def describe_record(record: RuleRecord) -> str:
-    """Return the groups as text, for the digest of a state."""
-    return json.dumps([[group.key, group.buckets] for group in record.groups])
