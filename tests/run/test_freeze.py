@@ -116,6 +116,7 @@ CASES = {
         "(A AS x ; B AS y ; C AS z) FILTER x[id] = z[id] PARTITION BY [u] CONSUME BY PARTITION"
     ),
     "strategy": ceql("(A+ AS x ; B AS y) PARTITION BY [id] WITHIN 12 EVENTS", "MAX *"),
+    "next": ceql("(A AS x ; B+ AS y) PARTITION BY [id] WITHIN 12 EVENTS", "NEXT *"),
     "consumed": ceql("(A AS x ; B AS y) PARTITION BY [id] CONSUME BY PARTITION"),
     "forgotten": ceql("(A AS x ; B AS y) PARTITION BY [id] FORGET AFTER 4 MILLISECONDS"),
     "counted": ceql("(A AS x ; B+ AS y) PARTITION BY [id] WITHIN 12 EVENTS", "COUNT(*)"),

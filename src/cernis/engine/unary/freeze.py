@@ -152,8 +152,12 @@ def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> 
     slots = enlarge_slots(used[:, :0], len(used), len(tables.arrays.expanded))
     slots[:, columns] = used
     known = np.zeros(slots.shape, a.FIRST)
-    for name in _EARLIEST if engine.earliest_starts is not None else ():
-        known[name][:, columns] = per_row.pop(f"earliest.{name}")
+    if engine.earliest_starts is not None:
+        first = None if "earliest.start" in per_row else _find_earliest(nodes)[used]
+        for name in _EARLIEST:
+            known[name][:, columns] = (
+                per_row.pop(f"earliest.{name}") if first is None else nodes[name][first]
+            )
     numbers = np.array([tables.label(names) for names in labels], np.int32)
     items = nodes["label"] != UNION
     nodes["label"][items] = numbers[nodes["label"][items]]
@@ -395,12 +399,25 @@ def _read_rows(
     _check_partitions(settings.partitioned, key_of_row, row_of_key, free)
     require(not slots[free].any(), "a free row has partial matches")
     per_row = dict(zip(_PER_ROW, (key_of_row, ordinal, epoch, bound, free_rows), strict=True))
-    if settings.keeps_first:
+    if settings.keeps_first and any(f"earliest.{name}" in arrays for name in _EARLIEST):
         for name, low, below in (("start", LOWEST, ABOVE), ("position", 0, max(position, 1))):
             per_row[f"earliest.{name}"] = read_array(
                 arrays, f"earliest.{name}", np.int64, slots.shape, low=low, below=below
             )
     return fresh, {"slots": slots, "row_of_key": row_of_key, "consumed": consumed, **per_row}
+
+
+def _find_earliest(nodes: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return the item with the earliest start below each node.
+
+    For states of NEXT that were frozen before their slots had it.
+    """
+    starts = [*zip(*(nodes[name].tolist() for name in _EARLIEST), strict=True)]
+    first = list(range(len(nodes)))
+    for node, (left, right) in enumerate(zip(nodes["left"], nodes["right"], strict=True)):
+        below = [first[left] if left else node, *([first[right]] if right else ())]
+        first[node] = min(below, key=starts.__getitem__)
+    return np.array(first, np.int64)
 
 
 def _check_partitions(
