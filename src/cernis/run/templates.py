@@ -49,8 +49,9 @@ def find_template(pattern: Pattern, plan: Plan) -> Template | None:
     >>> test, pattern = find_template(query.pattern, query.plan)
     >>> print(test)
     x = 1
-    >>> print(pattern.formula)
-    (A AS a ; B AS b) FILTER a[x IS NOT NULL] AND b[x IS NOT NULL]
+    >>> print(pattern)
+    SELECT * FROM S WHERE (A AS a ; B AS b) FILTER a[x IS NOT NULL] AND b[x IS NOT NULL] \
+PARTITION BY [x]
     """
     chooses = pattern.consume is not Consume.NONE or pattern.suppress is not None
     chooses = chooses or pattern.order is not None or pattern.into is not None

@@ -112,7 +112,7 @@ _TRIPLE_PART = re.compile(r'"(?:[^"\\]|\\.)*"[^ ]*|[^ ]+')
 def split_triple_term(text: str) -> list[tuple[str, str, str]]:
     """Return the triple of a triple term, nothing for other terms.
 
-    >>> split_triple_term("<<( <a> <p> <<( <b> <q> \"x y\" )>> )>>")
+    >>> split_triple_term('<<( <a> <p> <<( <b> <q> "x y" )>> )>>')
     [('<a>', '<p>', '<<( <b> <q> "x y" )>>')]
     """
     if not text.startswith("<<("):
