@@ -8,7 +8,7 @@ grammars and a worse bound.
 A misspelt keyword is reported and read as the keyword, so that the mistakes after it are
 reported too; `5m` is read as `5 MINUTES`; any other syntax error ends the parse.
 
-Building the tables of a grammar takes more than half a second, so each process loads them from
+Building the tables of a grammar takes up to a third of a second, so each process loads them from
 Cernis' own folder (`cernis.folder`), where the first one left them.
 """
 
