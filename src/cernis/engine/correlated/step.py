@@ -268,7 +268,7 @@ def _fire(tables, memory, events, now, transition, asked, from_earliest):
             reading = _read_gap(events, now, tables.link_gap[link])
             high = _go_back(reading, events.gap_most[link])
             low = _go_back(reading, events.gap_least[link])
-            latest = by_order.latest_in_gap(memory.branches, found, high, low)
+            latest = by_order.latest_inside(memory.branches, found, r.IN_GAP, high, low)
             question = counters[r.ASKED]
             counters[r.ASKED] = question + 1
             memory.asked[question, 0] = high

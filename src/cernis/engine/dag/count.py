@@ -15,8 +15,9 @@ exceeds it is counted again in Python's integers.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from math import prod
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from cernis.engine.dag import unions, unlike
 from cernis.engine.dag.links import DagSegment
 
 _EXACT = float(2**53)
+Element = TypeVar("Element")
 
 
 class CountScratch(NamedTuple):
@@ -191,13 +193,13 @@ def _count_roots(segment, begin, clock, scratch, out):
     return len(roots)
 
 
-class DagCounts:
-    """Exact counts in integers of any size, for choosing a match by its rank."""
+class DagElements(ABC, Generic[Element]):
+    """An element for each item, combined from those of the items below it."""
 
     def __init__(self, segment: DagSegment, bound: int) -> None:
         self.segment = segment
         self.bound = bound
-        self._known: dict[int, int] = {}
+        self.known: dict[int, Element] = {}
         self._items = np.empty(1024, np.int64)
 
     def below(self, source: int) -> list[int]:
@@ -221,12 +223,12 @@ class DagCounts:
         items: list[int] = self._items[:found].tolist()
         return items
 
-    def of(self, item: int) -> int:
-        """Return the number of matches of an item."""
+    def of(self, item: int) -> Element:
+        """Return the element of an item."""
         stack = [item]
         while stack:
             top = stack[-1]
-            if top in self._known:
+            if top in self.known:
                 stack.pop()
                 continue
             groups = (
@@ -234,17 +236,25 @@ class DagCounts:
                 if top & 1
                 else [self.below(source) for source in self.sources(top >> 1)]
             )
-            missing = [i for group in groups for i in group if i not in self._known]
+            missing = [i for group in groups for i in group if i not in self.known]
             if missing:
                 stack.extend(missing)
                 continue
-            self._known[top] = self._combine(top, groups)
-        return self._known[item]
+            self.known[top] = self.combine(top, groups)
+        return self.known[item]
 
-    def _combine(self, item: int, groups: list[list[int]]) -> int:
+    @abstractmethod
+    def combine(self, item: int, groups: list[list[int]]) -> Element:
+        """Return the element of an item whose sources, or whose node, sum over these items."""
+
+
+class DagCounts(DagElements[int]):
+    """Exact counts in integers of any size, for choosing a match by its rank."""
+
+    def combine(self, item: int, groups: list[list[int]]) -> int:
         if not item & 1 and not groups:
             return int(self.segment.memory.vertices[item >> 1]["start"] >= self.bound)
-        return prod(sum(self._known[i] for i in group) for group in groups)
+        return prod(sum(self.known[i] for i in group) for group in groups)
 
     def root(self, root: np.void) -> int:
         """Return the number of matches of a root."""

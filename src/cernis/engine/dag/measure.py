@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.dag import records as r
-from cernis.engine.dag.count import DagCounts, list_items, list_node, list_union
+from cernis.engine.dag.count import DagElements, list_items, list_node, list_union
 from cernis.engine.dag.links import DagSegment
 
 NO_LEAST = np.int64(2**63 - 1)
@@ -182,7 +182,7 @@ def _new_elements(size: int, quantities: int, leasts: int) -> MeasuredRoots:
     )
 
 
-Element = tuple[int, ...]
+Summed = tuple[int, ...]
 """A number of matches, and sums."""
 
 
@@ -204,45 +204,23 @@ def sum_exactly(
     return found
 
 
-class ExactSums:
+class ExactSums(DagElements[Summed]):
     """Sums in integers of any size over the matches of roots with one bound."""
 
     def __init__(self, segment: DagSegment, bound: int, weights: NDArray[np.int64]) -> None:
         """`weights` are those of each vertex and quantity."""
-        self.bound = bound
-        self._counts = DagCounts(segment, bound)
-        self._vertices = segment.memory.vertices
+        super().__init__(segment, bound)
         self._weights = weights
-        self._known: dict[int, Element] = {}
 
-    def of(self, item: int) -> Element:
-        """Return the element of an item."""
-        stack = [item]
-        while stack:
-            top = stack[-1]
-            if top in self._known:
-                stack.pop()
-                continue
-            groups = (
-                [self._counts.inside(top >> 1)]
-                if top & 1
-                else [self._counts.below(source) for source in self._counts.sources(top >> 1)]
-            )
-            missing = [i for group in groups for i in group if i not in self._known]
-            stack.extend(missing)
-            if not missing:
-                self._known[top] = self._combine(top, groups)
-        return self._known[item]
-
-    def _combine(self, item: int, groups: list[list[int]]) -> Element:
-        nothing: Element = (0,) * (1 + self._weights.shape[1])
+    def combine(self, item: int, groups: list[list[int]]) -> Summed:
+        nothing: Summed = (0,) * (1 + self._weights.shape[1])
         count, sums = 1, list(nothing[1:])
         if not item & 1:
             sums = [int(weight) for weight in self._weights[item >> 1]]
-            if not groups and self._vertices[item >> 1]["start"] < self.bound:
+            if not groups and self.segment.memory.vertices[item >> 1]["start"] < self.bound:
                 return nothing
         for group in groups:
-            parts = [self._known[i] for i in group] or [nothing]
+            parts = [self.known[i] for i in group] or [nothing]
             total, *others = [sum(column) for column in zip(*parts, strict=True)]
             sums = [s * total + count * o for s, o in zip(sums, others, strict=True)]
             count *= total

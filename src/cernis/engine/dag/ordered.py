@@ -79,32 +79,32 @@ def latest_start(branches, root, operator, high, low):
 
 
 @inner
-def latest_in_gap(branches, root, lowest, highest):
-    """Return the latest start among the runs between two values, or NOTHING."""
+def find_inside(branches, root, operator, high, low):
+    """Return the highest branch in a range with two ends: all others are below it; 0: none is."""
     at = root
-    while at != 0 and not lowest <= branches[at]["high"] <= highest:
-        at = branches[at]["right"] if branches[at]["high"] < lowest else branches[at]["left"]
-    if at == 0:
+    while at != 0 and not is_in_range(branches[at], operator, high, low):
+        left = is_beyond(branches[at], operator, high, low)
+        at = branches[at]["left"] if left else branches[at]["right"]
+    return at
+
+
+@inner
+def latest_inside(branches, root, operator, high, low):
+    """Return the latest start among the runs in a range with two ends, or NOTHING."""
+    top = find_inside(branches, root, operator, high, low)
+    if top == 0:
         return r.NOTHING
-    latest = branches[at]["start"]
-    side = branches[at]["left"]
-    while side != 0:
-        if branches[side]["high"] >= lowest:
-            latest = max(latest, branches[side]["start"])
-            if branches[side]["right"] != 0:
-                latest = max(latest, branches[branches[side]["right"]]["best"])
-            side = branches[side]["left"]
-        else:
-            side = branches[side]["right"]
-    side = branches[at]["right"]
-    while side != 0:
-        if branches[side]["high"] <= highest:
-            latest = max(latest, branches[side]["start"])
-            if branches[side]["left"] != 0:
-                latest = max(latest, branches[branches[side]["left"]]["best"])
-            side = branches[side]["right"]
-        else:
-            side = branches[side]["left"]
+    latest = branches[top]["start"]
+    for to_left in (True, False):
+        at = branches[top]["left"] if to_left else branches[top]["right"]
+        while at != 0:
+            inside = is_in_range(branches[at], operator, high, low)
+            if inside:
+                latest = max(latest, branches[at]["start"])
+                side = branches[at]["right"] if to_left else branches[at]["left"]
+                if side != 0:
+                    latest = max(latest, branches[side]["best"])
+            at = branches[at]["left"] if inside == to_left else branches[at]["right"]
     return latest
 
 

@@ -248,8 +248,8 @@ def _read_trees(tables, memory, rows, evaluation, base, k, transition):
             continue
         while last != 0:
             high, low = dag.branches[last]["high"], dag.branches[last]["low"]
-            top = trees.find_top(dag.branches, root, high, low)
-            latest = trees.latest_of_value(dag.branches, top)
+            top = by_order.find_inside(dag.branches, root, r.EQUAL, high, low)
+            latest = by_order.latest_inside(dag.branches, top, r.EQUAL, high, low)
             if latest >= rows.bound[k]:
                 runs = _gather_range(entry, BY_VALUE, top, latest, high, low)
                 status, array = _make(tables, memory, rows, base, k, transition, runs)

@@ -171,39 +171,3 @@ def next_value(branches, root, operator, high, low):
             found = at
         at = branches[at]["right"] if inside == below else branches[at]["left"]
     return found
-
-
-@inner
-def find_top(branches, root, high, low):
-    """Return the highest branch with a value that the tree has: all others are below it."""
-    at = root
-    while not by_order.is_in_range(branches[at], r.EQUAL, high, low):
-        right = by_order.is_in_range(branches[at], r.LESS, high, low)
-        at = branches[at]["right"] if right else branches[at]["left"]
-    return at
-
-
-@inner
-def latest_of_value(branches, top):
-    """Return the latest start of the runs with the value of their highest branch."""
-    high, low = branches[top]["high"], branches[top]["low"]
-    latest = branches[top]["start"]
-    side = branches[top]["left"]
-    while side != 0:
-        if by_order.is_in_range(branches[side], r.EQUAL, high, low):
-            latest = max(latest, branches[side]["start"])
-            if branches[side]["right"] != 0:
-                latest = max(latest, branches[branches[side]["right"]]["best"])
-            side = branches[side]["left"]
-        else:
-            side = branches[side]["right"]
-    side = branches[top]["right"]
-    while side != 0:
-        if by_order.is_in_range(branches[side], r.EQUAL, high, low):
-            latest = max(latest, branches[side]["start"])
-            if branches[side]["left"] != 0:
-                latest = max(latest, branches[branches[side]["left"]]["best"])
-            side = branches[side]["right"]
-        else:
-            side = branches[side]["left"]
-    return latest
