@@ -120,7 +120,7 @@ class Diagnostic:
         return write_message("\n".join(lines))
 
     def find_code(self) -> str:
-        """Return the code of the warning, or that of the kind of mistake.
+        """Return the code of the warning, or of the kind of mistake.
 
         >>> Diagnostic("unknown attribute 'prise'").find_code()
         'unknown-name'

@@ -9,7 +9,7 @@ has one rule, and about as many events as any other. There are two workloads:
 
 One pass of the rule set is compared with as many runs of single queries: a few of them are
 measured, and their mean stands for each. A session takes the same events in pieces; its state is
-what it is frozen to. Processor time counts, not the clock on the wall.
+measured by its frozen bytes. All times are processor times.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class GraphLanes(NamedTuple):
     times: NDArray[np.float64]
     """The same on the axis."""
     unit: str
-    """That of the axis: `ms` since 1970, or `number`."""
+    """The unit of the axis: `ms` since 1970, or `number`."""
     streams: NDArray[Any]
     """The lane of each."""
     names: Sequence[str]

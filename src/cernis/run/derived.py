@@ -193,7 +193,7 @@ def derive_late(
 ) -> DerivedEvents | None:
     """Return the events that matches with deadlines become, or groups of EVERY.
 
-    `number` is that of the rule, and how many of its events come before.
+    `number` is the number of the rule, and of its events that come before.
     """
     batch, tables, rows, ticks = moment.batch, [], [], []
     for own_rows, times, values in _list_late(found):

@@ -47,7 +47,7 @@ class Family:
 
     @property
     def template(self) -> Template:
-        """That of the first rule; the others differ in the constant."""
+        """The template of the first rule; those of the others differ in the constant."""
         template = self.rules[0].template
         assert template is not None
         return template

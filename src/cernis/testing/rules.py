@@ -32,8 +32,8 @@ def evaluate_rules(
 ) -> dict[str, list[OracleMatch]]:
     """Return the matches of each rule, in rows of the input; events are in the order of time.
 
-    The row of a derived event is that of the event that ends its match; of a group, that of the
-    last event before. Of a rule with GROUP BY there are no matches.
+    A derived event has the row of the event that ends its match, or of the last event before the
+    end of its group. A rule with GROUP BY has no matches.
     """
     known = [_Placed((row,), row, {STREAM: stream, **event}) for row, event in enumerate(events)]
     left = list(patterns)

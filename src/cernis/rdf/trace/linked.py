@@ -53,7 +53,7 @@ class LinkedReplay:
         return np.array([[c in state.bound for c in columns] for state in self.linked.states])
 
     def replay(self, first: int, place: int) -> Replayed:
-        """Read the moments from one to that of a graph; say what the graph did.
+        """Read the moments from `first` to the moment of a graph; say what the graph did.
 
         What waits then has read the whole timestamp.
         """
