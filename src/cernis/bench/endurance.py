@@ -47,6 +47,8 @@ QUERIES = {
     "WITHIN 1000 EVENTS",
     "residual": f"SELECT * FROM S WHERE (SELL AS a ; BUY AS b ; SELL AS c) {_RARE} AND "
     "c[volume > 900] AND a[name] = c[name] WITHIN 100 EVENTS",
+    "next": f"SELECT * FROM S WHERE (SELL AS a -> BUY AS b) {_RARE} AND a[name] = b[name] "
+    "WITHIN 1000 EVENTS",
     "gap": f"SELECT * FROM S WHERE (SELL AS a ;[2 SECONDS] BUY AS b) {_RARE}",
     "absence": "SELECT * FROM S WHERE SELL AS a FILTER a[volume > 900] "
     "WITHOUT BUY FOR 1 SECONDS PARTITION BY [name]",
@@ -124,7 +126,8 @@ ENDLESS = Benchmark(
     question="""
 Does a session that runs for long need more and more memory, or more and more time? A session of
 each class of query reads batch after batch, with keys and times that go on; memory and rate are
-noted twenty times on the way. `make endless LENGTH=1000000000` runs longer.
+noted twenty times on the way, rates by processor time. `make
+endless LENGTH=1000000000` runs longer.
 """,
     run=run_endless,
     tables=build_tables,
