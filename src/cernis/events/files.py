@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 
 from cernis.errors import DataError
 from cernis.events.csv_form import GUESSED, CsvForm
+from cernis.events.csv_text import CsvReader
+from cernis.events.json_text import JsonReader
 from cernis.events.mistakes import Mistakes, did_you_mean
 from cernis.events.pipe import Pipe, is_pipe
 from cernis.events.reader import (
@@ -26,7 +28,7 @@ from cernis.events.reader import (
     read_schema,
     simplify_table,
 )
-from cernis.events.text import COMPRESSED, CsvReader, JsonReader
+from cernis.events.text import COMPRESSED
 from cernis.events.times import is_text
 
 FORMATS = {

@@ -34,7 +34,8 @@ from cernis.events.reader import (
     check_columns,
     to_table,
 )
-from cernis.events.text import TextReader, make_table
+from cernis.events.records import make_table
+from cernis.events.text import TextReader
 from cernis.output import input_files
 from cernis.schema import Kind, Schema, Stream
 

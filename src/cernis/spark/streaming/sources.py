@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from cernis.errors import CernisError, DataError
 from cernis.events.csv_form import GUESSED, CsvForm, columns_of, make_form
+from cernis.events.csv_text import CsvReader
 from cernis.events.files import FORMATS, Opening, format_of, open_file
 from cernis.events.mistakes import Mistakes, did_you_mean
 from cernis.events.reader import TableReader
@@ -39,7 +40,6 @@ from cernis.events.source import (
     schema_of,
     stream_of,
 )
-from cernis.events.text import CsvReader
 from cernis.events.times import is_text, value_type
 from cernis.pattern.check import resolve
 from cernis.pattern.query import Pattern
