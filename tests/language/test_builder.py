@@ -12,7 +12,10 @@ import pytest
 import cernis.pattern as p
 from cernis.errors import QueryError
 from cernis.languages.ceql import parse, parse_schema
-from cernis.pattern.build import ConditionBuilder, FormulaBuilder, PredicateBuilder, QueryBuilder
+from cernis.pattern.builder.conditions import ConditionBuilder
+from cernis.pattern.builder.formulas import FormulaBuilder
+from cernis.pattern.builder.predicates import PredicateBuilder
+from cernis.pattern.builder.queries import QueryBuilder
 
 A, B, C = p.event("A"), p.event("B"), p.event("C")
 a, b = p.var("a"), p.var("b")
@@ -217,7 +220,7 @@ def test_queries_equal_their_text(query: QueryBuilder, text: str) -> None:
         (
             lambda: price > a["price"],
             (
-                "a[price] is an attribute of a variable and cannot stand inside its brackets\n"
+                "a[price] is a value of the match and cannot stand inside brackets\n"
                 "  help: use p.attr(name) inside a predicate"
             ),
         ),

@@ -14,26 +14,11 @@ SELECT NEXT a, b FROM S WHERE (BUY AS a ; BUY AS b) FILTER a[price] < b[price] W
 from __future__ import annotations
 
 from cernis.pattern import formula, predicate
-from cernis.pattern.build import (
-    END,
-    START,
-    aggregate,
-    all_of,
-    attr,
-    const,
-    count,
-    either,
-    event,
-    follow,
-    gap,
-    no,
-    prev,
-    select,
-    select_none,
-    seq,
-    then,
-    var,
-)
+from cernis.pattern.builder.conditions import END, START, aggregate, count, prev, var
+from cernis.pattern.builder.durations import gap
+from cernis.pattern.builder.formulas import all_of, either, event, follow, no, seq, then
+from cernis.pattern.builder.predicates import attr, const
+from cernis.pattern.builder.queries import select, select_none
 from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import (
     Consume,
