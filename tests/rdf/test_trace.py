@@ -291,6 +291,9 @@ def test_matches_of_graphs_are_drawn_along_time() -> None:
     assert "S 3" in drawn.partition("<table")[0]
     match = matches.head(1)[0]._repr_html_()
     assert "a match from 0 to 4" in match
+    picture = match.partition("</svg>")[0]
+    assert "S: S 0" in picture
+    assert "S: S 3" in picture
     assert "<td>S 0, S 3</td>" in match
     assert "<svg" not in trace_houses("C ; A ; C").matches._repr_html_()
 

@@ -382,11 +382,11 @@ def test_a_match_of_the_table_is_followed_event_by_event(open_page: Opener) -> N
 def test_why_not_names_the_event_and_the_condition(open_page: Opener) -> None:
     page = open_page("SELECT * FROM Stocks WHERE SELL AS s ; BUY AS b FILTER b[price > 1000]")
     page.get_by_role("tab", name="Why not?").click()
-    for row in (2, 3):
-        page.get_by_role("checkbox", name=f"Pick row {row}", exact=True).check()
+    for number in (3, 4):
+        page.get_by_role("checkbox", name=f"Pick event {number}", exact=True).check()
     page.get_by_role("button", name="Why not?", exact=True).click()
     answer = page.locator(".why-answer")
-    expect(answer.locator("li.stopped")).to_contain_text("row 3")
+    expect(answer.locator("li.stopped")).to_contain_text("event 4")
     expect(answer.locator("li.stopped")).to_contain_text("price > 1000")
     keep(page, "why")
 
@@ -494,10 +494,22 @@ def test_graphs_are_uploaded_with_a_query_to_begin_with(open_page: Opener) -> No
     expect(steps.locator(".step-words")).to_contain_text("after Low 1 partial match")
     keep(page, "steps-of-graphs")
     page.get_by_role("tab", name="Why not?").click()
-    for row in (1, 2):
-        page.get_by_role("checkbox", name=f"Pick row {row}", exact=True).check()
+    for number in (2, 3):
+        page.get_by_role("checkbox", name=f"Pick event {number}", exact=True).check()
     page.get_by_role("button", name="Why not?", exact=True).click()
-    expect(page.locator(".why-answer li.stopped")).to_contain_text('row 1 Low: ?s <urn:p> "0"')
+    expect(page.locator(".why-answer li.stopped")).to_contain_text('event 2 Low: ?s <urn:p> "0"')
+
+
+def test_a_file_that_cannot_be_read_says_why_with_the_page_of_its_code(open_page: Opener) -> None:
+    page = open_page()
+    file = {"name": "broken.parquet", "mimeType": "", "buffer": b"PAR1 no more"}
+    page.get_by_label("Upload files").set_input_files(file)  # type: ignore[arg-type]
+    expect(page.locator("#trouble")).to_contain_text("broken.parquet")
+    link = page.locator("#trouble a.code")
+    expect(link).to_have_attribute("href", "/codes/unreadable-input")
+    with page.context.expect_page() as opened:
+        link.click()
+    expect(opened.value.locator("h1")).to_have_text("unreadable-input")
 
 
 def test_an_upload_over_the_limit_is_refused_before_it_is_sent(open_page: Opener) -> None:

@@ -195,6 +195,7 @@ def test_a_broken_file_is_explained_by_its_own_name(
     assert b"Traceback" not in answer.body
     if answer.status == 400:
         assert answer.error["code"] == "data"
+        assert visitor.get(f"/codes/{answer.error['kind']}").status == 200
         assert visitor.get("/api/uploads").json == []
     else:
         visitor.send("DELETE", f"/api/uploads/{answer.json['id']}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import subprocess
 import sys
 from threading import Event
 from typing import Any
@@ -81,6 +83,50 @@ def test_a_notebook_has_a_line_that_goes() -> None:
         "6 events, 3 s",
         "",
     ]
+
+
+_CELL = """
+from threading import Event
+import cernis
+from cernis.views.progress import NotebookDisplay
+
+shown, show = Event(), NotebookDisplay.show
+
+def show_and_tell(self, *args):
+    show(self, *args)
+    shown.set()
+
+NotebookDisplay.show = show_and_tell
+
+def read():
+    yield {"type": "A"}
+    shown.wait(60)
+    yield {"type": "A"}
+
+cernis.query("SELECT * FROM S WHERE A").run(read(), progress=True)
+"""
+
+
+def test_a_kernel_shows_the_line_while_a_run_lasts_and_then_its_matches() -> None:
+    manager = pytest.importorskip("jupyter_client.manager")
+    pytest.importorskip("ipykernel")
+    kernel, client = manager.start_new_kernel(kernel_name="python3", stderr=subprocess.DEVNULL)
+    told: list[tuple[str, dict[str, Any]]] = []
+    try:
+        reply = client.execute_interactive(
+            _CELL, output_hook=lambda one: told.append((one["msg_type"], one["content"]))
+        )
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+    assert reply["content"]["status"] == "ok", told
+    pages = [(kind, content["data"]["text/html"]) for kind, content in told if "data" in content]
+    (first, line), *_, (last, gone), (result, page) = pages
+    assert (first, last, result) == ("display_data", "update_display_data", "execute_result")
+    assert re.fullmatch(r"\d events, \d+ s", line)
+    assert gone == ""
+    assert "<b>2 matches</b>" in page
+    assert "<svg" in page
 
 
 def test_nothing_is_shown_where_output_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ export interface Run {
   seconds: number;
   /** Every match is real, and some may be missing. */
   partial: boolean;
-  notes: string[];
+  notes: { text: string; code: string }[];
   columns: string[];
   plan: { words: string; cost: string[]; class: string };
   automaton: Automaton | null;
@@ -208,6 +208,8 @@ export class ApiError extends Error {
     readonly hint: string | null,
     /** What is wrong with the query, if that is the reason. */
     readonly diagnostics: Problem[] = [],
+    /** The kind of mistake, which has a page; empty: none has. */
+    readonly kind = "",
   ) {
     super(message);
   }
@@ -220,10 +222,10 @@ export function isAbort(error: unknown): boolean {
 function parseFailure(status: number, text: string): ApiError {
   try {
     const { error } = JSON.parse(text) as {
-      error?: { code?: string; message?: string; hint?: string; diagnostics?: Problem[] };
+      error?: { code?: string; message?: string; hint?: string; diagnostics?: Problem[]; kind?: string };
     };
     if (error?.message)
-      return new ApiError(status, error.code ?? "", error.message, error.hint ?? null, error.diagnostics);
+      return new ApiError(status, error.code ?? "", error.message, error.hint ?? null, error.diagnostics, error.kind);
   } catch {
     // no JSON: a proxy's page, perhaps
   }

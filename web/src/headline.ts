@@ -3,6 +3,7 @@
 import { api, type ResultKind, type Run } from "./api.ts";
 import { byId, h, replace } from "./dom.ts";
 import { groupDigits, plural, shortCount, shortSeconds } from "./numbers.ts";
+import { codeLink } from "./problems.ts";
 
 const LONGEST_COUNT = 15;
 const LONGEST_EXACT = 60;
@@ -38,7 +39,7 @@ export function showHeadline(run: Run): void {
     long && showExactly(run.count),
   );
   notes.hidden = run.notes.length === 0;
-  replace(notes, ...run.notes.map((note) => h("li", {}, h("pre", {}, note))));
+  replace(notes, ...run.notes.map(({ text, code }) => h("li", {}, h("pre", {}, text), code && codeLink(code))));
   downloads.hidden = false;
   const link = (format: "parquet" | "jsonl", name: string): HTMLElement =>
     h("a", { class: "button quiet", href: api.downloadLink(run.run, format), download: true }, name);

@@ -23,7 +23,7 @@ import { writeFirstQuery } from "./first.ts";
 import { showHeadline, showNoAnswer } from "./headline.ts";
 import { readLink, writeLink } from "./link.ts";
 import { MatchesPanel } from "./matches.ts";
-import { showProblems } from "./problems.ts";
+import { codeLink, showProblems } from "./problems.ts";
 import { StepsPanel } from "./steps.ts";
 import { Tabs } from "./tabs.ts";
 import { connectTheme } from "./theme.ts";
@@ -72,7 +72,7 @@ function complain(error: unknown): void {
   const hint = (known && error.hint) || (isGone(error) ? "Run the query again." : "");
   replace(
     trouble,
-    h("span", {}, message, hint && h("small", {}, ` ${hint}`)),
+    h("span", {}, message, " ", known && error.kind && codeLink(error.kind), hint && h("small", {}, ` ${hint}`)),
     iconButton("Close message", "×", () => (trouble.hidden = true)),
   );
   trouble.hidden = false;

@@ -6,6 +6,11 @@ import { drawCarets } from "./places.ts";
 
 const MOST = 6;
 
+/** Link to the page of a kind of mistake or warning. */
+export function codeLink(code: string): HTMLElement {
+  return h("a", { class: "code", href: `/codes/${code}`, target: "_blank" }, code);
+}
+
 export function showProblems(
   list: HTMLElement,
   problems: readonly Problem[],
@@ -29,7 +34,7 @@ export function showProblems(
         "span",
         { class: "message" },
         `${problem.message} `,
-        problem.code && h("a", { class: "code", href: `/codes/${problem.code}`, target: "_blank" }, problem.code),
+        problem.code && codeLink(problem.code),
       ),
       line.trim() !== "" && h("pre", { "aria-hidden": "true" }, `${line}\n`, h("span", { class: "carets" }, carets)),
       problem.help && h("span", { class: "help" }, problem.help),

@@ -4,7 +4,7 @@ import { api, canStep, type Automaton, type Run, type Step } from "./api.ts";
 import { drawAutomaton } from "./automaton.ts";
 import { h, iconButton, replace } from "./dom.ts";
 import { Latest } from "./latest.ts";
-import { groupDigits, plural, shortCount } from "./numbers.ts";
+import { groupDigits, nameEvent, plural, shortCount } from "./numbers.ts";
 import { cellText } from "./table.ts";
 import { showTime } from "./times.ts";
 
@@ -136,7 +136,7 @@ export class StepsPanel {
     const names = new Map(run.automaton?.states.map((state) => [String(state.id), state.name]));
     const nameOf = (state: number | string): string => names.get(String(state)) ?? String(state);
     const event = step.event;
-    this.#where.textContent = `event ${groupDigits(step.row + 1)} of ${groupDigits(run.events)}`;
+    this.#where.textContent = `${nameEvent(step.row)} of ${groupDigits(run.events)}`;
     const values = event
       ? event.values.map((value, i) =>
           h("div", {}, h("dt", {}, event.columns?.[i] ?? ""), h("dd", {}, cellText(value))),

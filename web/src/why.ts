@@ -3,7 +3,7 @@
 
 import { api, type EventRow, type Run, type Why } from "./api.ts";
 import { h, iconButton, replace } from "./dom.ts";
-import { groupDigits, plural } from "./numbers.ts";
+import { groupDigits, nameEvent } from "./numbers.ts";
 import { cellText, makeTable } from "./table.ts";
 import type { PickedEvent } from "./timeline.ts";
 
@@ -67,8 +67,8 @@ export class WhyPanel {
         {},
         h(
           "button",
-          { type: "button", class: "chip", "aria-label": `Take back row ${event.row}`, click: () => this.pick(event) },
-          `row ${groupDigits(event.row)} ×`,
+          { type: "button", class: "chip", "aria-label": `Take back ${nameEvent(event.row)}`, click: () => this.pick(event) },
+          `${nameEvent(event.row)} ×`,
         ),
       ),
     );
@@ -89,10 +89,10 @@ export class WhyPanel {
     try {
       const { columns, events } = await api.events(run.run, wanted);
       if (run !== this.#run) return;
-      const heads = ["pick", "row", ...columns].map((name) => ({ name }));
+      const heads = ["pick", "event", ...columns].map((name) => ({ name }));
       const lines = events.map((event) => [
         this.#box(event),
-        ...[event.row, ...event.values].map((value) => ({ value })),
+        ...[event.row + 1, ...event.values].map((value) => ({ value })),
       ]);
       replace(this.#list, this.#pager(run, events.length), makeTable("Events to pick", heads, lines));
     } catch (error) {
@@ -104,7 +104,7 @@ export class WhyPanel {
     return h("input", {
       type: "checkbox",
       "data-row": event.row,
-      "aria-label": `Pick row ${event.row}`,
+      "aria-label": `Pick ${nameEvent(event.row)}`,
       checked: this.#picked.some(({ row }) => row === event.row),
       change: () => this.pick({ row: event.row, ts: event.ts, lane: this.#options.laneOf(event, "") }),
     });
@@ -117,7 +117,7 @@ export class WhyPanel {
     return h(
       "div",
       { class: "pager" },
-      h("span", {}, `rows ${groupDigits(at)}–${groupDigits(at + count - 1)} of ${plural(run.events, "event")}`),
+      h("span", {}, `events ${groupDigits(at + 1)}–${groupDigits(at + count)} of ${groupDigits(run.events)}`),
       turn("Events before", "←", at - PAGE, at > 0),
       turn("Events after", "→", at + PAGE, at + count < run.events),
     );
@@ -144,12 +144,13 @@ export class WhyPanel {
         "li",
         { class: ok === null ? "unreached" : ok ? "ok" : "stopped" },
         h("span", { class: "sign", "aria-label": name, role: "img" }, sign),
-        h("b", {}, `row ${groupDigits(row)} `),
+        h("b", {}, `${nameEvent(row)} `),
         condition && h("code", {}, cellText(condition)),
         reason && h("span", {}, ` ${reason}`),
       );
     });
     const words = answer.matches ? "These events are a match." : "These events are no match.";
-    replace(this.#answer, h("p", { class: "verdict" }, words), h("ol", {}, ...steps));
+    const said = steps.length > 0 ? h("ol", {}, ...steps) : h("p", {}, answer.text);
+    replace(this.#answer, h("p", { class: "verdict" }, words), said);
   }
 }

@@ -18,7 +18,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain, groupby, islice
 from operator import itemgetter
@@ -40,11 +40,11 @@ from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.row_store import RowStore
 from cernis.rdf.solving.rows import StoredRows
-from cernis.rdf.timeline import GraphEnds, GraphLanes, index_graphs
+from cernis.rdf.timeline import GraphEnds, GraphLanes, index_graphs, view_graphs
 from cernis.results.columns import count_column
 from cernis.results.jsonlines import text_of
 from cernis.results.matchset import MatchBlock, MatchSet, join, part, pieces, take
-from cernis.results.notebook import html_table
+from cernis.results.notebook import html_table, write_value
 from cernis.results.result import Result
 from cernis.results.rooted import LISTED
 from cernis.results.values import iso_texts, json_text, json_texts, python_values
@@ -52,6 +52,8 @@ from cernis.views.timeline import Timeline, draw_timeline
 from cernis.views.timeline_index import TimelineIndex
 
 _WEIGHT = 1 << 20
+_EVENT_LISTS = 4
+"""The lists of a block after those of its columns: what there is of each event."""
 _time_of = itemgetter(0)
 _OWN_COLUMNS = ("start_ts", "end_ts", "events")
 _PROV = "<http://www.w3.org/ns/prov#generatedAtTime>"
@@ -119,6 +121,15 @@ class TimeFormat(NamedTuple):
             return pa.array(times, pa.timestamp("ns", "UTC"))
         return pa.array(times // UNITS[self.unit], pa.int64())
 
+    @property
+    def axis(self) -> str:
+        """The unit of a picture's axis: `ms` since 1970, or `number`."""
+        return "ms" if self.unit is None else "number"
+
+    def places(self, times: Int64s) -> NDArray[np.float64]:
+        """Return times on that axis."""
+        return times / (1_000_000 if self.unit is None else UNITS[self.unit])
+
     def texts(self, times: Int64s) -> pa.Array:
         """Return times as JSON."""
         if self.unit is not None:
@@ -149,21 +160,29 @@ class GraphMatch:
     events: tuple[tuple[str, int], ...]
     background: tuple[str, ...] = ()
     """The version of a live background that each event was solved with."""
+    _times: tuple[float, ...] = field(default=(), repr=False, compare=False)
+    """The times of its events on the axis of a picture; none: there is no picture."""
+    _unit: str = field(default="number", repr=False, compare=False)
 
     def _repr_html_(self) -> str:
         names = [f"?{name}" for name in self.bindings]
         terms = [v if isinstance(v, str) else ", ".join(v) for v in self.bindings.values()]
-        events = ", ".join(f"{stream} {number}" for stream, number in self.events)
-        title = f"a match from {self.start_ts} to {self.end_ts}"
-        rows = [[*terms, events]]
-        return html_table(title, [*names, "events"], rows, more=False, picture="")
+        labels = [f"{stream} {number}" for stream, number in self.events]
+        title = f"a match from {write_value(self.start_ts)} to {write_value(self.end_ts)}"
+        rows = [[*terms, ", ".join(labels)]]
+        picture = ""
+        if self._times:
+            view = view_graphs([stream for stream, _ in self.events], self._times, self._unit)
+            titles = dict(enumerate(labels))
+            picture = draw_timeline(view, 640, standalone=False, titles=titles)
+        return html_table(title, [*names, "events"], rows, more=False, picture=picture)
 
 
 class GraphMatches(Result[GraphMatch]):
     """The matches of a SPAseQ query, lazily: by end, latest start first.
 
     A block of matches has a list for each column of the answer, of one code (-1 for unbound)
-    unless the column is listed; then lists of streams, of numbers and of versions, for the events.
+    unless the column is listed; then lists of times, streams, numbers and versions of the events.
     Its starts and ends are times.
     """
 
@@ -297,12 +316,14 @@ class GraphMatches(Result[GraphMatch]):
         bound = [table.column(label).to_pylist() for label in self._shape.labels]
         names = [output.name for output in self._shape.outputs]
         used: list[Any] = [()] * len(start)
+        times, offsets = self._clock.places(block.positions[-4]), block.offsets[-4]
         if self._shape.versions is not None:
             used = [tuple(versions) for versions in table.column("background").to_pylist()]
         for i in range(len(start)):
             values = {n: v[i] for n, v in zip(names, bound, strict=True) if v[i] is not None}
             pairs = tuple((event["stream"], event["number"]) for event in events[i])
-            yield GraphMatch(start[i], end[i], values, pairs, used[i])
+            at = tuple(times[offsets[i] : offsets[i + 1]].tolist())
+            yield GraphMatch(start[i], end[i], values, pairs, used[i], at, self._clock.axis)
 
     def _table_of(self, items: Sequence[GraphMatch]) -> tuple[list[str], list[list[object]]]:
         names = [output.name for output in self._shape.outputs]
@@ -352,9 +373,7 @@ class GraphMatches(Result[GraphMatch]):
                 found.setdefault(event[0], []).append(places[event])
             return found
 
-        unit = self._clock.unit
-        times = ticks / (1_000_000 if unit is None else UNITS[unit])
-        lanes = GraphLanes(ticks, times, "number" if unit else "ms", streams, names)
+        lanes = GraphLanes(ticks, self._clock.places(ticks), self._clock.axis, streams, names)
         ends = GraphEnds(*self.count_times(), lambda number: self.page(number, 1), hold)
         return index_graphs(lanes, ends)
 
@@ -457,7 +476,7 @@ class GraphMatches(Result[GraphMatch]):
 
     def _sort_blocks(self, blocks: Sequence[MatchBlock]) -> MatchBlock:
         """Join blocks and sort their matches by end, start, events and terms."""
-        block = join(blocks, len(self._shape.columns) + 3)
+        block = join(blocks, len(self._shape.columns) + _EVENT_LISTS)
         order = np.lexsort((-block.start, block.end))
         start, end = block.start[order], block.end[order]
         if ((start[1:] == start[:-1]) & (end[1:] == end[:-1])).any():
@@ -496,7 +515,9 @@ class GraphMatches(Result[GraphMatch]):
         columns = self._shape.columns
         lists: list[Any] = [self._values(column, rows, offsets) for column in columns]
         there = rows.event >= 0
-        upto = np.concatenate(([0], np.cumsum(there.sum(axis=1))))[offsets]
+        held = there.sum(axis=1)
+        upto = np.concatenate(([0], np.cumsum(held)))[offsets]
+        lists.append((upto, np.repeat(rows.time, held)))
         lists += [(upto, values) for values in self._store.events(rows.event[there])]
         ends = tuple(upto for upto, _ in lists)
         codes = tuple(values.astype(np.int64) for _, values in lists)
@@ -560,7 +581,7 @@ class GraphMatches(Result[GraphMatch]):
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns of `to_arrow`: times, terms of each variable, lists of events."""
-        none, width = np.empty(0, np.int64), len(self._shape.columns) + 3
+        none, width = np.empty(0, np.int64), len(self._shape.columns) + _EVENT_LISTS
         empty = MatchBlock(none, none, (np.zeros(1, np.int64),) * width, (none,) * width)
         return self._batch(empty).schema
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.rdf.reading.events import Int64s
+from cernis.views.timeline import MatchMark, Timeline, view_marks
 from cernis.views.timeline_index import FoundMatch, Lane, Places, TimelineIndex, cumulate
 
 
@@ -66,3 +67,16 @@ def index_graphs(lanes: GraphLanes, ends: GraphEnds) -> TimelineIndex:
         counts=totals,
         find_matches=find_matches,
     )
+
+
+def view_graphs(streams: Sequence[str], times: Sequence[float], unit: str) -> Timeline:
+    """Return the timeline of one match: a lane for each of its streams, from its start to its end.
+
+    The mark of an event has its index in the match as position.
+    """
+    names = [*dict.fromkeys(streams)]
+    marks = (
+        MatchMark(i, at, names.index(stream), stream, i)
+        for i, (stream, at) in enumerate(zip(streams, times, strict=True))
+    )
+    return view_marks(names, marks, (min(times), max(times)), unit)

@@ -30,7 +30,7 @@ from cernis.results.correlated import CorrelatedMatches
 from cernis.results.matchset import MatchBlock, MatchSet, Positions, join, take
 from cernis.results.notebook import write_event
 from cernis.results.values import python_records
-from cernis.views.timeline import LaneView, MatchMark, MatchView, Timeline
+from cernis.views.timeline import MatchMark, Timeline, view_marks
 from cernis.views.timeline_index import FoundMatch, Lane, TimelineIndex, cumulate
 
 LanesBy = Literal["type", "variable"]
@@ -87,17 +87,13 @@ def view_match(
     times, unit = _read_axis(events, places)
     rows = dict(zip(places.tolist(), events.rows(places).tolist(), strict=True))
     at = dict(zip(places.tolist(), times.tolist(), strict=True))
-    shown = sorted(
-        (MatchMark(rows[p], at[p], lane, name, p))
+    shown = (
+        MatchMark(rows[p], at[p], lane, name, p)
         for lane, (name, positions) in enumerate(marks)
         for p in positions
     )
-    shown.sort(key=lambda mark: (mark.position, mark.lane))
-    lanes = tuple(LaneView(name, len(positions), ()) for name, positions in marks)
-    start, stop = at[interval[0]], at[interval[1]]
-    if start == stop:
-        start, stop = start - 0.5, stop + 0.5
-    return Timeline(start, stop, unit, lanes, (), (MatchView(0, tuple(shown)),), ())
+    span = (at[interval[0]], at[interval[1]])
+    return view_marks([name for name, _ in marks], shown, span, unit)
 
 
 def title_marks(events: EventStore, view: Timeline) -> dict[int, str]:

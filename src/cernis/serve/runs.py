@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.errors import Diagnostic, QueryError
+from cernis.errors import Diagnostic, QueryError, WarningNote
 from cernis.integers import write_integer
 from cernis.plan.explain import Explanation
 from cernis.rdf.matches import GraphMatch, GraphMatches
@@ -114,7 +114,10 @@ class HeldRun(ABC):
             "count": write_integer(self.result.count()),
             "rows": write_integer(len_of(self.result)),
             "seconds": round(self.seconds, 4),
-            "notes": [str(note) for note in self.result.notes],
+            "notes": [
+                {"text": str(note), "code": note.code if isinstance(note, WarningNote) else ""}
+                for note in self.result.notes
+            ],
             "partial": self.result.partial,
             "columns": self.columns,
             "variables": self.variables,
@@ -177,9 +180,9 @@ class HeldRun(ABC):
         }
 
     def _write_example(self, state: int, marks: Sequence[tuple[int, str]]) -> dict[str, Any]:
-        """Return a partial match that waits in a state; events count from 1, as the page does."""
+        """Return a partial match that waits in a state."""
         places = [(self._find_position(row), name) for row, name in marks]
-        text = ", ".join(f"{name}: event {row + 1:,}" for row, name in places[:_SHOWN])
+        text = ", ".join(f"{name}: {name_event(row)}" for row, name in places[:_SHOWN])
         more = ", …" if len(places) > _SHOWN else ""
         return {"state": state, "events": [row for row, _ in places], "text": text + more}
 
@@ -234,6 +237,11 @@ class HeldRun(ABC):
             "written": write(self.result, path, most, size),
             "total": write_integer(len_of(self.result)),
         }
+
+
+def name_event(position: int) -> str:
+    """Return what the page calls an event; it counts from 1, in the order of time."""
+    return f"event {position + 1:,}"
 
 
 def len_of(result: Result[Any]) -> int:
@@ -368,7 +376,7 @@ class HeldEventRun(HeldRun):
         return self._trace.step(int(self._rows[row]))
 
     def _explain(self, rows: Sequence[int]) -> Finding:
-        return self._trace.why(int(self._rows[row]) for row in rows)
+        return self._trace.why((int(self._rows[row]) for row in rows), name=name_event)
 
     @cached_property
     def _rows(self) -> NDArray[np.int64]:

@@ -152,9 +152,9 @@ def answer_frame(room: Workroom, frame: bytes) -> bytes:
         mistakes = [write_diagnostic(one, text, "error", []) for one in error.diagnostics]
         told = {"code": "query", "message": str(error), "diagnostics": mistakes}
     except BudgetError as error:
-        told = {"code": "budget", "message": str(error)}
+        told = {"code": "budget", "message": str(error), "kind": error.code}
     except CernisError as error:
-        told = {"code": "data", "message": str(error)}
+        told = {"code": "data", "message": str(error), "kind": error.code}
     except MemoryError:
         told = {"code": "memory", "message": "the run needed more memory than a visitor may use"}
     except Exception:

@@ -7,7 +7,8 @@ counts the ends of matches.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -103,6 +104,19 @@ class Timeline(NamedTuple):
         return self.svg(standalone=False)
 
 
+def view_marks(
+    lanes: Sequence[str], marks: Iterable[MatchMark], span: tuple[float, float], unit: str
+) -> Timeline:
+    """Return the timeline of one match alone: its marks, from its start to its end."""
+    shown = tuple(sorted(marks, key=lambda mark: (mark.at, mark.position, mark.lane)))
+    counts = Counter(mark.lane for mark in shown)
+    rows = tuple(LaneView(name, counts[i], ()) for i, name in enumerate(lanes))
+    start, stop = span
+    if start == stop:
+        start, stop = start - 0.5, stop + 0.5
+    return Timeline(start, stop, unit, rows, (), (MatchView(0, shown),), ())
+
+
 def _write_mark(mark: EventMark | MatchMark) -> dict[str, Any]:
     values = mark._asdict()
     values.pop("position", None)
@@ -153,7 +167,8 @@ def draw_timeline(
     parts += [_draw_match(plot, one, view.unit, titles or {}) for one in view.matches]
     if counted:
         parts.append(_draw_ends(view, plot))
-    label = f"Timeline: {sum(lane.total for lane in view.lanes)} events in {len(names)} lanes"
+    total = sum(lane.total for lane in view.lanes)
+    label = f"Timeline: {_count(total, 'event')} in {_count(len(names), 'lane')}"
     return svg.picture(float(width), height, "".join(parts), label, standalone=standalone)
 
 
@@ -206,7 +221,7 @@ def _draw_lane(view: Timeline, plot: _Plot, number: int, lane: LaneView) -> str:
     y = plot.y(number)
     name = svg.element(
         "text",
-        svg.title(f"{lane.name}: {lane.total:,} events"),
+        svg.title(f"{lane.name}: {_count(lane.total, 'event')}"),
         svg.write(lane.name, _LONGEST_NAME),
         x=14,
         y=y + 4,
@@ -256,6 +271,10 @@ def _draw_area(bins: Sequence[int], plot: _Plot, bottom: float, height: float) -
             top = bottom - max(1.5, height * _scale(count, most))
             path.append(f"M{x:.1f} {bottom:.1f}V{top:.1f}H{right:.1f}V{bottom:.1f}")
     return "".join(path)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _scale(count: int, most: int) -> float:

@@ -220,7 +220,7 @@ PAIR = "SELECT * FROM S WHERE (BUY AS b ; SELL AS s)"
 @pytest.mark.parametrize(
     ("query", "rows", "sentence"),
     [
-        (PAIR, [0, 1], "these rows are a match"),
+        (PAIR, [0, 1], "these events are a match"),
         (f"{PAIR} WITHIN 4 SECONDS", [0, 7],
          "WITHIN 4 SECONDS: from row 0 to row 7 are 7 SECONDS, 3 SECONDS too long"),
         (f"{PAIR} WITHIN 4 EVENTS", [0, 7],
@@ -229,7 +229,7 @@ PAIR = "SELECT * FROM S WHERE (BUY AS b ; SELL AS s)"
         (f"{PAIR} FILTER s[price] < b[price]", [3, 4],
          "s[price] < b[price]: s[price] is 125 in row 4, b[price] is 100 in row 3"),
         (PAIR, [0, 2], "SELL: row 2 is QUOTE, s takes SELL"),
-        (PAIR, [0], "SELL: none of the rows is s (SELL)"),
+        (PAIR, [0], "SELL: none of the events is s (SELL)"),
         (PAIR, [0, 1, 5], "the pattern: row 5 (SELL) has no place beside the others"),
         (f"{PAIR} PARTITION BY [name]", [0, 4],
          "PARTITION BY [name]: row 4 has another key: name = 'y', where row 0 has name = 'x'"),
@@ -248,12 +248,12 @@ PAIR = "SELECT * FROM S WHERE (BUY AS b ; SELL AS s)"
         ("SELECT * FROM S WHERE SELL AS s WITHOUT BUY BEFORE 2 SECONDS", [5],
          "WITHOUT BUY BEFORE 2 SECONDS: row 3 (BUY) comes before it"),
         ("SELECT NEXT * FROM S WHERE (BUY AS b ; SELL+ AS s)", [0, 7],
-         "NEXT: another match that ends here is kept: rows 0, 1, 4, 5, 7"),
+         "NEXT: another match that ends here is kept: row 0, row 1, row 4, row 5, row 7"),
         (f"{PAIR} CONSUME BY ANY", [0, 7],
          "CONSUME BY ANY: an earlier match has consumed the events before its end"),
-        (f"{PAIR} LIMIT 1", [0, 7], "LIMIT: another match that ends here is kept: rows 3, 7"),
+        (f"{PAIR} LIMIT 1", [0, 7], "LIMIT: another match that ends here is kept: row 3, row 7"),
         ("SELECT STRICT * FROM S WHERE BUY AS b ; SELL AS s", [0, 5],
-         "STRICT: row 1 lies between the rows and is not one of them"),
+         "STRICT: row 1 lies between the events and is not one of them"),
         ("SELECT * FROM S WHERE (BUY AS b ; SELL+ AS s) FILTER s INCREASING BY price", [0, 1, 5],
          "s INCREASING BY price: price is 90 in row 1, 80 in row 5"),
         ("SELECT * FROM S WHERE (BUY AS b ; SELL+ AS s) FILTER COUNT(s) > 3", [0, 1, 5],
@@ -267,7 +267,7 @@ PAIR = "SELECT * FROM S WHERE (BUY AS b ; SELL AS s)"
 def test_a_finding_says_what_is_in_the_way(query: str, rows: list[int], sentence: str) -> None:
     finding = trace(query, trade(), time="ts").why(rows)
     assert str(finding) == sentence
-    assert finding.matches == (sentence == "these rows are a match")
+    assert finding.matches == (sentence == "these events are a match")
     assert [step.row for step in finding.steps] == rows
 
 

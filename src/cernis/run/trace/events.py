@@ -6,7 +6,7 @@ Values of attributes are read in chunks, where they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -31,6 +31,8 @@ from cernis.run.checked_events import read_attribute
 from cernis.run.conditions import EventView
 
 Int64s = NDArray[np.int64]
+NameEvent = Callable[[int], str]
+"""Gives what an event is called in a sentence, by its place."""
 
 _CHUNK = 256
 
@@ -60,6 +62,10 @@ class TracedEvents:
         if at == self.size or self.rows[self._by_row[at]] != row:
             return None
         return int(self._by_row[at])
+
+    def name(self, place: int) -> str:
+        """Return an event's row, as sentences call it."""
+        return f"row {int(self.rows[place])}"
 
     def read_event(self, place: int) -> dict[str, Any]:
         """Return the attributes of an event."""

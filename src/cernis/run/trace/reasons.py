@@ -1,4 +1,4 @@
-"""Say in sentences what is in the way of a match: the values, the times, the rows between."""
+"""Say in sentences what is in the way of a match: the values, the times, the events between."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cernis.pattern.write import (
 from cernis.results.finding import Obstacle
 from cernis.run.conditions import EventView, MarkedEvents, compare, satisfies
 from cernis.run.terms import Elapsed, Instant, Valued, evaluate_term
-from cernis.run.trace.events import Int64s, TracedEvents
+from cernis.run.trace.events import Int64s, NameEvent, TracedEvents
 from cernis.run.verify import measure_time
 
 _LONGEST = 60
@@ -37,12 +37,14 @@ _LONGEST = 60
 class Reasons:
     """Makes obstacles for events of one partition, by their ranks."""
 
-    def __init__(self, view: EventView, events: TracedEvents, members: Int64s) -> None:
-        self.view, self.events, self.members = view, events, members
+    def __init__(
+        self, view: EventView, events: TracedEvents, members: Int64s, name: NameEvent
+    ) -> None:
+        self.view, self.events, self.members, self._name = view, events, members, name
         self._kinds: dict[int, str] = {}
 
-    def row(self, rank: int) -> str:
-        return f"row {int(self.events.rows[self.members[rank]])}"
+    def name(self, rank: int) -> str:
+        return self._name(int(self.members[rank]))
 
     def _kind(self, rank: int) -> str:
         """Return the type of an event."""
@@ -52,42 +54,42 @@ class Reasons:
             self._kinds[rank] = "an event without a type" if found is None else str(found)
         return self._kinds[rank]
 
-    # --------------------------------------------------------------- the rows
+    # ------------------------------------------------------------- the events
 
     def type(self, atom: cel.Event, names: frozenset[str], rank: int) -> Obstacle:
         wanted = f"{atom.type} of {atom.stream}" if atom.stream else atom.type
         own = sorted(names - {atom.type})
         takes = f"{', '.join(own)} takes" if own else "the pattern takes"
-        reason = f"{self.row(rank)} is {self._kind(rank)}, {takes} {wanted}"
+        reason = f"{self.name(rank)} is {self._kind(rank)}, {takes} {wanted}"
         return Obstacle("type", rank, write_formula(atom), reason)
 
     def missing(self, atom: cel.Event, names: frozenset[str]) -> Obstacle:
         own = sorted(names - {atom.type})
         what = f"{', '.join(own)} ({atom.type})" if own else atom.type
         last = len(self.members) - 1
-        return Obstacle("missing", last, write_formula(atom), f"none of the rows is {what}")
+        return Obstacle("missing", last, write_formula(atom), f"none of the events is {what}")
 
     def extra(self, rank: int) -> Obstacle:
-        reason = f"{self.row(rank)} ({self._kind(rank)}) has no place beside the others"
+        reason = f"{self.name(rank)} ({self._kind(rank)}) has no place beside the others"
         return Obstacle("extra", rank, "the pattern", reason)
 
     def negated(self, body: cel.Formula, rank: int) -> Obstacle:
-        return Obstacle("excluded", rank, f"NOT {write_formula(body)}", f"{self.row(rank)} is one")
+        return Obstacle("excluded", rank, f"NOT {write_formula(body)}", f"{self.name(rank)} is one")
 
     def between(self, end: int, start: int) -> Obstacle:
         many = start - end - 1
-        what = self.row(end + 1) if many == 1 else f"{many} events"
+        what = self.name(end + 1) if many == 1 else f"{many} events"
         verb = "stands" if many == 1 else "stand"
-        reason = f"{what} {verb} between {self.row(end)} and {self.row(start)}"
+        reason = f"{what} {verb} between {self.name(end)} and {self.name(start)}"
         return Obstacle("order", start, "':' (right after)", reason)
 
     def strict(self, used: Sequence[int], span: tuple[int, int]) -> Obstacle:
         free = next(rank for rank in range(span[0], span[1] + 1) if rank not in set(used))
-        reason = f"{self.row(free)} lies between the rows and is not one of them"
+        reason = f"{self.name(free)} lies between the events and is not one of them"
         return Obstacle("strategy", span[1], "STRICT", reason)
 
     def next(self, rank: int, start: int) -> Obstacle:
-        reason = f"{self.row(rank)} comes before {self.row(start)} and fits as well"
+        reason = f"{self.name(rank)} comes before {self.name(start)} and fits as well"
         return Obstacle("next", start, "'->' (the first that fits)", reason)
 
     def gap(self, gap: Gap, end: int, start: int) -> Obstacle:
@@ -95,7 +97,7 @@ class Reasons:
             far = f"{start - end} EVENTS"
         else:
             far = write_duration(Fraction(measure_time(end, start, self.view)))
-        reason = f"from {self.row(end)} to {self.row(start)} are {far}"
+        reason = f"from {self.name(end)} to {self.name(start)} are {far}"
         return Obstacle("gap", start, f"[{write_gap(gap)}]", reason)
 
     # ---------------------------------------------------------------- windows
@@ -103,7 +105,7 @@ class Reasons:
     def window(self, window: Window, span: tuple[int, int] | None) -> Obstacle:
         assert span is not None
         start, end = span
-        rows = f"from {self.row(start)} to {self.row(end)} are"
+        rows = f"from {self.name(start)} to {self.name(end)} are"
         match window.unit:
             case Unit.EVENTS:
                 over = Fraction(end - start) - window.size
@@ -139,8 +141,8 @@ class Reasons:
 
     def _say_span(self, span: tuple[int, int]) -> str:
         if span[0] == span[1]:
-            return f"{self.row(span[0])} ({self._kind(span[0])}) comes"
-        return f"{self.row(span[0])} to {self.row(span[1])} come"
+            return f"{self.name(span[0])} ({self._kind(span[0])}) comes"
+        return f"{self.name(span[0])} to {self.name(span[1])} come"
 
     # ------------------------------------------------------------- conditions
 
@@ -149,8 +151,8 @@ class Reasons:
         for rank, attribute, value in values:
             first = values[0]
             if not compare("=", first[2], value):
-                text = f"{write_value(attribute)} is {_say(value)} in {self.row(rank)}"
-                other = f"{write_value(first[1])} is {_say(first[2])} in {self.row(first[0])}"
+                text = f"{write_value(attribute)} is {_say(value)} in {self.name(rank)}"
+                other = f"{write_value(first[1])} is {_say(first[2])} in {self.name(first[0])}"
                 reason = text if rank == first[0] else f"{text}, {other}"
                 return Obstacle("key", rank, f"PARTITION BY [{write_value(attribute)}]", reason)
         return None
@@ -171,7 +173,7 @@ class Reasons:
                 test = construct.build_test(predicate)
                 for rank in found.of(variable):
                     if not passes(test, self.view.truth(rank)):
-                        return rank, f"in {self.row(rank)} {self._say_values(predicate, rank)}"
+                        return rank, f"in {self.name(rank)} {self._say_values(predicate, rank)}"
             case pred.Compare(left=left, right=right):
                 for p, q in product(found.of(left.variable), found.of(right.variable)):
                     alone = MarkedEvents(
@@ -193,7 +195,9 @@ class Reasons:
                 for p, q in pairwise(found.of(variable)):
                     a, b = self.view.value(p, attribute), self.view.value(q, attribute)
                     if not compare(op, a, b):
-                        words = f"{name} is {_say(a)} in {self.row(p)}, {_say(b)} in {self.row(q)}"
+                        words = (
+                            f"{name} is {_say(a)} in {self.name(p)}, {_say(b)} in {self.name(q)}"
+                        )
                         return q, words
             case pred.AllOf(parts=parts):
                 for part in parts:
@@ -210,7 +214,7 @@ class Reasons:
         sides = ((leaf.left, p), (leaf.right, q))
         return ", ".join(
             f"{write_reference(side)} is {_say(self.view.value(rank, side.attribute))} "
-            f"in {self.row(rank)}"
+            f"in {self.name(rank)}"
             for side, rank in sides
         )
 

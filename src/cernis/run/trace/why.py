@@ -33,7 +33,7 @@ from cernis.pattern.write import write_formula
 from cernis.results.finding import Finding, Obstacle, RowStep, write_finding
 from cernis.results.matches import Matches
 from cernis.run.conditions import EventView, MarkedEvents, satisfies
-from cernis.run.trace.events import Int64s, TracedEvents
+from cernis.run.trace.events import Int64s, NameEvent, TracedEvents
 from cernis.run.trace.reasons import Reasons
 from cernis.run.verify import (
     Mark,
@@ -344,7 +344,11 @@ def _unite(a: Part, b: Part) -> Part:
 
 
 def explain_rows(
-    pattern: Pattern, events: TracedEvents, matches: Matches, rows: Iterable[int]
+    pattern: Pattern,
+    events: TracedEvents,
+    matches: Matches,
+    rows: Iterable[int],
+    name: NameEvent | None = None,
 ) -> Finding:
     """Return whether exactly these rows are a match of the pattern, and if not, why."""
     chosen = sorted(set(rows))
@@ -358,16 +362,22 @@ def explain_rows(
         if place is None:
             raise DataError(f"no event of this run is row {row}")
         places.append(place)
-    return _Explaining(pattern, events, matches, sorted(places)).explain()
+    return _Explaining(pattern, events, matches, sorted(places), name or events.name).explain()
 
 
 class _Explaining:
     """The explanation of some places of one run."""
 
     def __init__(
-        self, pattern: Pattern, events: TracedEvents, matches: Matches, places: list[int]
+        self,
+        pattern: Pattern,
+        events: TracedEvents,
+        matches: Matches,
+        places: list[int],
+        name: NameEvent,
     ) -> None:
         self.pattern, self.events, self.matches, self.places = pattern, events, matches, places
+        self.name = name
         self.members: Int64s = events.list_members(places[0])
 
     def explain(self) -> Finding:
@@ -378,12 +388,12 @@ class _Explaining:
         atoms = list_atoms(self.pattern.formula)
         atoms += tuple(a for one in self.pattern.without for a in list_atoms(one.formula))
         view = self.events.view(self.members, tuple(dict.fromkeys(atoms)))
-        say = Reasons(view, self.events, self.members)
+        say = Reasons(view, self.events, self.members, self.name)
         search = FittingSearch(self.pattern.formula, view, tuple(held), len(self.members), say)
         try:
             return self._search(search)
         except (_TooManyError, BudgetError):
-            known = "these rows are no match, but" if search.budget else "these rows"
+            known = "these events are no match, but" if search.budget else "these events"
             words = f"{known} fit the pattern in too many ways to say more; name fewer of them"
             return Finding(False, (), None, words)
 
@@ -397,7 +407,7 @@ class _Explaining:
                 return self._find_chosen(fitting, search)
             best = max(fitting, key=lambda part: (min(o.rank for o in part.obstacles), part.marks))
             return self._write(best, search)
-        words = "these rows are far from the pattern: more than six of its parts do not fit"
+        words = "these events are far from the pattern: more than six of its parts do not fit"
         return Finding(False, (), None, words)
 
     def _check_clauses(self, part: Part, search: FittingSearch) -> Part:
@@ -452,15 +462,15 @@ class _Explaining:
         for place in self.places:
             if keys[place] >= 0 and keys[place] == keys[self.places[0]]:
                 continue
-            row, first = int(rows[place]), int(rows[self.places[0]])
+            row, name, first = int(rows[place]), self.name(place), self.name(self.places[0])
             if keys[place] < 0:
-                reason = f"row {row} has no key: {self._say_key(place)}"
+                reason = f"{name} has no key: {self._say_key(place)}"
             elif self._say_key(place) == self._say_key(self.places[0]):
-                reason = f"too long a time without events lies between row {first} and row {row}"
+                reason = f"too long a time without events lies between {first} and {name}"
                 clause = "FORGET AFTER"
             else:
                 here, there = self._say_key(place), self._say_key(self.places[0])
-                reason = f"row {row} has another key: {here}, where row {first} has {there}"
+                reason = f"{name} has another key: {here}, where {first} has {there}"
             steps = [RowStep(int(rows[p]), "", True if p < place else None) for p in self.places]
             stopped = RowStep(row, "", False, clause, reason)
             steps = [stopped if step.row == row else step for step in steps]
@@ -493,7 +503,7 @@ class _Explaining:
         return self._write(_add(fitting[0], obstacle), search)
 
     def _is_listed(self, part: Part) -> tuple[bool, list[list[int]]]:
-        """Return whether the result has the match of a part, and rows of others at its end."""
+        """Return whether the result has the match of a part, and places of another at its end."""
         assert part.span is not None
         found, base = self.matches.match_set, self.events.base
         start, end = (int(self.members[rank]) + base for rank in part.span)
@@ -520,15 +530,16 @@ class _Explaining:
                 if int(block.start[i]) == start and marks == held:
                     return True, []
                 if len(others) < 1:
-                    every = sorted({p - base for places in marks.values() for p in places})
-                    others.append(self.events.rows[np.array(every, np.int64)].tolist())
+                    others.append(sorted({p - base for places in marks.values() for p in places}))
         return False, others
 
     def _blame_clause(self, part: Part, others: list[list[int]], search: FittingSearch) -> Obstacle:
         """Return the clause after the formula that has left the match out."""
         assert part.span is not None
         pattern = self.pattern
-        kept = f" that ends here is kept: rows {', '.join(map(str, others[0]))}" if others else ""
+        kept = ""
+        if others:
+            kept = f" that ends here is kept: {', '.join(map(self.name, others[0]))}"
         if self.matches.partial:
             clause, reason = "the budget", "it was spent before all candidates were checked"
         elif self._is_consumed(part.span):
@@ -569,4 +580,4 @@ class _Explaining:
             names.setdefault(mark.position, []).append(search.name_mark(mark))
         ranks = np.searchsorted(self.members, self.places).tolist()
         rows = dict(zip(ranks, self.events.rows[self.places].tolist(), strict=True))
-        return write_finding(rows, names, part.obstacles, "these rows are a match")
+        return write_finding(rows, names, part.obstacles, "these events are a match")
