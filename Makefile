@@ -27,7 +27,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit endless demo test package lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer site pages docs-check architecture format web web-test clean
+.PHONY: help setup lock audit endless endless-spark demo test package lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer site pages docs-check architecture format web web-test clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ bench: $(VENV)/.dev ## Fixed workloads: events per second, ratios and plots (ARG
 
 endless: $(VENV)/.dev ## Memory and rate along a stream of LENGTH=10000000 events, for each class of query
 	@CERNIS_ENDLESS_EVENTS=$(LENGTH) $(BIN)/cernis bench endless
+
+endless-spark: $(VENV)/.dev ## Memory and time along MINUTES=10 of micro-batches on Spark, for each class of query
+	@CERNIS_ENDLESS_MINUTES=$(MINUTES) $(BIN)/cernis bench endless-spark
 
 bench-peer: ## CORE (the package pycer, needs Python 3.13) for `make bench` to compare with
 	@python3.13 -m venv .venv-peer && .venv-peer/bin/pip install --quiet pycer==0.1.6

@@ -45,7 +45,16 @@ from cernis.testing.oracle import evaluate, evaluate_groups
 
 Measured = Callable[[str], list[Record]]
 
-LONG = {"absence", "aggregates", "endless", "memory", "serve", "spark", "streaming"}
+LONG = {
+    "absence",
+    "aggregates",
+    "endless",
+    "endless-spark",
+    "memory",
+    "serve",
+    "spark",
+    "streaming",
+}
 """They take a minute or start processes by the dozen: `make soak` runs them."""
 EVERY = [pytest.param(n, marks=[pytest.mark.fuzz] if n in LONG else []) for n in BENCHMARKS]
 
@@ -277,7 +286,8 @@ def test_an_unknown_benchmark_is_an_error_that_names_the_known_ones() -> None:
         run_benchmarks(["sequence"], None, Console(file=io.StringIO()))
     assert str(caught.value) == (
         "unknown benchmark 'sequence'; there are sequences, partitions, strategies, aggregates, "
-        "absence, rules, memory, endless, correlation, spark, streaming, spaseq, serve"
+        "absence, rules, memory, endless, correlation, spark, streaming, "
+        "endless-spark, spaseq, serve"
     )
 
 

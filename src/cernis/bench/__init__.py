@@ -29,6 +29,7 @@ from cernis.bench.scale import FULL, BenchmarkScale, choose_scale
 from cernis.bench.sequences import SEQUENCES
 from cernis.bench.serve import SERVE
 from cernis.bench.spark.batch import SPARK
+from cernis.bench.spark.endurance import ENDLESS_SPARK
 from cernis.bench.spark.streaming import STREAMING
 from cernis.bench.spaseq.figures import SPASEQ
 from cernis.bench.strategies import STRATEGIES
@@ -48,6 +49,7 @@ _ALL = (
     CORRELATION,
     SPARK,
     STREAMING,
+    ENDLESS_SPARK,
     SPASEQ,
     SERVE,
 )

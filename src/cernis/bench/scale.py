@@ -47,6 +47,9 @@ class BenchmarkScale:
     endless_events: int = 10_000_000
     endless_classes: tuple[str, ...] | None = None
     """None: all of them."""
+    endless_minutes: int = 10
+    endless_samples: int = 20
+    """On Spark."""
     correlated_windows: tuple[int, ...] = (1000, 5000, 20_000, 100_000)
     correlated_turns: int = 20
     listed_windows: tuple[int, ...] = (20, 40, 80, 160)
@@ -115,6 +118,8 @@ QUICK = BenchmarkScale(
     batch=1000,
     endless_events=4000,
     endless_classes=("sequence",),
+    endless_minutes=0,
+    endless_samples=5,
     correlated_windows=(50, 100, 200, 400),
     correlated_turns=2,
     listed_windows=(5, 10),

@@ -169,7 +169,7 @@ def measure_key(spark: Any, folder: Path, sizes: list[int]) -> dict[str, float]:
 # --------------------------------------------------------------- processes
 
 
-def _list_children() -> Iterator[Any]:
+def list_children() -> Iterator[Any]:
     import psutil
 
     for process in psutil.Process().children(recursive=True):
@@ -184,7 +184,7 @@ def read_processor_seconds() -> float:
     import psutil
 
     seconds = 0.0
-    for process in _list_children():
+    for process in list_children():
         with suppress(psutil.Error):
             t = process.cpu_times()
             seconds += t.user + t.system + t.children_user + t.children_system
@@ -195,7 +195,7 @@ def _read_peaks() -> Iterator[int]:
     """Yield the peak resident set of each worker."""
     import psutil
 
-    for process in _list_children():
+    for process in list_children():
         with suppress(psutil.Error, OSError):
             if "pyspark" not in " ".join(process.cmdline()) or "java" in process.name():
                 continue
