@@ -111,6 +111,7 @@ PRIVATE = [
     PrivateName("_gateway", "spark/local/session.py", "Java without its messages", spark_gateway),
     PrivateName("_active_spark_context", "spark/local/session.py", "one at a time", spark_gateway),
     PrivateName("_jvm", "spark/streaming/kafka.py", "whether a topic exists", spark_session),
+    PrivateName("_jvm", "bench/spark/endurance_process.py", "the memory of Java", spark_session),
     PrivateName("_sc", "spark/options.py", "how many tasks run at once", spark_session),
     PrivateName("_origin", "spark/streaming/sinks.py", "the cause of an error", spark_errors),
     PrivateName("_plan", "spark/numbering.py", "Parquet on Spark Connect", spark_connect_plan),
