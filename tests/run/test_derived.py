@@ -44,7 +44,25 @@ LATE = (
     "INSERT INTO D SELECT COUNT(*) AS v FROM S WHERE A+ AS a WITHOUT (B ; A) FOR 1 MILLISECOND",
     "INSERT INTO D SELECT COUNT(*) AS v FROM S WHERE A ; B GROUP BY EVERY 3 MILLISECONDS",
 )
-DEEPER = "INSERT INTO E SELECT p[v] AS v, 1 AS n FROM D WHERE D AS p WITHOUT D FOR 2 MILLISECONDS"
+LONGEST, COUNT = "INSERT INTO D SELECT LONGEST COUNT(*) AS v", "INSERT INTO D SELECT COUNT(*) AS v"
+HELD = (
+    f"{LONGEST} FROM S WHERE A+ AS a WITHIN 3 MILLISECONDS",
+    f"{LONGEST} FROM S WHERE A : (A OR B)+ WITHIN 4 EVENTS",
+    f"{LONGEST} FROM S WHERE A+ WITHOUT B FOR 2 MILLISECONDS WITHIN 4 EVENTS",
+    f"{LONGEST} FROM S WHERE A+ WITHOUT B FOR 1 EVENTS WITHIN 4 EVENTS",
+    f"{LONGEST} FROM S WHERE A+ WITHIN 3 MILLISECONDS GROUP BY EVERY 2 MILLISECONDS",
+    f"{COUNT} FROM S WHERE A WITHOUT B FOR 2 EVENTS",
+    f"{COUNT} FROM S WHERE A WITHOUT B FOR 1 EVENTS PARTITION BY [k]",
+    f"{COUNT} FROM S WHERE A WITHOUT B FOR 3 MILLISECONDS GROUP BY EVERY 2 MILLISECONDS",
+    f"{COUNT} FROM S WHERE A ; B ORDER BY COUNT(*) LIMIT 2 EVERY 3 MILLISECONDS",
+)
+DEEP = "INSERT INTO E SELECT MAX(p[v]) AS v, COUNT(*) AS n"
+DEEPER = (
+    f"{DEEP} FROM D WHERE D AS p WITHOUT D FOR 2 MILLISECONDS",
+    f"{DEEP} FROM D WHERE D AS p WITHOUT D FOR 1 EVENTS",
+    f"{DEEP} FROM D WHERE D AS p GROUP BY EVERY 2 MILLISECONDS",
+    f"{DEEP.replace('MAX', 'LONGEST MAX')} FROM S, D WHERE (D AS p OR A):+ WITHIN 4 MILLISECONDS",
+)
 LAST = ("SELECT * FROM E WHERE E AS e", "SELECT * FROM S, E, D WHERE S>A ; E AS e ; D AS p")
 
 
@@ -71,7 +89,9 @@ def levels(draw: st.DrawFn) -> tuple[Rules, Events]:
         makers[f"m{i}"] = replace(pattern, select=select, into="D", streams=("S",))
     for i, text in enumerate(draw(st.lists(st.sampled_from(LATE), max_size=2, unique=True))):
         makers[f"late{i}"] = cernis.query(text).pattern
-    some_of = st.sampled_from((*READERS, DEEPER))
+    for i, text in enumerate(draw(st.lists(st.sampled_from(HELD), max_size=2, unique=True))):
+        makers[f"held{i}"] = cernis.query(text).pattern
+    some_of = st.sampled_from((*READERS, *DEEPER))
     texts = draw(st.lists(some_of, min_size=1, max_size=3, unique=True))
     if any("INTO E" in text for text in texts):
         texts.append(draw(st.sampled_from(LAST)))
@@ -80,8 +100,10 @@ def levels(draw: st.DrawFn) -> tuple[Rules, Events]:
     return rules, sorted(events, key=lambda event: event["ts"])
 
 
-def compare(rules: Rules, events: Events, parts: Sequence[dict[str, Any]]) -> None:
-    expected = evaluate_rules(rules, events)
+def compare(
+    rules: Rules, events: Events, parts: Sequence[dict[str, Any]], *, complete: bool = False
+) -> None:
+    expected = evaluate_rules(rules, events, complete=complete)
     for name, pattern in rules.items():
         if pattern.grouping is not None:
             continue
@@ -94,15 +116,17 @@ def compare(rules: Rules, events: Events, parts: Sequence[dict[str, Any]]) -> No
         )
 
 
-def run(rules: Rules, events: Events, at: list[int] | None) -> list[dict[str, Any]] | None:
+def run(
+    rules: Rules, events: Events, at: list[int] | None, **options: Any
+) -> list[dict[str, Any]] | None:
     table = make_table(events, timed=True)
     try:
         if at is None:
-            return [cernis.rules(rules).run(table)]
-        session, parts = cernis.rules(rules).session(), []
+            return [cernis.rules(rules).run(table, **options)]
+        session, parts = cernis.rules(rules).session(**options), []
         for piece in split_batches(range(len(events)), at):
             parts.append(session.push(table.slice(piece[0] if piece else 0, len(piece))))
-            session = session.rules.thaw(session.freeze())
+            session = session.rules.thaw(session.freeze(), **options)
         return [*parts, session.finish()]
     except RuleSetError as error:
         if "type clash" in str(error):  # a text that a rule compares with a number
@@ -123,9 +147,10 @@ def test_rules_on_rules_agree_with_the_oracle(case: tuple[Rules, Events]) -> Non
 @given(st.data())
 def test_batches_change_nothing(data: st.DataObject) -> None:
     rules, events = data.draw(levels())
-    parts = run(rules, events, data.draw(cuts(len(events))))
+    complete = data.draw(st.booleans())
+    parts = run(rules, events, data.draw(cuts(len(events))), complete=complete)
     if parts is not None:
-        compare(rules, events, parts)
+        compare(rules, events, parts, complete=complete)
 
 
 TWO_LEVELS = """
@@ -163,6 +188,38 @@ def test_matches_of_one_push_keep_events_that_its_session_forgets() -> None:
     found = rules.session().push(events)
     assert found["pair"].to_arrow().equals(cernis.query(query).run(events).to_arrow())
     assert found["seen"].count() == 2
+
+
+def pair_up(rule: str) -> list[tuple[int, int]]:
+    """Return the matches of a derived event and the next event after it."""
+    text = f"RULE d AS INSERT INTO D {rule} RULE pair AS SELECT * FROM S, D WHERE D AS d : S>B AS b"
+    events = [{"type": t, "ts": i, "k": 0} for i, t in enumerate("AABAB")]
+    session, found = cernis.rules(text).session(), []
+    for event in events:
+        found += session.push([event])["pair"]
+        session = session.rules.thaw(session.freeze())
+    return [(match.start, match.end) for match in [*found, *session.finish()["pair"]]]
+
+
+def test_readers_wait_for_matches_that_stand_before_events() -> None:
+    longest = "SELECT LONGEST COUNT(a) AS n FROM S WHERE (A:+) AS a"
+    assert pair_up(longest) == [(1, 2), (3, 4)]
+    # the deadline of A at 0 is the A at 1, of A at 1 the B at 2: it stands after that
+    assert pair_up("SELECT a[k] AS n FROM S WHERE A AS a WITHOUT C FOR 1 EVENTS") == [(0, 2)]
+    best = "FROM S WHERE A AS a ORDER BY START DESC LIMIT 1 EVERY 3 MILLISECONDS"
+    assert pair_up(f"SELECT a[k] AS n {best}") == [(1, 2), (3, 4)]
+
+
+def test_matches_that_wait_keep_their_deadlines() -> None:
+    text = "INSERT INTO D SELECT A[ts] AS t FROM S WHERE A WITHOUT B FOR 1 EVENTS"
+    rules = cernis.rules({"d": text, "seen": "SELECT d[t] AS t FROM D WHERE D AS d"})
+    events = [{"type": t, "ts": 10 * i} for i, t in enumerate("AAC")]
+    found = rules.run(events)
+    assert [(m.end_ts, m.deadline_ts) for m in found["d"]] == [(0, 10)]
+    assert [(m.end_ts, m.values["t"]) for m in found["seen"]] == [(10, 0)]
+    found = rules.run(events[:2], complete=True)
+    assert [(m.end_ts, m.deadline_ts) for m in found["d"]] == [(0, 10), (10, None)]
+    assert [(m.end_ts, m.values["t"]) for m in found["seen"]] == [(10, 0), (10, 10)]
 
 
 def test_a_table_is_joined_before_matches_become_events() -> None:
@@ -219,13 +276,13 @@ line 1, column 22: an event of 'D' has an attribute 'ts' already
                        ^^^^^^^^^^""",
         ),
         (
-            "INSERT INTO D SELECT LONGEST COUNT(a) AS n FROM S WHERE A+ AS a",
+            "INSERT INTO D SELECT COUNT(a) AS n FROM S WHERE A AS a GROUP BY END",
             """\
-line 1, column 1: INSERT INTO does not go with LONGEST
-  INSERT INTO D SELECT LONGEST COUNT(a) AS n FROM S WHERE A+ AS a
+line 1, column 1: INSERT INTO does not go with GROUP BY without EVERY
+  INSERT INTO D SELECT COUNT(a) AS n FROM S WHERE A AS a GROUP BY END
   ^^^^^^^^^^^^^
-  help: a match is an event of the new stream at a time that is known when it comes: its end, the \
-deadline of WITHOUT, the end of EVERY""",
+  help: an event of the new stream has a time: that of a match, or the end of an interval of \
+EVERY""",
         ),
     ],
 )

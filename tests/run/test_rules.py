@@ -305,6 +305,10 @@ def test_each_rule_has_its_numbers() -> None:
     numbers = session.metrics()
     assert [each.events for each in numbers.values()] == [30, 30, 20]
     assert [each.suppressed for each in numbers.values()] == [0, 0, 18]
+    found = [each.count() for each in rules.run(log(60, 2)).values()]
+    assert [each.matches for each in numbers.values()] == found
+    thawed = rules.thaw(session.freeze())
+    assert [each.matches for each in thawed.metrics().values()] == found
 
 
 # -------------------------------------------------------------------- texts

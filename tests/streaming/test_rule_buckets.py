@@ -48,6 +48,8 @@ DERIVING = {
     "makes D": "INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a",
     "reads D": "SELECT * FROM S, D WHERE D AS d ; S>B AS b",
 }
+LONGEST = "INSERT INTO D SELECT LONGEST COUNT(*) AS x FROM S WHERE (A:+) WITHIN 4 MILLISECONDS"
+HOLDING = {"makes D": LONGEST, "reads D": DERIVING["reads D"]}
 FAMILY = {
     f"f{i}": "SELECT * FROM S WHERE (A AS a ; B AS b) "
     f"FILTER a[host = 'h{i}'] AND b[host = 'h{i}'] WITHIN 5 MILLISECONDS"
@@ -129,7 +131,7 @@ def rule_texts(draw: st.DrawFn) -> dict[str, str]:
     drawn = draw(st.lists(plain, min_size=1, max_size=3))
     drawn += draw(st.lists(suppressed_cases(untimed=False, size=4), max_size=1))
     texts = {f"r{i}": str(pattern) for i, (pattern, _) in enumerate(drawn)}
-    texts |= DERIVING if draw(st.booleans()) else {}
+    texts |= draw(st.sampled_from(({}, DERIVING, HOLDING)))
     return {**texts, **(FAMILY if draw(st.booleans()) else {})}
 
 
@@ -173,10 +175,12 @@ def test_rules_that_come_and_go_survive_restarts(data: st.DataObject) -> None:
         found = run.batch(part, watermark, data.draw(st.integers(0, 1)))
         limit = 0 if watermark is None else sum(time < watermark for time in times[: first + size])
         released, read = whole.slice(read, limit - read), limit
-        wanted = session.push(released.drop_columns([ROW]))
+        wanted = [*session.push(released.drop_columns([ROW])).items()]
+        if watermark is not None:
+            wanted += session.pass_time(watermark * 10**6, run.work.scale)
         lines = [
             {"rule": name, **json.loads(line)}
-            for name, matches in wanted.items()
+            for name, matches in wanted
             for batch in matches.lines()
             for line in batch.column("line").to_pylist()
         ]

@@ -362,6 +362,12 @@ class Deadlines:
         self._head += _find_first(waits)
         return int(self._entries.end[self._head])
 
+    def first_moment(self) -> int | None:
+        """Return the first event at the deadline of an entry that waits; None: none has come."""
+        used = self._used
+        moments = used.moment[(used.waits != 0) & (used.moment >= 0)]
+        return int(moments.min()) if len(moments) else None
+
     def first_deadline(self) -> int | None:
         """Return the earliest deadline, where there is one line."""
         return None if self.first_end() is None else int(self._entries.deadline[self._head])

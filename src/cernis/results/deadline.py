@@ -6,6 +6,7 @@ event; NULL if the input was complete before it came.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,13 +37,26 @@ class DeadlineColumn:
         """Return the deadline of each match that ends at these positions."""
         if self.within.unit is Unit.TIME:
             return _add(events.times(ends), self.within, events.time_unit)
-        order = np.argsort(self.ends, kind="stable")
-        at = self.moments[order[np.searchsorted(self.ends, ends, sorter=order)]]
+        at = self.find_places(ends)
         known = np.flatnonzero(at >= 0)
         index = np.full(len(at), -1)
         index[known] = np.arange(len(known))
         indices = pa.array(index, pa.int64(), mask=index < 0)
         return events.times(at[known]).take(indices)
+
+    def find_places(self, ends: Positions) -> Positions:
+        """Return where the deadlines are: at events, -1 if there is none; or the ends for times."""
+        if self.within.unit is Unit.TIME:
+            return ends
+        order = np.argsort(self.ends, kind="stable")
+        return self.moments[order[np.searchsorted(self.ends, ends, sorter=order)]]
+
+    def join(self, others: Sequence[DeadlineColumn]) -> DeadlineColumn:
+        """Return the deadlines of the matches of several results of one session."""
+        parts = [self, *others]
+        ends, at = np.unique(np.concatenate([part.ends for part in parts]), return_index=True)
+        moments = np.concatenate([part.moments for part in parts])[at]
+        return DeadlineColumn(self.within, ends, moments)
 
 
 def _add(times: pa.Array, within: Window, time_unit: str) -> pa.Array:

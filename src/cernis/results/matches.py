@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial, reduce
 from itertools import pairwise, starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +50,17 @@ from cernis.views.timeline_index import TimelineIndex
 
 _PIECE = 1 << 18
 _OBJECTS = 1 << 14  # Python objects are made for so many positions at once: they stay in cache
+
+
+class MatchValues(NamedTuple):
+    """Some matches as events of another stream."""
+
+    ends: Positions
+    places: Positions
+    """The positions of the events that they stand after: ends, or deadlines that count events."""
+    times: pa.Array
+    """The times of their ends, or their deadlines."""
+    columns: dict[str, pa.Array]
 
 
 class Matches(Result[Match]):
@@ -268,17 +279,17 @@ class Matches(Result[Match]):
                 if left == 0:
                     return
 
-    def list_values(self) -> Iterator[tuple[Positions, pa.Array, dict[str, pa.Array]]]:
-        """Yield the ends of matches, the times of these, and the values, block by block.
-
-        Of WITHOUT … FOR the times are deadlines.
-        """
+    def list_values(self) -> Iterator[MatchValues]:
+        """Yield what is needed to make events of the matches, block by block."""
         deadline = self._fields.deadline
         for block in self._pieces(None):
             events = self._events
             ends = block.end
-            times = events.times(ends) if deadline is None else deadline.read(ends, events)
-            yield ends, times, self._fields.values(block, events)
+            times, places = events.times(ends), ends
+            if deadline is not None:
+                times = deadline.read(ends, events)
+                places = deadline.find_places(ends)
+            yield MatchValues(ends, places, times, self._fields.values(block, events))
 
     def join(self, others: Sequence[Matches]) -> Matches:
         """Return these matches and those of later batches of the same session as one result."""
@@ -289,7 +300,17 @@ class Matches(Result[Match]):
         )
         stores = (part.store for part in parts)
         events = reduce(lambda earlier, later: later.add_earlier(earlier), stores)
-        return Matches(found, events, self.pattern, notes=last.notes, partial=last.partial)
+        deadline, *later = (part._fields.deadline for part in parts)
+        if deadline is not None:
+            deadline = deadline.join([each for each in later if each is not None])
+        return Matches(
+            found,
+            events,
+            self.pattern,
+            notes=last.notes,
+            partial=last.partial,
+            deadline=deadline,
+        )
 
     def lines(self, text: TextEvents = "named") -> Iterator[pa.RecordBatch]:
         """Return the lines of `write_jsonl` as a column, beside the row and time of their ends."""

@@ -2,14 +2,17 @@
 
 A derived event stands directly after the event that ends its match, and before the next event of
 the input; those of one event in the order of rules, then of matches. The *path* of an event says
-where it stands: the place of an input event in its chunk, then a rule and a match for each step of
+where it stands: the number of an input event, then a rule and a match for each step of
 derivation. Events are in the order of their paths. The rules read a chunk in such an order that
 each comes after those that insert into its streams.
 
-A match of `WITHOUT … FOR`, and a group of `EVERY`, is an event at a time of its own: the deadline,
-or the end of the interval. Its path goes on from the last input event that it comes after, behind
-all that is derived at that event, by its time, its rule and its number. Each chunk tells these
-rules the time of its last event, so whatever they derive later comes after the chunk.
+A match of `WITHOUT … FOR` a time, and a group of `EVERY`, is an event at a time of its own: the
+deadline, or the end of the interval. Its path goes on from the last input event that it comes
+after, behind all that is derived at that event, by its time, its rule and its number. Each chunk
+tells these rules the time of its last event, so whatever they derive later comes after the chunk.
+
+A match of LONGEST, of `LIMIT … EVERY` and of `WITHOUT … FOR n EVENTS` may become certain after
+later events. The rules that read it wait meanwhile (`pending`).
 
 Cost contract: a path of two numbers for each step, and one sort of the events of a chunk for each
 rule that inserts or reads a derived stream.
@@ -23,12 +26,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s
 from cernis.events.order import Scale
 from cernis.events.times import to_ticks
-from cernis.pattern.query import Pattern
+from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.results.deadline import DEADLINE
 from cernis.results.groups import Groups
 from cernis.results.matches import Matches
@@ -51,7 +55,7 @@ class DerivedEvents(NamedTuple):
     """The input's row of the event that ends each match."""
     time: Int64s | None
     paths: Int64s
-    """One row for each event; `_NOTHING` where a path is shorter."""
+    """One row for each event; `NOTHING` where a path is shorter."""
 
 
 class PlacedBatch(NamedTuple):
@@ -61,14 +65,26 @@ class PlacedBatch(NamedTuple):
     paths: Int64s
 
 
-_NOTHING = np.iinfo(np.int64).min
-_LATE = 1 << 62
+NOTHING = np.iinfo(np.int64).min
+LATE = 1 << 62
 """It stands in paths where others have a rule: events at times of their own come after those."""
 
 
 def is_late(pattern: Pattern) -> bool:
     """Return whether the matches of a rule become events at times of their own."""
-    return pattern.absent_after is not None or pattern.grouping is not None
+    absence = pattern.absent_after
+    has_deadline = absence is not None and absence.within.unit is Unit.TIME
+    return has_deadline or pattern.grouping is not None
+
+
+def is_held(pattern: Pattern) -> bool:
+    """Return whether a match may become certain after events that come after it."""
+    absence, order = pattern.absent_after, pattern.order
+    waits = absence is not None and (
+        absence.within.unit is Unit.EVENTS or pattern.grouping is not None
+    )
+    ranks = order is not None and order.every is not None
+    return waits or ranks or pattern.strategy is Strategy.LONGEST
 
 
 def order_rules(patterns: Sequence[Pattern]) -> tuple[list[int], list[str]]:
@@ -146,78 +162,141 @@ def unite_schemas(name: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
         raise DataError(f"rules insert values of different types into {name!r}: {error}") from error
 
 
-def derive_events(
-    found: Matches, placed: PlacedBatch, rule: int, schema: pa.Schema
-) -> DerivedEvents | None:
-    """Return the events that the matches of a chunk become."""
-    batch, columns = placed.batch, schema
-    tables, ends = [], []
-    for block_ends, times, values in found.list_values():
-        named = {**values} if batch.time_column is None else {**values, batch.time_column: times}
-        types = name_type(found.pattern.into or "", len(block_ends))
-        tables.append(_fill({batch.type_column: types, **named}, columns, len(block_ends)))
-        ends.append(block_ends - batch.base)
+class PathLog(NamedTuple):
+    """The places of the last events that a rule has read, as far as matches may stand there."""
+
+    first: int = 0
+    """The position of the first of them."""
+    paths: Int64s = np.empty((0, 1), np.int64)
+    time: Int64s | None = None
+
+    def append(self, placed: PlacedBatch) -> PathLog:
+        """Return the log with the events that the rule reads now."""
+        kept, new, time = self.paths, placed.paths, placed.batch.time
+        if len(kept):
+            new = np.concatenate([widen(kept, new.shape[1]), new])
+            time = None if time is None else np.concatenate([self.time, time])
+        return PathLog(placed.batch.base - len(kept), new, time)
+
+    def forget_before(self, position: int) -> PathLog:
+        at = max(0, position - self.first)
+        time = None if self.time is None else self.time[at:].copy()
+        return PathLog(self.first + at, self.paths[at:].copy(), time)
+
+
+def widen(paths: Int64s, width: int) -> Int64s:
+    """Return paths with room for more steps."""
+    filled = np.full((len(paths), width), NOTHING, np.int64)
+    filled[:, : paths.shape[1]] = paths
+    return filled
+
+
+class Derivation(NamedTuple):
+    """How matches of a rule become events of a stream."""
+
+    into: str
+    number: int
+    """The place of the rule in the rule set."""
+    schema: pa.Schema
+    type_column: str
+    time_column: str | None
+
+    def make_table(self, values: Mapping[str, pa.Array], times: pa.Array) -> pa.Table:
+        """Return events with all columns of their stream."""
+        size = len(times)
+        held = {self.type_column: name_type(self.into, size), **values}
+        if self.time_column is not None:
+            held[self.time_column] = times
+        full = [held.get(name, pa.nulls(size)) for name in self.schema.names]
+        return pa.table(full, names=self.schema.names)
+
+
+def derive_events(found: Matches, log: PathLog, how: Derivation) -> DerivedEvents | None:
+    """Return the events that matches become, each after an event of the log.
+
+    That is the end of the match, or the event at its deadline. A deadline that the input was
+    complete before is at the last event.
+    """
+    tables, places, rows = [], [], []
+    last = log.first + len(log.paths) - 1
+    for values in found.list_values():
+        at, times = values.places, values.times
+        if (is_missing := at < 0).any():
+            at = np.where(is_missing, last, at)
+            times = pc.coalesce(times, found.store.times(np.array([last]))[0])
+        tables.append(how.make_table(values.columns, times))
+        rows.append(found.store.rows(values.ends))
+        places.append(at - log.first)
     if not tables:
         return None
-    at = np.concatenate(ends)
+    at = np.concatenate(places)
     order = np.argsort(at, kind="stable")
     at = at[order]
-    paths = placed.paths[at].copy()
+    paths = log.paths[at]
     first = np.searchsorted(at, at)
-    rows = np.arange(len(at))
-    own = (paths != _NOTHING).sum(axis=1)  # derived events go on where the path of their end stops
-    paths[rows, own] = rule
-    paths[rows, own + 1] = rows - first
+    numbers = np.arange(len(at))
+    own = (paths != NOTHING).sum(axis=1)  # derived events go on where the path of their end stops
+    paths[numbers, own] = how.number
+    paths[numbers, own + 1] = numbers - first
     table = pa.concat_tables(tables, promote_options="permissive").take(pa.array(order))
-    time = None if batch.time is None else batch.time[at]
-    return DerivedEvents(table, batch.rows[at], time, paths)
+    time = None if log.time is None else log.time[at]
+    return DerivedEvents(table, np.concatenate(rows)[order], time, paths)
+
+
+class InputLog(NamedTuple):
+    """The last events of the input, for events that have times of their own."""
+
+    first: int = 0
+    """The number of the first of them, of all events of the input."""
+    time: Int64s = np.empty(0, np.int64)
+    rows: Int64s = np.empty(0, np.int64)
+
+    def append(self, batch: EventBatch, first: int) -> InputLog:
+        """Return the log with the events of a batch, which begins with this number."""
+        time = np.zeros(len(batch), np.int64) if batch.time is None else batch.time
+        times, rows = np.concatenate([self.time, time]), np.concatenate([self.rows, batch.rows])
+        return InputLog(first - len(self.rows), times, rows)
+
+    def forget_before(self, number: int) -> InputLog:
+        """Return the log from an event on, or the last one."""
+        at = max(0, min(number - self.first, len(self.rows) - 1))
+        return InputLog(self.first + at, self.time[at:].copy(), self.rows[at:].copy())
 
 
 class InputMoment(NamedTuple):
-    """The input of a chunk, for events that have times of their own."""
+    """The input up to now, and its times."""
 
-    batch: EventBatch
+    log: InputLog
     scale: Scale
     time_unit: str
-    last_row: int
-    """The row of the last event before the chunk."""
     width: int
 
 
 def derive_late(
-    found: Matches | Groups,
-    into: str,
-    moment: InputMoment,
-    number: tuple[int, int],
-    schema: pa.Schema,
+    found: Matches | Groups, moment: InputMoment, how: Derivation, before: int
 ) -> DerivedEvents | None:
     """Return the events that matches with deadlines become, or groups of EVERY.
 
-    `number` is the number of the rule, and of its events that come before.
+    `before` is the number of events that the rule has derived before in this chunk.
     """
-    batch, tables, rows, ticks = moment.batch, [], [], []
+    tables, rows, ticks = [], [], []
     for own_rows, times, values in _list_late(found):
-        types = name_type(into, len(times))
-        held = {batch.type_column: types, **values}
-        if batch.time_column is not None:
-            held[batch.time_column] = times
-        tables.append(_fill(held, schema, len(times)))
+        tables.append(how.make_table(values, times))
         rows.append(own_rows)
         unit = moment.scale.unit_ns
         assert unit is not None
         own, bad = to_ticks(pa.chunked_array([times]), moment.time_unit, unit)
-        ticks.append(own if bad is None else np.where(bad, _LATE, own))
+        ticks.append(own if bad is None else np.where(bad, LATE, own))
     if not tables:
         return None
-    at = np.concatenate(ticks)
-    known = np.empty(0, np.int64) if batch.time is None else batch.time
+    at, log = np.concatenate(ticks), moment.log
     side: Literal["left", "right"] = "left" if isinstance(found, Groups) else "right"
-    places = np.searchsorted(known, at, side=side) - 1
-    paths = np.full((len(at), moment.width), _NOTHING, np.int64)
-    paths[:, 0], paths[:, 1], paths[:, 2], paths[:, 3] = places, _LATE, at, number[0]
-    paths[:, 4] = number[1] + np.arange(len(at))
+    places = np.searchsorted(log.time, at, side=side) - 1
+    paths = np.full((len(at), moment.width), NOTHING, np.int64)
+    paths[:, 0], paths[:, 1], paths[:, 2], paths[:, 3] = log.first + places, LATE, at, how.number
+    paths[:, 4] = before + np.arange(len(at))
     if isinstance(found, Groups):
-        rows = [np.append(batch.rows, moment.last_row)[places]]  # -1 is the last one
+        rows = [np.append(log.rows, -1)[places]]
     table = pa.concat_tables(tables, promote_options="permissive")
     return DerivedEvents(table, np.concatenate(rows), at, paths)
 
@@ -225,8 +304,8 @@ def derive_late(
 def _list_late(found: Matches | Groups) -> Iterator[tuple[Int64s, pa.Array, dict[str, pa.Array]]]:
     """Yield the rows of ends, the times and the values; groups have no rows."""
     if isinstance(found, Matches):
-        for ends, times, values in found.list_values():
-            yield found.store.rows(ends), times, values
+        for values in found.list_values():
+            yield found.store.rows(values.ends), values.times, values.columns
     elif found.count():
         columns = dict(zip(found.schema.names, found.counts().columns, strict=True))
         joined = {name: each.combine_chunks() for name, each in columns.items()}
@@ -239,13 +318,7 @@ def name_type(name: str, size: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, np.int8)), pa.array([name]))
 
 
-def _fill(held: Mapping[str, pa.Array], schema: pa.Schema, size: int) -> pa.Table:
-    """Return events with all columns of their stream."""
-    full = [held.get(name, pa.nulls(size)) for name in schema.names]
-    return pa.table(full, names=schema.names)
-
-
-class _PlacedPart(NamedTuple):
+class PlacedPart(NamedTuple):
     """Events of one table, with their places in it."""
 
     part: tuple[str, pa.Table]
@@ -255,46 +328,57 @@ class _PlacedPart(NamedTuple):
     paths: Int64s
 
 
-def merge_events(
+def place_events(
     batch: EventBatch,
+    first: int,
     derived: Mapping[str, Sequence[DerivedEvents]],
     streams: Sequence[str],
     width: int,
-) -> PlacedBatch | None:
-    """Return the events of some streams of the input and of derived ones, by their paths."""
-    pieces = [piece for piece in _split_batch(batch, width) if piece.part[0] in streams]
+) -> list[PlacedPart]:
+    """Return the events of some streams of the input, and of derived ones.
+
+    `first` is the number of the first event of the batch, of all events of the input.
+    """
+    parts = [part for part in _split_batch(batch, first, width) if part.part[0] in streams]
     for name in streams:
         for events in derived.get(name, ()):
             index = np.arange(len(events.rows))
-            part = (name, events.table)
-            pieces.append(_PlacedPart(part, index, events.rows, events.time, events.paths))
-    if not pieces:
+            own = (name, events.table)
+            parts.append(PlacedPart(own, index, events.rows, events.time, events.paths))
+    return parts
+
+
+def merge_parts(
+    parts: Sequence[PlacedPart], type_column: str, time_column: str | None
+) -> PlacedBatch | None:
+    """Return events in the order of their paths."""
+    if not parts:
         return None
-    paths = np.concatenate([piece.paths for piece in pieces])
+    paths = np.concatenate([part.paths for part in parts])
     order = np.lexsort(paths.T[::-1])
-    times = [piece.time for piece in pieces if piece.time is not None]
-    sizes = [len(piece.rows) for piece in pieces]
+    times = [part.time for part in parts if part.time is not None]
+    sizes = [len(part.rows) for part in parts]
     merged = EventBatch(
         0,
-        np.concatenate([piece.rows for piece in pieces])[order],
+        np.concatenate([part.rows for part in parts])[order],
         np.concatenate(times)[order] if times else None,
-        tuple(piece.part for piece in pieces),
-        np.repeat(np.arange(len(pieces), dtype=np.int16), sizes)[order],
-        np.concatenate([piece.places for piece in pieces])[order],
-        batch.type_column,
-        batch.time_column,
+        tuple(part.part for part in parts),
+        np.repeat(np.arange(len(parts), dtype=np.int16), sizes)[order],
+        np.concatenate([part.places for part in parts])[order],
+        type_column,
+        time_column,
     )
     return PlacedBatch(merged, paths[order])
 
 
-def _split_batch(batch: EventBatch, width: int) -> Iterator[_PlacedPart]:
-    """Yield the events of each part of a batch; their paths are their places in it."""
+def _split_batch(batch: EventBatch, first: int, width: int) -> Iterator[PlacedPart]:
+    """Yield the events of each part of a batch; their paths are their numbers."""
     which = np.zeros(len(batch), np.int64) if batch.which is None else batch.which
     index = np.arange(len(batch)) if batch.index is None else batch.index
     for place, part in enumerate(batch.parts):
         at = np.flatnonzero(which == place)
-        paths = np.full((len(at), width), _NOTHING, np.int64)
-        paths[:, 0] = at
+        paths = np.full((len(at), width), NOTHING, np.int64)
+        paths[:, 0] = first + at
         time = None if batch.time is None else batch.time[at]
         if len(at):
-            yield _PlacedPart(part, index[at], batch.rows[at], time, paths)
+            yield PlacedPart(part, index[at], batch.rows[at], time, paths)

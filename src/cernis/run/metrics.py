@@ -1,4 +1,4 @@
-"""`SessionMetrics`: the numbers of a session at one moment."""
+"""`SessionMetrics`: the numbers of a session, or of a rule, at one moment."""
 
 from __future__ import annotations
 
@@ -27,3 +27,11 @@ class SessionMetrics:
     seconds: Mapping[str, float]
     """Time in each stage: `encode` (keys and clocks), `engine`, `find` (matches, without listing
     them)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleMetrics(SessionMetrics):
+    """The numbers of a rule of a session."""
+
+    matches: int
+    """Matches, or groups, that were reported."""

@@ -315,6 +315,20 @@ class Pipeline:
         ends = [one.first_end() for one in waiting if one is not None]
         return min((end for end in ends if end is not None), default=None)
 
+    def first_open(self) -> int | None:
+        """Return the earliest event after which a match that waits may stand in a derived stream.
+
+        A match that waits for a time stands at that time, so nothing has to wait for it.
+        """
+        if self.grouper is not None:
+            return self.first_end()
+        waiting = [] if self.longest is None else [self.longest.waiting]
+        waiting += [] if self.best is None else [self.best.waiting]
+        places = [int(each.intervals.ends.min()) for each in waiting if len(each)]
+        if self.absence is not None and (moment := self.absence.first_moment()) is not None:
+            places.append(moment)
+        return min(places, default=None)
+
     def retained_ends(self) -> NDArray[np.int64] | None:
         """Return the ends of the matches that WITHOUT has left, and that LONGEST still holds."""
         return None if self.longest is None else self.longest.waiting.intervals.ends

@@ -14,8 +14,9 @@ session, and the events that its matches may still report.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -45,7 +46,9 @@ from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.derived import (
+    Derivation,
     DerivedEvents,
+    InputLog,
     InputMoment,
     KnownStream,
     PlacedBatch,
@@ -53,21 +56,31 @@ from cernis.run.derived import (
     derive_events,
     derive_late,
     derive_schema,
+    is_held,
     is_late,
-    merge_events,
+    merge_parts,
     order_rules,
+    place_events,
     unite_schemas,
 )
 from cernis.run.families import Family, find_families, join_family
 from cernis.run.freeze import freeze_reading, read_reading
-from cernis.run.metrics import SessionMetrics
+from cernis.run.metrics import RuleMetrics, SessionMetrics
+from cernis.run.pending import (
+    Bound,
+    PendingEvents,
+    find_least,
+    freeze_log,
+    thaw_input,
+    thaw_log,
+)
 from cernis.run.query import Query
 from cernis.run.routing import ConstantTest, Router
 from cernis.run.rule import Rule, RuleSetError, describe_mistake, name_warning, read_rules
 from cernis.run.running_rule import RunningRule
 from cernis.run.session import RunOptions, Session
 from cernis.schema import Schema
-from cernis.state import check_list, check_number, check_text, read_array, require
+from cernis.state import check_list, check_mapping, check_number, check_text, read_array, require
 
 _CHUNK = 1 << 20
 """So many events are routed at once: each rule has a cost for each chunk."""
@@ -76,6 +89,8 @@ _CHUNK_PER_RULE = 1 << 12
 _LARGEST_CHUNK = 1 << 23
 _CHUNK_BYTES = 1 << 28
 """Limits of larger chunks, in events and in bytes."""
+_MOST = 2**63 - 1
+_NUMBERS = tuple(each.name for each in fields(SessionMetrics))
 _SHOWN = 10
 """So many names are shown of rules that have changed in one way."""
 
@@ -206,6 +221,25 @@ class _ChunkReading(NamedTuple):
     last: bool = False
     """Whether no further event comes."""
 
+    def limit(self, bound: Bound | None, scale: Scale) -> _ChunkReading:
+        """Return how a rule reads that has read up to a bound."""
+        if self.until is None:
+            return self
+        return self._replace(until=_limit_time(self.until, bound, scale))
+
+
+class _Chunk(NamedTuple):
+    """A chunk of the input, and what rules have derived from it."""
+
+    batch: EventBatch
+    scale: Scale
+    first: int
+    """The number of its first event, of all events of the input."""
+    how: _ChunkReading
+    derived: dict[str, list[DerivedEvents]]
+    bounds: dict[str, Bound | None]
+    """Up to where derived streams are known."""
+
 
 class RuleChanges(NamedTuple):
     """How rules have changed, by their names; those that are kept have the same text."""
@@ -255,12 +289,16 @@ class RuleSession:
         self._types = SampledTypes()
         self._is_updated = False
         self._events = 0
+        self._matches: Counter[str] = Counter()
+        """How many matches of each rule were pushed."""
         self._scale: Scale | None = None
         """The unit of the times of the events that were read."""
         self._schemas: dict[str, pa.Schema] = {}
         """The columns of derived streams."""
-        self._last_row = -1
-        """The row of the last event that was read."""
+        self._input = InputLog()
+        """The last events that were read, as far as derived ones may stand there."""
+        self._bounds: dict[int, Bound | None]
+        """Up to where rules have read, of those that read derived streams."""
         self._time_column: str | None = options.time_column
         self._encoders: WeakValueDictionary[tuple[Atom, ...], Encoder] = WeakValueDictionary()
         """Those of rules that are there: a rule that is removed takes its own along."""
@@ -281,14 +319,25 @@ class RuleSession:
         known = [each.family.keep(kept) for each in running if each.family is not None]
         alone = [each.rules[0].name for each in running if each.family is None]
         self._is_updated = True
+        self._matches = Counter({name: self._matches[name] for name in kept})
         families = find_families(rules.rules, known, alone) if self._has_families else []
         self._begin(rules, families, running)
         return changes
 
-    def metrics(self) -> dict[str, SessionMetrics]:
+    def metrics(self) -> dict[str, RuleMetrics]:
         """Return the numbers of each rule at this moment; they cost nothing."""
         found = dict(pair for running in self.running for pair in running.metrics())
-        return {name: found[name] for name in self.rules.names}
+        numbers = ((name, found[name], self._matches[name]) for name in self.rules.names)
+        return {
+            name: RuleMetrics(**{part: getattr(own, part) for part in _NUMBERS}, matches=matches)
+            for name, own, matches in numbers
+        }
+
+    def _count(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return what rules have found, counted."""
+        for name, each in found.items():
+            self._matches[name] += each.count()
+        return found
 
     @property
     def sessions(self) -> list[Session[Any]]:
@@ -337,7 +386,11 @@ class RuleSession:
         self._router = Router(wanted, self.options.type_column)
         self._patterns = [each.pattern for each in running]
         self._order, _ = order_rules(self._patterns)
-        self._width = 1 + 2 * count_steps(self._patterns, self._order)
+        widths = (max(each.log.paths.shape[1], each.pending.width) for each in running)
+        self._width = max([1 + 2 * count_steps(self._patterns, self._order), *widths])
+        for each in running:
+            each.widen(self._width)
+        self._bounds = {}
         self._made = {each.into for each in self._patterns if each.into is not None}
         self._found: list[list[Any]] = [[] for _ in running]
         """What rules with INSERT INTO have found since the last answer."""
@@ -367,7 +420,10 @@ class RuleSession:
                 "progress": list(astuple(self.progress)),
                 "reading": freeze_reading((options.time, options.type, options.time_unit)),
                 "events": self._events,
-                "last_row": self._last_row,
+                "matches": {
+                    name: min(number, _MOST) for name, number in self._matches.items() if number
+                },
+                "pending": {},
                 "derived": [*self._schemas],
                 "time": self._time_column,
                 "scale": None if self._scale is None else [*astuple(self._scale)],
@@ -386,6 +442,15 @@ class RuleSession:
                 f"derived.{number}": np.frombuffer(schema.serialize(), np.uint8)
                 for number, schema in enumerate(self._schemas.values())
             }
+            arrays |= {"input.time": self._input.time, "input.rows": self._input.rows}
+            for running in self.running:
+                number = running.number
+                if is_held(running.pattern):
+                    arrays |= freeze_log(f"log.{number}", running.log)
+                if len(running.pending):
+                    streams, own = running.pending.freeze(f"pending.{number}")
+                    meta["pending"][str(number)] = streams
+                    arrays |= own
             return pack(meta, arrays)
 
     def _number_families(self) -> list[list[int]]:
@@ -408,6 +473,7 @@ class RuleSession:
         session = cls(rules, options, families=False)
         session._has_families = not options.strict and options.max_keys is None
         session._begin(rules, _read_families(rules, meta), [])
+        pending = check_mapping(meta.get("pending", {}), "the waiting events")
         for running in session.running:
             if (name := f"rule.{running.number}") in arrays:
                 frozen = read_array(arrays, name, np.uint8).tobytes()
@@ -416,12 +482,22 @@ class RuleSession:
             if (name := f"events.{running.number}") in arrays:
                 shape = (len(running.rules),)
                 running.counted = read_array(arrays, name, np.int64, shape, low=0).copy()
+            running.log = thaw_log(f"log.{running.number}", arrays, running.session.events)
+            if (streams := pending.get(str(running.number))) is not None:
+                name = f"pending.{running.number}"
+                running.pending = PendingEvents.thaw(name, streams, arrays)
+        session._set_running(session.running)
         position, *_ = check_list(meta.get("progress"), "the progress", 4)
         number = check_number(position, "the progress", 0)
         session.progress = replace(reading.progress, position=number)
         session._events = check_number(meta.get("events"), "the number of events", 0)
-        session._last_row = check_number(meta.get("last_row", -1), "the last row", -1)
+        last_row = check_number(meta.get("last_row", -1), "the last row", -1)
+        session._input = thaw_input(arrays, session._events, last_row)
         session._scale = _read_scale(meta)
+        matches = check_mapping(meta.get("matches", {}), "the numbers of matches")
+        session._matches.update(
+            {name: check_number(number, "matches", 0) for name, number in matches.items()}
+        )
         session._schemas = _read_schemas(meta, arrays)
         if meta.get("time") is not None:
             session._time_column = check_text(meta["time"], "the time column")
@@ -451,7 +527,7 @@ class RuleSession:
         self.renew_budget()
         ordering = self._start(self.open(events))
         with self._guard:
-            return self._conclude(self._read(ordering))
+            return self._count(self._conclude(self._read(ordering)))
 
     def finish(self) -> dict[str, Any]:
         """Return what is certain now that no further event comes."""
@@ -459,7 +535,7 @@ class RuleSession:
             read: list[list[Any]] = [[] for _ in self.running]
             if self._scale is not None:
                 self._take_last(read, self._scale)
-            return self._conclude(read, last=True)
+            return self._count(self._conclude(read, last=True))
 
     # --------------------------------------------- batches in final order
 
@@ -485,15 +561,16 @@ class RuleSession:
 
     def pass_time(self, nanoseconds: int, scale: Scale) -> Iterator[tuple[str, Any]]:
         """Yield what is certain for each rule once no event before a time comes."""
-        if any(map(is_late, (each for each in self._patterns if each.into is not None))):
+        if any(is_late(each) or is_held(each) for each in self._patterns if each.into is not None):
             with self._guard:
                 read: list[list[Any]] = [[] for _ in self.running]
                 self._take(self._empty, scale, read, _ChunkReading(until=nanoseconds))
                 derived = list(self._list_found(read))
             yield from derived
-        for running in self.running:
+        for place, running in enumerate(self.running):
             if running.session.pipeline.waits_for_time and running.pattern.into is None:
-                for found in running.session.pass_watermark(nanoseconds, scale):
+                until = _limit_time(nanoseconds, self._bounds.get(place), scale)
+                for found in running.session.pass_watermark(until, scale):
                     yield running.rules[0].name, found
 
     @property
@@ -693,13 +770,16 @@ class RuleSession:
         views: dict[tuple[str, ...], EventBatch] = {}
         routed = self._route(batch) if scale.unit_ns is not None else {}
         can_route = {*self._router.rules} if scale.unit_ns is not None else set[int]()
-        derived: dict[str, list[DerivedEvents]] = {}
-        if len(batch) and batch.time is not None and scale.unit_ns is not None:
-            how = how._replace(until=int(batch.time[-1]) * scale.unit_ns)
+        first = self._events - len(batch)
+        if self._made:
+            self._input = self._input.append(batch, first)
+        if (len(batch) or how.last) and len(self._input.time) and scale.unit_ns is not None:
+            how = how._replace(until=int(self._input.time[-1]) * scale.unit_ns)
+        chunk = _Chunk(batch, scale, first, how, {}, {})
         for place in self._order:
             running, pattern = self.running[place], self._patterns[place]
             if pattern.into is not None or not self._made.isdisjoint(pattern.streams):
-                read[place] += self._derive(place, batch, scale, derived, how)
+                read[place] += self._derive(place, chunk)
                 continue
             if not len(batch):
                 continue
@@ -714,25 +794,23 @@ class RuleSession:
                 own = own if tables is None else tables.join(own)
             if own is not None and len(own):
                 read[place] += running.read(own, scale)
-        if len(batch):
-            self._last_row = int(batch.rows[-1])
+        bound = find_least(chunk.bounds.values())
+        self._input = self._input.forget_before(self._events if bound is None else bound.path[0])
 
-    def _derive(
-        self,
-        place: int,
-        batch: EventBatch,
-        scale: Scale,
-        derived: dict[str, list[DerivedEvents]],
-        how: _ChunkReading,
-    ) -> list[Any]:
-        """Let a rule read a batch with derived events, and add those that its matches become.
+    def _derive(self, place: int, chunk: _Chunk) -> list[Any]:
+        """Let a rule read a chunk with derived events, and add those that its matches become.
 
-        Return what was found, for `conclude`, unless it inserts into a stream.
+        It reads up to where its streams are known. Return what was found, for `conclude`, unless
+        it inserts into a stream.
         """
         running, pattern = self.running[place], self._patterns[place]
-        session = running.session
+        session, (batch, scale, first, how, derived, bounds) = running.session, chunk
         streams = pattern.streams or tuple(name for name, _ in batch.parts)
-        placed = merge_events(batch, derived, streams, self._width)
+        bound = None if how.last else find_least(bounds.get(name) for name in streams)
+        self._bounds[place] = bound
+        parts = place_events(batch, first, derived, streams, self._width)
+        parts = running.pending.take(parts, bound)
+        placed = merge_parts(parts, batch.type_column, batch.time_column)
         segments: list[Any] = []
         if placed is not None:
             own, paths = placed
@@ -746,25 +824,23 @@ class RuleSession:
         schema, made = self._schemas.get(pattern.into), derived.setdefault(pattern.into, [])
         if schema is None:  # it has had no events
             return []
-        found = session.conclude(segments, last=how.last, forget=how.forget)
-        if not is_late(pattern):
-            if placed is not None:
-                self._found[place].append(found)
-                events = derive_events(found, placed, running.number, schema)
-                made += [] if events is None else [events]
-            return []
-        results = [found]
-        if how.until is not None and not how.last:
-            results += session.pass_watermark(how.until, scale)
-        moment = InputMoment(batch, scale, self.options.time_unit, self._last_row, self._width)
+        running.log = running.log if placed is None else running.log.append(placed)
+        columns = batch.type_column, batch.time_column
+        derivation = Derivation(pattern.into, running.number, schema, *columns)
+        moment = InputMoment(self._input, scale, self.options.time_unit, self._width)
         before = 0
-        for result in results:
-            number = (running.number, before)
-            events = derive_late(result, pattern.into, moment, number, schema)
+        for result in _list_certain(session, segments, scale, how.limit(bound, scale)):
+            if is_late(pattern):
+                events = derive_late(result, moment, derivation, before)
+            else:
+                events = derive_events(result, running.log, derivation)
             if events is not None:
                 self._found[place].append(result)
                 made.append(events)
                 before += len(events.rows)
+        if not how.last:
+            least = find_least([bound, running.find_open(), bounds.get(pattern.into)])
+            bounds[pattern.into] = least
         return []
 
     def _route(self, batch: EventBatch) -> dict[int, EventBatch]:
@@ -779,6 +855,25 @@ class RuleSession:
             for number, at in self._router.route(table).items():
                 found.setdefault(number, [empty] * len(batch.parts))[place] = at
         return {number: _select(batch, at) for number, at in found.items()}
+
+
+def _list_certain(
+    session: Session[Any], segments: list[Any], scale: Scale, how: _ChunkReading
+) -> Iterator[Any]:
+    """Yield what a rule finds in a chunk: at its events, then by their time, then at the end."""
+    waits = session.pipeline.waits_for_time
+    yield session.conclude(segments, last=how.last and not waits, forget=how.forget)
+    if waits and how.until is not None:
+        yield from session.pass_watermark(how.until, scale)
+    if waits and how.last:
+        yield session.conclude([], last=True)
+
+
+def _limit_time(until: int, bound: Bound | None, scale: Scale) -> int:
+    """Return up to where time has passed for a rule that has read up to a bound."""
+    if bound is None or scale.unit_ns is None:
+        return until
+    return min(until, bound.tick * scale.unit_ns)
 
 
 class _SharedEncoder(AtomEncoder):

@@ -18,8 +18,10 @@ from cernis.output import UsedFile
 from cernis.pattern.query import Pattern
 from cernis.results.matches import Matches
 from cernis.results.unary import CompactMatches
+from cernis.run.derived import PathLog, is_held, widen
 from cernis.run.families import Family
 from cernis.run.metrics import SessionMetrics
+from cernis.run.pending import Bound, PendingEvents, find_bound
 from cernis.run.routing import ConstantTest
 from cernis.run.rule import Rule
 from cernis.run.session import Session
@@ -36,6 +38,10 @@ class RunningRule:
     """The place of the first of its rules in the rule set."""
     counted: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     """How many events each rule of a family has had."""
+    log: PathLog = field(default_factory=PathLog)
+    """The places of its last events, for matches that become events."""
+    pending: PendingEvents = field(default_factory=PendingEvents)
+    """The events that it may not read yet."""
 
     @property
     def pattern(self) -> Pattern:
@@ -49,6 +55,21 @@ class RunningRule:
             return self.family.equalities
         (rule,) = self.rules
         return None if rule.whole else rule.equalities
+
+    def widen(self, width: int) -> None:
+        """Make room for paths of more steps."""
+        self.log = self.log._replace(paths=widen(self.log.paths, width))
+        self.pending.widen(width)
+
+    def find_open(self) -> Bound | None:
+        """Return up to where its matches are known; None: all that end so far are.
+
+        What comes before is dropped from the log of places.
+        """
+        position = self.session.pipeline.first_open() if is_held(self.pattern) else None
+        last = self.session.events - 1
+        self.log = self.log.forget_before(last if position is None else position)
+        return None if position is None else find_bound(self.log, position)
 
     def change_family(self, family: Family, number: int) -> RunningRule:
         """Return the same session with other rules; those that left it leave nothing behind."""

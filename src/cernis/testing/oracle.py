@@ -679,6 +679,16 @@ def _is_certain(absence: Absence, v: Valuation, events: Sequence[Event], last: E
     return measure_time(events[v.end], last) > window.size
 
 
+def find_following(pattern: Pattern, events: Sequence[Event], row: int) -> tuple[int, ...]:
+    """Return the rows after this one that belong to the same partition."""
+    rows, ordered = _order_events(pattern, events, "ts", None, NANOSECONDS)
+    for partition in _split_lives(pattern, _make_partitions(pattern.partition, ordered), ordered):
+        own = [rows[rank] for rank in partition.ranks]
+        if row in own:
+            return tuple(own[own.index(row) + 1 :])
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class OracleGroup:
     """A group of matches: `when` is (from, to) of EVERY, (row,) of END, or empty."""

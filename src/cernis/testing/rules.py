@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cernis.pattern.query import Pattern
+from cernis.pattern.query import Pattern, Unit
 from cernis.testing.oracle import (
     NANOSECONDS,
     STREAM,
     OracleMatch,
     evaluate,
     evaluate_groups,
+    find_following,
 )
 from cernis.testing.predicates import Event
 
@@ -28,7 +29,11 @@ class _Placed(NamedTuple):
 
 
 def evaluate_rules(
-    patterns: Mapping[str, Pattern], events: Sequence[Event], stream: str = "S"
+    patterns: Mapping[str, Pattern],
+    events: Sequence[Event],
+    stream: str = "S",
+    *,
+    complete: bool = False,
 ) -> dict[str, list[OracleMatch]]:
     """Return the matches of each rule, in rows of the input; events are in the order of time.
 
@@ -48,10 +53,10 @@ def evaluate_rules(
         number = list(patterns).index(name)
         if pattern.grouping is not None:
             found[name] = []
-            known += _place_groups(pattern, own, number, known[: len(events)])
+            known += _place_groups(pattern, own, number, known[: len(events)], complete)
             continue
         until = known[len(events) - 1].event["ts"] if pattern.into and events else None
-        matches = evaluate(pattern, own, until=until)
+        matches = evaluate(pattern, own, until=until, complete=complete)
         found[name] = [_in_rows(match, [each.row for each in read]) for match in matches]
         if pattern.into is not None:
             known += _place_matches(pattern, matches, read, number, known[: len(events)])
@@ -70,7 +75,12 @@ def _place_matches(
     for i, match in enumerate(matches):
         end = read[match.end]
         path, ts = (*end.path, number, i), end.event["ts"]
-        if absence is not None:
+        if absence is not None and absence.within.unit is Unit.EVENTS:
+            following = find_following(pattern, [each.event for each in read], match.end)
+            size = int(absence.within.size)
+            at = read[following[size - 1] if size <= len(following) else -1]
+            path, ts = (*at.path, number, i), at.event["ts"]
+        elif absence is not None:
             ts += int(absence.within.size / NANOSECONDS)
             passed = sum(each.event["ts"] <= ts for each in events)
             path = (passed - 1, _LATE, ts, number, i)
@@ -79,10 +89,14 @@ def _place_matches(
 
 
 def _place_groups(
-    pattern: Pattern, own: Sequence[Event], number: int, events: Sequence[_Placed]
+    pattern: Pattern,
+    own: Sequence[Event],
+    number: int,
+    events: Sequence[_Placed],
+    complete: bool,
 ) -> Iterator[_Placed]:
     """Yield the events that groups of EVERY become, at the ends of their intervals."""
-    groups = evaluate_groups(pattern, own)
+    groups = evaluate_groups(pattern, own, complete=complete)
     for i, group in enumerate(sorted(groups, key=lambda group: group.when)):
         ts = int(group.when[1])
         passed = sum(each.event["ts"] < ts for each in events)

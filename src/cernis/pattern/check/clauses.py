@@ -291,21 +291,18 @@ class PatternCheck(FormulaCheck):
     def check_into(self, stream: str) -> None:
         """Check INSERT INTO: each match is an event at a time, and its values have names."""
         pattern, span = self.pattern, self.find_span("into", 0)
-        order, absence, grouping = pattern.order, pattern.absent_after, pattern.grouping
-        late = {
+        grouping = pattern.grouping
+        timeless = {
             "GROUP BY without EVERY": grouping is not None and grouping.every is None,
-            "WITHOUT … FOR n EVENTS": absence is not None and absence.within.unit is Unit.EVENTS,
-            "LONGEST": pattern.strategy is Strategy.LONGEST,
-            "LIMIT … EVERY": order is not None and order.every is not None,
             "SELECT COUNT(*) alone": counts_only(pattern),
         }
-        for clause, is_there in late.items():
+        for clause, is_there in timeless.items():
             if is_there:
                 self.mistakes.note(
                     f"INSERT INTO does not go with {clause}",
                     span,
-                    suggestion="a match is an event of the new stream at a time that is known when "
-                    "it comes: its end, the deadline of WITHOUT, the end of EVERY",
+                    suggestion="an event of the new stream has a time: that of a match, or the end "
+                    "of an interval of EVERY",
                 )
                 return
         for item in pattern.select.items or (None,):

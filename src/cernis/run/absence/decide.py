@@ -111,6 +111,10 @@ class Absences:
         """Return the earliest end of a match that waits."""
         return None if self.after is None else self.after.deadlines.first_end()
 
+    def first_moment(self) -> int | None:
+        """Return the first event at the deadline of a match that waits, if it counts events."""
+        return None if self.after is None else self.after.first_moment()
+
     @property
     def next_deadline(self) -> int | None:
         """The next time, in ticks, that makes matches certain when it has passed."""

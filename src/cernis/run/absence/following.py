@@ -118,11 +118,23 @@ class Following(GuardSide):
         """The next time, in ticks, that makes matches certain when it has passed."""
         return None if self.counts_events else self.deadlines.first_deadline()
 
+    def first_moment(self) -> int | None:
+        """Return the first event at the deadline of a match that waits; None: none has come."""
+        if not self.counts_events:
+            return None
+        if self.ranks is not None:
+            return self.deadlines.first_moment()
+        deadline = self.deadlines.first_deadline()
+        return deadline if deadline is not None and deadline < self._position else None
+
     def finish(self) -> CertainMatches:
         """Return all matches that wait: the input is complete."""
-        position = self.guard.feed.engine.position
         found = self._release(self.deadlines.take_all())
-        return found._replace(moments=np.where(found.moments < position, found.moments, -1))
+        return found._replace(moments=np.where(found.moments < self._position, found.moments, -1))
+
+    @property
+    def _position(self) -> int:
+        return self.guard.feed.engine.position
 
     def _find_occurrences(
         self, batch: EventBatch, keys: Numbers | None, clock: Numbers

@@ -56,6 +56,7 @@ RuleTexts = tuple[RuleText, ...]
 NUMBERS = ("events", "matches", "suppressed", "records", "milliseconds")
 """What is counted for each rule. All but `records` count from one report to the next."""
 
+_BEFORE_ALL = -(2**63)
 _ROWS = 1 << 14
 _FORGET_EVERY = 1 << 16
 
@@ -116,6 +117,8 @@ class RuleRecognizer:
         self.given = 0
         self._kept_events = 0
         """How many events the sessions had when they last dropped some."""
+        self._passed = _BEFORE_ALL
+        """Up to where time has passed, in nanoseconds."""
         self._matches: dict[str, int] = {}
         self._told: dict[str, tuple[float, ...]] = self._read_numbers()
 
@@ -144,6 +147,7 @@ class RuleRecognizer:
 
     def pass_time(self, nanoseconds: int) -> Iterator[pa.RecordBatch]:
         """Yield the lines of what is certain once no event before a time comes."""
+        self._passed = nanoseconds
         yield from self._give(self.session.pass_time(nanoseconds, self.work.scale))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -154,14 +158,16 @@ class RuleRecognizer:
     def first_end(self) -> int | None:
         """The time, in nanoseconds, at which the next group of EVERY ends; None: there is none."""
         ends = (session.first_group_end for session in self.session.sessions)
-        return min((end for end in ends if end is not None), default=None)
+        # what has passed waits for matches that stand before it
+        return min((end for end in ends if end is not None and end > self._passed), default=None)
 
     @property
     def next_deadline(self) -> int | None:
         """The next time, in ticks, that makes matches certain when it has passed."""
         scale = self.work.scale
         times = (session.pipeline.next_deadline(scale) for session in self.session.sessions)
-        return min((time for time in times if time is not None), default=None)
+        passed = self._passed // (scale.unit_ns or 1)
+        return min((time for time in times if time is not None and time >= passed), default=None)
 
     def freeze(self) -> bytes:
         """Return the state as bytes: since when each rule has run, and their session."""
