@@ -351,7 +351,7 @@ def test_stepping_shows_what_each_event_did(open_page: Opener, size: tuple[int, 
     expect(steps.get_by_role("img", name=re.compile("Automaton with"))).to_be_visible()
     expect(steps.locator(".where")).to_have_text("event 1 of 7")
     for _ in range(3):
-        steps.get_by_role("button", name="Next event").click()
+        steps.get_by_role("button", name="Next event", exact=True).click()
     expect(steps.locator(".where")).to_have_text("event 4 of 7")
     expect(steps.locator(".step-words")).to_contain_text("INTL")
     expect(steps.locator(".completed")).to_have_text("1 match ends with this event.")
@@ -373,9 +373,13 @@ def test_a_match_of_the_table_is_followed_event_by_event(open_page: Opener) -> N
     page.get_by_role("button", name="Step through").click()
     expect(page.locator(".where")).to_have_text("event 7,641 of 20,000")
     expect(page.locator(".step-words")).to_contain_text("after f 1 partial match")
-    page.get_by_role("button", name="Next event").click()
+    page.get_by_role("button", name="Next event", exact=True).click()
     expect(page.locator(".where")).to_have_text("event 7,642 of 20,000")
     expect(page.locator(".automaton .edge-count").first).to_be_visible()
+    page.get_by_role("button", name="Event before", exact=True).click()
+    expect(page.locator(".where")).to_have_text("event 7,641 of 20,000")
+    page.get_by_role("button", name="Next event in its partition").click()
+    expect(page.locator(".step-words")).to_contain_text("after f (2) 1 partial match")
     page.screenshot(path=SHOTS / "playground-steps.png")
 
 
@@ -488,7 +492,7 @@ def test_graphs_are_uploaded_with_a_query_to_begin_with(open_page: Opener) -> No
     page.get_by_role("tab", name="Step by step").click()
     steps = page.locator("#panel-steps")
     expect(steps.get_by_role("img", name=re.compile("Automaton with"))).to_be_visible()
-    steps.get_by_role("button", name="Next event").click()
+    steps.get_by_role("button", name="Next event", exact=True).click()
     expect(steps.locator(".where")).to_have_text("event 2 of 3")
     expect(steps.locator(".completed")).to_have_text("1 match ends with this event.")
     expect(steps.locator(".step-words")).to_contain_text("after Low 1 partial match")

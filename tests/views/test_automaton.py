@@ -182,3 +182,12 @@ def test_edges_go_to_the_right_unless_they_go_back(
     for i, (a, b) in enumerate(pairs):
         if a != b and i not in layout.back:
             assert layout.places[a][0] < layout.places[b][0]
+
+
+def test_labels_of_edges_that_meet_stand_apart() -> None:
+    query = cernis.query("Q(x, y) <- T(a: x), S(a: x, b: y), R(a: x, b: y)", lang="cq")
+    view = query.explain().automaton()
+    assert view is not None
+    texts = [one for one in ET.fromstring(view.svg()).iter() if one.tag.endswith("text")]
+    places = [(one.get("x"), one.get("y")) for one in texts]
+    assert len(set(places)) == len(places) > 6

@@ -183,6 +183,8 @@ export interface Step {
   taken: { from: number | string; to: number | string; label: string }[];
   waiting: { state: number | string; events: number[]; text: string }[];
   completed: string;
+  /** The partition that all of this is of, and the rows next to this one in it; null: there is one stream. */
+  partition: { key: string; before: number | null; after: number | null } | null;
   /** Whether the stream was replayed from its beginning; otherwise older partial matches are missing. */
   whole: boolean;
   /** Whether the numbers of partial matches are exact. */

@@ -52,7 +52,7 @@ function drawAxis(context: CanvasRenderingContext2D, picture: Picture, palette: 
   context.font = `11px ${palette.font}`;
   context.textBaseline = "middle";
   context.textAlign = "left";
-  for (const time of ticksBetween(view.from, view.to, step)) {
+  for (const time of ticksBetween(view.from, view.to, step, unit)) {
     const x = Math.round(timeToX(time, view, width)) + 0.5;
     context.strokeStyle = palette.line;
     context.lineWidth = 1;

@@ -9,6 +9,8 @@ import { showTime } from "./times.ts";
 
 const PAGE = 20n;
 const MOST_EVENTS = 100;
+const NONE = "Nothing matches.";
+const ASK = 'Nothing matches. Under "Why not?" you can pick events that should have matched, and see where they stop.';
 
 export interface MatchesOptions {
   onSelect(match: TimelineMatch | null): void;
@@ -63,7 +65,7 @@ export class MatchesPanel {
     this.#run = run;
     this.#selected = null;
     replace(this.#detail);
-    replace(this.#table);
+    replace(this.#table, run?.count === "0" && h("p", { class: "note none" }, canStep(run) ? ASK : NONE));
     if (run !== null && run.count !== "0") void this.#turnTo(0n);
   }
 

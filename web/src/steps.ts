@@ -26,6 +26,10 @@ export class StepsPanel {
   readonly #drawing = h("div", { class: "drawing", tabindex: "0", role: "region", "aria-label": "Automaton" });
   readonly #limit = h("p", { class: "note counted", hidden: true });
   readonly #where = h("output", { class: "where" });
+  readonly #partition = h("span", { class: "note" });
+  readonly #before = iconButton("Event before in its partition", "←", () => this.#goTo(this.#step?.partition?.before));
+  readonly #after = iconButton("Next event in its partition", "→", () => this.#goTo(this.#step?.partition?.after));
+  readonly #members = h("div", { class: "members", hidden: true }, this.#before, this.#after, this.#partition);
   readonly #words = h("div", { class: "step-words", "aria-live": "polite" });
   readonly #options: StepsOptions;
   readonly #loads = new Latest<number>((row) => this.#load(row));
@@ -45,7 +49,7 @@ export class StepsPanel {
       iconButton("Next event", "→", () => this.#turn(1)),
       this.#where,
     );
-    this.element.append(this.#tools, this.#drawing, this.#limit, this.#words);
+    this.element.append(this.#tools, this.#members, this.#drawing, this.#limit, this.#words);
   }
 
   show(run: Run | null): void {
@@ -56,6 +60,7 @@ export class StepsPanel {
     this.#counted = false;
     this.#tools.hidden = !follows;
     this.#words.hidden = !follows;
+    this.#members.hidden = true;
     this.#slider.max = String(Math.max(0, (run?.events ?? 0) - 1));
     this.#slider.value = "0";
     this.#where.textContent = "";
@@ -76,6 +81,10 @@ export class StepsPanel {
   goTo(row: number): void {
     this.#slider.value = String(row);
     this.#moved();
+  }
+
+  #goTo(row: number | null | undefined): void {
+    if (row !== null && row !== undefined) this.goTo(row);
   }
 
   /** Put on the edges how often they were taken. */
@@ -124,11 +133,22 @@ export class StepsPanel {
       if (run !== this.#run) return;
       this.#step = step;
       this.#draw();
+      this.#showPartition(step);
       this.#say(run, step);
       this.#options.onStep(step.event?.ts ?? null);
     } catch (error) {
       if (this.#run === run) this.#options.onTrouble(error);
     }
+  }
+
+  /** Name the partition that the step is of, with the ways to its other events. */
+  #showPartition({ partition }: Step): void {
+    this.#members.hidden = partition === null;
+    if (partition === null) return;
+    this.#partition.textContent = `in its partition, ${partition.key}`;
+    // a button that has the focus keeps it, also where it leads nowhere
+    this.#before.setAttribute("aria-disabled", String(partition.before === null));
+    this.#after.setAttribute("aria-disabled", String(partition.after === null));
   }
 
   #say(run: Run, step: Step): void {
@@ -179,7 +199,7 @@ export class StepsPanel {
         "section",
         {},
         h("h3", {}, "Now waiting"),
-        list(live, "No partial match."),
+        list(live, step.partition === null ? "No partial match." : "No partial match in its partition."),
         waiting.length > 0 && h("h3", {}, "For example"),
         waiting.length > 0 && list(waiting, ""),
         !step.whole &&

@@ -165,10 +165,13 @@ def answers_table(answers: Sequence[Answer]) -> Table:
 
 def graph_matches_table(matches: Sequence[GraphMatch]) -> Table:
     """Return a row for each match: times, variables, events."""
+    from cernis.rdf.matches import write_bound
+
     names = list(dict.fromkeys(name for match in matches for name in match.bindings))
     rows = []
     for match in matches:
-        bound = [match.bindings.get(name) for name in names]
+        found = [match.bindings.get(name) for name in names]
+        bound = [None if value is None else write_bound(value) for value in found]
         events = ", ".join(f"{stream} {number}" for stream, number in match.events)
         cells = [value_text(value) for value in (match.start_ts, match.end_ts, *bound)]
         rows.append([*cells, Text(neutralize(events))])

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from cernis.errors import CernisError
 from cernis.events.times import UNITS
-from cernis.languages.spaseq.terms import XSD
+from cernis.languages.spaseq.terms import XSD, show_term
 from cernis.output import UsedFile
 from cernis.pattern import graph as g
 from cernis.rdf.computed import compute_texts
@@ -150,6 +150,11 @@ class TimeFormat(NamedTuple):
         return pc.replace_substring(short, ".Z", "Z")
 
 
+def write_bound(value: str | Sequence[str]) -> str:
+    """Return a term, or a list of them, as tables for people have it."""
+    return show_term(value) if isinstance(value, str) else ", ".join(map(show_term, value))
+
+
 @dataclass(frozen=True, slots=True)
 class GraphMatch:
     """One match: its times, its terms in N-Triples form, its events as (stream, number)."""
@@ -166,7 +171,7 @@ class GraphMatch:
 
     def _repr_html_(self) -> str:
         names = [f"?{name}" for name in self.bindings]
-        terms = [v if isinstance(v, str) else ", ".join(v) for v in self.bindings.values()]
+        terms = [write_bound(value) for value in self.bindings.values()]
         labels = [f"{stream} {number}" for stream, number in self.events]
         title = f"a match from {write_value(self.start_ts)} to {write_value(self.end_ts)}"
         rows = [[*terms, ", ".join(labels)]]
@@ -329,8 +334,7 @@ class GraphMatches(Result[GraphMatch]):
         names = [output.name for output in self._shape.outputs]
         rows: list[list[object]] = []
         for match in items:
-            bound = [match.bindings.get(name, "") for name in names]
-            terms = [value if isinstance(value, str) else ", ".join(value) for value in bound]
+            terms = [write_bound(match.bindings.get(name, "")) for name in names]
             events = ", ".join(f"{stream} {number}" for stream, number in match.events)
             rows.append([match.start_ts, match.end_ts, *terms, events])
         return ["start_ts", "end_ts", *(f"?{name}" for name in names), "events"], rows

@@ -25,7 +25,8 @@ from cernis.rdf.reading.terms import Terms
 from cernis.serve.axis import Axis, Floats, count_bins, find_range, to_milliseconds, to_number
 from cernis.serve.data import BINS, MOST_ROWS, SourceFile
 
-COLUMNS = ("number", "time", "triples")
+COLUMNS = {"number": "whole number", "time": "time", "triples": "text"}
+"""The columns of an event, and their types in words."""
 _MOST_TRIPLES = 50
 _MILLISECOND = 1_000_000
 
@@ -101,7 +102,7 @@ class GraphData:
         return {
             "name": name,
             "rows": len(times),
-            "columns": [{"name": column, "type": "text"} for column in COLUMNS],
+            "columns": [{"name": name, "type": kind} for name, kind in COLUMNS.items()],
             "type": None,
             "types": [{"name": name, "count": len(times)}],
             "time": span,

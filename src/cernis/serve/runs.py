@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from cernis.errors import Diagnostic, QueryError, WarningNote
 from cernis.integers import write_integer
 from cernis.plan.explain import Explanation
-from cernis.rdf.matches import GraphMatch, GraphMatches
+from cernis.rdf.matches import GraphMatch, GraphMatches, write_bound
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.timeline import GraphEnds, GraphLanes, index_graphs
 from cernis.rdf.trace.look import GraphTrace
@@ -175,6 +175,7 @@ class HeldRun(ABC):
                 self._write_example(one.state, one.example) for one in found.states if one.example
             ],
             "completed": write_integer(found.completed),
+            "partition": self._find_partition(row),
             "whole": found.whole,
             "exact": found.exact,
         }
@@ -185,6 +186,13 @@ class HeldRun(ABC):
         text = ", ".join(f"{name}: {name_event(row)}" for row, name in places[:_SHOWN])
         more = ", …" if len(places) > _SHOWN else ""
         return {"state": state, "events": [row for row, _ in places], "text": text + more}
+
+    def _find_partition(self, row: int) -> dict[str, Any] | None:
+        """Return the partition that a step looks into, with the neighbours of its event there.
+
+        None: the stream is not split.
+        """
+        return None
 
     def explain_rows(self, rows: Sequence[int]) -> dict[str, Any]:
         """Return whether some events are a match, and if not, what is in their way."""
@@ -375,6 +383,18 @@ class HeldEventRun(HeldRun):
     def _trace_step(self, row: int) -> TraceStep:
         return self._trace.step(int(self._rows[row]))
 
+    def _find_partition(self, row: int) -> dict[str, Any] | None:
+        if not self.query.pattern.partition:
+            return None
+        events = self._trace.events
+        members = events.list_members(row)
+        before, after = members[members < row][-1:].tolist(), members[members > row][:1].tolist()
+        return {
+            "key": events.write_key(row),
+            "before": before[0] if before else None,
+            "after": after[0] if after else None,
+        }
+
     def _explain(self, rows: Sequence[int]) -> Finding:
         return self._trace.why((int(self._rows[row]) for row in rows), name=name_event)
 
@@ -539,7 +559,8 @@ class HeldGraphRun(HeldRun):
     def _write_item(self, item: GraphMatch) -> dict[str, Any]:
         held = self._hold(item)
         rows = sorted(row for several in held.values() for row in several)
-        values = [item.bindings.get(name) for name in self.columns]
+        found = [item.bindings.get(name) for name in self.columns]
+        values = [None if value is None else write_bound(value) for value in found]
         times = self.data.times
         return {
             "start": to_number(times[rows[0]]),

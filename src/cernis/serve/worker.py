@@ -33,6 +33,10 @@ _MOST_SOURCES = 3
 _SPARE_MEMORY = 1 << 30
 _LARGEST_FILE = 1 << 32
 Source = EventData | GraphData
+_NARROWER = (
+    "The playground has one budget for all: a smaller WITHIN, PARTITION BY or an equality "
+    "between the events helps."
+)
 
 
 class Workroom:
@@ -152,7 +156,7 @@ def answer_frame(room: Workroom, frame: bytes) -> bytes:
         mistakes = [write_diagnostic(one, text, "error", []) for one in error.diagnostics]
         told = {"code": "query", "message": str(error), "diagnostics": mistakes}
     except BudgetError as error:
-        told = {"code": "budget", "message": str(error), "kind": error.code}
+        told = {"code": "budget", "message": str(error), "hint": _NARROWER, "kind": error.code}
     except CernisError as error:
         told = {"code": "data", "message": str(error), "kind": error.code}
     except MemoryError:

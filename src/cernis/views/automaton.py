@@ -194,7 +194,7 @@ def _measure_state(state: DrawnState) -> float:
     return max(44.0, min(len(state.name), _LONGEST_NAME) * _LETTER + 24)
 
 
-def _measure_edge(edge: DrawnEdge) -> float:
+def _measure_edge(edge: DrawnEdge | EdgeView) -> float:
     if edge.kind == "wait":
         return 0.0
     return min(len(_write_label(edge)), _LONGEST_LABEL) * _LETTER * 0.93 + 12
@@ -212,11 +212,12 @@ def _draw(view: AutomatonView, standalone: bool, alive: Mapping[int, str]) -> st
     bundles: dict[tuple[int, int], list[EdgeView]] = {}
     for edge in view.edges:
         bundles.setdefault((edge.source, edge.target), []).append(edge)
-    for (source, target), bundle in bundles.items():
-        if source == target:
-            parts.append(_draw_loops(view.states[source], bundle))
+    labels: list[_Box] = []
+    for bundle in sorted(bundles.values(), key=lambda one: not _is_flat(view, one[0])):
+        if bundle[0].source == bundle[0].target:
+            parts.append(_draw_loops(view.states[bundle[0].source], bundle))
         else:
-            parts.append(_draw_edge(view, bundle))
+            parts.append(_draw_edge(view, bundle, labels))
     parts += [_draw_state(state, alive.get(state.id)) for state in view.states]
     names = ", ".join(state.name for state in view.states[:8])
     label = f"Automaton with {len(view.states)} states: {names}"
@@ -267,8 +268,28 @@ def _draw_state(state: StateView, alive: str | None) -> str:
     return "".join(parts)
 
 
-def _draw_edge(view: AutomatonView, bundle: Sequence[EdgeView]) -> str:
-    """Draw the edges between two states as one line with their labels."""
+class _Box(NamedTuple):
+    """The room of some labels: their middle, the last line, half of their width, their lines."""
+
+    x: float
+    y: float
+    half: float
+    lines: int
+
+    def overlaps(self, other: _Box) -> bool:
+        apart = abs(self.x - other.x) >= self.half + other.half
+        above, below = sorted((self, other), key=lambda box: box.y)
+        return not apart and below.y - (below.lines - 1) * _LINE - above.y < _LINE
+
+
+def _is_flat(view: AutomatonView, edge: EdgeView) -> bool:
+    """Whether an edge is a straight line, which has one place for its label."""
+    same = view.states[edge.source].y == view.states[edge.target].y
+    return same and not edge.points and edge.id not in view.back
+
+
+def _draw_edge(view: AutomatonView, bundle: Sequence[EdgeView], labels: list[_Box]) -> str:
+    """Draw the edges between two states as one line, with their labels where no others stand."""
     first = bundle[0]
     source, target = view.states[first.source], view.states[first.target]
     soft = first.kind in ("guard", "all")
@@ -292,31 +313,46 @@ def _draw_edge(view: AutomatonView, bundle: Sequence[EdgeView]) -> str:
             bend = (x + to_x) / 2
             path += f"C{bend:.1f} {y:.1f} {bend:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
         at = (len(points) - 2) // 2
-        middle, direction = _find_label(view, bundle, points[at], points[at + 1]), (1.0, 0.0)
+        room = _Box(0, 0, max(map(_measure_edge, bundle)) / 2, min(_MOST_LINES, len(bundle)))
+        boxes = [
+            room._replace(x=x, y=y)
+            for x, y in _list_places(view, bundle, points[at], points[at + 1])
+        ]
+        free = (box for box in boxes if not any(map(box.overlaps, labels)))
+        chosen = next(free, boxes[0])
+        labels.append(chosen)
+        middle, direction = (chosen.x, chosen.y), (1.0, 0.0)
     line = svg.element(
         "path", d=path, class_="line", fill="none", stroke="currentColor",
         stroke_opacity=0.55, stroke_width=1.2, stroke_dasharray="4 4" if soft else None,
     )  # fmt: skip
     arrow = _draw_head(*end, *direction)
-    flat = len(bundle) == 1 and first.id not in view.back and source.y == target.y
-    labels = _draw_labels(bundle, *middle, under=flat and not first.points)
-    return svg.element("g", _name_bundle(bundle), line, arrow, labels)
+    under = len(bundle) == 1 and _is_flat(view, first)
+    written = _draw_labels(bundle, *middle, under=under)
+    return svg.element("g", _name_bundle(bundle), line, arrow, written)
 
 
-def _find_label(view: AutomatonView, bundle: Sequence[EdgeView], begin: Point, end: Point) -> Point:
-    """Return the place of the last label of an edge: above or below the end at which it is flat.
+def _list_places(
+    view: AutomatonView, bundle: Sequence[EdgeView], begin: Point, end: Point
+) -> list[Point]:
+    """Return places for the last label of an edge, the best first.
 
-    Where more edges meet than part, that is its beginning.
+    That is above or below the end at which it is flat; where more edges meet than part, that is its
+    beginning. Others are the other side of that end, and both sides of the other end.
     """
     source, target = bundle[0].source, bundle[0].target
     leaves = len({e.target for e in view.edges if e.source == source} - {source})
     enters = len({e.source for e in view.edges if e.target == target} - {target})
     (x, y), (to_x, to_y) = begin, end
+    middle, under = (x + to_x) / 2, 4 + _LINE * min(_MOST_LINES, len(bundle))
     if abs(y - to_y) < 1:
-        return (x + to_x) / 2, y - 6
-    level, is_below = (y, to_y < y) if enters > leaves else (to_y, to_y > y)
-    lines = min(_MOST_LINES, len(bundle))
-    return (x + to_x) / 2, level + 4 + _LINE * lines if is_below else level - 6
+        return [(middle, y - 6), (middle, y + under)]
+    levels = [(y, to_y < y), (to_y, to_y > y)]
+    if enters <= leaves:
+        levels.reverse()
+    sides = [(level + under, level - 6) if below else (level - 6, level + under)
+             for level, below in levels]  # fmt: skip
+    return [(middle, at) for side in sides for at in side]
 
 
 def _draw_loops(state: StateView, bundle: Sequence[EdgeView]) -> str:

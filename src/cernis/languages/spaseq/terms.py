@@ -21,6 +21,9 @@ KNOWN_PREFIXES: Mapping[str, str] = {
 }
 """Prefixes that need no declaration."""
 
+_PLAIN = re.compile(
+    f'"([^"]*)"\\^\\^<{XSD}(?:integer|decimal|double|float|boolean|dateTime|date|time|duration)>'
+)
 _ESCAPED = {
     '"': '\\"',
     "\\": "\\\\",
@@ -172,3 +175,13 @@ def read_local_name(written: str) -> str:
     'a-b%20c'
     """
     return re.sub(r"\\(.)", r"\1", written)
+
+
+def show_term(text: str) -> str:
+    """Return a term as tables for people have it: numbers, truth values and times are bare.
+
+    >>> show_term(f'"24.86"^^<{XSD}decimal>'), show_term('"24.86"'), show_term("<urn:a>")
+    ('24.86', '"24.86"', '<urn:a>')
+    """
+    plain = _PLAIN.fullmatch(text)
+    return plain[1] if plain else text

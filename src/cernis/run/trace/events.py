@@ -105,6 +105,13 @@ class TracedEvents:
         key = self.keys[place]
         return np.flatnonzero(self.keys == key) if key >= 0 else np.empty(0, np.int64)
 
+    def write_key(self, place: int) -> str:
+        """Return the attributes of PARTITION BY of an event, in a line."""
+        event = self.read_event(place)
+        names = [name for group in self.pattern.partition for name in group]
+        values = ((name, event.get(name.split(".")[0])) for name in names)
+        return ", ".join(f"{name} = {value!r}" for name, value in values)
+
     def encode(self, atoms: Sequence[Atom]) -> tuple[NDArray[np.int32], list[dict[Atom, bool]]]:
         """Return a code for each event, and which atoms hold for each code."""
         known = self._encoded.get(tuple(atoms))

@@ -464,24 +464,18 @@ class _Explaining:
                 continue
             row, name, first = int(rows[place]), self.name(place), self.name(self.places[0])
             if keys[place] < 0:
-                reason = f"{name} has no key: {self._say_key(place)}"
-            elif self._say_key(place) == self._say_key(self.places[0]):
+                reason = f"{name} has no key: {self.events.write_key(place)}"
+            elif self.events.write_key(place) == self.events.write_key(self.places[0]):
                 reason = f"too long a time without events lies between {first} and {name}"
                 clause = "FORGET AFTER"
             else:
-                here, there = self._say_key(place), self._say_key(self.places[0])
+                here, there = self.events.write_key(place), self.events.write_key(self.places[0])
                 reason = f"{name} has another key: {here}, where {first} has {there}"
             steps = [RowStep(int(rows[p]), "", True if p < place else None) for p in self.places]
             stopped = RowStep(row, "", False, clause, reason)
             steps = [stopped if step.row == row else step for step in steps]
             return Finding(False, tuple(steps), row, f"{clause}: {reason}")
         return None
-
-    def _say_key(self, place: int) -> str:
-        event = self.events.read_event(place)
-        names = [name for group in self.pattern.partition for name in group]
-        values = ((n, event.get(n.split(".")[0])) for n in names)
-        return ", ".join(f"{name} = {value!r}" for name, value in values)
 
     # ------------------------------------------------------- after the formula
 
