@@ -451,7 +451,7 @@ class RuleSession:
                     streams, own = running.pending.freeze(f"pending.{number}")
                     meta["pending"][str(number)] = streams
                     arrays |= own
-            return pack(meta, arrays)
+            return pack({**meta, "states": sorted(arrays)}, arrays)
 
     def _number_families(self) -> list[list[int]]:
         """Return the families, each as the numbers of its rules."""
@@ -467,6 +467,10 @@ class RuleSession:
         """
         meta, arrays = unpack(state)
         _check_rules(rules, _read_texts(meta))
+        # states that were frozen before have no list
+        require(
+            sorted(arrays) == meta.get("states", sorted(arrays)), "the state of a rule is missing"
+        )
         reading = read_reading(meta)
         time, type_, time_unit = reading.columns
         options = replace(options or RunOptions(), time=time, type=type_, time_unit=time_unit)
