@@ -5,6 +5,7 @@ removed. Without Spark: the state store is a dictionary."""
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from cernis.spark.rules.versions import (
     record_rules,
 )
 from cernis.spark.rules.worker import RuleText, RuleWork, line_schema
-from cernis.spark.streaming import log
+from cernis.spark.streaming import checkpoint, log
 from cernis.spark.streaming.bucket import Bucket, restore_bucket
 from cernis.spark.streaming.packing import write_blob
 from cernis.spark.worker import ROW, RowReading, StreamColumns
@@ -257,6 +258,87 @@ def test_the_state_of_another_key_is_refused() -> None:
         restore_bucket(stream, 0, run.store, None)
 
 
+# ---------------------------------------------------------------- upgrades
+
+RELEASED = Path(__file__).parent / "checkpoints"
+KEPT = {
+    **DERIVING,
+    **FAMILY,
+    "alone": "SELECT * FROM S WHERE A WITHOUT B FOR 2 MILLISECONDS",
+    "counted": "SELECT COUNT(*) AS n FROM S WHERE A GROUP BY EVERY 100 MILLISECONDS",
+    "all": "SELECT * FROM S WHERE A ; B WITHIN 9 EVENTS",
+}
+
+
+def kept_rows(first: int, number: int) -> pa.Table:
+    """The same for ever: the checkpoints that are kept have read them."""
+    table = rows(
+        *(("ABC"[at * at % 3], 3 * at) for at in range(first, first + number)), first=first
+    )
+    numbers = range(first, first + number)
+    table = table.append_column("x", pa.array(numbers, pa.int64()))
+    return table.append_column("host", pa.array([f"h{at // 4 % 4}" for at in numbers]))
+
+
+def run_kept(store: MemoryStore | None = None, number: int = 0) -> Run:
+    """Run the kept rules, over a checkpoint that no worker has in memory."""
+    run = Run(work_on(kept_rows(0, 0)), store=store or MemoryStore())
+    run.change([(name, str(cernis.query(text))) for name, text in KEPT.items()])
+    run.number = number
+    return run
+
+
+def write_kept(run: Run) -> None:
+    """Feed the events that the kept checkpoints have read, and some that still wait."""
+    for first in range(0, 60, 20):
+        run.batch(kept_rows(first, 20), 3 * first or None)
+    run.batch(None, 150)
+
+
+@pytest.mark.parametrize("name", ["rule-chunks", "rule-snapshot"])
+def test_a_checkpoint_of_this_version_goes_on(name: str) -> None:
+    kept = run_kept(MemoryStore.load(RELEASED / name / f"version-{log.VERSION}"), 4)
+    whole = run_kept()
+    write_kept(whole)
+    found = [
+        sorted(map(comparable, [*run.batch(kept_rows(60, 20), 180), *run.batch(None, 2**40)]))
+        for run in (kept, whole)
+    ]
+    assert found[0] == found[1] != []
+    assert {json.loads(line)["rule"] for line in found[0]} >= {"reads D", "alone", "counted", "f1"}
+
+
+NOTED = {
+    "by user": "SELECT * FROM S WHERE A PARTITION BY [user]",
+    "alone": "SELECT * FROM S WHERE B",
+}
+
+
+@pytest.mark.parametrize("version", range(1, checkpoint.VERSION + 1))
+def test_the_note_of_a_rule_set_of_every_version_is_read(version: int, tmp_path: Path) -> None:
+    shutil.copy(RELEASED / "rules-note" / f"version-{version}.json", tmp_path / checkpoint.NOTE)
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "7").touch()
+    record = record_rules(str(tmp_path), {"columns": "k"}, keyed(**NOTED), (5, 9))
+    assert [len(group.buckets) for group in record.groups] == [2, 1]
+    assert [rule.since for texts in record.versions[-1].rules for rule in texts] == [0, 0]
+
+
+def write_missing_checkpoints() -> None:
+    note = RELEASED / "rules-note" / f"version-{checkpoint.VERSION}.json"
+    if not note.exists():
+        note.parent.mkdir(parents=True, exist_ok=True)
+        record_rules(str(note.parent), {"columns": "k"}, keyed(**NOTED), (2, 4))
+        (note.parent / checkpoint.NOTE).rename(note)
+    for name, smallest in (("rule-chunks", 1 << 30), ("rule-snapshot", 1)):
+        folder = RELEASED / name / f"version-{log.VERSION}"
+        if not folder.exists():
+            log.SMALLEST_SNAPSHOT = smallest
+            run = run_kept()
+            write_kept(run)
+            run.store.save(folder)
+
+
 # ---------------------------------------------------------------- versions
 
 
@@ -361,3 +443,7 @@ def test_rules_on_streams_of_matches_keep_a_key_that_all_of_them_have(
 ) -> None:
     found = keyed(**{f"r{i}": text for i, text in enumerate(texts)})
     assert ["".join(sum(each.key.partition, ())) for each in found] == keys
+
+
+if __name__ == "__main__":
+    write_missing_checkpoints()
