@@ -28,7 +28,7 @@ _MOST_PARTS = 32
 """Events in more tables than this are copied to one table for each stream."""
 
 
-class Bound(NamedTuple):
+class DerivedBound(NamedTuple):
     """Up to where the events of a stream are known: all that come no later than this path."""
 
     path: tuple[int, ...]
@@ -36,23 +36,23 @@ class Bound(NamedTuple):
     """No event to come is earlier than this time."""
 
 
-def find_bound(log: PathLog, position: int) -> Bound:
+def find_bound(log: PathLog, position: int) -> DerivedBound:
     """Return the bound of a rule whose next match may stand after the event at a position.
 
     At an event with a time of its own, others of that time may come before it.
 
     >>> log = PathLog(7, np.array([[3, NOTHING, NOTHING], [3, 0, 1]]), np.array([20, 20]))
     >>> find_bound(log, 8)
-    Bound(path=(3, 0, 1), tick=20)
+    DerivedBound(path=(3, 0, 1), tick=20)
     """
     at = position - log.first
     path = tuple(log.paths[at].tolist())
     if len(path) > 1 and path[1] == LATE:
         path = (*path[:3], *(NOTHING for _ in path[3:]))
-    return Bound(path, 0 if log.time is None else int(log.time[at]))
+    return DerivedBound(path, 0 if log.time is None else int(log.time[at]))
 
 
-def find_least(bounds: Iterable[Bound | None]) -> Bound | None:
+def find_least(bounds: Iterable[DerivedBound | None]) -> DerivedBound | None:
     """Return the least bound; None: everything is known."""
     return min((bound for bound in bounds if bound is not None), default=None)
 
@@ -73,7 +73,7 @@ class PendingEvents:
     def widen(self, width: int) -> None:
         self.parts = [part._replace(paths=widen(part.paths, width)) for part in self.parts]
 
-    def take(self, new: Sequence[PlacedPart], bound: Bound | None) -> list[PlacedPart]:
+    def take(self, new: Sequence[PlacedPart], bound: DerivedBound | None) -> list[PlacedPart]:
         """Return the events up to a bound, of these and of those that wait; the others wait."""
         parts = [*self.parts, *new]
         if bound is None:

@@ -67,7 +67,7 @@ from cernis.run.families import Family, find_families, join_family
 from cernis.run.freeze import freeze_reading, read_reading
 from cernis.run.metrics import RuleMetrics, SessionMetrics
 from cernis.run.pending import (
-    Bound,
+    DerivedBound,
     PendingEvents,
     find_least,
     freeze_log,
@@ -221,14 +221,14 @@ class _ChunkReading(NamedTuple):
     last: bool = False
     """Whether no further event comes."""
 
-    def limit(self, bound: Bound | None, scale: Scale) -> _ChunkReading:
+    def limit(self, bound: DerivedBound | None, scale: Scale) -> _ChunkReading:
         """Return how a rule reads that has read up to a bound."""
         if self.until is None:
             return self
         return self._replace(until=_limit_time(self.until, bound, scale))
 
 
-class _Chunk(NamedTuple):
+class _RuleChunk(NamedTuple):
     """A chunk of the input, and what rules have derived from it."""
 
     batch: EventBatch
@@ -237,7 +237,7 @@ class _Chunk(NamedTuple):
     """The number of its first event, of all events of the input."""
     how: _ChunkReading
     derived: dict[str, list[DerivedEvents]]
-    bounds: dict[str, Bound | None]
+    bounds: dict[str, DerivedBound | None]
     """Up to where derived streams are known."""
 
 
@@ -297,7 +297,7 @@ class RuleSession:
         """The columns of derived streams."""
         self._input = InputLog()
         """The last events that were read, as far as derived ones may stand there."""
-        self._bounds: dict[int, Bound | None]
+        self._bounds: dict[int, DerivedBound | None]
         """Up to where rules have read, of those that read derived streams."""
         self._time_column: str | None = options.time_column
         self._encoders: WeakValueDictionary[tuple[Atom, ...], Encoder] = WeakValueDictionary()
@@ -779,7 +779,7 @@ class RuleSession:
             self._input = self._input.append(batch, first)
         if (len(batch) or how.last) and len(self._input.time) and scale.unit_ns is not None:
             how = how._replace(until=int(self._input.time[-1]) * scale.unit_ns)
-        chunk = _Chunk(batch, scale, first, how, {}, {})
+        chunk = _RuleChunk(batch, scale, first, how, {}, {})
         for place in self._order:
             running, pattern = self.running[place], self._patterns[place]
             if pattern.into is not None or not self._made.isdisjoint(pattern.streams):
@@ -801,7 +801,7 @@ class RuleSession:
         bound = find_least(chunk.bounds.values())
         self._input = self._input.forget_before(self._events if bound is None else bound.path[0])
 
-    def _derive(self, place: int, chunk: _Chunk) -> list[Any]:
+    def _derive(self, place: int, chunk: _RuleChunk) -> list[Any]:
         """Let a rule read a chunk with derived events, and add those that its matches become.
 
         It reads up to where its streams are known. Return what was found, for `conclude`, unless
@@ -873,7 +873,7 @@ def _list_certain(
         yield session.conclude([], last=True)
 
 
-def _limit_time(until: int, bound: Bound | None, scale: Scale) -> int:
+def _limit_time(until: int, bound: DerivedBound | None, scale: Scale) -> int:
     """Return up to where time has passed for a rule that has read up to a bound."""
     if bound is None or scale.unit_ns is None:
         return until

@@ -21,7 +21,7 @@ from cernis.results.unary import CompactMatches
 from cernis.run.derived import PathLog, is_held, widen
 from cernis.run.families import Family
 from cernis.run.metrics import SessionMetrics
-from cernis.run.pending import Bound, PendingEvents, find_bound
+from cernis.run.pending import DerivedBound, PendingEvents, find_bound
 from cernis.run.routing import ConstantTest
 from cernis.run.rule import Rule
 from cernis.run.session import Session
@@ -61,7 +61,7 @@ class RunningRule:
         self.log = self.log._replace(paths=widen(self.log.paths, width))
         self.pending.widen(width)
 
-    def find_open(self) -> Bound | None:
+    def find_open(self) -> DerivedBound | None:
         """Return up to where its matches are known; None: all that end so far are.
 
         What comes before is dropped from the log of places.
