@@ -112,6 +112,8 @@ def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
         counting = {w: per_event(best[w].telling, best[w].told) for w in cases}
         case: Case = {"query": name, "strategy": link}
         records += record_growth(NAME, "automaton", case, costs)
+        matched = {w: costs[w] / (1 + best[w].matches / best[w].told) for w in cases}
+        records += record_growth(NAME, "automaton per match", case, matched)
         whole = {w: beside + cost for w, cost in costs.items()}
         records += record_growth(NAME, "whole", case, whole)
         records += record_growth(NAME, "counting", case, counting)

@@ -57,13 +57,16 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
                 "separator": _quote("strategy"),
                 "automaton, growth exponent": "automaton, growth",
                 "widest to narrowest window": widest_to_narrowest,
+                "per event and match, growth exponent": "automaton per match, growth",
                 "whole, growth exponent": "whole, growth",
                 "counting, growth exponent": "counting, growth",
             },
             "An event costs more in a wider window where it goes on from more groups of runs: each "
             "amount (cards) or fare (smart grid) that stays live is a group of its own. Under `:` "
-            "the prices of the market lie in search trees: an event costs a logarithm. Counting "
-            "costs as much as there are groups that lead to another, or pairs in search trees.",
+            "the prices of the market lie in search trees: an event costs a logarithm. Such "
+            "events end more matches, too: the cost per event *and match* does not grow. Counting "
+            "costs as much as there are groups that lead to another; with search trees, as much as "
+            "there are vertices in the window.",
         ),
         tabulate(
             records,

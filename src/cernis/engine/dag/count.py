@@ -2,21 +2,23 @@
 
 The matches of a vertex are the product over its sources of the matches below each; the
 matches below a source are a sum over an index. In a union tree, left subtrees no longer
-change and are summed once per node, the right spine once per version. With ≠ and order,
-the sum goes over the entries in range: there a count costs the edges of the run DAG, not
-its matches.
+change and are summed once per node, the right spine once per version. Branches of a search
+tree never change, so the sum below each is kept, and a range is a sum over a logarithm of
+them. With ≠, and where a range has two ends or holds other values than numbers, the sum goes
+over the entries: there a count costs the edges of the run DAG, not its matches.
 
-An *item* is a vertex or a node of a union tree, as one number: 2·vertex or 2·node+1.
+An *item* is a vertex, a node of a union tree or a branch of a search tree, as one number:
+2·vertex, 2·node+1 or -branch. A node and a branch stand for all that is below them.
 
-Cost contract: linear in the vertices, nodes and (for ≠ and order) edges that a root
-reaches inside its window. Floating point first, which is exact below 2^53; a root that
-exceeds it is counted again in Python's integers.
+Cost contract: linear in the vertices, nodes, branches and (for ≠) edges that a root
+reaches inside its window. Floating point first, which is exact below 2^53; roots that
+exceed it are counted again modulo primes (`residues`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from math import prod
+from math import inf, prod
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -28,6 +30,7 @@ from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions, unlike
 from cernis.engine.dag.links import DagSegment
+from cernis.engine.dag.residues import join_residues, list_primes, reduce
 
 _EXACT = float(2**53)
 Element = TypeVar("Element")
@@ -84,8 +87,42 @@ def list_items(links, memory, source, bound, items):
         return list_union(memory.nodes, at, memory.sources[source]["version"], bound, items)
     if kind == r.UNLIKE:
         return _list_unlike(links, memory, source, bound, items)
-    asked = memory.asked[memory.sources[source]["asked"]]
-    return _list_range(memory.branches, links.operator[link], at, asked, bound, items)
+    asked, operator = memory.asked[memory.sources[source]["asked"]], links.operator[link]
+    if _is_whole(memory.branches, operator, at, asked[0]):
+        return _list_branches(memory.branches, operator, at, asked, bound, items)
+    return _list_range(memory.branches, operator, at, asked, bound, items)
+
+
+@inner
+def _is_whole(branches, operator, root, high):
+    """Whether all values between a number and the end of a tree are numbers."""
+    if operator > r.GREATER_EQUAL or high > r.LARGEST_NUMBER:
+        return False
+    below = operator in (r.LESS, r.LESS_EQUAL)
+    return below or by_order.largest(branches, root) <= r.LARGEST_NUMBER
+
+
+@inner
+def _list_branches(branches, operator, root, asked, bound, items):
+    """Write the vertices on the way to a range's end, and the branches that lie inside of it."""
+    below = operator in (r.LESS, r.LESS_EQUAL)
+    found = 0
+    at = root
+    while at != 0 and branches[at]["best"] >= bound:
+        if found + 2 > len(items):
+            return -1
+        branch = branches[at]
+        inside = by_order.is_in_range(branch, operator, asked[0], asked[1])
+        if inside:
+            if branch["start"] >= bound:
+                items[found] = 2 * branch["vertex"]
+                found += 1
+            side = branch["left"] if below else branch["right"]
+            if side != 0 and branches[side]["best"] >= bound:
+                items[found] = -side
+                found += 1
+        at = branch["right"] if inside == below else branch["left"]
+    return found
 
 
 @inner
@@ -121,8 +158,11 @@ def _list_range(branches, operator, root, asked, bound, items):
 
 
 @kernel
-def list_node(nodes, node, bound, items):
-    """Write the items that a node of a union tree sums over; return how many."""
+def list_inside(memory, item, bound, items):
+    """Write the items that a node or a branch sums over; return how many."""
+    if item < 0:
+        return _list_branch(memory.branches, -item, bound, items)
+    nodes, node = memory.nodes, item >> 1
     items[0] = 2 * nodes[node]["vertex"]
     found = 1
     left = nodes[node]["left"]
@@ -136,9 +176,26 @@ def list_node(nodes, node, bound, items):
     return found
 
 
+@inner
+def _list_branch(branches, at, bound, items):
+    """Write the items that a branch of a search tree sums over; return how many."""
+    branch = branches[at]
+    found = 0
+    if branch["start"] >= bound:
+        items[0] = 2 * branch["vertex"]
+        found = 1
+    for side in (branch["left"], branch["right"]):
+        if side != 0 and branches[side]["best"] >= bound:
+            items[found] = -side
+            found += 1
+    return found
+
+
 @kernel
-def _count_roots(segment, begin, clock, scratch, out):
+def _count_roots(segment, begin, clock, scratch, prime, out):
     """Count the roots from `begin` on; return the root for which the scratch is too small.
+
+    With a `prime`, count modulo it; 0: there is none.
 
     Roots with the same bound share their counts: `clock` is the current stamp and its bound.
     One kernel for all roots: a call for each would cost more than most roots do.
@@ -161,15 +218,15 @@ def _count_roots(segment, begin, clock, scratch, out):
                 continue
             below = depth
             value = 1.0
-            inner = item & 1 == 1
+            inside = item < 0 or item & 1 == 1
             first, count = 0, 1
-            if not inner:
+            if not inside:
                 first, count = vertices[item >> 1]["first"], vertices[item >> 1]["count"]
                 if count == 0 and vertices[item >> 1]["start"] < bound:
                     value = 0.0
             for source in range(first, first + count):
-                if inner:
-                    found = list_node(nodes, item >> 1, bound, items)
+                if inside:
+                    found = list_inside(memory, item, bound, items)
                 elif links.kind[links.store[sources[source]["link"]]] == r.UNION:
                     at, version = sources[source]["at"], sources[source]["version"]
                     found = list_union(nodes, at, version, bound, items)
@@ -184,13 +241,26 @@ def _count_roots(segment, begin, clock, scratch, out):
                     else:
                         stack[depth] = items[k]
                         depth += 1
-                value *= total
+                value = reduce(value * reduce(total, prime), prime)
             if depth == below:
                 stamps[item] = stamp
                 values[item] = value
                 depth -= 1
         out[i] = values[2 * roots[i]["vertex"]]
     return len(roots)
+
+
+def is_vertex(item: int) -> bool:
+    """Whether an item is a vertex."""
+    return item >= 0 and item & 1 == 0
+
+
+def count_items(memory: r.RunMemory) -> int:
+    """Return the size of an array by item; branches, which are negative, have its end."""
+    vertices, nodes, branches = (
+        int(memory.counters[one]) for one in (r.VERTICES, r.NODES, r.BRANCHES)
+    )
+    return 2 * max(vertices, nodes) + 2 + branches
 
 
 class DagElements(ABC, Generic[Element]):
@@ -217,9 +287,9 @@ class DagElements(ABC, Generic[Element]):
         record = self.segment.memory.vertices[vertex]
         return range(int(record["first"]), int(record["first"]) + int(record["count"]))
 
-    def inside(self, node: int) -> list[int]:
-        """Return the items that a node of a union tree sums over."""
-        found = list_node(self.segment.memory.nodes, node, self.bound, self._items)
+    def inside(self, item: int) -> list[int]:
+        """Return the items that a node or a branch sums over."""
+        found = list_inside(self.segment.memory, item, self.bound, self._items)
         items: list[int] = self._items[:found].tolist()
         return items
 
@@ -232,8 +302,8 @@ class DagElements(ABC, Generic[Element]):
                 stack.pop()
                 continue
             groups = (
-                [self.inside(top >> 1)]
-                if top & 1
+                [self.inside(top)]
+                if not is_vertex(top)
                 else [self.below(source) for source in self.sources(top >> 1)]
             )
             missing = [i for group in groups for i in group if i not in self.known]
@@ -252,7 +322,7 @@ class DagCounts(DagElements[int]):
     """Exact counts in integers of any size, for choosing a match by its rank."""
 
     def combine(self, item: int, groups: list[list[int]]) -> int:
-        if not item & 1 and not groups:
+        if is_vertex(item) and not groups:
             return int(self.segment.memory.vertices[item >> 1]["start"] >= self.bound)
         return prod(sum(self.known[i] for i in group) for group in groups)
 
@@ -266,8 +336,8 @@ class DagCounts(DagElements[int]):
         todo = [(2 * vertex, rank)]
         while todo:
             item, rank = todo.pop()
-            if item & 1:
-                todo.append(self._choose(self.inside(item >> 1), rank))
+            if not is_vertex(item):
+                todo.append(self._choose(self.inside(item), rank))
                 continue
             chosen.append(item >> 1)
             for source in self.sources(item >> 1):
@@ -287,21 +357,37 @@ class DagCounts(DagElements[int]):
 
 def count_matches(segment: DagSegment) -> list[int]:
     """Return the number of matches of every root."""
-    counters, roots = segment.memory.counters, segment.roots
-    size = 2 * max(int(counters[r.VERTICES]), int(counters[r.NODES])) + 2
+    out = np.empty(len(segment.roots), np.float64)
+    _count_into(segment, 0.0, out)
+    counts: list[int] = np.where(out < _EXACT, out, 0).astype(np.int64).tolist()
+    large = np.flatnonzero(out >= _EXACT)
+    if len(large):
+        roots = segment.roots[large]
+        exact = _count_exactly(segment._replace(roots=roots), float(out.max()))
+        for place, number in zip(large.tolist(), exact, strict=True):
+            counts[place] = number
+    return counts
+
+
+def _count_into(segment: DagSegment, prime: float, out: NDArray[np.float64]) -> None:
+    """Write the numbers of matches of all roots; with a prime, modulo it."""
+    size = count_items(segment.memory)
     clock = np.zeros(2, np.int64)
     stamps, values = np.zeros(size, np.int64), np.empty(size, np.float64)
-    out = np.empty(len(roots), np.float64)
     room, done = 1024, 0
-    while done < len(roots):
+    while done < len(segment.roots):
         stack, items = np.empty(room, np.int64), np.empty(room, np.int64)
-        done = _count_roots(segment, done, clock, CountScratch(stamps, values, stack, items), out)
+        scratch = CountScratch(stamps, values, stack, items)
+        done = _count_roots(segment, done, clock, scratch, prime, out)
         room *= 2
-    counts: list[int] = np.where(out < _EXACT, out, 0).astype(np.int64).tolist()
-    exact: DagCounts | None = None
-    for large in np.flatnonzero(out >= _EXACT).tolist():
-        bound = int(roots[large]["bound"])
-        if exact is None or exact.bound != bound:
-            exact = DagCounts(segment, bound)
-        counts[large] = exact.root(roots[large])
-    return counts
+
+
+def _count_exactly(segment: DagSegment, most: float) -> list[int]:
+    """Return the numbers of matches of all roots, of which the largest is about `most`."""
+    if most == inf:
+        return [DagCounts(segment, int(root["bound"])).root(root) for root in segment.roots]
+    primes = list_primes(int(np.log2(most)) + 2)
+    residues = np.empty((len(primes), len(segment.roots)), np.float64)
+    for prime, row in zip(primes, residues, strict=True):
+        _count_into(segment, float(prime), row)
+    return join_residues(residues.astype(np.int64), primes)

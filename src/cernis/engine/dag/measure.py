@@ -5,7 +5,7 @@ of a match and an event in it. Elements are added over the runs of an index and 
 sources of a vertex, as pairs (count, sum) are: (c, s) · (c', s') = (c · c', s · c' + c · s'). Least
 values take the least of both. So the cost is that of counting, whatever the number of matches.
 
-Cost contract: linear in the vertices, nodes and (for ≠ and order) edges that a root reaches inside
+Cost contract: linear in the vertices, nodes, branches and (for ≠) edges that a root reaches inside
 its window, times the quantities. Sums are floats, exact below 2^52; a root that exceeds it is
 summed again in Python's integers.
 """
@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.dag import records as r
-from cernis.engine.dag.count import DagElements, list_items, list_node, list_union
+from cernis.engine.dag.count import (
+    DagElements,
+    count_items,
+    is_vertex,
+    list_inside,
+    list_items,
+    list_union,
+)
 from cernis.engine.dag.links import DagSegment
 
 NO_LEAST = np.int64(2**63 - 1)
@@ -116,16 +123,16 @@ def _measure_roots(segment, weights, begin, clock, scratch, out):
                 depth -= 1
                 continue
             below = depth
-            is_node = item & 1 == 1
+            inside = item < 0 or item & 1 == 1
             first, count = 0, 1
-            _begin(weights, 0 if is_node else item >> 1, scratch)
-            if not is_node:
+            _begin(weights, 0 if inside else item >> 1, scratch)
+            if not inside:
                 first, count = vertices[item >> 1]["first"], vertices[item >> 1]["count"]
                 if count == 0 and vertices[item >> 1]["start"] < bound:
                     scratch.product[0] = 0.0
             for source in range(first, first + count):
-                if is_node:
-                    found = list_node(nodes, item >> 1, bound, items)
+                if inside:
+                    found = list_inside(memory, item, bound, items)
                 elif links.kind[links.store[sources[source]["link"]]] == r.UNION:
                     at, version = sources[source]["at"], sources[source]["version"]
                     found = list_union(nodes, at, version, bound, items)
@@ -154,8 +161,7 @@ def _measure_roots(segment, weights, begin, clock, scratch, out):
 
 def measure_matches(segment: DagSegment, weights: VertexWeights) -> MeasuredRoots:
     """Return the aggregates of every root; sums from 2^52 on are not exact."""
-    counters, roots = segment.memory.counters, segment.roots
-    size = 2 * max(int(counters[r.VERTICES]), int(counters[r.NODES])) + 2
+    roots, size = segment.roots, count_items(segment.memory)
     quantities, leasts = 1 + weights.sums.shape[1], weights.leasts.shape[1]
     known = _new_elements(size, quantities, leasts)
     out = _new_elements(len(roots), quantities, leasts)
@@ -215,7 +221,7 @@ class ExactSums(DagElements[Summed]):
     def combine(self, item: int, groups: list[list[int]]) -> Summed:
         nothing: Summed = (0,) * (1 + self._weights.shape[1])
         count, sums = 1, list(nothing[1:])
-        if not item & 1:
+        if is_vertex(item):
             sums = [int(weight) for weight in self._weights[item >> 1]]
             if not groups and self.segment.memory.vertices[item >> 1]["start"] < self.bound:
                 return nothing

@@ -27,8 +27,7 @@ products a float holds, and put together by the Chinese remainder theorem.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from math import inf, isqrt, prod
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -38,10 +37,10 @@ from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.dag import records as r
 from cernis.engine.dag.links import DagSegment
+from cernis.engine.dag.residues import join_residues, list_primes, reduce
 
 DONE, NO_ROOM, SPENT = range(3)
 _EXACT = float(2**53)
-_PRIME_BITS = 25
 _CELLS_PER_VERTEX = 64
 """The most cells that a vertex may add, on average."""
 
@@ -95,16 +94,6 @@ CELLS, PASS, ADDED, FRONTS, WORK, SPLIT = range(6)
 
 
 @inner
-def _reduce(value, prime):
-    """Return a number modulo a prime; 0: there is none."""
-    if prime > 0:
-        value -= np.floor(value / prime) * prime
-        if value < 0:
-            value += prime
-    return value
-
-
-@inner
 def _find_cell(scratch, group, base):
     """Return the place of a cell in the table; there is no cell if it holds another pass."""
     last = len(scratch.table) - 1
@@ -125,7 +114,7 @@ def _add_cell(scratch, group, base, value, prime):
     counters[WORK] += 1
     if scratch.table[at, 0] == counters[PASS]:
         cell = scratch.table[at, 3]
-        scratch.cell_value[cell] = _reduce(scratch.cell_value[cell] + value, prime)
+        scratch.cell_value[cell] = reduce(scratch.cell_value[cell] + value, prime)
         return True
     cell = counters[CELLS]
     if cell == len(scratch.cell_base):
@@ -236,7 +225,7 @@ def _add_front(scratch, base, start, value, prime):
     scratch.front_start[n] = start
     scratch.front_next[n] = after
     if after >= 0:
-        value = _reduce(value + scratch.front_sum[after], prime)
+        value = reduce(value + scratch.front_sum[after], prime)
     scratch.front_sum[n] = value
     return True
 
@@ -269,7 +258,7 @@ def _count_root(scratch, group, bound, prime):
         scratch.counters[WORK] += 1
         before = 1.0 if base == since else _sum_front(scratch, base, bound)
         if before > 0 and value > 0:
-            total = _reduce(total + _reduce(before * value, prime), prime)
+            total = reduce(total + reduce(before * value, prime), prime)
         cell = scratch.cell_next[cell]
     return total
 
@@ -345,11 +334,11 @@ def count_sliding(segments: Sequence[DagSegment]) -> list[int] | None:
         return counts
     if out.max() == inf:
         return None
-    primes = _list_primes(int(np.log2(out.max())) + 2)
+    primes = list_primes(int(np.log2(out.max())) + 2)
     residues = np.empty((len(primes), len(roots)), np.float64)
     for prime, row in zip(primes, residues, strict=True):
         _count_into(log, groups, float(prime), limit, row, room)
-    return _join_residues(residues.astype(np.int64), primes)
+    return join_residues(residues.astype(np.int64), primes)
 
 
 def _count_into(
@@ -426,30 +415,3 @@ def _read_log(memory: r.RunMemory, roots: NDArray[np.void]) -> MomentLog | None:
         np.searchsorted(place[roots["vertex"]], np.arange(len(chosen) + 1)),
         roots["bound"].copy(),
     )
-
-
-@cache
-def _list_primes(bits: int) -> tuple[int, ...]:
-    """Return primes below 2^26 whose product has more than so many bits, the largest first."""
-    primes: list[int] = []
-    number = 2 ** (_PRIME_BITS + 1)
-    while _PRIME_BITS * len(primes) <= bits:
-        number -= 1
-        if all(number % divisor for divisor in range(2, isqrt(number) + 1)):
-            primes.append(number)
-    return tuple(primes)
-
-
-def _join_residues(residues: Ints, primes: Sequence[int]) -> list[int]:
-    """Return the numbers with these residues (Chinese remainder theorem).
-
-    >>> _join_residues(np.array([[1, 2], [1, 2]]), (3, 5))
-    [1, 2]
-    """
-    whole = prod(primes)
-    total = np.zeros(residues.shape[1], object)
-    for prime, row in zip(primes, residues, strict=True):
-        others = whole // prime
-        total += row.astype(object) * (others * pow(others, -1, prime))
-    joined: list[int] = (total % whole).tolist()
-    return joined

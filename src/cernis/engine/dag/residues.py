@@ -1,0 +1,57 @@
+"""Large counts as residues modulo primes, which kernels add and multiply as floats.
+
+Primes are below 2^26, so that a float holds the product of two residues. The Chinese remainder
+theorem puts a count together from its residues.
+
+Cost: a pass of the kernel for each prime, one for 25 bits of the largest count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from math import isqrt, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import inner
+
+_PRIME_BITS = 25
+
+
+@inner
+def reduce(value, prime):
+    """Return a number modulo a prime; 0: there is none."""
+    if prime > 0:
+        value -= np.floor(value / prime) * prime
+        if value < 0:
+            value += prime
+    return value
+
+
+@cache
+def list_primes(bits: int) -> tuple[int, ...]:
+    """Return primes below 2^26 whose product has more than so many bits, the largest first."""
+    primes: list[int] = []
+    number = 2 ** (_PRIME_BITS + 1)
+    while _PRIME_BITS * len(primes) <= bits:
+        number -= 1
+        if all(number % divisor for divisor in range(2, isqrt(number) + 1)):
+            primes.append(number)
+    return tuple(primes)
+
+
+def join_residues(residues: NDArray[np.int64], primes: Sequence[int]) -> list[int]:
+    """Return the numbers with these residues (Chinese remainder theorem).
+
+    >>> join_residues(np.array([[1, 2], [1, 2]]), (3, 5))
+    [1, 2]
+    """
+    whole = prod(primes)
+    total = np.zeros(residues.shape[1], object)
+    for prime, row in zip(primes, residues, strict=True):
+        others = whole // prime
+        total += row.astype(object) * (others * pow(others, -1, prime))
+    joined: list[int] = (total % whole).tolist()
+    return joined
