@@ -7,7 +7,7 @@ Terms are kept in N-Triples form; a blank node of a pattern is a variable that n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from cernis.errors import Span
@@ -42,6 +42,7 @@ __all__ = [
     "RepeatedPath",
     "Term",
     "Triple",
+    "TripleTemplate",
     "UnfoldPattern",
     "UnionPattern",
     "ValuesPattern",
@@ -219,6 +220,41 @@ class UnfoldPattern:
     pattern: GraphPattern
     variable: GraphVariable
     form: Triple
+
+
+TripleTemplate = Triple | UnfoldPattern
+"""A triple of CONSTRUCT; one with triple terms is a pattern of one triple with their forms."""
+
+
+def split_template(template: TripleTemplate) -> tuple[Triple, dict[str, Triple]]:
+    """Return a triple of CONSTRUCT, and the forms of the variables that stand for triple terms.
+
+    >>> x, p, t = GraphVariable("x"), Term("<http://x/p>"), GraphVariable("_:t")
+    >>> says = UnfoldPattern(BasicPattern((Triple(x, p, t),)), t, Triple(x, p, x))
+    >>> split_template(says) == (Triple(x, p, t), {"_:t": Triple(x, p, x)})
+    True
+    """
+    forms: dict[str, Triple] = {}
+    inner: GraphPattern | Triple = template
+    while isinstance(inner, UnfoldPattern):
+        forms[inner.variable.name] = inner.form
+        inner = inner.pattern
+    if isinstance(inner, BasicPattern):
+        (inner,) = inner.triples
+    assert isinstance(inner, Triple)
+    return inner, forms
+
+
+def find_template_variables(templates: Iterable[TripleTemplate]) -> list[GraphVariable]:
+    """Return the variables that CONSTRUCT takes from a match; blank nodes are none."""
+    triples = (one for each in templates for one in _list_template_triples(each))
+    nodes = (node for triple in triples for node in triple.nodes())
+    return [one for one in nodes if isinstance(one, GraphVariable) and not one.hidden]
+
+
+def _list_template_triples(template: TripleTemplate) -> tuple[Triple, ...]:
+    triple, forms = split_template(template)
+    return triple, *forms.values()
 
 
 GraphPattern = (

@@ -15,7 +15,7 @@ from cernis.pattern.graph import (
     CallExpression,
     Expression,
     GraphPattern,
-    Triple,
+    TripleTemplate,
     find_mentions,
     list_children,
 )
@@ -24,7 +24,7 @@ from cernis.pattern.write_graph import (
     INDENT,
     write_expression,
     write_pattern_lines,
-    write_triple,
+    write_template,
 )
 
 __all__ = [
@@ -213,7 +213,7 @@ class SpaseqQuery:
     tumbling_from: int | str | None = None
     """Half-open windows of that length from here on: ticks as a number, or a dateTime as text."""
     partition: tuple[str, ...] = ()
-    construct: tuple[Triple, ...] | None = None
+    construct: tuple[TripleTemplate, ...] | None = None
     distinct: bool = False
     """Whether matches that end at one time and show the same values are one answer."""
     source: str = field(default="", compare=False, repr=False)
@@ -235,7 +235,7 @@ class SpaseqQuery:
 
     def _write_form(self) -> str:
         if self.construct is not None:
-            triples = (INDENT + write_triple(triple, "") for triple in self.construct)
+            triples = (INDENT + write_template(triple) for triple in self.construct)
             return "\n".join(["CONSTRUCT {", *triples, "}"])
         form = "SELECT DISTINCT" if self.distinct else "SELECT"
         return f"{form} {'*' if self.select is None else ' '.join(map(str, self.select))}"

@@ -90,16 +90,14 @@ def write_triple(triple: g.Triple, scope: str, forms: Mapping[str, str] | None =
     return f"{subject} {'a' if predicate == _TYPE else predicate} {object_} ."
 
 
-def _write_unfolded(pattern: g.UnfoldPattern, scope: str) -> Iterator[str]:
-    """Yield the statement that has a triple term with variables, or terms inside of each other."""
+def write_template(template: g.TripleTemplate, scope: str = "") -> str:
+    """Return the statement of a triple, which may have triple terms inside of each other."""
+    triple, inside = g.split_template(template)
     forms: dict[str, str] = {}
-    inner: g.GraphPattern = pattern
-    while isinstance(inner, g.UnfoldPattern):
-        nodes = (_write_node(node, scope, forms) for node in inner.form.nodes())
-        forms[inner.variable.name] = f"<<( {' '.join(nodes)} )>>"
-        inner = inner.pattern
-    assert isinstance(inner, g.BasicPattern)
-    yield from (write_triple(triple, scope, forms) for triple in inner.triples)
+    for name, form in inside.items():
+        nodes = (_write_node(node, scope, forms) for node in form.nodes())
+        forms[name] = f"<<( {' '.join(nodes)} )>>"
+    return write_triple(triple, scope, forms)
 
 
 # ------------------------------------------------------------------ expressions
@@ -241,7 +239,7 @@ def write_pattern_lines(pattern: g.GraphPattern, scope: str) -> Iterator[str]:
             ends = _write_node(subject, scope), _write_node(object_, scope)
             yield f"{ends[0]} {write_path(path)} {ends[1]} ."
         case g.UnfoldPattern():
-            yield from _write_unfolded(pattern, scope)
+            yield write_template(pattern, scope)
         case g.BackgroundPattern(name, inner):
             yield from _write_braces(f"GRAPH {_write_node(name, scope)} ", inner, scope)
 

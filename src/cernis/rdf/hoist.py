@@ -8,7 +8,7 @@ part, the part becomes a variable of that pattern: `FILTER (CONCAT(?x, ?y) = ?be
 which is an error in the condition.
 
 A pattern that stands in several steps is left alone: its variables would be those of all of them.
-Functions whose variables are of two patterns stay where they are, and are refused.
+Functions whose variables are of two patterns stay where they are (`solving.answers`).
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class AnswerShape(NamedTuple):
     """The step of each alternative."""
     outputs: tuple[AnswerOutput, ...] = ()
     """What is shown of them."""
-    construct: tuple[g.Triple, ...] | None = None
+    construct: tuple[g.TripleTemplate, ...] | None = None
     versions: tuple[str, ...] | None = None
     """The versions of a live background, by their index; None: it does not change."""
     is_distinct: bool = False
@@ -714,8 +714,9 @@ class GraphMatches(Result[GraphMatch]):
         graph = pc.binary_join_element_wise("<urn:cernis:match:", numbers, ">", "")
         lines = [_quad(graph, _PROV, self._clock.terms(block.end), None)]
         places = {column.name: codes for column, _, codes in self._columns(block)}
-        for triple in self._shape.construct or ():
-            nodes = [self._node(node, places, numbers) for node in triple.nodes()]
+        for template in self._shape.construct or ():
+            triple, forms = g.split_template(template)
+            nodes = [self._node(node, places, numbers, forms) for node in triple.nodes()]
             lines.append(_quad(nodes[0], nodes[1], nodes[2], graph, _are_triples(nodes)))
         some = np.zeros(len(block.start), np.bool_)
         for line in lines[1:]:
@@ -736,9 +737,20 @@ class GraphMatches(Result[GraphMatch]):
         lines = _quad(graph.take(pa.array(match)), _USED, term, None)
         return pc.binary_join(_lists(offsets, pc.if_else(pa.array(again), "", lines)), "")
 
-    def _node(self, node: g.Node, places: Mapping[str, Any], numbers: pa.Array) -> pa.Array:
+    def _node(
+        self,
+        node: g.Node,
+        places: Mapping[str, Any],
+        numbers: pa.Array,
+        forms: Mapping[str, g.Triple],
+    ) -> pa.Array:
+        """Return the terms of a node of CONSTRUCT; null where it has none."""
         if isinstance(node, g.Term):
             return pa.array([node.text] * len(numbers), pa.string())
+        if node.name in forms:
+            inside = [self._node(one, places, numbers, forms) for one in forms[node.name].nodes()]
+            term = pc.binary_join_element_wise("<<(", *inside, ")>>", " ")
+            return pc.if_else(_are_triples(inside), term, None)
         if node.hidden:
             name = "".join(c for c in node.name if c.isalnum())
             return pc.binary_join_element_wise("_:m", numbers, f"x{name}", "")
@@ -819,9 +831,11 @@ def _quad(
 
 
 def _are_triples(nodes: Sequence[pa.Array]) -> pa.Array:
-    """Return whether three terms make a triple: no literal first, an IRI second, all bound."""
+    """Return whether three terms make a triple: an IRI or blank node, an IRI, and any term."""
     subject, predicate, object_ = nodes
     fits = pc.and_(pc.invert(pc.starts_with(subject, '"')), pc.starts_with(predicate, "<"))
+    for node in (subject, predicate):
+        fits = pc.and_(fits, pc.invert(pc.starts_with(node, "<<(")))
     there: Iterable[pa.Array] = (subject.is_valid(), predicate.is_valid(), object_.is_valid())
     for mask in there:
         fits = pc.and_(pc.fill_null(fits, False), mask)

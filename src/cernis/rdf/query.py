@@ -15,7 +15,7 @@ from cernis.plan.graphs import GraphPlan, make_graph_plan
 from cernis.rdf.hoist import hoist_functions
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.name_streams import name_streams
-from cernis.rdf.reading.times import TimeRule
+from cernis.rdf.reading.times import DIGITS_IN_NAME, TimeRule
 from cernis.rdf.session import GraphRunOptions, GraphSession
 from cernis.views.progress import find_display, show_progress
 
@@ -154,5 +154,5 @@ def parse_time_rule(
         return time
     if time == "graph" or time.startswith("graph:"):
         pattern = time.partition(":")[2]
-        return TimeRule(pattern=pattern or r"([0-9]+)$", unit=unit)
+        return TimeRule(pattern=pattern or DIGITS_IN_NAME, unit=unit)
     return TimeRule(property=time, unit=unit)

@@ -39,6 +39,7 @@ from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.reading.terms import Codes
 from cernis.rdf.reading.times import read_times
 from cernis.rdf.row_store import RowStore
+from cernis.rdf.solving.answers import AnsweredConditions
 from cernis.rdf.solving.programs import compile_expression
 from cernis.rdf.solving.rows import RowBuilder, TimeWindow
 from cernis.rdf.solving.solutions import Solutions
@@ -71,11 +72,14 @@ class GraphRecognizer:
         self.values, self.terms = values, values.terms
         window = TimeWindow(query.within, _find_origin(query, unit))
         self.builder = RowBuilder(plan, values, window)
+        self.answered = AnsweredConditions(values, query.source)
         depth = [1]
 
         def compile_condition(
             condition: g.Expression, row: dict[str, int], kept: dict[str, int]
         ) -> NDArray[np.int32]:
+            if self.answered.takes(condition):
+                return self.answered.add(condition, row, kept).steps
             program = compile_expression(condition, row, kept, values, query.source)
             depth[0] = max(depth[0], program.depth)
             return program.steps
@@ -126,7 +130,9 @@ class GraphRecognizer:
             versions = np.full(events.size, max(len(self.versions or ()) - 1, 0), np.int32)
         self.store.add(stored, events, first, versions)
         parts = max(len(self.builder.parts), 1)
-        return self.engine.push(rows, self.values.update(), self.stack, parts)
+        self.answered.begin()
+        values = self.values.update()
+        return self.engine.push(rows, values, self.stack, parts, self.answered.fill)
 
     # ----------------------------------------------------------------- state
 
@@ -216,12 +222,7 @@ def shape_answers(query: SpaseqQuery, linked: LinkedAutomaton) -> AnswerShape:
         return AnswerColumn(name, linked.columns.index(variable), listed, local.get(variable))
 
     if query.construct is not None:
-        named = {
-            node.name
-            for triple in query.construct
-            for node in triple.nodes()
-            if isinstance(node, g.GraphVariable) and not node.hidden
-        }
+        named = {variable.name for variable in g.find_template_variables(query.construct)}
         chosen = [column(name, name) for name in linked.columns if name in named]
     elif query.select is None:
         chosen = [column(name, name) for name in linked.columns if name in bound]

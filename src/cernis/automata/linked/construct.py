@@ -326,8 +326,7 @@ class _LinkedBuilder:
 def _find_told(query: SpaseqQuery) -> tuple[set[str], set[str]]:
     """Return the variables whose last values the answer tells, and those of which it tells all."""
     if query.construct is not None:
-        nodes = (node for triple in query.construct for node in triple.nodes())
-        return {node.name for node in nodes if isinstance(node, g.GraphVariable)}, set()
+        return {variable.name for variable in g.find_template_variables(query.construct)}, set()
     if query.select is None:
         gpms = (
             name

@@ -12,8 +12,17 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from cernis.automata.linked.automaton import LinkedAutomaton
-from cernis.pattern.graph import ComparisonExpression, Expression, GraphVariable, find_mentions
+from cernis.pattern.graph import (
+    CallExpression,
+    ComparisonExpression,
+    Expression,
+    GraphVariable,
+    Term,
+    find_mentions,
+    list_children,
+)
 
+_OF_NUMBERS = ("ABS", "CEIL", "FLOOR", "ROUND")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -47,10 +56,21 @@ def find_order(
     ):
         names = {variable.name for variable in find_mentions(limit)}
         waits = isinstance(value, GraphVariable) and value.name in from_run
-        if waits and names and names <= set(from_row):
+        if waits and names and names <= set(from_row) and _is_direct(limit):
             assert isinstance(value, GraphVariable)
             return OrderCondition(value.name, op, limit)
     return None
+
+
+def _is_direct(limit: Expression) -> bool:
+    """Whether a program computes a limit: its functions are of numbers, or of one term."""
+    if isinstance(limit, CallExpression) and limit.name not in _OF_NUMBERS:
+        variables = [one for one in limit.arguments if isinstance(one, GraphVariable)]
+        constants = [one for one in limit.arguments if isinstance(one, Term)]
+        first, *rest = limit.arguments
+        is_of_one = isinstance(first, GraphVariable) and len(variables) == 1
+        return is_of_one and len(constants) == len(rest)
+    return all(_is_direct(part) for part in list_children(limit))  # type: ignore[arg-type]
 
 
 def name_sources(

@@ -4,7 +4,9 @@ A *program* is an array of steps (operation, two arguments); `holds` runs it for
 answers TRUE, FALSE or ERROR, by SPARQL 1.1's operator table (section 17), three-valued logic
 and effective boolean value. It sees two rows of codes, the solution at hand (`row`) and what was
 bound before (`kept`); code -1 is unbound. Whatever is a function of one term (STR, REGEX, casts)
-is looked up in `maps`, which are filled once per distinct term and not here.
+is looked up in `maps`, which are filled once per distinct term and not here. Conditions with
+functions of several terms are looked up in `answers`; those that are not there yet are noted as
+missing, for Python to answer before the program runs again.
 
 A term's kind and value are one record of 32 bytes (`FACT`), so that a term costs one cache line.
 The codes of terms count up from 0; values that functions made have codes from -2 down, at the
@@ -79,6 +81,8 @@ which datatype or language; `exact`: also 0 or 1 for booleans."""
 INEXACT = -1
 MOST_DIGITS = 18
 UNBOUND = -1
+MOST_MISSING = 1024
+"""The most answers that are asked for at once."""
 
 (
     ROW,
@@ -115,13 +119,16 @@ UNBOUND = -1
     IN_NOTHING,
     CHOOSE,
     OTHERWISE,
-) = range(34)
+    ASK,
+) = range(35)
 """Operations. ROW, KEPT: push what stands in column a. CONSTANT: push the value of code a.
 MAPPED_*: push what map a says of column b. SKIP_*: leave out the next a steps if that is what the
-top is. IN_NOTHING: `x IN ()`. CHOOSE: IF. OTHERWISE: COALESCE of two."""
+top is. IN_NOTHING: `x IN ()`. CHOOSE: IF. OTHERWISE: COALESCE of two.
+ASK: push the answer to question a."""
 
 EFFECT = {
     **dict.fromkeys((ROW, KEPT, CONSTANT, MAPPED_ROW, MAPPED_KEPT, BOUND_ROW, BOUND_KEPT), 1),
+    ASK: 1,
     **dict.fromkeys(range(EQUAL, NEGATE), -1),
     **dict.fromkeys((AND, OR, SAME_TERM, CONTAINS, STARTS, ENDS, OTHERWISE), -1),
     CHOOSE: -2,
@@ -135,6 +142,30 @@ _FOURTEEN_HOURS = 14 * 3600
 _LESS, _SAME, _MORE, _UNORDERED, _INCOMPARABLE = -1, 0, 1, 2, 3
 
 
+class KnownAnswers(NamedTuple):
+    """The conditions that Python answers, by the codes of their variables."""
+
+    questions: NDArray[np.int32]
+    """Per question: its condition, and for each variable its column in the row and in what was
+    kept; -1: it has none."""
+    table: NDArray[np.int32]
+    """A hash table: the condition + 1, the answer, the codes."""
+    missing: NDArray[np.int32]
+    """Conditions and codes without an answer."""
+    counters: NDArray[np.int64]
+    """How many are missing."""
+
+
+def new_answers(variables: int = 1, size: int = 1, questions: int = 0) -> KnownAnswers:
+    """Return answers to conditions with so many variables; `size` is a power of two."""
+    return KnownAnswers(
+        np.full((questions, 1 + 2 * variables), -1, np.int32),
+        np.zeros((size, 2 + variables), np.int32),
+        np.zeros((MOST_MISSING, 1 + variables), np.int32),
+        np.zeros(1, np.int64),
+    )
+
+
 class Values(NamedTuple):
     """The facts of every term: see the module's head."""
 
@@ -142,6 +173,7 @@ class Values(NamedTuple):
     text: NDArray[np.uint8]
     maps: NDArray[np.int32]
     """Per function and code of a term, the code of its value; -1 is an error."""
+    answers: KnownAnswers
 
 
 def new_stack(depth: int) -> NDArray[np.void]:
@@ -538,6 +570,69 @@ def _code(steps, at, values, row, kept):
 
 
 @inner
+def _argument(question, k, row, kept):
+    """The code of a variable of a question: that of the row, or else what was kept."""
+    of_row, of_kept = question[1 + 2 * k], question[2 + 2 * k]
+    code = row[of_row] if of_row >= 0 else np.int32(UNBOUND)
+    if code < 0 and of_kept >= 0:
+        code = kept[of_kept]
+    return code
+
+
+@inner
+def find_answer(table, key):
+    """Return the place of a key (condition and codes) in the table, or the free one for it."""
+    last = len(table) - 1
+    at = np.int64(0)
+    for k in range(len(key)):
+        at = ((at ^ (np.int64(key[k]) + 1)) & 0x7FFFFFFF) * 2654435761
+        at ^= at >> 29
+    at &= last
+    while table[at, 0] != 0:
+        same = table[at, 0] == key[0] + 1
+        for k in range(1, len(key)):
+            same = same and table[at, k + 1] == key[k]
+        if same:
+            return at
+        at = (at + 1) & last
+    return at
+
+
+@inner
+def _ask(answers, number, row, kept):
+    """The answer to a question; without one it is noted as missing, and an error for now."""
+    question, n = answers.questions[number], answers.counters[0]
+    # the last place of `missing` is scratch
+    key = answers.missing[n]
+    key[0] = question[0]
+    for k in range(len(key) - 1):
+        key[k + 1] = _argument(question, k, row, kept)
+    at = find_answer(answers.table, key)
+    if answers.table[at, 0] != 0:
+        return answers.table[at, 1]
+    if n < len(answers.missing) - 1:
+        answers.counters[0] = n + 1
+    return np.int32(ERROR)
+
+
+@borrowing
+def _add_answers(table, keys, found):
+    for i in range(len(keys)):
+        at = find_answer(table, keys[i])
+        table[at, 0] = keys[i, 0] + 1
+        table[at, 1] = TRUE if found[i] else FALSE
+        for k in range(1, keys.shape[1]):
+            table[at, k + 1] = keys[i, k]
+
+
+def add_answers(
+    table: NDArray[np.int32], keys: NDArray[np.int32], found: NDArray[np.bool_]
+) -> None:
+    """Add answers to the table, which has room for them."""
+    _add_answers(table, keys, found)
+
+
+@inner
 def holds(
     steps: NDArray[np.int32],
     values: Values,
@@ -614,10 +709,13 @@ def holds(
                 stack[top]["kind"] = NOTHING
             else:
                 stack[top] = stack[top + 1 if answer == TRUE else top + 2]
-        else:
+        elif operation == OTHERWISE:
             top -= 1
             if stack[top]["kind"] == NOTHING:
                 stack[top] = stack[top + 1]
+        else:
+            top += 1
+            _set_truth(stack[top], _ask(values.answers, a, row, kept))
     result: int = _truth(stack[0])
     return result
 

@@ -6,6 +6,7 @@ the window; a match that is held keeps the records it needs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,9 +51,17 @@ class LinkedEngine:
         )
 
     def push(
-        self, rows: kernel.LinkedRows, values: Values, stack: NDArray[np.void], keys: int = 1
+        self,
+        rows: kernel.LinkedRows,
+        values: Values,
+        stack: NDArray[np.void],
+        keys: int = 1,
+        answer: Callable[[], Values] | None = None,
     ) -> list[DagSegment]:
-        """Read a batch that ends with a moment and return its matches; `keys`: partitions."""
+        """Read a batch that ends with a moment and return its matches; `keys`: partitions.
+
+        `answer` gives the values with the answers that were missing in them.
+        """
         segments: list[DagSegment] = []
         evaluation = kernel.Evaluation(values, stack)
         if self.partitioned:
@@ -71,6 +80,9 @@ class LinkedEngine:
                 self.memory = self.memory._replace(pending=pending)
             elif status == kernel.NO_ENTRIES:
                 self._make_entries()
+            elif status == kernel.NO_ANSWERS:
+                assert answer is not None
+                evaluation = evaluation._replace(values=answer())
             else:
                 if at != begun:
                     wanted.clear()

@@ -18,7 +18,7 @@ depends on the number of runs in an entry or on the window. Where a store keeps 
 (`trees`), a row takes all that fit by one vertex, in O(log runs).
 
 Without room the kernel undoes the moment, or interrupts filing; Python grows an array and calls
-it again.
+it again. Where a condition has no answer yet, it undoes the moment too, and Python answers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from cernis.engine.linked import waiting as w
 from cernis.engine.linked.tables import NEXT, STRICT
 from cernis.engine.linked.waiting import WaitingRuns
 
-DONE, NO_ROOM, NO_ENTRIES, NO_PENDING = range(4)
+DONE, NO_ROOM, NO_ENTRIES, NO_PENDING, NO_ANSWERS = range(5)
 READING, FILING = range(2)
 ALONE, TAKEN = -1, -2
 FITS = -1
@@ -125,15 +125,20 @@ def step(tables, memory, rows, evaluation, base, begin):
             own[w.FIRST] = i
             own[w.TOLD] = 0
             _note_moments(memory.moments, rows, i, end)
+            status, array = DONE, 0
             for k in range(i, end):
                 status, array = _read(tables, memory, rows, evaluation, base, k)
                 if status != DONE:
-                    counters[r.VERTICES], counters[r.SOURCES] = vertices, sources
-                    counters[r.ROOTS], counters[r.ASKED] = roots, asked
-                    for m in range(own[w.MOVED]):
-                        waiting.moved[waiting.leaving[m]] = -1
-                    own[w.MOVED], own[w.PENDING] = 0, 0
-                    return status, i, array
+                    break
+            if status == DONE and evaluation.values.answers.counters[0] > 0:
+                status = NO_ANSWERS
+            if status != DONE:
+                counters[r.VERTICES], counters[r.SOURCES] = vertices, sources
+                counters[r.ROOTS], counters[r.ASKED] = roots, asked
+                for m in range(own[w.MOVED]):
+                    waiting.moved[waiting.leaving[m]] = -1
+                own[w.MOVED], own[w.PENDING] = 0, 0
+                return status, i, array
             for m in range(own[w.MOVED]):
                 _drop(tables, memory, waiting.leaving[m])
             own[w.MOVED] = 0

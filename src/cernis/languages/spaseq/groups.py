@@ -306,12 +306,6 @@ class GraphPatternReader(LanguageReader):
 
     def _unfold(self, subject: g.Node, predicate: g.Path, form: TripleForm) -> g.GraphPattern:
         """Return the pattern of a triple whose object is a triple term with variables."""
-        if not self.scope:
-            self.mistakes.note(
-                "a triple term of CONSTRUCT is made of IRIs and literals",
-                form.span,
-                suggestion="BIND (TRIPLE(?s, ?p, ?o) AS ?t) in a graph pattern, and construct ?t",
-            )
         if not isinstance(predicate, g.Node):
             self.mistakes.note(
                 "a triple term with variables stands after a predicate, not after a path",

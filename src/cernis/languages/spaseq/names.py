@@ -368,10 +368,8 @@ class _SpaseqNames:
     # ---------------------------------------------------------------------- answer
 
     def check_answer(self) -> None:
-        for triple in self.written.construct or ():
-            for node in triple.nodes():
-                if isinstance(node, g.GraphVariable) and not node.hidden:
-                    self._check_selected(node)
+        for variable in g.find_template_variables(self.written.construct or ()):
+            self._check_selected(variable)
         seen: set[str] = set()
         for selected, span in self.written.select or ():
             self._check_item(selected, span)

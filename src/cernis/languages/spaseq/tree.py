@@ -20,7 +20,7 @@ from cernis.languages.spaseq.groups import GraphPatternReader, WrittenGroup
 from cernis.languages.spaseq.terms import XSD
 from cernis.languages.text.tokens import MOST_DIGITS, Name, span_of, span_of_tree
 from cernis.pattern import spaseq as q
-from cernis.pattern.graph import GraphPattern, GraphVariable, Term, Triple
+from cernis.pattern.graph import GraphPattern, GraphVariable, Term, TripleTemplate
 from cernis.pattern.paths import Statement
 
 _LARGEST_TIME = 2**63 - 1
@@ -59,7 +59,7 @@ class WrittenGpm(NamedTuple):
 class WrittenSpaseqQuery(NamedTuple):
     select: tuple[WrittenItem, ...] | None
     distinct: bool
-    construct: tuple[Triple, ...] | None
+    construct: tuple[TripleTemplate, ...] | None
     streams: tuple[WrittenStream, ...]
     gpms: tuple[WrittenGpm, ...]
     steps: tuple[q.SequenceStep, ...]
@@ -75,7 +75,7 @@ class _SelectClause(NamedTuple):
 
 
 class _ConstructClause(NamedTuple):
-    triples: tuple[Triple, ...]
+    triples: tuple[TripleTemplate, ...]
 
 
 class _WindowClause(NamedTuple):
@@ -177,8 +177,9 @@ class SpaseqReader(GraphPatternReader):
         return WrittenItem(q.SelectedExpression(item, name), span)
 
     def construct(self, meta: Meta, parts: list[list[Statement]]) -> _ConstructClause:
-        statements = (one for part in parts for one in part)  # patterns have been noted as mistakes
-        return _ConstructClause(tuple(one for one in statements if isinstance(one, Triple)))
+        # paths have been noted as mistakes
+        templates = (one for part in parts for one in part if isinstance(one, TripleTemplate))
+        return _ConstructClause(tuple(templates))
 
     def from_stream(self, meta: Meta, parts: list[Any]) -> WrittenStream:
         return WrittenStream(self._make_name(parts[0]), parts[1].text[1:-1])

@@ -4,8 +4,8 @@ A variable is a column of the current row or of the values that a run has kept. 
 the row's value where it has one; one in neither is unbound. A nest of functions of one term becomes
 one *term map* (`cernis.rdf.solving.values`); functions of constants are evaluated here. Functions
 without a map or an operation of the machine, of a computed number, STR(?a + 1), or of two
-variables, CONCAT(?a, ?b), are columns of their table (`cernis.rdf.solving.columns`). They are
-refused where there is no table: in conditions on two steps.
+variables, CONCAT(?a, ?b), are columns of their table (`cernis.rdf.solving.columns`). Where there is
+no table, in conditions on two steps, whole conditions are asked for (`cernis.rdf.solving.answers`).
 """
 
 from __future__ import annotations

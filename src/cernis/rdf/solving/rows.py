@@ -16,14 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from cernis.engine.dag.records import NOTHING
-from cernis.engine.graphs.expressions import keep, new_stack
 from cernis.engine.linked.step import LinkedRows
 from cernis.pattern import graph as g
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.terms import Codes
+from cernis.rdf.solving.columns import ProgramColumn, keep_rows, plan_program
 from cernis.rdf.solving.likeness import RowLikeness
-from cernis.rdf.solving.programs import Program, compile_expression
 from cernis.rdf.solving.solutions import (
     Solutions,
     arrange,
@@ -69,7 +68,7 @@ class _Way(NamedTuple):
 
     gpms: tuple[str, ...]
     names: tuple[str, ...]
-    condition: Program | None
+    condition: ProgramColumn | None
     optional: tuple[str, ...]
     """The variables that tell its readings apart."""
     readings: Codes
@@ -111,10 +110,7 @@ class RowBuilder:
         linked, one = self.linked, self.linked.alternatives[alternative]
         condition = None
         if one.own:
-            places = {name: i for i, name in enumerate(one.names)}
-            condition = compile_expression(
-                g.AndExpression(one.own), places, {}, self.values, source
-            )
+            condition = plan_program(g.AndExpression(one.own), one.names, self.values, source)
         numbers = [i for i, r in enumerate(linked.readings) if r.alternative == alternative]
         asked = frozenset().union(*(linked.readings[i].bound for i in numbers))
         optional = tuple(sorted(asked - one.certain))
@@ -173,9 +169,8 @@ class RowBuilder:
             whole = join_solutions(whole, more, certain & self._certain[gpm], values)
             certain |= self._certain[gpm]
         if way.condition is not None:
-            stack = new_stack(way.condition.depth)
             operands = arrange(whole, way.names).codes
-            whole = whole.take(keep(way.condition.steps, values, operands, stack))
+            whole = whole.take(keep_rows(way.condition, operands, self.values))
         columns = self.linked.columns
         whole = project(whole, (*columns, *map(_event_column, range(self.width))))
         if way.repeats:

@@ -63,6 +63,7 @@ class TermValues:
         self._interned: dict[str, int] = {}
         self._numbers: dict[f.TermFunction, int] = {}
         self._maps = np.full((0, 64), e.UNBOUND, np.int32)
+        self.answers = e.new_answers()
         self.false, self.true = self.intern(
             [f.write_boolean(False), f.write_boolean(True)]
         ).tolist()
@@ -79,7 +80,7 @@ class TermValues:
             self._known = last
             for function, number in self._numbers.items():
                 self._maps[number, first:last] = self.apply(function, codes)
-        return e.Values(self._facts, self._text, self._maps)
+        return e.Values(self._facts, self._text, self._maps, self.answers)
 
     def keep(self, live: NDArray[np.bool_]) -> None:
         """Drop the values of other terms and change codes, as `Terms.keep` does."""

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.graphs.expressions import keep, new_stack
 from cernis.errors import DataError
 from cernis.pattern import graph as g
 from cernis.pattern.write_graph import write_term
@@ -24,7 +23,7 @@ from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.events import GraphEvents, Int64s, join_events
 from cernis.rdf.reading.terms import Codes
 from cernis.rdf.session import GraphSession
-from cernis.rdf.solving.programs import Program, compile_expression
+from cernis.rdf.solving.columns import ProgramColumn, keep_rows, plan_program
 from cernis.rdf.solving.rows import RowBuilder
 from cernis.rdf.solving.solve import Matcher
 
@@ -66,7 +65,7 @@ class TracedGraphs:
         self.events: GraphEvents = join_events(batches)
         self.rows = self._join_rows(tables)
         self.streams = [name for name, _ in self.plan.query.streams]
-        self._programs: dict[g.Expression, Program] = {}
+        self._programs: dict[g.Expression, ProgramColumn] = {}
 
     def _join_rows(self, tables: list[TracedRows]) -> TracedRows:
         if not tables:
@@ -181,15 +180,12 @@ class TracedGraphs:
         mask = np.ones(len(codes), np.bool_)
         for condition in conditions:
             if condition not in self._programs:
-                places = {name: i for i, name in enumerate(self.linked.columns)}
                 values, source = self.session.values, self.plan.query.source
-                self._programs[condition] = compile_expression(
-                    condition, places, {}, values, source
+                self._programs[condition] = plan_program(
+                    condition, tuple(self.linked.columns), values, source
                 )
-            program = self._programs[condition]
             operands = np.require(codes, np.int32, ["C", "W"])
-            values_now = self.session.values.update()
-            mask &= keep(program.steps, values_now, operands, new_stack(program.depth))
+            mask &= keep_rows(self._programs[condition], operands, self.session.values)
         return mask
 
     @cached_property

@@ -24,7 +24,7 @@ from functools import cache, cached_property
 from typing import Any, Protocol
 
 from cernis.languages.spaseq import parse
-from cernis.pattern.graph import GraphVariable
+from cernis.pattern.graph import find_template_variables
 from cernis.pattern.spaseq import SelectedVariable, SpaseqQuery
 from cernis.testing.corpus import read_case_files
 from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
@@ -141,12 +141,7 @@ def _as_select(query: SpaseqQuery) -> SpaseqQuery:
     """Turn CONSTRUCT into the SELECT of its template's variables, which tell matches apart."""
     if query.construct is None:
         return query
-    named = {
-        node.name: None
-        for triple in query.construct
-        for node in triple.nodes()
-        if isinstance(node, GraphVariable) and not node.hidden
-    }
+    named = dict.fromkeys(one.name for one in find_template_variables(query.construct))
     chosen = tuple(SelectedVariable(name, name) for name in named)
     return replace(query, construct=None, select=chosen)
 

@@ -216,10 +216,36 @@ def _add_condition(
         right = g.ArithmeticExpression(random.choice("+*"), right, g.Term(number(2)))
     op = random.choice(("<", "<=", ">", "=", "!="))
     condition: g.Expression = g.ComparisonExpression(op, left, right)
+    if random.random() < 0.25:
+        condition = _make_late_function(random, own, others)
     if random.random() < 0.2:
         bound = g.CallExpression("BOUND", (g.GraphVariable(others[0]),))
         condition = g.OrExpression((condition, g.NotExpression(bound)))
     return replace(gpm, pattern=g.FilterPattern(gpm.pattern, condition))
+
+
+def _make_late_function(random: Random, own: list[str], others: list[str]) -> g.Expression:
+    """Make a condition with a function of several variables, of the pattern alone or of two."""
+
+    def text(name: str) -> g.Expression:
+        return g.CallExpression("STR", (g.GraphVariable(name),))
+
+    mine, other = text(random.choice(own)), text(random.choice(others))
+    op = random.choice(("<", "=", "!=", ">="))
+    kind = random.random()
+    if kind < 0.5:
+        limit = g.Term(f'"{random.randrange(4)}{random.randrange(4)}"')
+        return g.ComparisonExpression(op, g.CallExpression("CONCAT", (mine, other)), limit)
+    if kind < 0.7:
+        twice = g.CallExpression("CONCAT", (mine, text(own[-1])))
+        return g.ComparisonExpression(op, twice, g.CallExpression("CONCAT", (other, other)))
+    if kind < 0.85:
+        both = g.CallExpression("STRLEN", (g.CallExpression("CONCAT", (other, mine)),))
+        return g.ComparisonExpression(op, both, g.GraphVariable(random.choice(own)))
+    double = g.ArithmeticExpression("*", g.GraphVariable(own[0]), g.Term(number(2)))
+    datatype = g.CallExpression("DATATYPE", (double,))
+    same = g.ComparisonExpression("=", datatype, g.Term(f"<{INTEGER}>"))
+    return g.AndExpression((same, g.ComparisonExpression("<", mine, other)))
 
 
 def _add_select(random: Random, query: SpaseqQuery) -> SpaseqQuery:

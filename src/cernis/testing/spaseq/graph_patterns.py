@@ -334,6 +334,9 @@ def _evaluate(expression: g.Expression, solution: Solution) -> Value:
             raise ExpressionError
         case g.CallExpression("CONCAT", parts):
             return "".join(_require_text(_evaluate(part, solution)) for part in parts)
+        case g.CallExpression("REGEX", (part, pattern)):
+            text = _require_text(_evaluate(part, solution))
+            return re.search(_require_text(_evaluate(pattern, solution)), text) is not None
         case g.CallExpression("STRLEN", (part,)):
             return len(_require_text(_evaluate(part, solution)))
         case g.CallExpression("STR", (part,)):
