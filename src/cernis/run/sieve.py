@@ -29,6 +29,7 @@ from cernis.run.budget import Budget
 from cernis.run.checked_events import CheckedEvents
 from cernis.run.choose import Candidate, choose, mark_variables, project
 from cernis.run.conditions import EventView
+from cernis.run.partition_places import PartitionPlaces
 from cernis.run.verify import Mark, Verifier
 from cernis.state import MOST_EVENTS, check_list, check_mapping, check_number
 
@@ -52,65 +53,55 @@ class Sieve:
         self.budget = budget
         self.limit = plan.limit
         self.consumed: dict[int, int] = {}
-        self._members: dict[int, list[int]] = {}
-        self._gone: dict[int, int] = {}
-        self._rank: dict[int, tuple[int, int]] = {}
+        self._places: PartitionPlaces | None = None
 
     def note(self, batch: EventBatch, keys: NDArray[np.int64] | None, since: int = 0) -> None:
         """Store the codes of a batch, and the ranks of its events from position `since` on."""
         self.events.note(batch)
         if keys is not None:
-            for offset, key in enumerate(keys.tolist()):
-                if key >= 0 and batch.base + offset >= since:
-                    members = self._members.setdefault(key, [])
-                    rank = self._gone.get(key, 0) + len(members)
-                    self._rank[batch.base + offset] = (key, rank)
-                    members.append(batch.base + offset)
+            if self._places is None:
+                self._places = PartitionPlaces()
+            old = max(0, since - batch.base)
+            self._places.note(batch.base + old, keys[old:])
 
     def forget_before(self, position: int) -> None:
         """Drop the events before this position, which no candidate reaches."""
         self.events.forget_before(position)
-        for old in [p for p in self._rank if p < position]:
-            key, _ = self._rank.pop(old)
-            self._members[key].pop(0)
-            self._gone[key] = self._gone.get(key, 0) + 1
+        if self._places is not None:
+            self._places.forget_before(position)
 
     def keep_keys(self, keys: NDArray[np.int64]) -> None:
         """Renumber keys: keys[i] becomes i; the others have nothing alive."""
-        number = {int(key): i for i, key in enumerate(keys)}
-        self._members = {number[k]: v for k, v in self._members.items() if k in number}
-        self._gone = {number[k]: v for k, v in self._gone.items() if k in number}
-        self._rank = {p: (number[k], r) for p, (k, r) in self._rank.items() if k in number}
+        if self._places is not None:
+            self._places.keep_keys(keys)
         if self.plan.pattern.consume is Consume.PARTITION:
+            number = {key: i for i, key in enumerate(keys.tolist())}
             self.consumed = {number[k]: v for k, v in self.consumed.items() if k in number}
 
     def read_keys(self, first: int, end: int) -> NDArray[np.int64]:
         """Return the partition of each event from position `first` on, or -1."""
-        nowhere = (-1, 0)
-        return np.array([self._rank.get(p, nowhere)[0] for p in range(first, end)], np.int64)
+        if self._places is None:
+            return np.full(end - first, -1, np.int64)
+        return self._places.read_keys(first, end)
 
     def keys_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the partitions of events that matches end with."""
-        return np.array([self._to_local(p)[0] for p in positions.tolist()], np.int64)
+        if self._places is None:
+            return np.zeros(len(positions), np.int64)
+        return self._places.keys_of(positions)
 
     def freeze(self) -> dict[str, Any]:
         """Return the state that the stored events do not determine."""
-        return {
-            "consumed": list(self.consumed.items()),
-            "gone": list(self._gone.items()),
-        }
+        return {"consumed": list(self.consumed.items())}
 
     def thaw(self, frozen: object) -> None:
         """Restore what `freeze` returned, before the stored events are noted again."""
         parts = check_mapping(frozen, "'sieve'")
-        self.consumed, self._gone = (
-            {
-                check_number(key, name, -1): check_number(number, name, 0, MOST_EVENTS)
-                for key, number in (check_list(pair, name, 2) for pair in check_list(pairs, name))
-            }
-            for name in ("consumed", "gone")
-            for pairs in (parts.get(name),)
-        )
+        pairs = check_list(parts.get("consumed"), "consumed")
+        self.consumed = {
+            check_number(key, "consumed", -1): check_number(number, "consumed", 0, MOST_EVENTS)
+            for key, number in (check_list(pair, "consumed", 2) for pair in pairs)
+        }
 
     def matches(self, found: MatchSet) -> ListedMatches:
         """Return the matches among these candidates."""
@@ -208,12 +199,10 @@ class Sieve:
 
     def _to_local(self, position: int) -> tuple[int, int]:
         """Return the partition of an event, and its position inside."""
-        return self._rank[position] if self._members else (0, position)
+        return (0, position) if self._places is None else self._places.to_local(position)
 
     def _to_global(self, key: int, local: int) -> int:
-        if not self._members:
-            return local
-        return self._members[key][local - self._gone.get(key, 0)]
+        return local if self._places is None else self._places.to_global(key, local)
 
 
 def unpack(block: MatchBlock) -> Found:
