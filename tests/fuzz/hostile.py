@@ -459,6 +459,18 @@ def _queries() -> dict[str, tuple[str, str]]:
     known["counted"] = ("ceql", f"{counted} PARTITION BY [k] {window}")
     known["counted-clock"] = ("ceql", f"{counted} WITHIN 15 [ts]")
     known["counted-all"] = ("ceql", counted)
+    grouped = "SELECT {}, COUNT(*) AS n, SUM(b[x]) AS s, AVG(a[u]) AS m FROM S WHERE {}"
+    pairs = "(A AS a ; B+ AS b)"
+    for name, by, text in (
+        ("grouped", "[k]", f"{pairs} PARTITION BY [k] {window} GROUP BY [k]"),
+        ("grouped-every", "MAX(b[u])", f"{pairs} {window} GROUP BY EVERY 9 MILLISECONDS"),
+        (
+            "grouped-absent",
+            "[k]",
+            f"{pairs} WITHOUT C FOR 5 MILLISECONDS PARTITION BY [k] {window} GROUP BY [k]",
+        ),
+    ):
+        known[name] = ("ceql", grouped.format(by, text))
     known["answers"] = ("cq", "Q(x, y) <- A(id: x, u: y), B(id: x, u: z) WITHIN 12 EVENTS")
     known["collapsed"] = (
         "cq",
@@ -554,7 +566,7 @@ def _run_frozen(case: bytes) -> None:
         found.count()
         list(found.head(20))
         found.to_arrow() if found.count() < 10_000 else None
-    query.thaw(session.freeze())
+    query.thaw(session.freeze()).finish().count()
 
 
 @cache
@@ -620,6 +632,63 @@ def _run_frozen_graphs(case: bytes) -> None:
             found.to_arrow()
     session = query.thaw(session.freeze())
     list(session.finish().head(20))
+
+
+@cache
+def _rules() -> Any:
+    """Return rules of every kind: alone, in a family, and on each other's matches."""
+    import cernis
+
+    texts = {
+        "pairs": "SELECT * FROM S WHERE (A AS a ; B+ AS b) FILTER a[x > 1] WITHIN 12 EVENTS",
+        "alone": "SELECT * FROM S WHERE A WITHOUT B FOR 5 MILLISECONDS PARTITION BY [k]",
+        "groups": "SELECT COUNT(*) AS n FROM S WHERE A ; B GROUP BY EVERY 9 MILLISECONDS",
+        "makes": "INSERT INTO D SELECT a[u] AS u FROM S WHERE A AS a",
+        "longest": "INSERT INTO E SELECT LONGEST LAST(a[u]) AS u FROM S WHERE A+ AS a "
+        "WITHIN 9 EVENTS",
+        "reads": "SELECT * FROM S, D WHERE D AS d ; S>B AS b WITHIN 12 EVENTS",
+        "reads longest": "SELECT * FROM S, E WHERE E AS e ; S>B AS b WITHIN 12 EVENTS",
+    }
+    for number in range(9):
+        texts[f"same {number}"] = (
+            f"SELECT * FROM S WHERE (A AS a ; B AS b) FILTER a[id = {number}] WITHIN 9 EVENTS"
+        )
+    return cernis.rules(texts)
+
+
+@cache
+def _frozen_rules(number: int) -> bytes:
+    session = _rules().session()
+    for first in range(0, number, 20):
+        session.push(make_events(number)[first : first + 20])
+    return bytes(session.freeze())
+
+
+def _make_frozen_rules(draw: random.Random) -> bytes:
+    """Mutate the state of a rule set, or that of a rule in it."""
+    import numpy as np
+
+    from cernis.engine.unary.freeze import pack, unpack
+
+    frozen = _frozen_rules(draw.choice((25, 60)))
+    meta, arrays = unpack(frozen)
+    inner = [name for name in arrays if name.startswith("rule.")]
+    if draw.random() < 0.5:
+        return _mutate_frozen(draw, frozen)
+    name = draw.choice(sorted(inner))
+    changed = _mutate_frozen(draw, arrays[name].tobytes())
+    return pack(meta, {**arrays, name: np.frombuffer(changed, np.uint8)})
+
+
+def _run_frozen_rules(case: bytes) -> None:
+    session = _rules().thaw(case)
+    for first in (0, 20):
+        later = [{**e, "ts": e["ts"] + 60} for e in make_events(40, 5)[first : first + 20]]
+        for found in session.push(later).values():
+            list(found.head(20))
+    session = _rules().thaw(session.freeze())
+    for found in session.finish().values():
+        list(found.head(20))
 
 
 def _describe_shared(query: Any) -> list[Any]:
@@ -751,6 +820,7 @@ TARGETS = {
     "trig": _graphs(_trig(), ".trig"),
     "thaw": Target(_make_frozen, _run_frozen),
     "thaw-graphs": Target(_make_frozen_graphs, _run_frozen_graphs),
+    "thaw-rules": Target(_make_frozen_rules, _run_frozen_rules),
     "chunk": Target(_make_chunk, _run_chunk),
 }
 

@@ -177,7 +177,7 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
         if "measures" in meta:
             measures = _read_measures(check_list(meta["measures"], "the measures"))
             pipeline.feed = make_feed(pipeline.plan, pipeline.encode, measures)
-        pipeline.grouper.thaw(_read_table(arrays, "groups"))
+        pipeline.grouper.thaw(read_table(arrays, "groups"))
     pipeline.feed.thaw(engine, arrays)
     position = pipeline.engine.position
     if pipeline.keys is not None:
@@ -286,7 +286,7 @@ def _thaw_batches(described: list[Any], arrays: Arrays) -> Iterator[EventBatch]:
     for b, written in enumerate(described):
         batch = check_mapping(written, "a batch")
         parts = tuple(
-            (check_text(name, "a stream"), _read_table(arrays, f"table.{b}.{t}"))
+            (check_text(name, "a stream"), read_table(arrays, f"table.{b}.{t}"))
             for t, name in enumerate(check_list(batch.get("streams"), "the streams of a batch"))
         )
         rows = read_array(arrays, f"rows.{b}", np.int64, low=0, below=MOST_EVENTS)
@@ -348,7 +348,8 @@ def _write_table(table: pa.Table) -> NDArray[np.uint8]:
     return np.frombuffer(sink.getvalue(), np.uint8)
 
 
-def _read_table(arrays: Arrays, name: str) -> pa.Table:
+def read_table(arrays: Arrays, name: str) -> pa.Table:
+    """Return a table of a frozen state, if it is sound."""
     written = read_array(arrays, name, np.uint8)
     try:
         table = read_stream(written.tobytes())

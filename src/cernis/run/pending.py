@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cernis.errors import StateError
 from cernis.events.batch import Int64s
 from cernis.run.derived import LATE, NOTHING, InputLog, PathLog, PlacedPart, widen
+from cernis.run.freeze import read_table
 from cernis.state import check_list, check_text, read_array, require
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -113,7 +113,7 @@ class PendingEvents:
         parts = []
         for i, stream in enumerate(check_list(streams, "the streams of waiting events")):
             own = f"{name}.{i}"
-            table = _read_table(read_array(arrays, f"{own}.table", np.uint8).tobytes())
+            table = read_table(arrays, f"{own}.table")
             size, time = (table.num_rows,), None
             if f"{own}.time" in arrays:
                 time = read_array(arrays, f"{own}.time", np.int64, size)
@@ -155,7 +155,15 @@ def thaw_input(arrays: Arrays, events: int, last_row: int) -> InputLog:
 def read_paths(arrays: Arrays, name: str, size: int | None = None) -> Int64s:
     """Return paths from a frozen state: one row for each event."""
     paths = read_array(arrays, name, np.int64, (size, None))
-    require(paths.shape[1] % 2 == 1, f"{name!r} has another type or shape")
+    width = paths.shape[1]
+    lengths = (paths != NOTHING).sum(axis=1)
+    is_before_end = np.arange(width) < lengths[:, None]
+    require(
+        width % 2 == 1
+        and bool((lengths % 2 == 1).all())
+        and bool((is_before_end == (paths != NOTHING)).all()),
+        f"{name!r} has another type or shape",
+    )
     return paths
 
 
@@ -164,13 +172,6 @@ def _write_table(table: pa.Table) -> pa.Buffer:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
-
-
-def _read_table(written: bytes) -> pa.Table:
-    try:
-        return pa.ipc.open_stream(written).read_all()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise StateError(f"the frozen state is damaged: {error}") from error
 
 
 def _is_known(paths: Int64s, bound: Sequence[int]) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -46,6 +46,7 @@ from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.derived import (
+    NOTHING,
     Derivation,
     DerivedEvents,
     InputLog,
@@ -491,6 +492,11 @@ class RuleSession:
                 name = f"pending.{running.number}"
                 running.pending = PendingEvents.thaw(name, streams, arrays)
         session._set_running(session.running)
+        for running in session.running:
+            if running.pattern.into is not None:  # its matches go two steps further
+                known = [running.log.paths, *(part.paths for part in running.pending.parts)]
+                steps = max((paths != NOTHING).sum(axis=1).max(initial=0) for paths in known)
+                require(steps + 2 <= session._width, "a path is too long")
         position, *_ = check_list(meta.get("progress"), "the progress", 4)
         number = check_number(position, "the progress", 0)
         session.progress = replace(reading.progress, position=number)
