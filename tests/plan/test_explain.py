@@ -210,7 +210,7 @@ def test_unless_is_asked_of_the_candidates_that_the_indexes_leave() -> None:
     assert said["distributed"] == SLICED
 
 
-def test_a_pair_of_events_within_a_time_goes_by_an_index() -> None:
+def test_a_part_within_a_time_goes_by_an_index() -> None:
     gap = "by an index in the order of time (between neighbours)"
     said = entries("SELECT * WHERE ((A AS x ; B) AS y WITHIN 5 SECONDS) ; C")
     assert said["class"][0].startswith("ordered: neighbours in a match lie within a gap")
@@ -219,8 +219,30 @@ def test_a_pair_of_events_within_a_time_goes_by_an_index() -> None:
     assert said["conditions"] == [
         f"[5 SECONDS] before B: {gap}",
         f"[5 SECONDS] before D: {gap}",
-        "WITHIN 5 SECONDS: on each candidate (it looks at a part of the match)",
+        "WITHIN 5 SECONDS: by an index in the order of time (from the start of its part)",
     ]
+    assert said["class"][0].startswith("ordered")
+    assert said["class"][-1] == "counting and sampling: by listing"
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("A ; (A ; B ; C WITHIN 5 [n])", "no index has the order of its attribute"),
+        ("A ; (A ; B ; C WITHIN 5 SECONDS) WITHIN 9 EVENTS", "in the order of positions"),
+        ("(A OR B) ; (A ; B ; C WITHIN 5 SECONDS) WITHIN 9 SECONDS", "the start of the match does"),
+        ("A : (A ; B ; C WITHIN 5 SECONDS) WITHIN 9 SECONDS", "the start of the match does not"),
+        ("((A ; B ; C WITHIN 5 SECONDS) ; D WITHIN 9 SECONDS)", "another WITHIN stands inside"),
+        ("(A ; B ; C WITHIN 5 SECONDS) ALL D", "it looks at a part of the match"),
+    ],
+)
+def test_explain_says_why_a_part_within_a_time_is_checked_on_candidates(
+    query: str, why: str
+) -> None:
+    last = [line for line in entries(f"SELECT * WHERE {query}")["conditions"] if "WITHIN" in line]
+    assert last[-1].startswith("WITHIN ")
+    assert ": on each candidate (" in last[-1]
+    assert why in last[-1]
 
 
 def test_a_partitioned_query_is_distributed_by_its_partition() -> None:

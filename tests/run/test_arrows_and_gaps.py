@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
+from cernis.languages.ceql import parse
 from cernis.pattern.query import Consume, Pattern, Unit
 from cernis.pattern.selection import counts_only
 from cernis.testing.absences import LINKS
@@ -109,6 +112,7 @@ def make_ticks(count: int) -> pa.Table:
         "A ;[5 TO 20 MILLISECONDS] B ;[9 EVENTS] C",
         "(A AS a ;[90 MILLISECONDS] B AS b) FILTER a[k] = b[k]",
         "C{2,3}[20 EVENTS]",
+        "(A ; B ; C WITHIN 12 MILLISECONDS)",
     ],
 )
 @pytest.mark.parametrize("partition", ["", " PARTITION BY [k]"])
@@ -123,6 +127,39 @@ def test_a_gap_bounds_memory_without_a_window(
     assert pa.concat_tables(scarce).equals(plenty)
     session.engine.collect()
     assert session.engine.records < 2_000
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "(A ; B ; C WITHIN 3 SECONDS) ; D",
+        "D ; (A ; B ; C WITHIN 4 SECONDS)",
+        "D ; (A ; B ; C WITHIN 4 SECONDS) WITHIN 9 SECONDS",
+        "(D ; (A+ ; B ; C? WITHIN 4 EVENTS)) FILTER A[k] = B[k] PARTITION BY [k] WITHIN 9 EVENTS",
+        "(D ; (A ; B ; C WITHIN 5 SECONDS) ; D) PARTITION BY [k] WITHIN 9 SECONDS",
+        "((A : B ; C WITHIN 3 SECONDS))+ ; (D ; A ; B WITHIN 3 SECONDS)",
+        "(A -> (B OR C) ; C WITHIN 3 EVENTS) ; D PARTITION BY [k]",
+        "(A ; (B AS x ; C AS y) FILTER x[k] <= y[k] WITHIN 5 SECONDS) : D",
+    ],
+)
+@pytest.mark.parametrize("strategy", ["", "NEXT", "LONGEST"])
+def test_a_part_within_a_time_agrees_with_the_oracle(query: str, strategy: str) -> None:
+    pattern = parse(f"SELECT {strategy} * WHERE {query}")
+    tables = cernis.query(pattern).plan.tables
+    assert tables is not None
+    assert tables.is_timed
+    for seed in range(3):
+        draw = Random(seed)
+        types = draw.choices("ABCD", [3, 3, 3, 2], k=14)
+        ts = accumulate(draw.choices([0, 1, 2], k=14))
+        events = [
+            {"type": e, "ts": t, "k": draw.randrange(2)} for e, t in zip(types, ts, strict=True)
+        ]
+        table = make_table(events, timed=True)
+        found = cernis.query(pattern).run(table)
+        compare(pattern, events, found)
+        assert found.count() == len(list(found))
+        assert len(found.sample(2, seed=1)) == min(2, found.count())
 
 
 def test_explain_says_how_long_runs_wait() -> None:

@@ -21,14 +21,15 @@ from dataclasses import dataclass, field, replace
 
 from cernis.automata.correlated.ambiguity import is_ambiguous
 from cernis.automata.correlated.between import Verdict
-from cernis.automata.correlated.correlate import Correlation, Refusal, correlate
+from cernis.automata.correlated.correlate import Correlation, Refusal, TimedParts, correlate
 from cernis.automata.correlated.determinize import determinize_chain
 from cernis.automata.correlated.hierarchical import construct_join
 from cernis.automata.correlated.pcea import PCEA, Apart
 from cernis.automata.correlated.qtree import build_q_trees, draw_trees, find_conflict
 from cernis.errors import BudgetError
+from cernis.pattern import formula as cel
 from cernis.pattern.conjunctive import ConjunctiveQuery
-from cernis.pattern.query import Pattern
+from cernis.pattern.query import Pattern, Unit
 from cernis.plan.apart import find_conditions_apart
 from cernis.plan.joins import EventJoin, recognize_join
 
@@ -79,7 +80,8 @@ def plan_correlated(
                 return Correlated(pcea, True, unique, join.verdicts, tree=tree)
         else:
             broken = _explain_conflict(conjunctive) or clash.explain(join.texts)
-    found = correlate(pattern.formula, unordered=unordered)
+    timed = find_timed_parts(pattern)
+    found = correlate(pattern.formula, unordered=unordered, timed=timed)
     if isinstance(found, Refusal):
         return Correlated(None, False, False, broken=broken, refused=found.reason)
     apart: tuple[Apart, ...] = ()
@@ -87,11 +89,22 @@ def plan_correlated(
         apart, complete = find_conditions_apart(pattern.formula, found.verdicts, unordered)
         if complete:
             return replace(_make_unique(found, selected, broken), apart=apart)
-        named = correlate(pattern.formula, name_atoms=True, unordered=unordered)
+        named = correlate(pattern.formula, name_atoms=True, unordered=unordered, timed=timed)
         if isinstance(named, Refusal):
             return Correlated(None, False, False, broken=broken, refused=named.reason)
         return Correlated(named.pcea, False, False, found.verdicts, broken=broken, apart=apart)
     return _make_unique(found, selected, broken)
+
+
+def find_timed_parts(pattern: Pattern) -> TimedParts:
+    """Return which WITHIN inside the formula links decide: those that count as the window does."""
+    own = pattern.within
+    if own is not None:
+        unit = None if own.attribute is not None else own.unit
+        return TimedParts(unit, in_window=True)
+    parts = [node for node in cel.walk(pattern.formula) if isinstance(node, cel.Within)]
+    counts_events = parts and all(part.window.unit is Unit.EVENTS for part in parts)
+    return TimedParts(Unit.EVENTS if counts_events else Unit.TIME)
 
 
 def _explain_conflict(query: ConjunctiveQuery | None) -> str:

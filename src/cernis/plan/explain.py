@@ -12,6 +12,7 @@ from cernis.automata.correlated.mermaid import draw_pcea
 from cernis.automata.correlated.pcea import Apart, WeightBound
 from cernis.automata.unary.construct import compares_events
 from cernis.automata.unary.mermaid import draw_cea
+from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.dag.records import SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -177,9 +178,14 @@ def _list_determinized(plan: Plan) -> tuple[str, ...]:
     return found.notes if found is not None and found.unique else ()
 
 
+def _lists_to_count(tables: CorrelatedTables) -> bool:
+    """Whether numbers of matches are found by listing them."""
+    return bool(tables.apart or tables.bounds or tables.is_timed)
+
+
 def _describe_counting(plan: Plan) -> str:
     tables = plan.tables
-    if tables is not None and tables.apart:
+    if tables is not None and (tables.apart or tables.is_timed):
         return "by listing"
     if tables is not None and any(store.kind != UNION for store in tables.stores):
         return "without enumerating, in the number of neighbours that can be compared"
@@ -329,9 +335,9 @@ def _describe_groups(plan: Plan) -> list[str]:
     cost = "matches are listed, each adds its own values: linear in the matches"
     measured = any(True for term in group_terms(plan.pattern) for _ in pred.variables_of(term))
     tables = plan.tables
-    if not plan.listed and not measured:
+    if not plan.listed and not measured and not (tables is not None and tables.is_timed):
         cost = "matches are counted, not listed"
-    elif not plan.listed and tables is not None and not tables.apart and not tables.bounds:
+    elif not plan.listed and tables is not None and not _lists_to_count(tables):
         cost = (
             "sums and least values on partial matches, no match is listed: linear in those that an "
             "end reaches (numbers; other values: listed)"

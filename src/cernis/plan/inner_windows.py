@@ -2,8 +2,8 @@
 
 The neighbours in a part that is within w lie within w of each other. So each separator below `(φ
 WITHIN w)` gets the gap w, and partial matches leave with it. Where φ is a pair of single events,
-the gap says all that WITHIN does, and takes its place. Otherwise WITHIN is still checked on each
-candidate.
+the gap says all that WITHIN does, and takes its place. Otherwise links inside φ ask when their runs
+began it (`cernis.automata.correlated.correlate`), or candidates are checked.
 """
 
 from __future__ import annotations

@@ -432,6 +432,8 @@ def _asks_earliest(pattern: Pattern, found: Correlated) -> bool:
         return False
     if found.pcea is None or not found.exact or found.apart or not found.pcea.is_chain:
         return False
+    if found.pcea.timed_states:
+        return False
     links = [source.link for t in found.pcea.transitions for source in t.sources]
     return not any(link.different or link.unlike or link.ordered for link in links)
 

@@ -1,9 +1,9 @@
 """The compact sets of correlated matches as a match set.
 
 Cost contract: `count`, `counts` and `aggregate` are linear in the compact set (for ≠ and order: in
-the edges of the run DAG); `blocks` is linear in its output; `sample` counts once and
-then walks one path per match drawn. Matches of one end position come latest start
-first where they fit into one block.
+the edges of the run DAG; where a part of the formula has a WITHIN: in the matches); `blocks` is
+linear in its output; `sample` counts once and then walks one path per match drawn. Matches of one
+end position come latest start first where they fit into one block.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cernis.engine.unary.aggregate import (
     encode_least,
     join_found,
 )
-from cernis.results.matchset import MatchBlock, Positions, take
+from cernis.results.matchset import MatchBlock, Positions, join, take
 from cernis.results.rooted import RootedMatches
 
 ReadMeasure = Callable[[Measure, Positions], MeasuredColumn]
@@ -45,8 +45,25 @@ class CorrelatedMatches(RootedMatches):
 
     _reported = 0
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether a part of the formula has a WITHIN of its own: then matches are listed to count.
+
+        How many runs are inside it depends on its last event, so two ends share no number.
+        """
+        return any(len(segment.links.since) for segment in self._segments)
+
+    def is_empty(self) -> bool:
+        return super().is_empty() or (self.is_timed and not any(True for _ in self.blocks(1)))
+
     def _count_roots(self, segment: DagSegment) -> list[int]:
-        return count_matches(segment)
+        if len(segment.links.since) == 0:
+            return count_matches(segment)
+        numbers = np.zeros(len(segment.roots), np.int64)
+        for listing in list_blocks(segment):
+            numbers += np.bincount(listing.root, minlength=len(numbers))
+        found: list[int] = numbers.tolist()
+        return found
 
     def aggregate(
         self, measures: Sequence[Measure], read: ReadMeasure, stored: int
@@ -109,6 +126,8 @@ class CorrelatedMatches(RootedMatches):
             self.spend(steps)
 
     def _draw(self, segment: DagSegment, root: int, ranks: list[int]) -> MatchBlock:
+        if len(segment.links.since):
+            return self._list_ranks(segment, root, ranks)
         record = segment.roots[root]
         exact = DagCounts(segment, int(record["bound"]))
         matches = []
@@ -117,6 +136,16 @@ class CorrelatedMatches(RootedMatches):
             matches.append(found[np.argsort(-found["position"], kind="stable")])
         starts = np.array([match["position"][-1] for match in matches], np.int64)
         return self._block_of_marks(segment, root, starts, matches)
+
+    def _list_ranks(self, segment: DagSegment, root: int, ranks: list[int]) -> MatchBlock:
+        """Return the matches of one root with these ranks, by listing those before them."""
+        own = segment._replace(roots=segment.roots[root : root + 1])
+        found, seen, wanted = [], 0, np.array(ranks, np.int64)
+        for listing in list_blocks(own):
+            here = wanted[(wanted >= seen) & (wanted < seen + len(listing.start))] - seen
+            found.append(take(self._block(listing, own), here))
+            seen += len(listing.start)
+        return join(found, len(self.variables))
 
 
 def _sort_latest_first(block: MatchBlock) -> MatchBlock:

@@ -234,7 +234,7 @@ class Grouper:
 
     def _add_measured(self, found: MatchSet) -> bool:
         """Add up numbers on the vertices of compared events; return whether that is possible."""
-        if not isinstance(found, CorrelatedMatches) or found.steps is not None:
+        if not isinstance(found, CorrelatedMatches) or found.steps is not None or found.is_timed:
             return False
         measures = []
         for (variable, attribute), functions in self.sources.items():

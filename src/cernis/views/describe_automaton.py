@@ -67,6 +67,8 @@ def say_place(link: Link, earlier: str) -> list[str]:
     places = [f"right after {earlier}"] if link.contiguous else []
     if link.gap is not None:
         places.append(f"within [{write_gap(link.gap)}] of {earlier}")
+    if link.since is not None:
+        places.append(f"within [{write_gap(link.since)}] of the start of its part")
     if link.arrow is not None:
         places.append(f"the first that fits after {earlier}")
     return places

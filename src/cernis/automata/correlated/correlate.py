@@ -39,6 +39,7 @@ from cernis.automata.unary.construct import build_condition_test, build_type_tes
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.waits import Place, find_deciding, list_waits
+from cernis.pattern.window import Gap, Unit, Window
 from cernis.pattern.write import write_formula, write_gap, write_window
 
 Arrow = tuple[Path, int]
@@ -61,12 +62,72 @@ class Correlation:
         return sum(verdict.how is How.CANDIDATE for verdict in self.verdicts)
 
 
+@dataclass(frozen=True, slots=True)
+class TimedParts:
+    """Which `(φ WITHIN w)` links can decide: those whose start the indexes put in order.
+
+    An index sorts runs by one start: that of φ. In a window, the later φ begins, the later may the
+    match begin. So φ must come after one part, at any distance, or begin the match.
+    """
+
+    unit: Unit | None = None
+    """What starts are measured in; None: links decide no WITHIN."""
+    in_window: bool = False
+    """Whether the query has a window."""
+    first: bool = False
+    """Whether φ has to begin the match."""
+
+    def explain(self, window: Window, preceded: bool) -> str:
+        """Return why links do not decide a WITHIN; empty: they do."""
+        if window.unit is Unit.ATTRIBUTE:
+            return "no index has the order of its attribute"
+        if self.unit is None:
+            return "it looks at a part of the match"
+        if window.unit is not self.unit:
+            return f"partial matches are in the order of {_UNITS[self.unit]}"
+        if self.first and preceded:
+            return "in a window, the start of the match does not follow from that of the part"
+        return ""
+
+    def allows(self, pcea: PCEA) -> bool:
+        """Whether the start of a match follows from that of φ wherever there is a window."""
+        if not self.in_window or self.first:
+            return True
+        timed = pcea.timed_states
+        links = [source.link for t in pcea.transitions for source in t.sources]
+        begins = [
+            t.sources
+            for t in pcea.transitions
+            if t.target in timed and not any(s.link.since for s in t.sources)
+        ]
+        if not any(begins):
+            return True
+        entries = {source for sources in begins for source in sources}
+        keys = {link.equal for link in links}
+        is_shared = len(keys) == 1 and all(a == b for a, b in next(iter(keys)))
+        return (
+            all(begins)
+            and len({entry.state for entry in entries}) == 1
+            and all(replace(entry.link, equal=()) == ANY_LINK for entry in entries)
+            and (is_shared or not any(entry.link.equal for entry in entries))
+        )
+
+
+NOT_TIMED = TimedParts()
+_UNITS = {Unit.TIME: "time", Unit.EVENTS: "positions"}
+
+
 def correlate(
-    formula: cel.Formula, *, name_atoms: bool = False, unordered: frozenset[str] = frozenset()
+    formula: cel.Formula,
+    *,
+    name_atoms: bool = False,
+    unordered: frozenset[str] = frozenset(),
+    timed: TimedParts = NOT_TIMED,
 ) -> Correlation | Refusal:
     """Return the automaton of a formula; with `name_atoms` atoms write labels of their own as well.
 
-    `unordered` attributes hold text: their order is left to be checked on candidates.
+    `unordered` attributes hold text: their order is left to be checked on candidates. `timed` says
+    which WITHIN inside the formula links decide.
 
     >>> a = pred.Attribute(("a",))
     >>> same = pred.Compare("=", pred.Reference("A", a), pred.Reference("B", a))
@@ -77,17 +138,29 @@ def correlate(
     >>> found.exact, found.verdicts[0].how
     (True, <How.EQUAL: 'equal'>)
     """
-    found = _attempt(formula, name_atoms, unordered, gather=False)
+    if any(isinstance(node, cel.All) for node in cel.walk(formula)):
+        timed = NOT_TIMED
+    options = _Options(name_atoms, unordered, timed)
+    found = _attempt(formula, options)
     if isinstance(found, Correlation) and not found.exact:
-        gathered = _attempt(formula, name_atoms, unordered, gather=True)
+        gathered = _attempt(formula, replace(options, gather=True))
         if isinstance(gathered, Correlation) and gathered.undecided < found.undecided:
             return gathered
     return found
 
 
-def _attempt(
-    formula: cel.Formula, name_atoms: bool, unordered: frozenset[str], gather: bool
-) -> Correlation | Refusal:
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """How an automaton is built."""
+
+    name_atoms: bool
+    unordered: frozenset[str]
+    timed: TimedParts
+    gather: bool = False
+    """Whether what follows an ALL gathers the ends of its parts."""
+
+
+def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
     arrows: dict[Arrow, frozenset[Place]] = {}
     undecided: dict[Arrow, str] = {}
     for wait in list_waits(formula):
@@ -97,7 +170,7 @@ def _attempt(
         else:
             arrows[wait.node, wait.part] = places
     while True:
-        building = _CorrelatedBuilder(name_atoms, unordered, gather, undecided)
+        building = _CorrelatedBuilder(options, undecided)
         try:
             whole = building.build(formula, (), preceded=False)
             pcea = fragments.build_automaton(whole, building.states)
@@ -109,6 +182,8 @@ def _attempt(
             if (why := _find_obstacle(at, places, building, pcea))
         }
         if not wrong:
+            if not options.timed.allows(pcea):
+                return _attempt(formula, replace(options, timed=replace(options.timed, first=True)))
             break
         undecided |= wrong
         arrows = {at: places for at, places in arrows.items() if at not in wrong}
@@ -153,20 +228,15 @@ def _name_arrow(path: Path, part: int) -> str:
 class _CorrelatedBuilder:
     """The automaton while it grows."""
 
-    def __init__(
-        self,
-        name_atoms: bool,
-        unordered: frozenset[str],
-        gather: bool,
-        undecided: Mapping[Arrow, str],
-    ) -> None:
+    def __init__(self, options: _Options, undecided: Mapping[Arrow, str]) -> None:
         self.undecided = undecided
         """Why links do not decide an arrow."""
         self.split: set[Arrow] = set()
         """Arrows in a formula that was built case by case: none has all that fits."""
-        self.gather = gather
-        self.name_atoms = name_atoms
-        self.unordered = unordered
+        self.gather = options.gather
+        self.name_atoms = options.name_atoms
+        self.unordered = options.unordered
+        self.timed = options.timed
         self.states = fragments.States()
         self.verdicts = Verdicts()
         self.decided: dict[Path, int] = {}
@@ -215,11 +285,8 @@ class _CorrelatedBuilder:
                 return self.build_filter(node, path, preceded)
             case cel.PartitionBy():
                 return self.build_partition(node, path, preceded)
-            case cel.Within(body=body, window=window):
-                why = "it looks at a part of the match"
-                text = f"WITHIN {write_window(window)}"
-                self.verdicts.note(path, 0, Verdict(text, How.CANDIDATE, why))
-                return self.build(body, (*path, 0), preceded)
+            case cel.Within():
+                return self.build_within(node, path, preceded)
             case cel.All():
                 return self.build_all(node, path, preceded)
 
@@ -227,6 +294,27 @@ class _CorrelatedBuilder:
         labels = {node.type, name_atom(path)} if self.name_atoms else {node.type}
         state = self.states.new(frozenset(labels), node.type)
         return Fragment((Step((), build_type_test(node), state),), (state,))
+
+    def build_within(self, node: cel.Within, path: Path, preceded: bool) -> Fragment:
+        """Build the body; each step inside it asks for runs that began it inside the window."""
+        body, window = self.build(node.body, (*path, 0), preceded), node.window
+        why = self.timed.explain(window, preceded)
+        if not why and any(s.link.since for step in body.steps for s in step.sources):
+            why = "another WITHIN stands inside"
+        text = f"WITHIN {write_window(window)}"
+        if why:
+            self.verdicts.note(path, 0, Verdict(text, How.CANDIDATE, why))
+            return body
+        self.verdicts.note(path, 0, Verdict(text, How.GAP, "from the start of its part"))
+        since = Gap(window.unit, window.size)
+        steps = (
+            replace(
+                step,
+                sources=tuple(replace(s, link=replace(s.link, since=since)) for s in step.sources),
+            )
+            for step in body.steps
+        )
+        return replace(body, steps=tuple(steps))
 
     def build_unless(self, node: cel.Unless, path: Path, preceded: bool) -> Fragment:
         """Build the body alone; the guard is checked on each candidate."""

@@ -199,6 +199,7 @@ def _is_weaker(one: Link, other: Link) -> bool:
         and set(one.ordered) <= set(other.ordered)
         and one.contiguous <= other.contiguous
         and one.gap in (None, other.gap)
+        and one.since in (None, other.since)
         and one.arrow in (None, other.arrow)
     )
 

@@ -65,6 +65,8 @@ class Link:
     contiguous: bool = False
     gap: Gap | None = None
     """How far the event read now lies after the earlier one."""
+    since: Gap | None = None
+    """How far it lies after the first event of the part of the formula that has this WITHIN."""
     arrow: str | None = None
     """The `->` that it belongs to: an event that passes its test takes all runs that it fits out of
     the index, so that they meet no other."""
@@ -83,6 +85,8 @@ class Link:
             parts.append("right before")
         if self.gap is not None:
             parts.append(f"[{write_gap(self.gap)}] before")
+        if self.since is not None:
+            parts.append(f"begun [{write_gap(self.since)}] before")
         if self.arrow is not None:
             parts.append("next")
         return " and ".join(parts)
@@ -161,6 +165,16 @@ class PCEA:
     def size(self) -> int:
         """The paper's |P|: states, sources and labels of all transitions."""
         return len(self.names) + sum(len(t.sources) + len(t.labels) for t in self.transitions)
+
+    @property
+    def timed_states(self) -> frozenset[int]:
+        """The states inside a part of the formula with a WITHIN of its own, where links decide it.
+
+        A transition into such a state begins the part, unless its link says how long it may last.
+        """
+        links = [(t.target, s) for t in self.transitions for s in t.sources]
+        timed = [(target, s.state) for target, s in links if s.link.since is not None]
+        return frozenset(state for pair in timed for state in pair)
 
     @property
     def is_chain(self) -> bool:

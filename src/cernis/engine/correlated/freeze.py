@@ -28,6 +28,7 @@ from cernis.engine.dag.sound import (
     to_bytes,
 )
 from cernis.errors import StateError
+from cernis.pattern.write import write_gap
 from cernis.state import (
     MOST_EVENTS,
     Arrays,
@@ -77,6 +78,8 @@ def _describe(engine: CorrelatedEngine) -> list[Any]:
     """Return the names that the numbers in a state stand for."""
     tables = engine.tables
     earliest = ["from the earliest start"] if engine.settings.from_earliest else []
+    sinces = [write_gap(gap) if gap else "" for gap in tables.sinces]
+    timed = [sinces] if tables.is_timed else []
     return [
         [[list(column) for column in domain] for domain in tables.domains],
         [repr(store) for store in tables.stores],
@@ -84,6 +87,7 @@ def _describe(engine: CorrelatedEngine) -> list[Any]:
         len(tables.arrays.links.store),
         list(tables.ordered),
         *earliest,
+        *timed,
     ]
 
 
@@ -230,6 +234,9 @@ def _check_sources(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
     made = check_versions(nodes, position)
     latest = raise_latest(branches, ("left", "right"), position)
     filed = position[entries["vertex"]]
+    tables = engine.tables.arrays
+    begins = np.repeat(tables.transition_begins, tables.transition_count)[sources["link"]] != 0
+    start = np.where(begins, r.NOTHING, vertices["start"][owner])
     # of a list, the runs that a source can use may all have left the window
     for kind, first, ends, starts in (
         (r.UNION, 1, made, nodes["start"]),
@@ -239,9 +246,9 @@ def _check_sources(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
         mine = kinds == kind
         where = at[mine]
         require(
-            is_inside(where, first, len(ends))
+            is_inside(where, np.where(begins[mine], 0, first), len(ends))
             and bool((ends[where] < sources["version"][mine])[where != 0].all())
-            and (starts is None or bool((starts[where] >= vertices["start"][owner[mine]]).all())),
+            and (starts is None or bool((starts[where] >= start[mine])[where != 0].all())),
             "a source leads to no run before it",
         )
 

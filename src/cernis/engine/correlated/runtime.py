@@ -70,8 +70,9 @@ class CorrelatedEngine:
         self._live_starts = _NO_NUMBERS
         self._looked_at = -1
         """The answers of `live_starts`, and the position at which they were found."""
-        self._gaps = (_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS)
-        """The ends of each link's gap, and the reach of each store; set by `measure_gaps`."""
+        self._gaps = (_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS)
+        """The ends of each link's gap, the reach of each store, the WITHIN around each link; set by
+        `measure_gaps`."""
         self._now, self._read_to = int(r.NOTHING) + _LONGEST_GAP, 0
         self.memory = self._first_memory()
         self.reserve_codes([0] * len(tables.domains))
@@ -94,7 +95,8 @@ class CorrelatedEngine:
 
         `codes` has a row per column, `high` and `low` a row per ordered attribute.
         """
-        assert len(self._gaps[0]) == len(self.tables.gaps) or not any(self.tables.gaps)
+        is_measured = len(self._gaps[0]) == len(self.tables.gaps)
+        assert is_measured or not (any(self.tables.gaps) or self.tables.is_timed)
         events = kernel.CorrelatedEvents(
             symbols,
             codes,
@@ -333,6 +335,7 @@ class CorrelatedEngine:
             sizes(tables.gaps, least=True),
             sizes(tables.gaps, least=False),
             sizes(tables.reaches, least=False),
+            sizes(tables.sinces, least=False),
         )
 
     def _advance_time(self, times: NDArray[np.int64] | None, at: int, position: int) -> None:

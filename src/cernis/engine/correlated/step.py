@@ -11,6 +11,11 @@ LONGEST without a window asks for the earliest start instead of the latest (`fro
 starts are negated positions: what an index finds first starts first, and a root lists the matches
 of that start alone.
 
+A link inside `(φ WITHIN w)` gathers the runs that began φ at most w ago. An index sorts runs by
+their start, so starts are counted from the event that begins φ. A vertex inside φ keeps the
+earliest start that it allows as a fact, and listing leaves the runs before it. After φ, the start
+of a run is that of φ: no earlier than the start of the match, which listing checks.
+
 Cost contract: per event O(transitions of its symbol), times the cost of the index:
 amortized O(1) for = and ≠, O(log) for order; independent of the window and of the
 number of partial matches.
@@ -32,6 +37,7 @@ from cernis.engine.correlated.tables import (
     NO_GAP,
     NO_RUN,
     RUNS_IN_RANGE,
+    SINCE,
     TIME_GAP,
     CorrelatedArrays,
 )
@@ -66,6 +72,8 @@ class CorrelatedEvents(NamedTuple):
     """Per link, the ends of its gap, in ticks or positions."""
     store_reach: NDArray[np.int64]
     """Per store, the longest gap after its runs."""
+    since: NDArray[np.int64]
+    """Per link, the WITHIN of the part that it stands in, in ticks or positions."""
 
 
 class Now(NamedTuple):
@@ -98,7 +106,9 @@ def step(tables, memory, events, scratch, rules, base, begin):
     for transition in range(len(tables.transition_count)):
         joins = joins or tables.transition_count[transition] > 1
     arrows, sorted_arrows = False, False
+    timed = NO_GAP
     for link in range(len(tables.link_arrow)):
+        timed = max(timed, tables.link_since[link])
         arrows = arrows or tables.link_arrow[link] != NO_RUN
         sorted_arrows = sorted_arrows or tables.link_arrow[link] == RUNS_IN_RANGE
     for i in range(begin, len(events.symbols)):
@@ -124,6 +134,8 @@ def step(tables, memory, events, scratch, rules, base, begin):
             if has_nulls and events.usable[i] == 0:
                 clock, bound = r.NO_CLOCK, memory.part_bound[key]
             memory.part_bound[key] = bound
+        elif timed != NO_GAP:
+            clock = events.times[i] if timed == TIME_GAP else np.int64(ordinal)
         moment = events.moments[i] if len(events.moments) > 0 else position
         now = Now(i, position, ordinal, moment, key, clock, bound)
         if counters[r.PENDING] == 0:
@@ -233,7 +245,8 @@ def _fire(tables, memory, events, now, transition, asked, from_earliest):
     """Make the vertex of a transition, if each of its links finds a run."""
     counters = memory.counters
     first_source, first_asked = counters[r.SOURCES], counters[r.ASKED]
-    start = now.clock
+    begins = tables.transition_begins[transition]
+    start, since = now.clock, r.BEGINS if begins else r.NOTHING
     for k in range(tables.transition_count[transition]):
         link = tables.transition_first[transition] + k
         store = tables.links.store[link]
@@ -283,11 +296,15 @@ def _fire(tables, memory, events, now, transition, asked, from_earliest):
                 counters[r.ASKED] = question + 1
                 memory.asked[question, 0] = high
                 memory.asked[question, 1] = low
-        if found == 0 or latest == r.NOTHING or latest < now.bound:
+        if tables.link_since[link] != NO_GAP:
+            reading = _read_gap(events, now, tables.link_since[link])
+            since = max(_go_back(reading, events.since[link]), r.BEGINS + 1)
+        if found == 0 or latest == r.NOTHING or latest < max(now.bound, since):
             counters[r.SOURCES] = first_source
             counters[r.ASKED] = first_asked
             return
-        start = latest if from_earliest else min(start, latest)
+        if not begins:
+            start = latest if from_earliest else min(start, latest)
         if tables.store_collapsed[store]:
             continue
         source = counters[r.SOURCES]
@@ -310,6 +327,8 @@ def _fire(tables, memory, events, now, transition, asked, from_earliest):
             memory.facts[vertex, f] = events.codes[column, now.at]
         elif tables.fact_kind[f] == HIGH:
             memory.facts[vertex, f] = events.high[column, now.at]
+        elif tables.fact_kind[f] == SINCE:
+            memory.facts[vertex, f] = since
         else:
             memory.facts[vertex, f] = events.low[column, now.at]
     target = tables.transition_target[transition]

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.automata.correlated.pcea import PCEA, Apart, Link, Ordered, WeightBound
+from cernis.automata.correlated.pcea import PCEA, Apart, Link, Ordered, Transition, WeightBound
 from cernis.automata.unary.alphabet import Alphabet
 from cernis.engine.dag.links import FarConditions, Links, SumBounds
 from cernis.engine.dag.records import IN_GAP, OPERATORS, SORTED, UNION, UNLIKE
@@ -91,6 +91,10 @@ class CorrelatedArrays(NamedTuple):
     link_gap: NDArray[np.int32]
     """NO_GAP, or what the gap of the link is measured in."""
     store_gap: NDArray[np.int32]
+    link_since: NDArray[np.int32]
+    """NO_GAP, or what the WITHIN of the part that the link stands in is measured in."""
+    transition_begins: NDArray[np.uint8]
+    """Whether the event begins a part that has a WITHIN of its own."""
 
 
 NO_GAP, TIME_GAP, EVENTS_GAP = range(3)
@@ -168,12 +172,21 @@ class CorrelatedTables:
         self.is_sorted = any(store.kind == SORTED for store in self.stores)
         self.gaps = tuple(source.link.gap for source in sources)
         """The gap of each link."""
+        self.sinces = tuple(source.link.since for source in sources)
+        """Per link, the WITHIN of the part that it stands in."""
         self.reaches = self._find_reaches()
         """Per store, the gap after which no run is asked for."""
         self.most_links = max([len(t.sources) for t in pcea.transitions], default=0)
         self.facts = _facts(apart, self.columns, self.ordered, self.weights)
+        if self.is_timed:
+            self.facts = (*self.facts, (SINCE, 0))
         self.arrays = self._arrays()
         self._growth = Lock()
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a part of the formula has a WITHIN that the links decide."""
+        return any(self.sinces)
 
     def add_symbols(self) -> None:
         """Work out the symbols that are new in the alphabet."""
@@ -250,6 +263,8 @@ class CorrelatedTables:
             link_arrow=_flags([_find_leaving(s.link) for s in sources]),
             link_gap=_units(self.gaps),
             store_gap=_units(self.reaches),
+            link_since=_units(self.sinces),
+            transition_begins=_flags([_begins(t, self.pcea.timed_states) for t in transitions]),
         )
 
     def _links(self, width: int) -> Links:
@@ -265,6 +280,7 @@ class CorrelatedTables:
             steps=sequences(width),
             conditions=self._conditions(),
             bounds=self._bounds(),
+            since=_ints([self.facts.index((SINCE, 0))] if self.is_timed else []),
         )
 
     def _bounds(self) -> SumBounds:
@@ -318,6 +334,11 @@ def _operator(link: Link, order: Ordered | None) -> int:
     return -1 if order is None else OPERATORS[order.op]
 
 
+def _begins(transition: Transition, timed: frozenset[int]) -> bool:
+    """Whether a transition begins a part that has a WITHIN of its own."""
+    return transition.target in timed and not any(s.link.since for s in transition.sources)
+
+
 def _find_leaving(link: Link) -> int:
     """Return which runs an event that takes the link takes out of the index."""
     if link.arrow is None:
@@ -341,7 +362,7 @@ def _links_of(pcea: PCEA) -> list[Link]:
     return [source.link for t in pcea.transitions for source in t.sources]
 
 
-CODE, HIGH, LOW = range(3)
+CODE, HIGH, LOW, SINCE = range(4)
 _ORDERS = frozenset({"<", "<=", ">", ">="})
 
 Fact = tuple[int, int]

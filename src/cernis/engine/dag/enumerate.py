@@ -8,8 +8,13 @@ outside the window costs a step if later runs of its list are inside.
 
 The kernel fills fixed buffers and goes on where it stopped; choices are taken last in
 first out, so memory is bounded by the longest match, not by the answer. Where a match has a bound
-on the sum of its weights, a branch that exceeds it is left at once (`SumBounds`). Within one end
-position matches come in the order of the indexes; `results` sorts what fits a block.
+on the sum of its weights, a branch that exceeds it is left at once (`SumBounds`).
+
+Inside `(φ WITHIN w)` runs that began φ too early are cut like runs outside the window. If what
+comes before φ has left the window, it has for each earlier beginning of φ as well. So each such
+failure raises the earliest beginning that is looked at (`FLOOR`), and a root has few of them.
+
+Within one end position matches come in the order of the indexes; `results` sorts what fits a block.
 """
 
 from __future__ import annotations
@@ -29,8 +34,8 @@ from cernis.engine.dag.links import DagSegment, SumBounds
 from cernis.engine.listing import Listing, empty_listing, trim_listing
 
 ALL_DONE, BUFFERS_FULL, NO_ROOM, SPENT = range(4)
-ROOT_INDEX, CHOICES, TRAIL, CELLS, TODO, WALKING, FOUND, MATCHES, MARKS = range(9)
-_NEW_CURSOR = (0, 0, 0, 1, 0, 0, 0, 0, 0)
+ROOT_INDEX, CHOICES, TRAIL, CELLS, TODO, WALKING, FOUND, MATCHES, MARKS, FLOOR = range(10)
+_NEW_CURSOR = (0, 0, 0, 1, 0, 0, 0, 0, 0, 0)
 ALIVE, DEAD = 1, 2
 """Whether the trail may still become a match."""
 
@@ -47,6 +52,8 @@ class DagWalk(NamedTuple):
     cell_next: NDArray[np.int32]
     totals: NDArray[np.float64]
     """Per vertex of the trail and bound, the sum of the weights up to it."""
+    limits: NDArray[np.int64]
+    """Per vertex of the trail, the earliest start of the runs that it may go on with."""
 
 
 def _new_walk(size: int, bounds: int = 0) -> DagWalk:
@@ -57,6 +64,7 @@ def _new_walk(size: int, bounds: int = 0) -> DagWalk:
         np.empty(size, np.int32),
         np.empty(size, np.int32),
         np.empty((size, bounds), np.float64),
+        np.empty(size, np.int64),
     )
 
 
@@ -110,6 +118,19 @@ def _choose(walk, source, at):
 
 
 @inner
+def _limit(links, memory, walk, vertex, bound):
+    """Note the earliest start of the runs that a vertex may go on with.
+
+    Inside a part with a WITHIN of its own the last event of the part says so, elsewhere the window.
+    """
+    depth, since = walk.cursor[TRAIL], memory.facts[vertex, links.since[0]]
+    walk.limits[depth] = bound
+    if since > r.BEGINS:
+        before = bound if depth == 0 else walk.limits[depth - 1]
+        walk.limits[depth] = max(since, before)
+
+
+@inner
 def _take(memory, walk, vertex):
     """Put a vertex on the trail and its sources on the list."""
     cursor = walk.cursor
@@ -132,6 +153,8 @@ def _pick(links, memory, walk, source, at, bound):
     link = memory.sources[source]["link"]
     kind = links.kind[links.store[link]]
     if kind == r.UNION:
+        if memory.nodes[at]["start"] < bound:
+            return 0
         left = memory.nodes[at]["left"]
         right = unions.right_of(memory.nodes, at, memory.sources[source]["version"])
         if left != 0 and memory.nodes[left]["start"] >= bound:
@@ -148,6 +171,8 @@ def _pick(links, memory, walk, source, at, bound):
         return memory.entries[at]["vertex"] if memory.entries[at]["start"] >= bound else 0
     operator = links.operator[link]
     branch = memory.branches[at]
+    if branch["best"] < bound:
+        return 0
     if by_order.is_in_range(branch, operator, asked[0], asked[1]):
         left, right = branch["left"], branch["right"]
         if left != 0 and memory.branches[left]["best"] >= bound:
@@ -167,11 +192,22 @@ def _pick(links, memory, walk, source, at, bound):
 @inner
 def _advance(links, memory, walk, source, at, bound, apart):
     """Take the vertex at this place of an index; return False if it cannot be in the match."""
-    vertex = _pick(links, memory, walk, source, at, bound)
+    timed, since, limit = len(links.since) > 0, r.NOTHING, bound
+    if timed:
+        last = walk.cursor[TRAIL] - 1
+        limit, since = walk.limits[last], memory.facts[walk.trail[last], links.since[0]]
+        if since > r.BEGINS:
+            limit = max(limit, walk.cursor[FLOOR])
+    vertex = _pick(links, memory, walk, source, at, limit)
+    if vertex == 0 and since == r.BEGINS:
+        begun = memory.vertices[walk.trail[walk.cursor[TRAIL] - 1]]["start"]
+        walk.cursor[FLOOR] = max(walk.cursor[FLOOR], begun)
     if vertex == 0 or (apart and not _agrees(links.conditions, memory, walk, vertex)):
         return False
     if len(links.bounds.fact) > 0 and not _stays_inside(links.bounds, memory, walk, vertex):
         return False
+    if timed:
+        _limit(links, memory, walk, vertex, bound)
     _take(memory, walk, vertex)
     return True
 
@@ -197,6 +233,7 @@ def list_matches(segment, limit, walk, listing, steps):
             if root > 0 and roots[root]["end"] != roots[root - 1]["end"]:
                 cursor[FOUND] = 0
             cursor[CHOICES], cursor[TRAIL], cursor[CELLS], cursor[TODO] = 0, 0, 1, 0
+            cursor[FLOOR] = r.NOTHING
             if cursor[FOUND] == limit:
                 cursor[ROOT_INDEX] += 1
                 continue
@@ -208,6 +245,8 @@ def list_matches(segment, limit, walk, listing, steps):
             if len(links.bounds.fact) > 0:
                 agrees = _stays_inside(links.bounds, memory, walk, vertex) and agrees
             cursor[WALKING] = ALIVE if agrees else DEAD
+            if len(links.since) > 0:
+                _limit(links, memory, walk, vertex, bound)
             _take(memory, walk, vertex)
         dead = cursor[WALKING] == DEAD
         while True:

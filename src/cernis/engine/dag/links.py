@@ -61,6 +61,9 @@ class Links(NamedTuple):
     """The sequences of back pointers, see `unlike.sequences`."""
     conditions: FarConditions
     bounds: SumBounds
+    since: NDArray[np.int32]
+    """The fact that holds the earliest start that a vertex allows, where a part of the formula has
+    a WITHIN of its own; empty: no part has."""
 
 
 BY_UNION, BY_LESS, BY_GREATER, BY_VALUE = range(4)
@@ -87,4 +90,5 @@ def links_of_runs() -> Links:
         steps=sequences(1),
         conditions=FarConditions(none, none, none, sides, sides),
         bounds=SumBounds(none, none.astype(np.float64), none.astype(np.float64), sides),
+        since=none,
     )

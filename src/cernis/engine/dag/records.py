@@ -51,6 +51,8 @@ OPERATORS = {
 
 NOTHING = np.int64(-(2**63))
 """The order value of NULL and NaN; as a start: there is no run."""
+BEGINS = NOTHING + 1
+"""As the earliest start that a vertex allows: it begins a part that has a WITHIN of its own."""
 MISSING = -1
 EQUALS_NOTHING = -2
 """Codes of values: NULL; and NaN, which is present but equals nothing."""

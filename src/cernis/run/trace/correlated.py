@@ -9,12 +9,12 @@ Cost contract: O(events² · transitions) in Python, over at most the events tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
-from cernis.automata.correlated.pcea import Link
+from cernis.automata.correlated.pcea import Link, Transition
 from cernis.automata.unary.alphabet import passes
 from cernis.pattern.predicate import Attribute, Value
 from cernis.pattern.window import Unit
@@ -32,6 +32,8 @@ class _Vertex(NamedTuple):
     state: int
     rank: int
     waiting: PartialMatches
+    begun: int
+    """The rank at which they began the part that has a WITHIN of its own; -1: they are in none."""
 
 
 class CorrelatedReplay:
@@ -44,6 +46,7 @@ class CorrelatedReplay:
         self.pcea = drawn.pcea
         self.events = events
         self._calculated = calculated
+        self.timed = drawn.pcea.timed_states
 
     @cached_property
     def _asked(self) -> frozenset[int]:
@@ -122,21 +125,33 @@ class _Replaying:
                     met += [(source.link.arrow, vertex) for vertex in group]
             if not all(groups) or not (groups or self.replay.events.is_usable(place)):
                 continue
-            ways = prod(sum(v.waiting.number for v in group) for group in groups)
-            since = min([place, *(v.waiting.since for group in groups for v in group)])
-            example = groups[0][-1].waiting.example if groups else None
-            mark = ExampleMark(place, transition.labels, example)
-            waiting = PartialMatches(ways, since, mark)
-            made.append(_Vertex(self._made, transition.target, rank, waiting))
-            self._made += 1
-            for edge in self.replay.drawn.edges_of[number]:
-                taken[edge] = taken.get(edge, 0) + ways
-            if transition.target in pcea.finals and self.replay.events.is_usable(place):
-                completed += ways
+            for begun, joined in self._part_beginnings(transition, groups, rank):
+                ways = prod(sum(v.waiting.number for v in group) for group in joined)
+                since = min([place, *(v.waiting.since for group in joined for v in group)])
+                example = joined[0][-1].waiting.example if joined else None
+                mark = ExampleMark(place, transition.labels, example)
+                waiting = PartialMatches(ways, since, mark)
+                made.append(_Vertex(self._made, transition.target, rank, waiting, begun))
+                self._made += 1
+                for edge in self.replay.drawn.edges_of[number]:
+                    taken[edge] = taken.get(edge, 0) + ways
+                if transition.target in pcea.finals and self.replay.events.is_usable(place):
+                    completed += ways
         for arrow, vertex in met:
             self._gone.setdefault(arrow, set()).add(vertex.number)
         self.vertices += made
         return taken, completed
+
+    def _part_beginnings(
+        self, transition: Transition, groups: list[list[_Vertex]], rank: int
+    ) -> Iterator[tuple[int, list[list[_Vertex]]]]:
+        """Yield the runs that a transition gathers, by the rank at which they began their part."""
+        if not any(source.link.since for source in transition.sources):
+            yield rank if transition.target in self.replay.timed else -1, groups
+            return
+        (group,) = groups
+        for begun in sorted({vertex.begun for vertex in group}):
+            yield begun, [[vertex for vertex in group if vertex.begun == begun]]
 
     def _fits(self, vertex: _Vertex, state: int, link: Link, rank: int) -> bool:
         """Whether the event at a rank can go on from a vertex over a link."""
@@ -144,11 +159,12 @@ class _Replaying:
             return False
         if link.contiguous and vertex.rank + 1 != rank:
             return False
-        if link.gap is not None:
-            in_events = link.gap.unit is Unit.EVENTS
-            far = rank - vertex.rank if in_events else measure_time(vertex.rank, rank, self.view)
-            if not link.gap.allows(far):
-                return False
+        for gap, earlier in ((link.gap, vertex.rank), (link.since, vertex.begun)):
+            if gap is not None:
+                in_events = gap.unit is Unit.EVENTS
+                far = rank - earlier if in_events else measure_time(earlier, rank, self.view)
+                if not gap.allows(far):
+                    return False
 
         def pair(a: str, b: str) -> tuple[object, object]:
             earlier, later = self.replay.attribute(a), self.replay.attribute(b)
