@@ -140,6 +140,14 @@ def conjunctive(text: str) -> Case:
     return Case(cernis.query(text, lang="cq"), drawn[:25], drawn[25:])
 
 
+def long_numbers() -> Case:
+    """Sums beyond 64 bits."""
+    drawn = [{**event, "w": (event["u"] - 1) * 2**60 - event["ts"]} for event in events(40)]
+    pattern = "(A AS x ; B AS y) PARTITION BY [id] WITHIN 12 EVENTS GROUP BY [id]"
+    query = cernis.query(f"SELECT [id], COUNT(*) AS n, SUM(x[w]) AS total FROM S WHERE {pattern}")
+    return Case(query, drawn[:25], drawn[25:])
+
+
 UNARY = Case(
     cernis.query(
         "SELECT * FROM S WHERE (A AS a ; B+ AS b) FILTER a[x > 1] PARTITION BY [k] WITHIN 20 EVENTS"
@@ -177,6 +185,7 @@ CASES = {
         "(A AS x ; B AS y) PARTITION BY [id] WITHIN 12 EVENTS GROUP BY [id]",
         "[id], COUNT(*) AS n, SUM(x[u]) AS total",
     ),
+    "long": long_numbers(),
     "answers": conjunctive("Q(x, y) <- A(id: x, u: y), B(id: x, u: z) WITHIN 12 EVENTS"),
     "collapsed": conjunctive(
         "Q(y, t3) <- A(id: x)@t1, B(id: x, u: y)@t2, C(u: y)@t3, t1 < t2 < t3, t3 - t1 < 12"

@@ -144,6 +144,11 @@ def read_columns(part: MeasuredPairs) -> list[Any]:
     return [flatten_integers(part.pairs), total, part.least, part.greatest]
 
 
+def find_residue(number: int, modulus: int) -> int:
+    """Return a number modulo a prime, or as a 64-bit integer for the modulus 0."""
+    return number % int(modulus) if modulus else (number + 2**63) % 2**64 - 2**63
+
+
 @pytest.mark.parametrize("lanes", [2, 3, 5])
 def test_long_integers_are_read_added_up_and_joined(lanes: int) -> None:
     draw = random.Random(lanes)
@@ -151,7 +156,9 @@ def test_long_integers_are_read_added_up_and_joined(lanes: int) -> None:
     numbers = [draw.choice(signs) * draw.getrandbits(draw.randrange(1, 97)) for _ in range(50)]
     numbers += [0, 2**63, -(2**63), 2**96]
     read = [
-        read_residues(np.array([[n % int(p) for p in moduli.primes] for n in numbers]), moduli)
+        read_residues(
+            np.array([[find_residue(n, p) for p in moduli.primes] for n in numbers]), moduli
+        )
         for moduli in (new_moduli(lanes), new_moduli(lanes + 2))
     ]
     few = np.array([3, -(2**62)])

@@ -24,7 +24,7 @@ from cernis.engine.unary import semiring
 from cernis.engine.unary import slide as kernel
 from cernis.engine.unary.residue import Integers, join_integers, read_residues
 from cernis.engine.unary.semiring import NO_VALUE, Weights, new_pool
-from cernis.engine.unary.tables import UnaryTables
+from cernis.engine.unary.tables import UnaryArrays, UnaryTables
 from cernis.errors import BudgetError
 
 MOST_WORDS = 1 << 30
@@ -198,10 +198,9 @@ class SlidingAggregator:
         lanes, number = self.lanes, int(self.memory.counters[kernel.ENDS])
         self.memory.counters[kernel.ENDS] = 0
         words = self._scratch.found[:number]
-        width = len(lanes.moduli.primes)
 
         def read_integers(quantity: int) -> Integers:
-            return read_residues(words[:, quantity * width : (quantity + 1) * width], lanes.moduli)
+            return read_residues(words[:, quantity : lanes.floats : lanes.quantities], lanes.moduli)
 
         integers, reals, codes = 1, lanes.floats + 1, lanes.leasts + 1
         measured = []
@@ -261,6 +260,7 @@ class SlidingAggregator:
         scratch = self._scratch
         if edges >= len(scratch.moving_edge) or states > len(scratch.gathered):
             self._scratch = self._new_scratch(states, len(scratch.ends))
+        self._scratch = self._scratch._replace(steps=_list_steps(self._arrays, self.tables.symbols))
         if len(self.tables.labels) > self.lanes.sum_labels.shape[1]:
             self.lanes = self.new_lanes(len(self.lanes.moduli.primes))
 
@@ -287,6 +287,7 @@ class SlidingAggregator:
         weights = self._new_weights(1)
         return kernel.SlidingScratch(
             relevant=np.zeros(512, np.int64),
+            steps=_list_steps(self._arrays, self.tables.symbols),
             moving_state=np.zeros(moves, np.int32),
             moving_edge=np.zeros(moves, np.int32),
             gathered=np.zeros(states, np.int64),
@@ -327,17 +328,21 @@ class SlidingAggregator:
     def _widen(self) -> None:
         """Give every number more residues."""
         old, width = self.lanes, len(self.lanes.moduli.primes)
-        self.lanes = self.new_lanes(width + max(1, width // 2))
+        self.lanes = self.new_lanes(width + max(1, width // 8))
         self._scratch = self._new_scratch(len(self._scratch.gathered), len(self._scratch.ends))
         self._copy(old, 0)
 
-    def restore(self, memory: kernel.SlidingMemory, residues: int) -> None:
-        """Go on from a memory that another aggregator of the query has collected."""
-        self.lanes = self.new_lanes(residues)
+    def restore(self, memory: kernel.SlidingMemory, lanes: semiring.Lanes) -> None:
+        """Go on from a memory that another aggregator of the query has collected.
+
+        Its numbers may have other moduli, those of `lanes`.
+        """
         self.memory = memory
+        kernel.free_rows(memory, lanes, self._row_bounds(), self.settings.partitioned)
+        self.lanes = self.new_lanes(len(lanes.moduli.primes))
         self._scratch = self._new_scratch(len(self._scratch.gathered), len(self._scratch.ends))
         self.fit_tables()
-        self._collect(0)
+        self._copy(lanes, 0)
 
     # ----------------------------------------------------------- forgetting
 
@@ -460,6 +465,30 @@ def join_found(found: Sequence[EndAggregates]) -> EndAggregates:
         join_integers([each.counts for each in found]),
         measures,
     )
+
+
+def _list_steps(arrays: UnaryArrays, symbols: int) -> NDArray[np.void]:
+    """Return the edge of each symbol that can move one state by one edge, or none."""
+    steps = np.zeros(len(arrays.mover_count), kernel.STEP)
+    symbol, state = np.arange(len(steps)), arrays.movers[:, 0]
+    moves = arrays.mover_count == 1
+    edge = arrays.edges[arrays.edge_first[state, symbol]]
+    begun = arrays.edges[arrays.start_first]["target"]
+    target, stay = edge["target"], arrays.stay
+    enters = (stay[target, symbol] != 0) & (arrays.expanded[target] != 0) & (target != state)
+    is_single = (arrays.edge_count[state, symbol] == 1) & (stay[state, symbol] != 0)
+    is_simple = (
+        (symbol < symbols)
+        & (~moves | (is_single & ((target < 0) | enters)))
+        & (arrays.mover_count <= 1)
+        & (arrays.start_count <= 1)
+        & ((arrays.start_count == 0) | (begun < 0) | (arrays.expanded[begun] != 0))
+    )
+    steps["movers"] = np.where(is_simple, arrays.mover_count, -1)
+    steps["starts"] = arrays.start_count
+    steps["state"], steps["target"] = state, np.where(moves, target, -1)
+    steps["label"], steps["accept"] = edge["label"], edge["accept"]
+    return steps
 
 
 def _new_rows(number: int) -> NDArray[np.void]:

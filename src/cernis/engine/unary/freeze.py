@@ -33,8 +33,9 @@ from cernis.engine.unary import slide
 from cernis.engine.unary.aggregate import SlidingAggregator
 from cernis.engine.unary.arena import NODE, UNION
 from cernis.engine.unary.collect import link_starts
+from cernis.engine.unary.residue import prime_moduli
 from cernis.engine.unary.runtime import UnaryEngine, enlarge_slots
-from cernis.engine.unary.semiring import Pool, Weights
+from cernis.engine.unary.semiring import Lanes, Pool, Weights
 from cernis.engine.unary.slide import LOGGED, LOGGED_EVENT, ROW, WORDS, SlidingMemory
 from cernis.engine.unary.tables import UnaryTables
 from cernis.errors import StateError
@@ -192,7 +193,7 @@ def freeze_sliding(engine: SlidingAggregator) -> tuple[dict[str, Any], dict[str,
     meta = {
         "position": engine.position,
         "bound": engine.bound,
-        "residues": len(engine.lanes.moduli.primes),
+        "lanes": len(engine.lanes.moduli.primes),
         "states": [_write_state(engine.tables.automaton.states[s]) for s in used],
         "symbols": [sorted(tests[test] for test in passed) for passed in alphabet.passed],
     }
@@ -215,7 +216,9 @@ def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arr
     tables, alphabet = engine.tables, engine.tables.automaton.alphabet
     position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
     bound = check_number(meta.get("bound"), "the bound of the window")
-    residues = check_number(meta.get("residues"), "the number of residues", 1, _MOST_RESIDUES)
+    is_old = "lanes" not in meta
+    written = meta.get("residues" if is_old else "lanes")
+    residues = check_number(written, "the number of residues", 1, _MOST_RESIDUES)
     states = _read_states(tables.automaton, meta)
     passed = _read_symbols(alphabet, meta)
     typed = _read_sliding(engine, arrays, residues, len(states), len(passed), position)
@@ -226,6 +229,10 @@ def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arr
     places[:, columns] = typed["places"]
     log, words = typed["log"], typed["words"]
     log["symbol"] = symbols[log["symbol"]]
+    lanes = engine.new_lanes(residues)
+    if is_old and residues > 1:
+        lanes = lanes._replace(moduli=prime_moduli(residues))
+        _transpose_vectors(words, lanes, typed["rows"], typed["places"])
     engine.position, engine.bound = position, bound
     engine.restore(
         SlidingMemory(
@@ -236,8 +243,24 @@ def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arr
             reach=np.where(places != 0, typed["rows"]["size"][:, None], 0),
             **{name: typed[name] for name in ("counters", "rows", "row_of_key", "free_rows")},
         ),
-        residues,
+        lanes,
     )
+
+
+def _transpose_vectors(
+    words: NDArray[np.int64],
+    lanes: Lanes,
+    rows: NDArray[np.void],
+    places: NDArray[np.int64],
+) -> None:
+    """Put the residues of each vector first, where states of before had the quantities first."""
+    for record, row in zip(rows, places, strict=True):
+        size, integers = int(record["size"]), lanes.floats * int(record["size"])
+        stride = 1 + lanes.words * size
+        fronts = record["front"] + 1 + stride * np.arange(record["fronts"])
+        for at in (*row[row != 0], *fronts):
+            vector = words[at : at + integers].reshape(lanes.quantities, -1, size)
+            words[at : at + integers] = vector.transpose(1, 0, 2).ravel()
 
 
 def _read_symbols(alphabet: Alphabet, meta: Mapping[str, Any]) -> list[frozenset[Test]]:

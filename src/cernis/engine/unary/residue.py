@@ -1,13 +1,14 @@
-"""Integers of any size as residues: one 64-bit lane, or several modulo primes below 2^50.
+"""Integers of any size as residues: one modulo 2^64, the others modulo primes below 2^50.
 
-A single lane is plain 64-bit arithmetic; its modulus is written as 0. More lanes have one prime
-each, and the Chinese remainder theorem gives the integer back. An integer may be negative: it
-lies in the middle of the range of its residues.
+The first lane is plain 64-bit arithmetic, which needs no reduction; its modulus is written as 0.
+More lanes have one prime each, and the Chinese remainder theorem gives the integer back. An integer
+may be negative: it lies in the middle of the range of its residues.
 
 Primes stay below 2^50 so that a product modulo p needs no 128-bit arithmetic: the quotient that
 floating point gives is off by at most one (Shoup's NTL does the same).
 
-Cost contract: an addition or product costs O(lanes).
+Cost contract: an addition or product costs O(lanes). Rejected: primes of 62 bits, which are a fifth
+fewer, and whose products LLVM computes one at a time.
 """
 
 from __future__ import annotations
@@ -22,29 +23,44 @@ from numpy.typing import NDArray
 from cernis.compiled import borrowing, inlined
 
 LANE_BITS = 50
+_WORD = 2**64
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 """Bases that make the Miller-Rabin test exact below 2^64."""
 
 
 class Moduli(NamedTuple):
-    """The primes of some lanes, for the kernels; a single 0: 64-bit arithmetic."""
+    """The moduli of some lanes, for the kernels; 0 stands for 2^64."""
 
     primes: NDArray[np.int64]
     inverses: NDArray[np.float64]
-    """1 / prime."""
+    """1 / prime; 0 for 2^64."""
     crossings: NDArray[np.int64]
-    """At [i, j], the inverse of prime i modulo prime j."""
+    """At [i, j], the inverse of modulus i modulo prime j, for i < j."""
 
 
 def new_moduli(lanes: int) -> Moduli:
     """Return the moduli of so many lanes."""
-    if lanes == 1:
-        return Moduli(np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 1), np.int64))
-    primes = [_prime(i) for i in range(lanes)]
-    crossings = [[pow(p, -1, q) if p != q else 0 for q in primes] for p in primes]
-    return Moduli(
-        np.array(primes, np.int64), 1 / np.array(primes, np.float64), np.array(crossings, np.int64)
-    )
+    return _list_moduli([_modulus(i) for i in range(lanes)])
+
+
+def prime_moduli(lanes: int) -> Moduli:
+    """Return moduli that are all prime, which frozen states of before have."""
+    return _list_moduli([_prime(i) for i in range(lanes)])
+
+
+def _list_moduli(moduli: Sequence[int]) -> Moduli:
+    """Return moduli, of which only the first may be 2^64, for the kernels."""
+    crossings = np.zeros((len(moduli), len(moduli)), np.int64)
+    for j, q in enumerate(moduli):
+        crossings[:j, j] = [pow(p, -1, q) for p in moduli[:j]]
+    primes = [0 if q == _WORD else q for q in moduli]
+    inverses = [0.0 if q == _WORD else 1 / q for q in moduli]
+    return Moduli(np.array(primes, np.int64), np.array(inverses), crossings)
+
+
+def _modulus(lane: int) -> int:
+    """Return the modulus of a lane."""
+    return _prime(lane - 1) if lane else _WORD
 
 
 @cache
@@ -83,7 +99,7 @@ def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
 
     Digits can be added up, and few sums become Python's integers.
 
-    >>> read_residues(np.array([[5, 5], [_prime(0) - 7, _prime(1) - 7]]), new_moduli(2)).tolist()
+    >>> read_residues(np.array([[5, 5], [-7, _prime(0) - 7]]), new_moduli(2)).tolist()
     [5, -7]
     """
     if residues.shape[1] == 1:
@@ -99,7 +115,7 @@ def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
 def flatten_integers(numbers: Integers) -> Integers:
     """Return integers without digits: int64 where all fit, else Python's.
 
-    >>> flatten_integers(np.array([[3, 2], [1, 0]])).tolist() == [3 + 2 * _prime(0), 1]
+    >>> flatten_integers(np.array([[3, 2], [1, 0]])).tolist() == [3 + 2 * 2**64, 1]
     True
     """
     if numbers.ndim == 1:
@@ -107,7 +123,7 @@ def flatten_integers(numbers: Integers) -> Integers:
     *lower, highest = numbers.T
     found: NDArray[Any] = highest.astype(object)
     for lane in reversed(range(len(lower))):
-        found = found * _prime(lane) + lower[lane].astype(object)
+        found = found * _modulus(lane) + lower[lane].astype(object)
     if len(found) and not (found.min() >= -(2**63) and found.max() < 2**63):
         return found
     return found.astype(np.int64)
@@ -151,39 +167,24 @@ def _widen_digits(numbers: NDArray[np.int64], width: int) -> NDArray[np.int64]:
     if numbers.ndim == 2:
         digits[:, : numbers.shape[1]] = numbers
     else:
-        digits[:, 1], digits[:, 0] = np.divmod(numbers, _prime(0))
+        digits[:, 0] = numbers
     return digits
 
 
 @borrowing
 def _write_digits(residues, moduli, digits):
-    """Write digits in the mixed radix of the primes (Garner); the highest one has the sign."""
-    primes, inverses, crossings = moduli.primes, moduli.inverses, moduli.crossings
-    last = len(primes) - 1
+    """Write digits in the mixed radix of the moduli; the first and the last have signs."""
     for i in range(len(residues)):
-        for lane in range(last + 1):
-            digit = residues[i, lane]
-            for j in range(lane):
-                digit = (digit - digits[i, j]) % primes[lane]
-                digit = multiply(digit, crossings[j, lane], primes[lane], inverses[lane])
-            digits[i, lane] = digit
-        if digits[i, last] > primes[last] // 2:
-            digits[i, last] -= primes[last]
+        _find_digits(moduli, residues[i], digits[i])
 
 
 @borrowing
 def _read_small(residues, moduli, out):
-    """Write the integers of some rows, as far as they are below 2^61; return whether all are."""
-    primes, first = moduli.primes, moduli.primes[0]
+    """Write the integers of some rows that fit 64 bits; return whether all do."""
+    primes = moduli.primes
     for i in range(len(residues)):
-        digit = (residues[i, 1] - residues[i, 0]) % primes[1]
-        digit = multiply(digit, moduli.crossings[0, 1], primes[1], moduli.inverses[1])
-        if digit > primes[1] // 2:
-            digit -= primes[1]
-        if abs(digit) >= 1 << 11:
-            return False
-        out[i] = residues[i, 0] + first * digit
-        for lane in range(2, len(primes)):
+        out[i] = residues[i, 0]
+        for lane in range(1, len(primes)):
             if out[i] % primes[lane] != residues[i, lane]:
                 return False
     return True
@@ -199,31 +200,40 @@ def multiply(left, right, prime, inverse):
 
 
 @inlined
-def extend(old, new, residues, digits):
-    """Work out the residues of the lanes that `new` has beyond `old`, from those of `old`.
-
-    Garner's algorithm: digits in the mixed radix of the old primes, then Horner's rule.
-    """
-    before, after = len(old.primes), len(new.primes)
-    if before == 1:
-        value = residues[0]
-        for lane in range(after):
-            residues[lane] = value % new.primes[lane]
-        return
-    for lane in range(before):
-        prime, inverse = new.primes[lane], new.inverses[lane]
+def _find_digits(moduli, residues, digits):
+    """Write the digits of an integer in the mixed radix of its moduli (Garner)."""
+    primes, lanes = moduli.primes, len(moduli.primes)
+    for lane in range(lanes):
         digit = residues[lane]
         for i in range(lane):
-            digit = (digit - digits[i]) % prime
-            digit = multiply(digit, new.crossings[i, lane], prime, inverse)
+            prime = primes[lane]
+            digit = (digit - digits[i] % prime) % prime
+            digit = multiply(digit, moduli.crossings[i, lane], prime, moduli.inverses[lane])
         digits[lane] = digit
-    is_negative = digits[before - 1] > new.primes[before - 1] // 2
-    for lane in range(before, after):
+    last = lanes - 1
+    if primes[last] and digits[last] > primes[last] // 2:
+        digits[last] -= primes[last]
+
+
+@inlined
+def extend(old, new, residues, digits):
+    """Turn the residues of an integer modulo `old` into those modulo `new`.
+
+    Garner's algorithm: digits in the mixed radix of the old moduli, then Horner's rule.
+    """
+    _find_digits(old, residues, digits)
+    last = len(old.primes) - 1
+    for lane in range(len(new.primes)):
         prime, inverse = new.primes[lane], new.inverses[lane]
-        value = np.int64(0)
-        product = np.int64(1)
-        for i in range(before - 1, -1, -1):
-            radix = new.primes[i] % prime
-            value = (multiply(value, radix, prime, inverse) + digits[i]) % prime
-            product = multiply(product, radix, prime, inverse)
-        residues[lane] = (value - product) % prime if is_negative else value
+        value = digits[last] if prime == 0 else digits[last] % prime
+        for i in range(last - 1, -1, -1):
+            radix = old.primes[i]
+            if radix == 0 and prime:
+                radix = multiply(np.int64(1) << 32, np.int64(1) << 32, prime, inverse)
+            elif prime:
+                radix %= prime
+            digit = digits[i] if prime == 0 else digits[i] % prime
+            value = multiply(value, radix, prime, inverse) + digit
+            if prime:
+                value %= prime
+        residues[lane] = value

@@ -12,9 +12,10 @@ An *element* stands for a set of partial matches and has one number, or a few, p
 Elements form a semiring: + is the union of two sets, × concatenates the matches of both. The
 weight of an event that an edge marks is an element of one match.
 
-A *vector* has `size` elements, quantity by quantity, so that loops run along memory. A vector of
-partial matches has a header of *bounds*: floats that no number in the vector exceeds, once for
-all matches and once for those begun since the last turn (`slide`).
+A *vector* has `size` elements. Its words are in order of residues, then of quantities: loops run
+along memory, and one of them adds all integers of a residue. A vector of partial matches has a
+header of *bounds*: floats that no number in the vector exceeds, once for all matches and once for
+those begun since the last turn (`slide`).
 
 Cost contract: every function is linear in the words of the vectors.
 """
@@ -42,7 +43,7 @@ class Pool(NamedTuple):
 
 def new_pool(size: int) -> Pool:
     """Make a pool of so many words."""
-    words = np.zeros(size, np.int64)
+    words = np.empty(size, np.int64)
     return Pool(words, words.view(np.float64))
 
 
@@ -66,6 +67,8 @@ class Lanes(NamedTuple):
     """The first word of the floats in an element; the first of all is the number of matches."""
     leasts: int
     """The first word of the least values; the first of all is whether there is a match."""
+    quantities: int
+    """The number of matches and the sums: what each residue has a word for."""
     words: int
     """The words of an element."""
     header: int
@@ -79,11 +82,21 @@ def new_lanes(
     leasts: NDArray[np.uint8],
 ) -> Lanes:
     """Lay out elements with so many residues, given the labels that count for their quantities."""
-    first_float = (1 + len(sums)) * residues
+    quantities = 1 + len(sums)
+    first_float = quantities * residues
     first_least = first_float + (1 + len(floats) if len(floats) else 0)
     words = first_least + (1 + len(leasts) if len(leasts) else 0)
-    moduli, header = new_moduli(residues), 2 * (1 + len(sums))
-    return Lanes(moduli, sums, floats, leasts, first_float, first_least, words, header)
+    return Lanes(
+        moduli=new_moduli(residues),
+        sum_labels=sums,
+        float_labels=floats,
+        least_labels=leasts,
+        floats=first_float,
+        leasts=first_least,
+        quantities=quantities,
+        words=words,
+        header=2 * quantities,
+    )
 
 
 @inlined
@@ -108,6 +121,14 @@ def copy_weights(old, event, new, to):
         new.floats[to, q] = old.floats[event, q]
     for q in range(old.leasts.shape[1]):
         new.leasts[to, q] = old.leasts[event, q]
+
+
+@inlined
+def copy_words(words, new, old, number):
+    """Copy so many words."""
+    to, place = np.uint64(new), np.uint64(old)
+    for r in range(np.uint64(number)):
+        words[to + r] = words[place + r]
 
 
 @inlined
@@ -142,15 +163,14 @@ def _add_lanes(pool, lanes, weights, new, base, source, size, length):
     if base == 0:
         clear(pool, lanes, new, size)
         base = new
-    moduli = lanes.moduli
-    width = len(moduli.primes)
-    for lane in range(width):
+    moduli, integers = lanes.moduli, lanes.quantities * size
+    used = integers - size + length
+    for lane in range(len(moduli.primes)):
         prime, inverse = moduli.primes[lane], moduli.inverses[lane]
-        counts = lane * size
-        _add_words(pool.words, new + counts, base + counts, source + counts, length, prime)
+        counts = lane * integers
+        _add_words(pool.words, new + counts, base + counts, source + counts, used, prime)
         for q in range(len(weights.sums)):
-            at, weight = ((1 + q) * width + lane) * size, weights.sums[q]
-            _add_words(pool.words, new + at, base + at, source + at, length, prime)
+            at, weight = counts + (1 + q) * size, weights.sums[q]
             if weight != 0 and prime == 0:
                 _add_multiple(pool.words, new + at, source + counts, length, weight)
             elif weight != 0:
@@ -282,14 +302,13 @@ def add_one(pool, lanes, weights, new, size):
     if lanes.words == 1:
         words[new] += 1
         return
-    width = len(moduli.primes)
-    for lane in range(width):
-        prime = moduli.primes[lane]
-        words[new + lane * size] += 1
-        if prime and words[new + lane * size] == prime:
-            words[new + lane * size] = 0
+    for lane in range(len(moduli.primes)):
+        prime, counts = moduli.primes[lane], new + lane * lanes.quantities * size
+        words[counts] += 1
+        if prime and words[counts] == prime:
+            words[counts] = 0
         for q in range(len(weights.sums)):
-            at = new + ((1 + q) * width + lane) * size
+            at = counts + (1 + q) * size
             words[at] += weights.sums[q] if prime == 0 else weights.sums[q] % prime
             if prime:
                 words[at] %= prime
@@ -310,7 +329,7 @@ def set_unit(pool, lanes, at, size, index):
     """Make a vector that has one match without events at `index`, and no others."""
     clear(pool, lanes, at, size)
     for lane in range(len(lanes.moduli.primes)):
-        pool.words[at + lane * size + index] = 1
+        pool.words[at + lane * lanes.quantities * size + index] = 1
     if lanes.leasts > lanes.floats:
         pool.reals[at + lanes.floats * size + index] = 1.0
     if lanes.words > lanes.leasts:
@@ -350,16 +369,16 @@ def _add_product_of_residues(words, moduli, result, front, source, size, length)
 @inner
 def _add_product_of_lanes(pool, lanes, weights, result, front, source, size, length):
     words, moduli = pool.words, lanes.moduli
-    width = len(moduli.primes)
-    for lane in range(width):
+    for lane in range(len(moduli.primes)):
         prime, inverse = moduli.primes[lane], moduli.inverses[lane]
-        counts = lane * size
+        place = lane * lanes.quantities
+        counts = place * size
         number = _dot(words, front + counts, source + counts, length, prime, inverse)
         if front == 0:
             number = words[source + counts]
-        result.words[lane] = _fold(result.words[lane] + number, prime)
+        result.words[place] = _fold(result.words[place] + number, prime)
         for q in range(len(weights.sums)):
-            at = ((1 + q) * width + lane) * size
+            at = counts + (1 + q) * size
             if front == 0:
                 total = words[source + at]
             else:
@@ -369,8 +388,7 @@ def _add_product_of_lanes(pool, lanes, weights, result, front, source, size, len
                 total += weights.sums[q] * number
             else:
                 total += multiply(number, weights.sums[q] % prime, prime, inverse)
-            place = (1 + q) * width + lane
-            result.words[place] = _fold(result.words[place] + total, prime)
+            result.words[place + 1 + q] = _fold(result.words[place + 1 + q] + total, prime)
     _add_product_of_floats(pool, lanes, weights, result, front, source, size, length)
     _add_product_of_leasts(pool, lanes, weights, result, front, source, size, length)
 
@@ -479,18 +497,18 @@ def add_unit_bounds(pool, weights, new, header, unit):
 
 @inner
 def copy_vector(old, old_lanes, at, new, new_lanes, to, size, scratch):
-    """Copy a vector to another pool, whose elements may have more residues."""
+    """Copy a vector to another pool, whose elements may have other residues."""
     before, after = len(old_lanes.moduli.primes), len(new_lanes.moduli.primes)
     rest, moved = old_lanes.floats, new_lanes.floats
-    if before == after:
+    if before == after and old_lanes.moduli.primes[0] == new_lanes.moduli.primes[0]:
         rest, moved = 0, 0
     for i in range((old_lanes.words - rest) * size):
         new.words[to + moved * size + i] = old.words[at + rest * size + i]
     residues, digits = scratch[0], scratch[1]
-    for quantity in range(moved // after):
-        for r in range(size):
-            for lane in range(before):
-                residues[lane] = old.words[at + (quantity * before + lane) * size + r]
-            extend(old_lanes.moduli, new_lanes.moduli, residues, digits)
-            for lane in range(after):
-                new.words[to + (quantity * after + lane) * size + r] = residues[lane]
+    integers = new_lanes.quantities * size
+    for r in range(integers if moved else 0):
+        for lane in range(before):
+            residues[lane] = old.words[at + lane * integers + r]
+        extend(old_lanes.moduli, new_lanes.moduli, residues, digits)
+        for lane in range(after):
+            new.words[to + lane * integers + r] = residues[lane]

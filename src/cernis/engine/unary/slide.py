@@ -19,8 +19,8 @@ that moves no partial match is not stored.
 
 States are numbered as runs first reach them, so along a sequence B is triangular, and so are the
 products of a turn. Each vector knows how many elements may have matches (`reach`), and a row of a
-turn from which element on (`lows`). Where matches are only counted, an event that moves one state
-adds to the vector that is there; with more quantities, loops that short gain nothing.
+turn from which element on (`lows`). Most events move a single state, by a single edge: a table has
+that edge per symbol (`steps`), and its vector is added to the one that is there.
 
 Cost contract: O(states with partial matches × edges that the event moves) per event, amortized,
 whatever the window and the number of matches; an inert event costs one look-up. Memory holds the
@@ -51,6 +51,7 @@ from cernis.engine.unary.semiring import (
     clear,
     copy_vector,
     copy_weights,
+    copy_words,
     set_unit,
     weigh,
 )
@@ -65,11 +66,25 @@ _LARGE = 2.0**_LARGE_BITS
 _TINY = 2.0**-1000
 """The least bound but 0: a larger one is still a bound."""
 _STRETCH = 512
+_BLOCK = 4
+"""Vectors are filled up with empty elements to whole blocks, which LLVM adds in one instruction."""
 
 LOGGED_EVENT = np.dtype(
     [("start", np.int64), ("before", np.int64), ("symbol", np.int32), ("begins", np.int32)]
 )
 """An event of the back; `before` is the one before it in its partition."""
+STEP = np.dtype(
+    [
+        ("movers", np.int64),
+        ("starts", np.int64),
+        ("state", np.int64),
+        ("target", np.int64),
+        ("label", np.int64),
+        ("accept", np.int64),
+    ]
+)
+"""The one edge of the one state that a symbol can move, if runs stay in both of its states.
+`movers` and `starts` are how many states and starts the symbol has; -1 movers: more edges."""
 ROW = np.dtype(
     [
         ("key", np.int64),
@@ -126,6 +141,8 @@ class SlidingScratch(NamedTuple):
     """Room for the moves of one event, and for the aggregates of the matches found."""
 
     relevant: NDArray[np.int64]
+    steps: NDArray[np.void]
+    """Per symbol, its only edge."""
     moving_state: NDArray[np.int32]
     moving_edge: NDArray[np.int32]
     gathered: NDArray[np.int64]
@@ -151,6 +168,7 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
     partitioned = len(events.keys) > 0
     counts_all = partitioned and rules.window == EVENT_WINDOW
     has_nulls = len(events.usable) > 0
+    moves, leaves, unknown = 0, False, NONE
     for low in range(begin, len(symbols), _STRETCH):
         found = 0
         for i in range(low, min(low + _STRETCH, len(symbols))):
@@ -190,9 +208,19 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
                 missing = _expire(tables, memory, lanes, scratch, row, bound)
                 if missing > 0:
                     return POOL_FULL, i, missing
-            moves, leaves, unknown = _gather(tables, memory.places, scratch, symbol, row, begins)
-            if unknown >= 0:
-                return UNKNOWN_STATE, i, unknown
+            is_simple = begins and row >= 0 and _is_simple(tables, scratch, symbol)
+            if is_simple and not _fits_simply(memory, lanes, events, scratch, row, i):
+                is_simple = False
+            if is_simple:
+                leaves = False
+                step = scratch.steps[symbol]
+                moves = 1 if step["movers"] and memory.places[row, step["state"]] else 0
+            else:
+                moves, leaves, unknown = _gather(
+                    tables, memory.places, scratch, symbol, row, begins
+                )
+                if unknown >= 0:
+                    return UNKNOWN_STATE, i, unknown
             starts = tables.start_count[symbol] if begins else 0
             if moves + starts == 0 and not leaves:
                 if row >= 0:
@@ -207,13 +235,16 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
                 return POOL_FULL, i, room
             if counters[ENDS] == len(scratch.ends):
                 return ENDS_FULL, i, 0
-            if not _fits(tables, memory, lanes, events, scratch, row, i, moves):
+            if not is_simple and not _fits(tables, memory, lanes, events, scratch, row, i, moves):
                 return LANES_FULL, i, 0
             counters[RELEVANT] += 1
             clear(scratch.result, lanes, 0, 1)
-            targets = _move(tables, memory, lanes, events, scratch, row, i, moves)
-            if leaves or targets:
-                _settle(tables, memory, scratch, row, symbol, targets)
+            if not is_simple:
+                targets = _move(tables, memory, lanes, events, scratch, row, i, moves)
+                if leaves or targets:
+                    _settle(tables, memory, scratch, row, symbol, targets)
+            elif moves:
+                _move_simply(memory, lanes, events, scratch, row, i)
             if starts:
                 _start(tables, memory, lanes, events, scratch, row, i)
             if rules.window != NO_WINDOW:
@@ -222,6 +253,38 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
             if has_time:
                 _report(lanes, counters, scratch, base + i)
     return DONE, len(symbols), 0
+
+
+@inlined
+def _is_simple(tables, scratch, symbol):
+    """Whether `steps` has all that a symbol does."""
+    step = scratch.steps[symbol]
+    return (
+        step["movers"] == tables.mover_count[symbol]
+        and step["starts"] == tables.start_count[symbol]
+    )
+
+
+@inlined
+def _fits_simply(memory, lanes, events, scratch, row, event):
+    """Do as `_fits`, for an event that has a step; also say no where bounds must be scaled."""
+    reals, places, header = memory.pool.reals, memory.places, lanes.header
+    record, step = memory.rows[row], scratch.steps[events.symbols[event]]
+    source = places[row, step["state"]] if step["movers"] > 0 else 0
+    there = places[row, step["target"]] if step["target"] >= 0 else 0
+    starts = step["starts"] * record["unit"]
+    largest = 0.0
+    for q in range(header // 2):
+        weight = 1.0 if q == 0 else abs(np.float64(events.weights.sums[event, q - 1]))
+        coming = starts * weight
+        if source:
+            coming += reals[source - header + q]
+            if q > 0:
+                coming += weight * reals[source - header]
+        if there:
+            coming += reals[there - header + q]
+        largest = max(largest, coming)
+    return largest < record["limit"] and largest < _LARGE
 
 
 @inlined
@@ -297,12 +360,46 @@ def scale_bounds(memory, lanes, row, steps):
 
 
 @inlined
+def round_up(number):
+    """Return the least whole number of blocks that has so many elements, in elements."""
+    return (number + _BLOCK - 1) // _BLOCK * _BLOCK
+
+
+@inlined
 def _find_bits(lanes):
     """Return b such that integers below 2^b, positive or negative, are safe in so many lanes."""
-    return 62 if lanes == 1 else LANE_BITS * lanes - 3
+    return 62 if lanes == 1 else 61 + LANE_BITS * (lanes - 1)
 
 
 # ------------------------------------------------------------------ moving
+
+
+@inlined
+def _move_simply(memory, lanes, events, scratch, row, event):
+    """Do as `_move` and `_settle`, for an event that has a step."""
+    pool, places, reach = memory.pool, memory.places, memory.reach
+    record, step = memory.rows[row], scratch.steps[events.symbols[event]]
+    size, state, target = record["size"], step["state"], step["target"]
+    source, length = places[row, state], reach[row, state]
+    weigh(lanes, events.weights, event, step["label"], scratch.weights)
+    if step["accept"]:
+        front = 0
+        if record["fronts"]:
+            front = record["front"] + (record["fronts"] - 1) * (1 + lanes.words * size) + 1
+        add_product(pool, lanes, scratch.weights, scratch.result, front, source, size, length)
+    if target < 0:
+        return
+    there = places[row, target]
+    new = there
+    if there == 0:
+        new = _take_vector(memory, lanes, row)
+        places[row, target] = new
+        reach[row, target] = length
+        length = size
+    elif reach[row, target] < length:
+        reach[row, target] = length
+    add_bounds(pool, scratch.weights, new, there, source, lanes.header)
+    add(pool, lanes, scratch.weights, new, there, source, size, length)
 
 
 @inlined
@@ -313,7 +410,6 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
     size, front = record["size"], 0
     if record["fronts"]:
         front = record["front"] + (record["fronts"] - 1) * (1 + lanes.words * size) + 1
-    counts_alone = lanes.words == len(lanes.moduli.primes)
     targets = 0
     for m in range(moves):
         edge = tables.edges[scratch.moving_edge[m]]
@@ -328,10 +424,6 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
         there = places[row, target]
         reach[row, target] = max(reach[row, target], length) if there else length
         stays = tables.stay[target, events.symbols[event]] != 0
-        if counts_alone and moves == 1 and stays and there and target != state:
-            add_bounds(pool, scratch.weights, there, there, source, lanes.header)
-            add(pool, lanes, scratch.weights, there, there, source, size, length)
-            continue
         new = gathered[target]
         base = new
         if new == 0:
@@ -430,7 +522,7 @@ def _report(lanes, counters, scratch, position):
     """Write the element of an event that matches end at."""
     exists = False
     for lane in range(len(lanes.moduli.primes)):
-        exists = exists or scratch.result.words[lane] != 0
+        exists = exists or scratch.result.words[lane * lanes.quantities] != 0
     if exists:
         end = counters[ENDS]
         counters[ENDS] = end + 1
@@ -506,6 +598,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
     for state in range(places.shape[1]):
         suffixes[state] = 0
         size += places[row, state] != 0
+    size = round_up(size)
     for state in range(places.shape[1]):
         scratch.lows[state] = size
     vector = lanes.words * size
@@ -522,7 +615,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
         if places[row, state]:
             index += 1
             suffixes[state] = whole + index * vector
-            scratch.lows[state] = index
+            scratch.lows[state] = index // _BLOCK * _BLOCK
             set_unit(pool, lanes, suffixes[state], size, index)
     top, spare, fronts = most, 0, 0
     event = record["last"]
@@ -537,8 +630,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
         if begins:
             at = front + fronts * (1 + vector)
             pool.words[at] = start
-            for i in range(vector):
-                pool.words[at + 1 + i] = pool.words[whole + i]
+            copy_words(pool.words, at + 1, whole, vector)
             fronts += 1
         event = memory.log[event]["before"]
     oldest = front + (fronts - 1) * (1 + vector) + 1
@@ -550,7 +642,8 @@ def _turn(tables, memory, lanes, scratch, row, bound):
             index += 1
             is_alive = False
             for lane in range(len(lanes.moduli.primes)):
-                is_alive = is_alive or pool.words[oldest + lane * size + index] != 0
+                at_lane = lane * lanes.quantities * size
+                is_alive = is_alive or pool.words[oldest + at_lane + index] != 0
             half = header // 2
             for i in range(half):
                 pool.reals[at - header + i] = pool.reals[places[row, state] - half + i]
@@ -558,7 +651,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
                 largest = max(largest, pool.reals[at - header + i])
             set_unit(pool, lanes, at, size, index)
             places[row, state] = at if is_alive else 0
-            memory.reach[row, state] = index + 1
+            memory.reach[row, state] = round_up(index + 1)
     memory.counters[WORDS] = used
     if len(memory.rows) == 1:
         memory.counters[LOGGED] = 0
@@ -585,6 +678,7 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
     weights, lows = scratch.weights, scratch.lows
     whole, top, spare = room
     symbol = log[event]["symbol"]
+    step = scratch.steps[symbol]
     if log[event]["begins"]:
         first = tables.start_first[symbol]
         for e in range(first, first + tables.start_count[symbol]):
@@ -594,25 +688,29 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
                 low = lows[target]
                 to, source = whole + low, suffixes[target] + low
                 add(pool, lanes, weights, to, to, source, size, size - low)
+    if step["movers"] == tables.mover_count[symbol]:
+        state, target = step["state"], step["target"]
+        if step["movers"] == 0 or target < 0 or suffixes[target] == 0:
+            return top, spare
+        if suffixes[state]:
+            low = lows[target]
+            lows[state] = min(lows[state], low)
+            weigh(lanes, memory.log_weights, event, step["label"], weights)
+            to, source = suffixes[state] + low, suffixes[target] + low
+            add(pool, lanes, weights, to, to, source, size, size - low)
+            return top, spare
     targets = 0
     for m in range(tables.mover_count[symbol]):
         state = tables.movers[symbol, m]
         stays = tables.stay[state, symbol] != 0
         new = 0
         first = tables.edge_first[state, symbol]
-        is_alone = lanes.words == len(lanes.moduli.primes) and tables.mover_count[symbol] == 1
-        is_alone = is_alone and tables.edge_count[state, symbol] == 1
         for e in range(first, first + tables.edge_count[state, symbol]):
             target = tables.edges[e]["target"]
             if target < 0 or suffixes[target] == 0:
                 continue
             low = lows[target]
             lows[state] = min(lows[state], low)
-            if is_alone and stays and suffixes[state] and target != state:
-                weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
-                to, source = suffixes[state] + low, suffixes[target] + low
-                add(pool, lanes, weights, to, to, source, size, size - low)
-                continue
             base = new
             if new == 0:
                 if spare:
