@@ -317,7 +317,21 @@ def test_where_a_graph_pattern_is_unknown_no_more_is_said_of_what_it_may_bind() 
         (text(clauses="PARTITION BY ?h"), "write PARTITION BY (?h)"),
         (text(clauses="FROM STREAM S <http://e/t>"), "stream 'S' is declared twice"),
         (text(after="WITHIN 5 SECONDS"), "WITHIN stands before WHERE"),
-        (text(after="LIMIT 5"), "there is no LIMIT; leave it out"),
+        (
+            text(after="LIMIT 5"),
+            "there is no LIMIT; --limit (in Python head()) is the number of matches to show",
+        ),
+        (
+            text(select="(COUNT(*) AS ?n)"),
+            (
+                "an aggregate goes over all values of a variable in a '+' step: (COUNT(?x) AS ?y); "
+                "--count (in Python count()) is the number of matches"
+            ),
+        ),
+        (
+            text(select="(STR(DISTINCT ?h) AS ?n)"),
+            "STR is no aggregate, and has no DISTINCT",
+        ),
         (text(after="}"), "'}' closes nothing"),
         (text(more="SEQ (A)"), "a query has one SEQ"),
         (text(more="DEFINE C ON S { }"), "write DEFINE GPM A ON S { … }"),

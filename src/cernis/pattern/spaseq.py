@@ -147,7 +147,9 @@ class SelectedVariable:
         return {self.variable} if self.listed else set()
 
 
-AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+_OF_ALL_VALUES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+AGGREGATES = (*_OF_ALL_VALUES, *(f"{name} DISTINCT" for name in _OF_ALL_VALUES))
+"""The names of aggregates; `COUNT DISTINCT` is that of `COUNT(DISTINCT ?x)`."""
 
 
 def find_aggregates(expression: Expression) -> Iterator[CallExpression]:

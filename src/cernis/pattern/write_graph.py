@@ -162,7 +162,9 @@ def write_expression(expression: g.Expression) -> str:
             level = _level(expression)
             return f"{_write_inner(left, level)} {op} {_write_inner(right, level - 1)}"
         case g.CallExpression(name, arguments):
-            return f"{name}({', '.join(map(write_expression, arguments))})"
+            name, _, distinct = name.partition(" ")
+            written = ", ".join(map(write_expression, arguments))
+            return f"{name}({distinct} {written})" if distinct else f"{name}({written})"
         case g.ExistsExpression(pattern, condition):
             lines = [*_write_before_more(pattern, _find_scope(pattern))]
             if condition is not None:

@@ -80,6 +80,9 @@ def compute_texts(
 def _aggregate(name: str, offsets: Int64s, codes: Codes, values: TermValues) -> list[str | None]:
     """Return an aggregate of each list as a term; None for an error."""
     values.update()
+    name, _, distinct = name.partition(" ")
+    if distinct:
+        offsets, codes = _drop_repeats(offsets, codes)
     sizes = np.diff(offsets)
     if name == "COUNT":
         return [_write_integer(size) for size in sizes.tolist()]
@@ -94,6 +97,14 @@ def _aggregate(name: str, offsets: Int64s, codes: Codes, values: TermValues) -> 
         ):
             texts[place] = text
     return texts
+
+
+def _drop_repeats(offsets: Int64s, codes: Codes) -> tuple[Int64s, Codes]:
+    """Return lists with each value once, where it comes first."""
+    lists = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    _, first = np.unique(np.stack([lists, codes]), axis=1, return_index=True)
+    kept = np.sort(first)
+    return np.searchsorted(lists[kept], np.arange(len(offsets))), codes[kept]
 
 
 def _total(

@@ -147,6 +147,8 @@ def parse_time_rule(
 
     >>> print(parse_time_rule("graph:-([0-9]+)$", "s"))
     the name of the graph, by '-([0-9]+)$'
+    >>> parse_time_rule("graph", "s").pattern == DIGITS_IN_NAME
+    True
     """
     if time is None:
         return TimeRule(unit=unit)

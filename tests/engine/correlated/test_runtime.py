@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from itertools import product
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from cernis.automata.unary.cea import Is
 from cernis.engine.correlated import runtime
 from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.correlated.tables import CorrelatedTables
+from cernis.engine.dag import count
 from cernis.engine.dag.count import DagCounts, count_matches
 from cernis.engine.dag.enumerate import list_blocks
 from cernis.engine.dag.links import DagSegment
@@ -193,6 +195,8 @@ def run_engine(
         listed = matches_of(tables, segment)
         counted = count_matches(segment)
         assert sum(counted) == listed.total()
+        with mock.patch.object(count, "_EXACT", 1.0):
+            assert count_matches(segment) == counted, "modulo primes"
         drawn: Counter[Match] = Counter()
         for root, number in zip(segment.roots, counted, strict=True):
             exact = DagCounts(segment, int(root["bound"]))

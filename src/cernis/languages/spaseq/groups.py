@@ -516,6 +516,29 @@ class GraphPatternReader(LanguageReader):
             g.NegativeExpression(parts[1])
         )
 
+    def distinct(self, meta: Meta, parts: list[Any]) -> g.Expression:
+        """Return `COUNT(DISTINCT ?x)`."""
+        function, _, variable = parts
+        name = function.value.upper()
+        if name not in AGGREGATES:
+            self.mistakes.note(
+                f"{function.value} is no aggregate, and has no DISTINCT",
+                span_of(function),
+                word=name,
+                among=AGGREGATES,
+            )
+        elif self.scope:
+            self._refuse_aggregate(function)
+        return g.CallExpression(f"{name} DISTINCT", (variable,), span_of_tree(meta))
+
+    def _refuse_aggregate(self, function: Token) -> None:
+        name = function.value.upper()
+        self.mistakes.note(
+            f"{name} goes over the rounds of a match, and a graph pattern sees one event",
+            span_of(function),
+            suggestion=f"{name} stands in SELECT: ({name}(?x) AS ?y)",
+        )
+
     def call(self, meta: Meta, parts: list[Any]) -> g.Expression:
         function, *arguments = parts
         span = span_of_tree(meta)
@@ -528,11 +551,7 @@ class GraphPatternReader(LanguageReader):
                 return g.Term('""', span)
             return g.CallExpression(name, tuple(arguments), span)
         if name in AGGREGATES:
-            self.mistakes.note(
-                f"{name} goes over the rounds of a match, and a graph pattern sees one event",
-                span_of(function),
-                suggestion=f"{name} stands in SELECT: ({name}(?x) AS ?y)",
-            )
+            self._refuse_aggregate(function)
         elif name not in _ARGUMENTS:
             self.mistakes.note(
                 f"unknown function '{function.value}'",

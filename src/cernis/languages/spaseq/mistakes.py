@@ -29,7 +29,7 @@ _NOT_SPARQL = {
 }
 _NOT_A_CLAUSE = {
     "REDUCED": "leave it out",
-    "LIMIT": "leave it out",
+    "LIMIT": "--limit (in Python head()) is the number of matches to show",
     "OFFSET": "leave it out",
     "ORDER": "leave it out; matches come in the order of time",
     "GROUP": "use PARTITION BY (?x), or LIST(?x) for the values of a '+' step",
@@ -164,6 +164,11 @@ def _suggest_in_clauses(
         return f"there is no {word}; {_NOT_A_CLAUSE[word]}"
     if last is not None and last.type == "NAME" and last.value.upper() in _NOT_A_CLAUSE:
         return _NOT_A_CLAUSE[last.value.upper()]
+    if token.type == "STAR" and last_type == "LPAR" and _is_aggregate(before):
+        return (
+            "an aggregate goes over all values of a variable in a '+' step: (COUNT(?x) AS ?y); "
+            "--count (in Python count()) is the number of matches"
+        )
     if token.type == "COMMA" and "_LIST" in accepted:
         return "variables stand side by side: SELECT ?a ?b"
     if token.type == "NAME" and "VAR" in accepted and word in _AGGREGATES:
@@ -192,6 +197,11 @@ def _suggest_in_clauses(
         if meant is not None:
             return f"did you mean '{meant}' instead of '{shorten(last.value)}'?"
     return None
+
+
+def _is_aggregate(before: Sequence[Token]) -> bool:
+    """Whether the bracket at the end of these tokens is that of an aggregate."""
+    return [token.value.upper() in _AGGREGATES for token in before[-2:-1]] == [True]
 
 
 def explain_token(

@@ -201,6 +201,9 @@ def compute_value(
 
 def _fold(name: str, terms: Collection[str]) -> g.Expression:
     """Return an expression for an aggregate of some terms; a variable that is unbound: an error."""
+    name, _, distinct = name.partition(" ")
+    if distinct:
+        terms = list(dict.fromkeys(terms))
     numbers: list[Any] = [_value_of_term(text) for text in terms]
     if name == "COUNT":
         return g.Term(_write_value(len(numbers)))
