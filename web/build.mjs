@@ -69,10 +69,12 @@ if (process.argv.includes("--test")) {
 } else {
   const options = { ...common, minify: true, metafile: true, target: ["chrome111", "firefox115", "safari16.4"] };
   const script = await build({ ...options, entryPoints: ["src/main.ts"], format: "esm" });
+  const code = await build({ ...options, entryPoints: ["src/code.ts"], format: "esm" });
   const style = await build({ ...options, entryPoints: ["src/style.css"] });
   const made = {
     "app.css": style.outputFiles[0].contents,
     "app.js": script.outputFiles[0].contents,
+    "code.js": code.outputFiles[0].contents,
     "index.html": readFileSync(join(here, "src/index.html")),
     "licenses.txt": licensesOf(script.metafile),
   };

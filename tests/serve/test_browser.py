@@ -386,6 +386,9 @@ def test_a_match_of_the_table_is_followed_event_by_event(open_page: Opener) -> N
 def test_why_not_names_the_event_and_the_condition(open_page: Opener) -> None:
     page = open_page("SELECT * FROM Stocks WHERE SELL AS s ; BUY AS b FILTER b[price > 1000]")
     page.get_by_role("tab", name="Why not?").click()
+    page.get_by_label("Go to event number").fill("3")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("checkbox", name="Pick event 2", exact=True)).to_have_count(0)
     for number in (3, 4):
         page.get_by_role("checkbox", name=f"Pick event {number}", exact=True).check()
     page.get_by_role("button", name="Why not?", exact=True).click()

@@ -42,6 +42,23 @@ export function readPosition(text: string, total: bigint): bigint | null {
   return position >= 1n && position <= total ? position - 1n : null;
 }
 
+/** Make a field for a number from 1 to `total`; Enter goes there. */
+export function makeGoTo(label: string, total: bigint, onGo: (position: bigint) => void): HTMLInputElement {
+  const field = h("input", {
+    type: "text",
+    inputmode: "numeric",
+    "aria-label": label,
+    placeholder: "go to …",
+    size: 9,
+    keydown: (event: KeyboardEvent) => {
+      const position = event.key === "Enter" ? readPosition(field.value, total) : null;
+      if (position !== null) onGo(position);
+      field.toggleAttribute("aria-invalid", event.key === "Enter" && position === null);
+    },
+  });
+  return field;
+}
+
 /** Return the number that people see, from 1. */
 function nameOf(index: string): string {
   return /^\d+$/.test(index) ? groupDigits(String(BigInt(index) + 1n)) : index;
@@ -126,18 +143,7 @@ export class MatchesPanel {
     const { before, after, last } = pagesAround(offset ?? 0n, total);
     const turn = (label: string, sign: string, to: bigint | null): HTMLElement =>
       iconButton(label, sign, to === null ? null : () => void this.#turnTo(to));
-    const go = h("input", {
-      type: "text",
-      inputmode: "numeric",
-      "aria-label": "Go to match number",
-      placeholder: "go to …",
-      size: 9,
-      keydown: (event: KeyboardEvent) => {
-        const position = event.key === "Enter" ? readPosition(go.value, total) : null;
-        if (position !== null) void this.#turnTo(position);
-        go.toggleAttribute("aria-invalid", event.key === "Enter" && position === null);
-      },
-    });
+    const go = makeGoTo("Go to match number", total, (position) => void this.#turnTo(position));
     const end = (offset ?? 0n) + BigInt(page.rows.length);
     const words =
       offset === null

@@ -15,12 +15,20 @@ function chosenTheme(): Theme | null {
   }
 }
 
+function findTheme(): Theme {
+  return chosenTheme() ?? (system.matches ? "dark" : "light");
+}
+
+/** Give a page without a button the theme that was chosen. */
+export function applyTheme(): void {
+  document.documentElement.dataset["theme"] = findTheme();
+}
+
 /** Let a button switch the theme; call `onChange` whenever it changes. */
 export function connectTheme(button: HTMLButtonElement, onChange: () => void): void {
   const apply = (): void => {
-    const theme = chosenTheme() ?? (system.matches ? "dark" : "light");
-    document.documentElement.dataset["theme"] = theme;
-    button.setAttribute("aria-pressed", String(theme === "dark"));
+    applyTheme();
+    button.setAttribute("aria-pressed", String(findTheme() === "dark"));
     onChange();
   };
   button.addEventListener("click", () => {

@@ -3,6 +3,7 @@
 
 import { api, type EventRow, type Run, type Why } from "./api.ts";
 import { h, iconButton, replace } from "./dom.ts";
+import { makeGoTo } from "./matches.ts";
 import { groupDigits, nameEvent } from "./numbers.ts";
 import { cellText, makeTable } from "./table.ts";
 import type { PickedEvent } from "./timeline.ts";
@@ -120,6 +121,7 @@ export class WhyPanel {
       h("span", {}, `events ${groupDigits(at + 1)}–${groupDigits(at + count)} of ${groupDigits(run.events)}`),
       turn("Events before", "←", at - PAGE, at > 0),
       turn("Events after", "→", at + PAGE, at + count < run.events),
+      makeGoTo("Go to event number", BigInt(run.events), (position) => void this.#load(Number(position))),
     );
   }
 

@@ -10,9 +10,10 @@ from cernis.error_codes import explain_code
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{code} · Cernis</title><link rel="stylesheet" href="/assets/app.css">
-<main class="code-page"><h1><code>{code}</code></h1>{paragraphs}
-<p>The manual has a page for each code, with an example: <code>docs/reference/codes/{code}.md</code>
-</p></main></html>
+<script type="module" src="/assets/code.js"></script>
+<main class="code-page"><article class="card"><h1><code>{code}</code></h1>{paragraphs}
+<p class="note">The manual has an example: <code>docs/reference/codes/{code}.md</code></p>
+<p><a href="/">To the playground</a></p></article></main></html>
 """
 
 

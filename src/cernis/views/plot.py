@@ -44,8 +44,14 @@ def plot_timeline(view: Timeline, width: int = 640) -> Any:
         return upper
     ends = (
         alt.Chart(alt.Data(values=_list_bins(view, "matches", view.ends)))
-        .mark_bar(opacity=0.6, color="#777777")
-        .encode(x=x, x2="to", y=alt.Y("count:Q", title="matches end"))
+        .mark_rect(opacity=0.6, color="#777777")
+        .encode(
+            x=x,
+            x2="to",
+            y=alt.Y("count:Q", title="matches end"),
+            y2=alt.datum(0),
+            tooltip=["count:Q"],
+        )
         .properties(width=width, height=60)
     )
     return alt.vconcat(upper, ends).resolve_scale(x="shared")

@@ -1,0 +1,1 @@
+var n="cernis-theme",r=window.matchMedia("(prefers-color-scheme: dark)");function a(){try{let e=localStorage.getItem(n);return e==="light"||e==="dark"?e:null}catch{return null}}function c(){return a()??(r.matches?"dark":"light")}function t(){document.documentElement.dataset.theme=c()}t();
