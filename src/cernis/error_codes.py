@@ -321,7 +321,8 @@ WARNINGS = {
     ),
     "absent-type": (
         "No event has a type that the query names. It is misspelt, or types are in another "
-        'column (`--type`, in Python `type="kind"`).'
+        'column (`--type`, in Python `type="kind"`). In SPAseQ: no event has a predicate that a '
+        "graph pattern names."
     ),
     "unmet-condition": (
         "Every match needs this condition, and no event satisfies it. So there is no match, and "

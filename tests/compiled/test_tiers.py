@@ -85,6 +85,28 @@ def test_some_events_load_what_is_on_disk_and_compile_nothing(
     assert is_compiled(known)
 
 
+def test_a_hot_process_compiles_no_kernel_that_has_little_to_do(
+    warmth: Warmth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cernis.compiled.cache._folder", lambda: tmp_path)
+    warmth.add(events=1_000_000)
+    brief, long, patient = kernel(double_all), kernel(double_all), kernel(double_all)
+    assert tiers.call_briefly(brief, 2, np.array([1, 2])) == 6
+    assert not is_compiled(brief)
+    assert tiers.call_briefly(long, 1_000_000, np.array([1, 2])) == 6
+    assert is_compiled(long)
+    monkeypatch.setitem(tiers._brief, id(patient), 10.0)
+    assert tiers.call_briefly(patient, 2, np.array([1, 2])) == 6
+    assert is_compiled(patient)
+
+
+def test_a_kernel_that_has_little_to_do_is_compiled_ahead(warmth: Warmth) -> None:
+    tiers.compile_from_now()
+    compiled = kernel(double_all)
+    tiers.call_briefly(compiled, 2, np.array([1, 2]))
+    assert is_compiled(compiled)
+
+
 def test_results_are_pythons_numbers_in_both_ways(warmth: Warmth) -> None:
     def make_results(x: Any) -> Any:
         return x[0], (x[0] > 1, 1.5 * x[0])

@@ -55,6 +55,19 @@ def numba_cache() -> bool:
     return hasattr(njit(lambda x: x), "_cache")
 
 
+def numba_libraries() -> bool:
+    from numba.core.codegen import JITCodeLibrary
+
+    names = ("_raise_if_finalized", "_ensure_finalized", "_get_module_for_linking")
+    written = inspect.getsource(JITCodeLibrary.__mro__[1]) + inspect.getsource(
+        JITCodeLibrary.__mro__[2]
+    )
+    kept = ("_linking_libraries", "_final_module", "_finalized", "_reload_init", "_codegen")
+    return all(hasattr(JITCodeLibrary, name) for name in names) and all(
+        f"self.{name}" in written for name in kept
+    )
+
+
 def numba_serialize() -> bool:
     from numba.core import config, serialize
 
@@ -105,6 +118,10 @@ PRIVATE = [
     PrivateName("_rebuild", "compiled/cache.py", "compiled code as bytes", numba_results),
     PrivateName("_cache", "compiled/__init__.py", "the cache of compiled code", numba_cache),
     PrivateName("_cache", "compiled/tiers.py", "whether code is on disk", numba_cache),
+    *(
+        PrivateName(name, "compiled/inner.py", "inner functions as LLVM code", numba_libraries)
+        for name in ("_reload_init", "_final_module", "_finalized", "_get_module_for_linking")
+    ),
     PrivateName("dumps", "compiled/cache.py", "compiled code as bytes", numba_serialize),
     PrivateName("_jdf", "spark/arrangement.py", "whether rows lie as needed", spark_frame),
     PrivateName("_jdf", "spark/numbering.py", "whether files are Parquet", spark_frame),

@@ -8,8 +8,12 @@ import cernis
 from cernis.cli.arguments import Delivery, RunArguments, has_pipe
 from cernis.cli.deliver import deliver, kind_of, stream_files
 from cernis.cli.terminal import print_notes
+from cernis.pattern.query import Unit
 from cernis.plan.explain import Explanation
+from cernis.run.feed import Measures
 from cernis.run.session import RunOptions, Session
+
+_FEW_EVENTS = 32
 
 
 def run(arguments: RunArguments, delivery: Delivery) -> None:
@@ -18,11 +22,21 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     reading = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
     reading["tables"] = arguments.tables
     options = RunOptions(**reading, strict=arguments.strict)
-    session = Session(query.plan, options, measures={} if delivery.count else None)
+    measures: Measures | None = {} if delivery.count and not _has_narrow_window(query) else None
+    session = Session(query.plan, options, measures=measures)
     runs = stream_files(session, files, delivery.output)
     deliver(runs, delivery, kind_of(query), session.finish)
     session.mistakes.complete()  # --limit may end the run early
     print_notes(session.notes)
+
+
+def _has_narrow_window(query: cernis.Query[Any]) -> bool:
+    """Whether matches span so few events that counting them takes no aggregator.
+
+    The aggregator takes ten times as long to compile as the kernels that every other query uses.
+    """
+    within = query.pattern.within
+    return within is not None and within.unit is Unit.EVENTS and within.size <= _FEW_EVENTS
 
 
 def explain(arguments: RunArguments) -> Explanation:

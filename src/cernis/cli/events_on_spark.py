@@ -35,6 +35,7 @@ from cernis.results.groups import MatchGroup
 from cernis.results.jsonlines import TextEvents, answer_lines
 from cernis.results.match import Match
 from cernis.run.advice import absent_types, unmet_conditions
+from cernis.run.advice.to_blame import NOTHING_MATCHED
 from cernis.run.query import Query
 from cernis.run.session import RunOptions, Session
 from cernis.spark.carriers import convert
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 _LARGEST = 2**63 - 1
 _FEW_ROWS = 100_000
+_EXPLAIN = "cernis explain --engine spark says which condition no event satisfies"
 
 
 def run(arguments: RunArguments, delivery: Delivery) -> None:
@@ -133,6 +135,7 @@ class EventRun(SparkRun):
         """`reads_again`: this process may read a small input, to say why nothing was found."""
         super().__init__()
         self.query, self.frames, self.arguments = query, frames, arguments
+        self._is_ruled = not reads_again
         self._reads_again = (
             reads_again and frames.rows <= _FEW_ROWS and not has_pipe(arguments.files)
         )
@@ -319,13 +322,16 @@ class EventRun(SparkRun):
             yield "--partial: a task that spends its budget stops there, and matches may be missing"
 
     def _warn_about_events(self) -> Iterator[str]:
-        """Yield warnings about types and conditions.
+        """Yield warnings about types and conditions, and what is to blame where nothing matches.
 
         If nothing was found in a small input, this process reads it once more, as the embedded
         engine does. A large one tells only which types are absent.
         """
         if self._found_any or not self._reads_again:
-            yield from self._absent_types()
+            absent = list(self._absent_types())
+            yield from absent
+            if not (self._found_any or absent or self._is_ruled):
+                yield f"{NOTHING_MATCHED}{_EXPLAIN}"
             return
         options = RunOptions(
             **self.arguments.reading,
@@ -339,6 +345,7 @@ class EventRun(SparkRun):
             pass
         codes = (absent_types.CODE, unmet_conditions.CODE)
         yield from (note for note in list_warnings(session.notes) if note.code in codes)
+        yield from (note for note in session.notes if note.startswith(NOTHING_MATCHED))
 
     def _absent_types(self) -> Iterator[str]:
         """Yield the types that no event has. Spark looks for them only if nothing was found."""

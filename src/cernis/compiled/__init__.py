@@ -13,7 +13,8 @@ as arguments.
 
 Compiling is what a first query waits for, so each function is compiled as little as possible. Only
 an entry from Python gets the code that unpacks Python objects, which for tuples of arrays takes
-longer to compile than many a kernel: the rest are *inner* functions. And a call from another kernel
+longer to compile than many a kernel: the rest are *inner* functions, which become machine code
+only as a part of their callers (`cernis.compiled.inner`). And a call from another kernel
 widens integers: Numba would compile a function again for each constant and each width that it is
 called with.
 """
@@ -32,8 +33,9 @@ from cernis.compiled.tiers import add_tiers
 
 try:
     from cernis.compiled.cache import KernelCache
-except (ImportError, AttributeError):  # a Numba of other parts: keep code its way
-    KernelCache = None  # type: ignore[assignment,misc]
+    from cernis.compiled.inner import InnerCompiler
+except (ImportError, AttributeError):  # a Numba of other parts: compile and keep code its way
+    KernelCache = InnerCompiler = None  # type: ignore[assignment,misc]
 
 types: Any = _numba_types
 
@@ -62,16 +64,15 @@ def borrowing(function: Function) -> Function:
 
 def inner(function: Function) -> Function:
     """Compile a borrowing function that only kernels call, which is quicker."""
-    return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _compile_inner(function)
 
 
 def inlined(function: Function) -> Function:
-    """Compile a borrowing function into each of its callers, and not by itself.
+    """Compile a borrowing function into each of its callers: LLVM puts its body there.
 
-    Numba puts its body there before it compiles: LLVM would optimize it alone first, and then
-    again at each level of the calls above it.
+    Turned down: Numba's own inlining, which types and translates the body again for each caller.
     """
-    return _compile(function, _nrt=False, inline="always")
+    return _compile_inner(function, forceinline=True)
 
 
 def callable_from_python(function: Function) -> Function:
@@ -87,9 +88,16 @@ def _compile_entry(function: Function, **options: bool | str) -> Function:
     return compiled
 
 
-def _compile(function: Function, **options: bool | str) -> Function:
+def _compile_inner(function: Function, **options: bool | str) -> Function:
+    """Compile a function that Python does not call."""
+    options = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+    return _compile(function, InnerCompiler, **options)
+
+
+def _compile(function: Function, pipeline: Any = None, **options: bool | str) -> Function:
     compiler: Any = njit
-    compiled = compiler(nogil=True, **options)(function)
+    chosen = {} if pipeline is None else {"pipeline_class": pipeline}
+    compiled = compiler(nogil=True, **chosen, **options)(function)
     if compiled is function:  # Numba was told to compile nothing
         return function
     _share_versions(compiled)

@@ -37,6 +37,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from cernis.compiled.identity import identity, spelled
+from cernis.compiled.inner import rebuild_inner
 from cernis.compiled.turns import end_turn, take_turn
 from cernis.folder import is_ours, own_folder
 
@@ -67,7 +68,8 @@ class KernelCache:
             file = self._file(sig, target_context.codegen())
             if not file.exists():
                 self._await_turn(file)
-            return _rebuild(target_context, *pickle.loads(file.read_bytes()))
+            parts = pickle.loads(file.read_bytes())
+            return rebuild_inner(target_context, parts) or _rebuild(target_context, *parts)
         return None
 
     def _await_turn(self, file: Path) -> None:

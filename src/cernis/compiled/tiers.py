@@ -10,9 +10,12 @@ than without this module.
 Both ways read and write the same arrays, so the way may change between any two calls. One call
 cannot change its way: engines cut a batch into small pieces while kernels may be interpreted
 (`cut_events`), and a reader of events says how many they are before it calls a kernel
-(`expect_events`).
+(`expect_events`). Many events need a few kernels only: those that step and count. A kernel that
+lists the twenty matches of a table, or drops dead records now and then, has little to do. It runs
+as plain Python in a hot process too, until it has taken a quarter of a second (`call_briefly`).
 
-Cost contract: at most about a second more than compiled code alone, in the whole life of a process.
+Cost contract: at most about two seconds more than compiled code alone, in the whole life of a
+process.
 
 Turned down: compiling in a background thread. The compiler holds the interpreter lock, so that a
 short query would take longer.
@@ -34,6 +37,8 @@ CPUDispatcher: Any = _CPUDispatcher
 _FEW_EVENTS, _MANY_EVENTS = 2_000, 50_000
 _SHORT, _LONG = 0.1, 1.0
 _FIRST_PIECE = 64
+_LITTLE_WORK = 2_000
+_PATIENCE = 0.25
 
 
 class Warmth:
@@ -43,6 +48,8 @@ class Warmth:
         self.events = 0
         self.seconds = 0.0
         self.is_hot = False
+        self.compiles_all = False
+        """Whether kernels that have little to do are compiled too."""
 
     @property
     def is_cold(self) -> bool:
@@ -54,13 +61,15 @@ class Warmth:
             self.events += events
             self.seconds += seconds
             if self.events > _MANY_EVENTS or self.seconds > _LONG:
-                compile_from_now()
+                _heat()
 
 
 WARMTH = Warmth()
 _kernels: list[TieredKernel] = []
-_missing: set[tuple[TieredKernel, tuple[Any, ...]]] = set()
+_missing: set[tuple[Any, tuple[Any, ...]]] = set()
 """Kernels, with the types of arguments, that are not in the cache on disk."""
+_brief: dict[int, float] = {}
+"""The seconds that each kernel has taken as plain Python in brief calls of a hot process."""
 _plain: dict[int, Any] = {}
 """The plain form of each kernel and module that a plain kernel refers to."""
 
@@ -76,20 +85,36 @@ class TieredKernel(CPUDispatcher):  # type: ignore[misc]
 
     def is_plain(self, args: tuple[Any, ...]) -> bool:
         """Return whether this call runs as plain Python."""
-        return WARMTH.is_cold or not (WARMTH.is_hot or self._is_compiled(args))
+        return WARMTH.is_cold or not (WARMTH.is_hot or _is_compiled(self, args))
 
-    def _is_compiled(self, args: tuple[Any, ...]) -> bool:
-        """Return whether there is compiled code for these arguments, in memory or on disk."""
-        kinds = tuple(map(self.typeof_pyval, args))
-        if kinds in self.overloads:
-            return True
-        if (self, kinds) in _missing:
-            return False
-        holds = getattr(self._cache, "holds", None)
-        found = holds is not None and holds(kinds, self.targetctx.codegen())
-        if not found:
-            _missing.add((self, kinds))
-        return found
+
+def _is_compiled(kernel: Any, args: tuple[Any, ...]) -> bool:
+    """Return whether there is compiled code for these arguments, in memory or on disk."""
+    kinds = tuple(map(kernel.typeof_pyval, args))
+    if kinds in kernel.overloads:
+        return True
+    if (kernel, kinds) in _missing:
+        return False
+    holds = getattr(kernel._cache, "holds", None)
+    found = holds is not None and holds(kinds, kernel.targetctx.codegen())
+    if not found:
+        _missing.add((kernel, kinds))
+    return found
+
+
+def call_briefly(kernel: Any, work: int, *args: Any) -> Any:
+    """Call a kernel that takes about so many steps: for few, it is not compiled."""
+    is_ready = WARMTH.compiles_all or work > _LITTLE_WORK or not WARMTH.is_hot
+    if is_ready or getattr(kernel, "overloads", True):
+        return kernel(*args)
+    spent = _brief.get(id(kernel), 0.0)
+    if spent > _PATIENCE or _is_compiled(kernel, args):
+        return kernel(*args)
+    began = thread_time()
+    try:
+        return interpret(kernel, args)
+    finally:
+        _brief[id(kernel)] = spent + thread_time() - began
 
 
 def add_tiers(compiled: Any) -> None:
@@ -105,7 +130,13 @@ def expect_events(number: int) -> None:
 
 
 def compile_from_now() -> None:
-    """Compile every kernel on its next call: for benchmarks, and for a process that is hot."""
+    """Compile every kernel on its next call: for benchmarks, and ahead of the first query."""
+    WARMTH.compiles_all = True
+    _heat()
+
+
+def _heat() -> None:
+    """Compile the kernels that have much to do on their next call."""
     WARMTH.is_hot = True
     while _kernels:
         _kernels.pop().__class__ = CPUDispatcher

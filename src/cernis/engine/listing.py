@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import kernel
+from cernis.compiled.tiers import call_briefly
 
 
 class Listing(NamedTuple):
@@ -86,10 +87,11 @@ def split_by_variable(
     offsets = np.zeros((len(variables), len(listing.offset)), np.int64)
     totals = np.zeros(len(variables), np.int64)
     marks = listing.offset, listing.position, listing.label, first, members, offsets
-    split_marks(*marks, totals, np.empty(0, np.int64))
+    work = len(listing.position) + len(listing.offset)
+    call_briefly(split_marks, work, *marks, totals, np.empty(0, np.int64))
     ends = np.cumsum(totals)
     flat = np.empty(int(ends[-1]) if len(ends) else 0, np.int64)
     if len(flat):
-        split_marks(*marks, ends - totals, flat)
+        call_briefly(split_marks, work, *marks, ends - totals, flat)
     begins = ends - totals
     return tuple(offsets), tuple(flat[b:e] for b, e in zip(begins, ends, strict=True))

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cernis.engine.dag.links import DagSegment
-from cernis.errors import DataError, StateError
+from cernis.errors import DataError, StateError, WarningNote
 from cernis.events.mistakes import Mistakes, OnError
 from cernis.output import UsedFile, input_files
 from cernis.plan.graphs import GraphPlan
+from cernis.rdf.advice import GraphSights
 from cernis.rdf.freeze import freeze_session, read_state, thaw_session
 from cernis.rdf.live_background import BackgroundFiles
 from cernis.rdf.matches import GraphMatches
@@ -79,6 +80,8 @@ class GraphSession(GraphRecognizer):
         self._now = 0
         """The time of the last event that was recognized."""
         self._is_finished = False
+        self._sights, self._is_read = GraphSights(plan.query), False
+        """What the events are like, and whether all of a run were read."""
 
     def _make_pieces(self, rules: Mapping[str, TimeRule]) -> StreamPieces:
         names = [name for name, _ in self.query.streams]
@@ -104,12 +107,15 @@ class GraphSession(GraphRecognizer):
     def notes(self) -> list[str]:
         """What a store may have changed, and how many lines or events of a stream were skipped."""
         skipped = self._source.skipped
-        return self._remarks + [
+        left_out = [
             f"{stream}: {number:,} {'lines or events were' if number > 1 else 'line or event was'}"
             " left out"
             for stream, number in skipped.items()
             if number
         ]
+        unit = self.unit if self.streams is not None and self.numeric_times else None
+        odd = self._sights.warn(skipped, unit) if self._is_read else ()
+        return [*self._remarks, *left_out, *(WarningNote.of(one, self.query.source) for one in odd)]
 
     @property
     def numeric_times(self) -> bool:
@@ -142,6 +148,7 @@ class GraphSession(GraphRecognizer):
         with self.guard:
             found = [one for batch in self.open(sources) for one in self._push(batch)]
             self.mistakes.complete()
+            self._is_read = True
             return self.matches(found)
 
     def stream(self, sources: Mapping[str, Any]) -> Iterator[GraphMatches]:
@@ -154,6 +161,7 @@ class GraphSession(GraphRecognizer):
                         yield matches
                 self._forget()
             self.mistakes.complete()
+            self._is_read = True
 
     def take(self, events: GraphEvents) -> GraphMatches:
         """Return the matches that end in a batch, which must not end within a timestamp."""
@@ -161,7 +169,9 @@ class GraphSession(GraphRecognizer):
             return self.matches(self._push(events))
 
     def _push(self, events: GraphEvents) -> list[DagSegment]:
-        return self.recognize(events, self.solver.solve(events))
+        found = self.solver.solve(events)
+        self._sights.add(events, found, self.terms)
+        return self.recognize(events, found)
 
     # ---------------------------------------------------------------- pieces
 

@@ -37,13 +37,13 @@ from cernis.errors import (
 )
 from cernis.events.batch import EventBatch, Int32s, Int64s, select_events
 from cernis.events.mistakes import Mistakes
+from cernis.events.odd_times import TimeSpan, check_times, extend_span
 from cernis.events.order import Ordering, Scale, StreamPosition, join_table
 from cernis.events.source import DescribedStream, Source
 from cernis.events.times import DAY, UNITS
 from cernis.pattern.atom import Atom
 from cernis.pattern.query import Pattern
 from cernis.run.advice.absent_types import SampledTypes
-from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.derived import (
     NOTHING,

@@ -30,6 +30,7 @@ from cernis.errors import (
 from cernis.events.batch import TYPES, EventBatch
 from cernis.events.csv_form import Columns
 from cernis.events.mistakes import Mistakes
+from cernis.events.odd_times import TimeSpan, check_times, extend_span
 from cernis.events.order import Ordering, Scale, StreamPosition
 from cernis.events.source import (
     DescribedStream,
@@ -51,7 +52,6 @@ from cernis.results.matches import Matches
 from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.results.result import Found, Notes
 from cernis.run.advice.absent_types import SampledTypes, find_absent_types
-from cernis.run.advice.odd_times import TimeSpan, check_times, extend_span
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.advice.to_blame import FirstEvents, note_blame
 from cernis.run.advice.unmet_conditions import find_passed, find_unmet_conditions

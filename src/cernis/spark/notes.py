@@ -29,12 +29,12 @@ from pyspark.sql import types as T
 
 from cernis.automata.unary.cea import Is, Test
 from cernis.errors import CernisError, Diagnostic, WarningNote
+from cernis.events.odd_times import TimeSpan, find_odd_times
 from cernis.events.times import UNITS
 from cernis.pattern.atom import TypeIs
 from cernis.plan.plan import Plan
 from cernis.run.advice import skipped_rows
 from cernis.run.advice.absent_types import describe_absent_type
-from cernis.run.advice.odd_times import TimeSpan, find_odd_times
 from cernis.run.advice.unmet_conditions import find_unmet_conditions, list_needed_conditions
 from cernis.run.rule import Rule, name_warning
 from cernis.spark.catalyst import join_balanced
@@ -213,7 +213,7 @@ class Notes:
         unit = UNITS["us" if typed else frame.time_unit]
         us = UNITS["us"]
         span = TimeSpan(sights.first * us, sights.last * us)
-        return find_odd_times(span, unit, frame.time, typed=typed)
+        return find_odd_times(span, unit, repr(frame.time), typed=typed)
 
     def _find_skipped(self, sights: Sights, odd: Diagnostic | None) -> Diagnostic | None:
         skipped = {why: sights.skipped[why] for why in _REASONS if sights.skipped[why]}

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
+from cernis.compiled.tiers import call_briefly
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unlike
 from cernis.engine.dag.links import Links
@@ -218,10 +219,10 @@ def collect(
     for records in (nodes, branches, lists.entries):
         records["vertex"] = moved_v[records["vertex"]]
     heads = np.zeros(len(moved_e), np.int32)
-    _find_heads(memory, marks.entries, moved_e, heads)
+    call_briefly(_find_heads, len(heads), memory, marks.entries, moved_e, heads)
     buckets = memory.buckets.copy()
-    _move_buckets(buckets, kinds, moved_n, heads, moved_b)
-    link_spines(nodes, buckets, kinds)
+    call_briefly(_move_buckets, len(buckets), buckets, kinds, moved_n, heads, moved_b)
+    call_briefly(link_spines, len(buckets), nodes, buckets, kinds)
     memory = memory._replace(
         counters=memory.counters.copy(),
         vertices=vertices,
@@ -247,10 +248,11 @@ def _mark_live(
     links: Links, memory: r.RunMemory, kinds: NDArray[np.int32], bounds: NDArray[np.int64]
 ) -> Marks:
     used = [memory.counters[n] for n in (r.VERTICES, r.NODES, r.ENTRIES, r.BRANCHES, r.ENTRIES)]
-    size = 1024
+    size, work = 1024, len(memory.buckets)
     while True:
         marks = Marks(*(np.zeros(n, np.uint8) for n in used))
-        if _mark(links, memory, kinds, bounds, marks, np.empty(size, np.int64)) < 0:
+        stack = np.empty(size, np.int64)
+        if call_briefly(_mark, work, links, memory, kinds, bounds, marks, stack) < 0:
             return marks
         size *= 4
 
@@ -309,5 +311,7 @@ def _copy_lists(
         links.steps,
     )
     live_before = np.zeros(len(marks), np.int32)
-    _link_entries(links, memory, lists, marks, moved, np.empty(width, np.int64), live_before)
+    asked = np.empty(width, np.int64)
+    arguments = links, memory, lists, marks, moved, asked, live_before
+    call_briefly(_link_entries, len(marks), *arguments)
     return lists

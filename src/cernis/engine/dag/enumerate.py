@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner, record
+from cernis.compiled.tiers import call_briefly
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions, unlike
@@ -387,7 +388,7 @@ def list_blocks(
     status = BUFFERS_FULL
     while status not in (ALL_DONE, SPENT):
         listing = empty_listing(block, marks)
-        status = list_matches(segment, most, walk, listing, steps)
+        status = call_briefly(list_matches, block, segment, most, walk, listing, steps)
         found, used = int(walk.cursor[MATCHES]), int(walk.cursor[MARKS])
         if found:
             yield trim_listing(listing, found, used)

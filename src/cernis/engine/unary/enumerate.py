@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
+from cernis.compiled.tiers import call_briefly
 from cernis.engine.listing import Listing, empty_listing, trim_listing
 from cernis.engine.unary.arena import UNION, ArenaSegment
 
@@ -220,7 +221,8 @@ def list_blocks(
     status = BUFFERS_FULL
     while status != ALL_DONE:
         listing = empty_listing(block, marks)
-        status = list_matches(segment.arena, segment.roots, most, walk, listing)
+        arguments = segment.arena, segment.roots, most, walk, listing
+        status = call_briefly(list_matches, block, *arguments)
         found, used = int(walk.cursor[MATCHES]), int(walk.cursor[MARKS])
         if found:
             yield trim_listing(listing, found, used)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.compiled.tiers import call_briefly
 from cernis.engine.longest import keep_longest
 from cernis.engine.poison import poison
 from cernis.engine.settings import (
@@ -332,14 +333,15 @@ class UnaryEngine:
         used = np.ones(1, np.int64)
         bounds = self._row_bounds()
         fresh = self._spare if self._spare is not None else a.new_arena(self._capacity)
-        while not copy_live(memory, bounds, moved, fresh, used, stack):
+        work = memory.slots.size
+        while not call_briefly(copy_live, work, memory, bounds, moved, fresh, used, stack):
             fresh = np.concatenate([fresh, np.empty_like(fresh)])
         memory.counters[a.NODES] = used[0]
         # room for several times the live nodes, so that a node is seldom copied
         live = self.records
         wanted = max(FIRST_NODES, min(8 * live, 4 * live + (1 << 22)))
         self._capacity = len(fresh) if wanted <= len(fresh) <= 4 * wanted else wanted
-        move_slots(memory, moved, self.settings.partitioned)
+        call_briefly(move_slots, work, memory, moved, self.settings.partitioned)
         if self.earliest_starts is not None:
             link_starts(fresh, live)
         self._spare = None if self._is_shared else memory.arena

@@ -24,6 +24,8 @@ FEWEST_EVENTS = 32
 """People see for themselves why fewer events do not match."""
 MOST_EVENTS = 2_000
 MOST_TRIALS = 8
+NOTHING_MATCHED = "nothing matched; "
+"""How the notes begin."""
 
 
 class FirstEvents:
@@ -77,10 +79,10 @@ def note_blame(
         return
     where = "" if first.read <= first.size else f" in the first {first.size:,} events"
     if len(blamed) == 1:
-        yield f"nothing matched; without {blamed[0]} something would{where}"
+        yield f"{NOTHING_MATCHED}without {blamed[0]} something would{where}"
     else:
         yield (
-            f"nothing matched; without any one of these something would{where}: {'; '.join(blamed)}"
+            f"{NOTHING_MATCHED}without any one of these something would{where}: {'; '.join(blamed)}"
         )
 
 

@@ -41,10 +41,11 @@ def find_odd_times(
 ) -> Diagnostic | None:
     """Return a warning if the times of a column are probably in another unit.
 
-    `unit_ns` is the unit that its numbers were taken for; `typed` columns hold timestamps already.
+    `column` says where the times are; `unit_ns` is the unit that its numbers were taken for.
+    `typed` columns hold timestamps already.
 
     >>> read_as_ms = TimeSpan(1_700_000_000 * 10**6, 1_700_003_600 * 10**6)
-    >>> find_odd_times(read_as_ms, 10**6, "ts").message
+    >>> find_odd_times(read_as_ms, 10**6, "'ts'").message
     "the times lie in January 1970, if 'ts' counts milliseconds"
     """
     if span.first >= _TO:
@@ -62,13 +63,13 @@ def find_odd_times(
     read = next((name for name, size in UNITS.items() if size == unit_ns), "")
     if typed:
         return Diagnostic(
-            f"the timestamps in {column!r} lie {where}",
+            f"the timestamps in {column} lie {where}",
             suggestion=f"their numbers are {_NAMES[unit]} that begin on {day}: convert them so, as "
             f'in pandas.to_datetime(…, unit="{unit}")',
             code=CODE,
         )
     return Diagnostic(
-        f"the times lie {where}, if {column!r} counts {_NAMES.get(read, 'them')}",
+        f"the times lie {where}, if {column} counts {_NAMES.get(read, 'them')}",
         suggestion=f"in {_NAMES[unit]} they begin on {day}: write --time-unit {unit}, in Python "
         f'time_unit="{unit}"',
         code=CODE,
@@ -103,6 +104,6 @@ def check_times(sources: Sequence[Source], span: TimeSpan) -> Iterator[Diagnosti
     typed = not is_number(value_type(source.columns.field(source.timed_by).type))
     if typed and source.is_text:
         return  # dates in a text are what they say
-    odd = find_odd_times(span, source.unit, source.timed_by, typed=typed)
+    odd = find_odd_times(span, source.unit, repr(source.timed_by), typed=typed)
     if odd is not None:
         yield odd
