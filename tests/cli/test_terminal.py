@@ -65,6 +65,14 @@ def test_a_message_quotes_no_more_than_a_screen(capsys: pytest.CaptureFixture[st
     assert len(str(cernis.DataError("a" * 10_000))) < 2 * LONGEST_MESSAGE
 
 
+def test_a_command_on_files_does_not_wait_for_pandas() -> None:
+    Path("s.csv").write_text("type,ts\nA,1\nB,2\n")
+    program = "import sys; from cernis.cli.main import main; print(main(), 'pandas' in sys.modules)"
+    command = [sys.executable, "-c", program, "run", "SELECT * FROM S WHERE A ; B", "s.csv"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("0 False\n"), done.stderr
+
+
 def test_a_full_disk_is_no_internal_error(capsys: pytest.CaptureFixture[str]) -> None:
     Path("s.jsonl").write_text('{"type": "A"}\n')
     Path("out.jsonl").symlink_to("/dev/full")
