@@ -25,6 +25,23 @@ error: line 1, column 47: unknown attribute 'prise'
   help: did you mean 'price'?
 """,
     ),
+    "a type that is a number": (
+        ["SELECT * FROM stocks WHERE 1 AS a", "stocks.csv"],
+        """\
+error: line 1, column 28: unexpected '1'
+  SELECT * FROM stocks WHERE 1 AS a
+                             ^
+  expected: an event type, NOT, '(' or '*'
+  help: a type that is a number stands in backquotes: `1`
+""",
+    ),
+    "the form of the matches as that of the events": (
+        ["SELECT * FROM stocks WHERE SELL AS a", "stocks.csv", "--format", "jsonl"],
+        """\
+error: stocks.csv, line 1 (row 0): not valid JSON: Expecting value at character 1
+  help: --format is the form of the events; for matches --output-format jsonl
+""",
+    ),
     "a type clash": (
         ["SELECT * FROM stocks WHERE SELL AS a FILTER a[price = 'high']", "stocks.csv"],
         """\
@@ -111,8 +128,8 @@ def run(query: str, file: str, *options: str) -> int:
 def test_a_mistake_says_what_is_wrong_and_where(
     mistake: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (query, file), message = MISTAKES[mistake]
-    assert run(query, file) == 1
+    (query, file, *options), message = MISTAKES[mistake]
+    assert run(query, file, *options) == 1
     assert capfd.readouterr() == ("", message)
 
 

@@ -61,6 +61,15 @@ def test_nothing_has_an_answer_with_the_columns_of_something(query: str) -> None
         assert found.num_rows == 0
 
 
+def test_rows_without_any_value_are_no_events() -> None:
+    blank: dict[str, Any] = dict.fromkeys(NAMES)
+    found = cernis.query("SELECT * FROM S WHERE A AS a").run([*WHOLE, blank, blank])
+    assert found.count() == 1
+    assert found.notes == ("stream 'S': 2 rows were left out, without a value in any column",)
+    with pytest.raises(cernis.DataError, match="the time is missing"):
+        cernis.query("SELECT * FROM S WHERE A AS a").run([{**blank, "type": "A"}])
+
+
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_columns_without_values_are_compared_with_anything(query: str) -> None:
     """What pandas makes of an empty column of a CSV file are fractions."""

@@ -57,7 +57,7 @@ from cernis.cli.options import (
     TypeColumn,
     Unit,
 )
-from cernis.errors import CernisError, neutralize
+from cernis.errors import CernisError, DataError, neutralize
 
 app = typer.Typer(
     name="cernis",
@@ -189,7 +189,14 @@ def run(
             choose_rule_runner(on_spark=engine is EngineName.spark).run(rules, arguments, delivery)
             return
         runner = choose_runner(language, on_spark=engine is EngineName.spark)
-        runner.run(arguments, delivery)
+        try:
+            runner.run(arguments, delivery)
+        except DataError as error:
+            is_asked = format is not None and f".{format}" not in str(arguments.files)
+            if not is_asked or output_format is not None:
+                raise
+            help_ = f"--format is the form of the events; for matches --output-format {format}"
+            raise DataError(f"{error}\n  help: {help_}") from None
 
 
 _GRAPHS_ONLY = "nq is for the graphs of CONSTRUCT (.spaseq)"

@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llvmlite import binding
 from numba.core import codegen as _codegen
 from numba.core import compiler as _compiler
 
-_BITCODE: Any = binding
+_LLVM: Any = vars(_codegen)["ll"]
 JITCodeLibrary: Any = _codegen.JITCodeLibrary
 Compiler: Any = _compiler.Compiler
 _compile_result: Any = _compiler.compile_result
@@ -84,7 +83,7 @@ def rebuild_inner(target: Any, parts: Sequence[Any]) -> Any:
     for prepare in reload or ():
         prepare()
     library = InnerLibrary(target.codegen(), name)
-    library._final_module = _BITCODE.parse_bitcode(bitcode)
+    library._final_module = _LLVM.parse_bitcode(bitcode)
     library._finalized = True
     return _compile_result(
         typing_context=target.typing_context,

@@ -100,6 +100,8 @@ class Source:
         self.columns = reader.schema
         check_names(self.label, self.columns.names)
         self._type = name if type is None else default_type
+        self.blank_rows = 0
+        """How many rows the last pass left out because they have no value at all."""
         """The type of all events, if no column has it."""
         self._typed_by = self._find_types(type)
         self.timed_by = self.time_column = self._find_times(time)
@@ -141,7 +143,10 @@ class Source:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Why files of the source have no events."""
+        """Why files of the source have no events, and how many rows have no value."""
+        if self.blank_rows:
+            rows = "1 row was" if self.blank_rows == 1 else f"{self.blank_rows:,} rows were"
+            yield f"{self.label}: {rows} left out, without a value in any column"
         for reader in self._readers:
             if isinstance(reader, EmptyReader):
                 yield f"{reader.label}: {reader.why}"
@@ -207,6 +212,7 @@ class Source:
         columns = None
         if only_time:
             columns = [] if self.timed_by is None else [self.timed_by]
+        self.blank_rows = 0
         for label in self.labels:
             self.mistakes.begin(label, quiet=only_time)
         for piece in self.reader.pieces(columns):
@@ -225,8 +231,20 @@ class Source:
         ticks, bad = times.to_ticks(values, self.time_unit, tick)
         if bad is None:
             return Chunk(piece.table, piece.rows, ticks)
-        self._report(piece, column, bad, lambda i: times.describe_bad_time(_to_python(values[i])))
+        wrong = bad
+        if self.mistakes.fails:
+            wrong = bad & ~self._find_blank(piece.table)
+            self.blank_rows += int((bad & ~wrong).sum())
+        self._report(piece, column, wrong, lambda i: times.describe_bad_time(_to_python(values[i])))
         return Chunk(piece.table.filter(pa.array(~bad)), piece.rows[~bad], ticks[~bad])
+
+    def _find_blank(self, table: pa.Table) -> Bools:
+        """Return which rows have no value in any column: these are no events."""
+        blank = np.ones(table.num_rows, np.bool_)
+        for name in self.columns.names:
+            if name in table.column_names:
+                blank &= table.column(name).is_null().to_numpy()
+        return blank
 
     def _report(
         self, piece: Piece, column: str, bad: Bools, describe: Callable[[int], str]

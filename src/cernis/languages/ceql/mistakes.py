@@ -109,6 +109,8 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
     if "RSQB" in accepted and any(each.type == "PREV" for each in before[-6:-5]):
         return "the comparison stands outside the brackets: PREV(x)[price] < y[price]"
     match token.type:
+        case "INT" if clause == "_WHERE" and "NAME" in accepted and "STAR" in accepted:
+            return f"a type that is a number stands in backquotes: `{token.value}`"
         case "STAR" if in_formula:
             return "use + for one or more, {0,} for any number"
         case "COMMA" if in_formula:
