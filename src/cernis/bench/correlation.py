@@ -48,7 +48,8 @@ KEYS = 50
 AIM_RATIO = 1.5
 AIM_GAP = 0.15
 GAP = "[gap]"
-"""Stands for the window in a workload whose gaps bound it instead of WITHIN."""
+PART = "[part]"
+"""Stand for the window in a workload that gaps, or a WITHIN of a part, bound instead of WITHIN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,10 @@ class CorrelatedWorkload:
         >>> CorrelatedWorkload("A AS x").query(100)
         'SELECT * FROM S WHERE A AS x WITHIN 100 EVENTS'
         """
-        if GAP in self.where:
-            return f"SELECT * FROM S WHERE {self.where.replace(GAP, f'[{window} EVENTS]')}"
+        bounds = {GAP: f"[{window} EVENTS]", PART: f"WITHIN {window} EVENTS"}
+        for mark, bound in bounds.items():
+            if mark in self.where:
+                return f"SELECT * FROM S WHERE {self.where.replace(mark, bound)}"
         return f"SELECT * FROM S WHERE {self.where} WITHIN {window} EVENTS"
 
 
@@ -97,6 +100,7 @@ WORKLOADS = {
         f"(A AS x ;{GAP} B AS y ;{GAP} C AS z) FILTER x[id] = y[ref] AND y[id] = z[ref]",
         aim=f"exponent ≤ {AIM_GAP}",
     ),
+    "part within": CorrelatedWorkload(f"(A ; B ; C {PART}) ; D", aim=f"exponent ≤ {AIM_GAP}"),
     "next that fits": CorrelatedWorkload(
         "(A AS x -> B AS y -> C AS z) FILTER x[id] = y[ref] AND y[id] = z[ref]"
     ),
