@@ -337,6 +337,16 @@ def test_warnings_are_errors_with_strict(command: str, capfd: Capture) -> None:
     assert err.startswith("error: line 1, column 40: UNLESS BUY excludes nothing")
 
 
+def test_a_rule_set_shows_the_numbers_of_each_rule(capfd: Capture, tmp_path: Path) -> None:
+    events = tmp_path / "S.jsonl"
+    events.write_text("".join(f'{{"type": "A", "k": 1, "ts": {i}}}\n' for i in range(3)))
+    loud = "RULE loud AS SELECT * FROM S WHERE A PARTITION BY [k] SUPPRESS BY [k] FOR 1 HOUR"
+    assert main(["run", f"{loud}; RULE plain AS SELECT * FROM S WHERE A", str(events)]) == 0
+    header, *rows = (line.split() for line in capfd.readouterr().out.splitlines())
+    assert header == ["rule", "matches", "suppressed", "events", "records", "seconds"]
+    assert [row[:4] for row in rows] == [["loud", "1", "2", "3"], ["plain", "3", "0", "3"]]
+
+
 def test_a_rule_set_is_checked_with_its_warnings(capfd: Capture) -> None:
     rules = "RULE a AS SELECT * WHERE A; RULE b AS SELECT * WHERE A UNLESS B"
     text = (

@@ -140,6 +140,22 @@ def test_rules_that_choose_between_partitions_or_read_more_run_alone(template: s
     assert not make_rules(template, [f"h{i}" for i in range(20)]).families
 
 
+def test_one_rule_of_a_family_is_planned_for_all() -> None:
+    text = "SELECT * FROM S WHERE (A AS a ; B AS b) FILTER a[zone = {0}] AND b[zone = {0}]"
+    rules = make_rules(text, [f"z{i}" for i in range(SMALLEST)])
+    rules.session().push([{"type": "A", "zone": "z1", "ts": 1}])
+    assert ["plan" in vars(rule.query) for rule in rules].count(True) == 1
+
+
+def test_a_constant_that_something_else_looks_at_is_part_of_the_plan() -> None:
+    text = "SELECT * FROM S WHERE A AS a FILTER a[zone = 'z{0}'] AND a[zone != 'z3']"
+    rules = make_rules(text, [*range(SMALLEST)])
+    rules.session()
+    assert all("plan" in vars(rule.query) for rule in rules)
+    found = rules.run([{"type": "A", "zone": f"z{i}", "ts": i} for i in range(SMALLEST)])
+    assert [matches.count() for matches in found.values()] == [1, 1, 1, 0, 1, 1, 1, 1]
+
+
 def test_other_rules_and_several_families_keep_their_places() -> None:
     one, two = (TEMPLATES[i] for i in (0, 5))
     texts = {"first": "SELECT * FROM S WHERE A"}

@@ -202,6 +202,13 @@ def test_explain_says_what_is_shared_and_what_is_expensive() -> None:
         "             next: ':', STRICT and NOT look at what lies between",
         "classes      4 unary",
     ]
+    residual = {"rises": "SELECT * FROM S WHERE A AS a ; B AS b FILTER a[x] * b[x] > 9"}
+    events = [{"type": "A", "x": 1, "ts": 1}, {"type": "B", "x": 10, "ts": 2}]
+    lines = cernis.rules(residual).explain(events).splitlines()
+    why = "some conditions are checked on candidates, whose number has no bound"
+    assert f"             rises: {why}" in lines
+    costly = lines.index("costly       the rules that took most of the time")
+    assert lines[costly + 1].startswith("             rises: 100%, 2 events, ")
 
 
 @some

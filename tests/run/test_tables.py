@@ -276,3 +276,19 @@ def test_the_command_line_reads_tables(tmp_path: Path, capfd: pytest.CaptureFixt
     assert "joins the table 'companies', which is not given" in capfd.readouterr().err
     assert main([*run, "--table", "companies"]) == 1
     assert "--table companies: expected NAME=FILE" in capfd.readouterr().err
+
+
+def test_the_rules_of_a_session_go_on_with_newer_tables() -> None:
+    text = "SELECT x[co.w] AS w FROM S JOIN co ON k = co.id WHERE A AS x"
+    rules = cernis.rules({"one": text, "two": f"INSERT INTO D {text}", "all": "SELECT * WHERE A"})
+    event = {"type": "A", "k": 1, "ts": 1}
+    session = rules.session(tables={"co": [{"id": 1, "w": 10}]})
+    session.push({"S": [event]})
+    with pytest.raises(cernis.StateError):
+        session.use_tables({"co": [{"id": 1, "v": 20}]})
+    session.use_tables({"co": [{"id": 1, "w": 20}]})
+    session.update(cernis.rules({rule.name: rule.query for rule in rules} | {"three": text}))
+    found = session.push({"S": [event]})
+    assert [[m.values["w"] for m in found[name]] for name in ("one", "two", "three")] == [[20]] * 3
+    with pytest.raises(cernis.StateError, match="the rules join no tables"):
+        cernis.rules({"all": "SELECT * WHERE A"}).session().use_tables({})

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from rich.text import Text
 
 from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.deliver import COLUMN_FORMS, open_delivery, open_writer
@@ -18,6 +19,7 @@ from cernis.errors import CernisError, StrictError, WarningNote, list_warnings, 
 from cernis.output import open_output
 from cernis.results.jsonlines import name_lines, text_of
 from cernis.results.matches import Matches
+from cernis.run.metrics import SessionMetrics
 from cernis.run.rule import Rule, name_warning
 from cernis.run.rules import RuleSession, RuleSet
 from cernis.run.session import RunOptions
@@ -35,6 +37,8 @@ class FoundByRule:
     lines: Callable[[int | None], Iterator[pa.StringArray]]
     batches: Callable[[int | None], Iterator[pa.RecordBatch]] | None = None
     """The first one is empty."""
+    numbers: SessionMetrics | None = None
+    """What the rule has read and kept, of a run in this process."""
 
 
 def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
@@ -42,6 +46,7 @@ def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None
     rules = RuleSet.of(source)
     session = RuleSession(rules, RunOptions(**_read_options(arguments), strict=arguments.strict))
     found = session.collect(arguments.files)
+    numbers = session.metrics()
     deliver(
         [
             FoundByRule(
@@ -49,6 +54,7 @@ def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None
                 matches.count,
                 partial(_list_lines, matches, events=delivery.events),
                 partial(_list_batches, matches, delivery),
+                numbers[name],
             )
             for name, matches in found.items()
         ],
@@ -91,8 +97,21 @@ def deliver(found: Sequence[FoundByRule], delivery: Delivery) -> None:
         if output != "-":
             print_message(f"{number:,} matches of {len(found)} rules written to {output}")
     else:
-        rows = [[value_text(each.rule), value_text(each.count())] for each in found]
-        output_console().print(make_table(["rule", "matches"], rows))
+        output_console().print(make_table(*_tabulate(found)))
+
+
+def _tabulate(found: Sequence[FoundByRule]) -> tuple[list[str], list[list[Text]]]:
+    """Return the columns and the rows of a table of rules."""
+    rows = [[value_text(each.rule), value_text(each.count())] for each in found]
+    names = ["rule", "matches"]
+    numbers = [each.numbers for each in found if each.numbers is not None]
+    if not numbers:
+        return names, rows
+    names += ["suppressed", "events", "records", "seconds"]
+    for row, own in zip(rows, numbers, strict=True):
+        row += [value_text(own.suppressed), value_text(own.events), value_text(own.records)]
+        row.append(value_text(f"{sum(own.seconds.values()):.3f}"))
+    return names, rows
 
 
 def _write_lines(found: Sequence[FoundByRule], delivery: Delivery, file: BinaryIO) -> int:

@@ -81,8 +81,12 @@ class Matches(Result[Match]):
         self.pattern = pattern
         self._found = found
         self._events = events
-        self._fields = MatchFields.of(pattern, found.variables, deadline)
+        self._deadline = deadline
         self._indexes: dict[LanesBy, TimelineIndex] = {}
+
+    @cached_property
+    def _fields(self) -> MatchFields:
+        return MatchFields.of(self.pattern, self._found.variables, self._deadline)
 
     @property
     def counting(self) -> bool:

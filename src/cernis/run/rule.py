@@ -65,7 +65,7 @@ class Rule:
     @cached_property
     def template(self) -> Template | None:
         """The query that it may share with rules on other constants."""
-        return find_template(self.query.pattern, self.query.plan)
+        return find_template(self.query)
 
 
 def read_rules(source: Any) -> list[Rule]:

@@ -43,6 +43,7 @@ from cernis.events.source import DescribedStream, Source
 from cernis.events.times import DAY, UNITS
 from cernis.pattern.atom import Atom
 from cernis.pattern.query import Pattern
+from cernis.plan.plan import Guarantee
 from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.derived import (
@@ -93,7 +94,8 @@ _CHUNK_BYTES = 1 << 28
 _MOST = 2**63 - 1
 _NUMBERS = tuple(each.name for each in fields(SessionMetrics))
 _SHOWN = 10
-"""So many names are shown of rules that have changed in one way."""
+"""So many names are shown of rules that have something in common."""
+_COSTLY = 5
 
 
 class RuleSet:
@@ -172,10 +174,24 @@ class RuleSet:
         lines = [*self._explain()]
         if events is not None:
             session = self.session(**options)
-            silent = [*session.list_silent(session.collect(events))]
+            found = session.collect(events)
+            lines += self._explain_costs(session)
+            silent = [*session.list_silent(found)]
             lines.append(f"silent       {len(silent)} rules find nothing in these events")
             lines += [f"             {name}: {why}" for name, why in silent]
         return "\n".join(lines)
+
+    def _explain_costs(self, session: RuleSession) -> Iterator[str]:
+        """Yield the rules that took most of the time, with what they have read and kept."""
+        numbers = session.metrics()
+        spent = {name: sum(each.seconds.values()) for name, each in numbers.items()}
+        total = sum(spent.values()) or 1.0
+        yield "costly       the rules that took most of the time"
+        for name in sorted(spent, key=lambda name: -spent[name])[:_COSTLY]:
+            own = numbers[name]
+            read = f"{own.events:,} events, {own.records:,} records of partial matches"
+            why = self.wholes.get(name, "it reads the events that can move it")
+            yield f"             {name}: {spent[name] / total:.0%}, {read}; {why}"
 
     def _explain(self) -> Iterator[str]:
         yield f"rules        {len(self.rules)}"
@@ -191,12 +207,14 @@ class RuleSet:
             several = sum(len(family.rules) for family in self.families)
             queries = f"{len(self.families)} queries"
             yield f"families     {several} rules differ in one constant: {queries}"
-        kinds: dict[str, int] = {}
+        kinds: dict[Guarantee, list[str]] = {}
         for rule in self.rules:
-            title = rule.query.plan.guarantee.value
-            kinds[title] = kinds.get(title, 0) + 1
-        shown = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
-        yield f"classes      {shown}"
+            kinds.setdefault(rule.query.plan.guarantee, []).append(rule.name)
+        shown = sorted(f"{len(names)} {kind.value}" for kind, names in kinds.items())
+        yield f"classes      {', '.join(shown)}"
+        if residual := kinds.get(Guarantee.RESIDUAL):
+            why = "some conditions are checked on candidates, whose number has no bound"
+            yield f"             {_list_names(residual)}: {why}"
 
 
 def make_router(rules: Sequence[Rule], type_column: str) -> Router:
@@ -258,10 +276,15 @@ class RuleChanges(NamedTuple):
         """
         changes = []
         for word, names in self._asdict().items():
-            more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
             if names:
-                changes.append(f"{word} {', '.join(names[:_SHOWN])}{more}")
+                changes.append(f"{word} {_list_names(names)}")
         return "; ".join(changes)
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are more."""
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def compare_rules(before: RuleSet, after: RuleSet) -> RuleChanges:
@@ -324,6 +347,22 @@ class RuleSession:
         families = find_families(rules.rules, known, alone) if self._has_families else []
         self._begin(rules, families, running)
         return changes
+
+    def use_tables(self, tables: Mapping[str, Any]) -> None:
+        """Join these tables to the events to come; they have the columns of those before.
+
+        Tables that are not given stay. An error leaves the session as it was.
+        """
+        self._guard.check()
+        tables = {**self.options.tables, **tables}
+        joining = [each.session for each in self.running if each.pattern.joins]
+        if not joining:
+            raise StateError("the rules join no tables")
+        for session in joining:
+            session.check_tables(tables)
+        for session in joining:
+            session.use_tables(tables)
+        self.options = replace(self.options, tables=tables)
 
     def metrics(self) -> dict[str, RuleMetrics]:
         """Return the numbers of each rule at this moment; they cost nothing."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -111,8 +112,7 @@ class RunningRule:
         nothing = CompactMatches(compact.variables, (), compact.labels, compact.most)
         for place, rule in enumerate(self.rules):
             if every or place in shares:
-                plan = rule.query.plan
-                told = [*notes, *plan.warnings, *plan.notes]
+                told = partial(_list_notes, rule, tuple(notes))
                 own = shares.get(place, nothing)
                 matches = Matches(own, found.store, rule.query.pattern, notes=told, used=used)
                 yield rule.name, matches
@@ -149,3 +149,9 @@ class RunningRule:
                     seconds={stage: part * spent for stage, spent in whole.seconds.items()},
                 ),
             )
+
+
+def _list_notes(rule: Rule, notes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the notes of a rule after those of all; its plan is made for them."""
+    plan = rule.query.plan
+    return (*notes, *plan.warnings, *plan.notes)

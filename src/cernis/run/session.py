@@ -501,12 +501,17 @@ class Session(Generic[Found]):
 
         Events that were read keep the rows that they have.
         """
+        self._tables = self.check_tables(tables)
+        self.options = replace(self.options, tables=tables)
+
+    def check_tables(self, tables: Mapping[str, Any]) -> Tables:
+        """Return tables that the query can join in place of its own; raise an error otherwise."""
         before = self._open_tables()
         if before is None:
             raise StateError("the query joins no tables")
         after = Tables(self.plan.pattern, tables)
         after.check_same(before.describe())
-        self._tables, self.options = after, replace(self.options, tables=tables)
+        return after
 
     def _idle_partitions(self) -> Iterator[str]:
         """Yield a note where a stream has many partitions that stay."""

@@ -6,18 +6,27 @@ are the same query. Its caller passes it the events of these hosts only (`famili
 
 Only where nothing but the order of events counts (`routing.why_whole`), and no clause chooses
 between matches of different partitions.
+
+The plan of a rule says whether it has a template. Rules that differ in the constant alone have the
+same plan but for that constant, so one of them is planned for all.
+
+Cost contract: a plan for each template, and a walk over the formula for each rule.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Pattern
 from cernis.pattern.selection import counts_only
 from cernis.plan.plan import Plan
 from cernis.run.routing import Constant, ConstantTest, find_equalities, why_whole
+
+if TYPE_CHECKING:
+    from cernis.run.query import Query
 
 
 class Template(NamedTuple):
@@ -41,18 +50,83 @@ class Template(NamedTuple):
         return self.attribute, type(self.constant), self.pattern
 
 
-def find_template(pattern: Pattern, plan: Plan) -> Template | None:
+def find_template(query: Query[Any]) -> Template | None:
     """Return a query without the constant of all its events; None: they have none in common.
 
     >>> from cernis.run.query import Query
     >>> query = Query("SELECT * FROM S WHERE (A AS a ; B AS b) FILTER a[x = 1] AND b[x = 1]")
-    >>> test, pattern = find_template(query.pattern, query.plan)
+    >>> test, pattern = find_template(query)
     >>> print(test)
     x = 1
     >>> print(pattern)
     SELECT * FROM S WHERE (A AS a ; B AS b) FILTER a[x IS NOT NULL] AND b[x IS NOT NULL] \
 PARTITION BY [x]
     """
+    guesses = [*_guess_templates(query.pattern)]
+    for guess in guesses:
+        if guess.shared in _known:
+            return guess
+    template = _find_by_plan(query.pattern, query.plan)
+    if template is not None and template in guesses:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known.add(template.shared)
+    return template
+
+
+_MOST_KNOWN = 1 << 12
+_known: set[tuple[str, type[Constant], Pattern]] = set()
+"""What the rules of a template share, of templates that a plan has confirmed."""
+
+
+def _guess_templates(pattern: Pattern) -> Iterator[Template]:
+    """Yield what the template of a pattern may be, for each attribute with one constant.
+
+    Nothing else in the formula looks at the attribute. So a pattern with another constant in its
+    place, of the same type, has the same plan but for the constant.
+    """
+    found: dict[str, set[tuple[type[Constant], Constant]]] = {}
+    for test in _list_equalities(pattern.formula):
+        if test.attribute is not None and type(test.value) in (str, int):
+            found.setdefault(test.attribute, set()).add((type(test.value), test.value))
+    for name, constants in found.items():
+        if len(constants) == 1:
+            ((_, value),) = constants
+            template = _replace_constant(pattern, ConstantTest(name, value))
+            if not _mentions(template.pattern.formula, name):
+                yield template
+
+
+def _list_equalities(node: Any) -> Iterator[ConstantTest]:
+    """Yield the comparisons of an attribute with a constant below a node."""
+    test = _read_equality(node)
+    if test is not None:
+        yield test
+    for part in _list_parts(node):
+        yield from _list_equalities(part)
+
+
+def _mentions(node: Any, name: str) -> bool:
+    """Return whether something other than IS NULL looks at an attribute."""
+    if isinstance(node, pred.IsNull):
+        return False
+    if isinstance(node, pred.Attribute):
+        return node.path[0] == name
+    return any(_mentions(part, name) for part in _list_parts(node))
+
+
+def _list_parts(node: Any) -> Iterator[Any]:
+    if isinstance(node, tuple):
+        yield from node
+    elif is_dataclass(node) and not isinstance(node, type):
+        for each in fields(node):
+            value = getattr(node, each.name)
+            if isinstance(value, tuple) or is_dataclass(value):
+                yield value
+
+
+def _find_by_plan(pattern: Pattern, plan: Plan) -> Template | None:
+    """Return the template of a rule, by the equalities in its plan."""
     chooses = pattern.consume is not Consume.NONE or pattern.suppress is not None
     chooses = chooses or pattern.order is not None or pattern.into is not None
     if chooses or pattern.declared is not None or counts_only(pattern) or plan.unary is None:
@@ -68,6 +142,12 @@ PARTITION BY [x]
         return None
     if type(test.value) not in (str, int):
         return None
+    return _replace_constant(pattern, test)
+
+
+def _replace_constant(pattern: Pattern, test: ConstantTest) -> Template:
+    """Return a pattern without a test, partitioned by its attribute."""
+    name = test.attribute or ""
     formula = _replace_test(pattern.formula, test, pred.IsNull(pred.Attribute((name,)), True))
     partition = ((name,), *pattern.partition)
     return Template(test, replace(pattern, formula=formula, partition=partition))
@@ -77,19 +157,11 @@ def _replace_test(node: Any, test: ConstantTest, by: pred.IsNull) -> Any:
     """Return a formula in which another predicate stands for `attribute = constant`."""
     if isinstance(node, tuple):
         return tuple(_replace_test(part, test, by) for part in node)
+    found = _read_equality(node)
+    if found == test and type(found.value) is type(test.value):
+        return replace(by, span=node.span)
     if not is_dataclass(node) or isinstance(node, type):
         return node
-    if isinstance(node, pred.Comparison) and node.op == "=":
-        sides = (node.left, node.right)
-        attributes = [side for side in sides if isinstance(side, pred.Attribute)]
-        literals = [side for side in sides if isinstance(side, pred.Literal)]
-        if (
-            len(attributes) == len(literals) == 1
-            and attributes[0].path == (test.attribute,)
-            and literals[0].value == test.value
-            and type(literals[0].value) is type(test.value)
-        ):
-            return replace(by, span=node.span)
     changed = {}
     for each in fields(node):
         value = getattr(node, each.name)
@@ -98,3 +170,15 @@ def _replace_test(node: Any, test: ConstantTest, by: pred.IsNull) -> Any:
             if new is not value:
                 changed[each.name] = new
     return replace(node, **changed) if changed else node
+
+
+def _read_equality(node: Any) -> ConstantTest | None:
+    """Return `attribute = constant`, if a node is one."""
+    if not isinstance(node, pred.Comparison) or node.op != "=":
+        return None
+    sides = (node.left, node.right)
+    attributes = [side for side in sides if isinstance(side, pred.Attribute)]
+    literals = [side for side in sides if isinstance(side, pred.Literal)]
+    if len(attributes) == len(literals) == 1 and len(attributes[0].path) == 1:
+        return ConstantTest(attributes[0].path[0], literals[0].value)
+    return None

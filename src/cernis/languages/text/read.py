@@ -26,6 +26,7 @@ from typing import cast
 from lark import Lark, Token, Tree
 from lark import __version__ as lark_version
 from lark.exceptions import UnexpectedToken
+from lark.lexer import BasicLexer
 
 from cernis.errors import BudgetError, Diagnostic, QueryError
 from cernis.folder import own_folder
@@ -63,7 +64,7 @@ class Syntax:
             files(package).joinpath("grammar.lark").read_text(encoding="utf-8")
             for package in self.packages
         )
-        return Lark(
+        parser = Lark(
             grammar,
             parser="lalr",
             lexer="basic",
@@ -73,6 +74,8 @@ class Syntax:
             maybe_placeholders=self.placeholders,
             cache=_name_tables(self.packages[-1], grammar),
         )
+        parser.lexer = BasicLexer(parser.lexer_conf)  # Lark builds one for each text otherwise
+        return parser
 
     def _retype_word(self, token: Token) -> Token:
         token.type = self.keywords.get(token.value.upper(), "NAME")
