@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from time import sleep
@@ -18,6 +18,7 @@ import cernis
 from cernis.automata.unary.determinize import Deterministic
 from cernis.engine.correlated import tables as correlated_tables
 from cernis.rdf.reading import merge
+from cernis.run.families import SMALLEST
 
 THREADS, ROUNDS = 4, 3
 UNARY = "SELECT * WHERE ((A OR B) ; (C OR D)+ ; (A OR E) ; F?) AS x ; G WITHIN 9 EVENTS"
@@ -31,6 +32,15 @@ QUERIES = {
         FILTER a[k] = b[k] AND b[n] < c[n] AND a[n < 8] AND b[n > 1] WITHIN 15 EVENTS""",
     "listed": """SELECT LAST * WHERE (A AS a ; (B OR C) AS b ; D AS d) FILTER a[k] = d[k]
         WITHIN 9 EVENTS""",
+    "arrow": "SELECT * WHERE (A AS a -> (B OR C) AS b) FILTER a[k] = b[k] WITHIN 15 EVENTS",
+    "gaps": """SELECT * WHERE (A AS a ;[4 EVENTS] (B OR C)+ AS b ; D) FILTER a[n < 8]
+        WITHIN 9 EVENTS""",
+    "longest": "SELECT LONGEST * WHERE (A ; (B OR C)+ AS c) PARTITION BY [k] WITHIN 9 EVENTS",
+    "absence": """SELECT * WHERE (A ; (B OR E)) WITHOUT (C ; D) FOR 4 EVENTS
+        WITHOUT F BEFORE 3 EVENTS PARTITION BY [k] WITHIN 9 EVENTS""",
+    "compared absence": "SELECT * WHERE A AS a WITHOUT (B AS b FILTER b[k] = a[k]) FOR 4 EVENTS",
+    "groups": """SELECT [k], COUNT(*) AS m, SUM(b[n]) AS s WHERE (A AS a ; (B OR C)+ AS b)
+        PARTITION BY [k] WITHIN 9 EVENTS GROUP BY [k]""",
     "conjunctive": "Q(x, y) <- A(k: x, n: y), B(k: x), C(k: x) WITHIN 15 EVENTS",
     "answers": "Q(x) <- A(k: x, n: y)@t, B(k: x, n: z)@u, t < u, y < z WITHIN 15 EVENTS",
 }
@@ -76,7 +86,14 @@ def batches(seed: int) -> list[pa.Table]:
 def answer(query: Any, seed: int) -> list[Any]:
     """Return the answers to every piece of a stream."""
     session = query.session()
-    return [session.push(batch).to_arrow().to_pylist() for batch in batches(seed)]
+    found = [session.push(batch) for batch in batches(seed)]
+    return [rows for each in (*found, session.finish()) for rows in list_rows(each)]
+
+
+def list_rows(found: Any) -> list[Any]:
+    """Return rows of matches, of those of each rule for a rule set."""
+    several = found.values() if isinstance(found, Mapping) else [found]
+    return [each.to_arrow().to_pylist() for each in several]
 
 
 def run_together(work: Callable[[int], Any]) -> list[Any]:
@@ -99,6 +116,21 @@ def test_a_query_may_be_shared_between_threads(kind: str, hasty: None) -> None:
         query = make(kind)
         found = run_together(lambda number: answer(query, round_ + number))  # noqa: B023
         assert found == alone[round_ : round_ + THREADS]
+
+
+def test_a_rule_set_may_be_shared_between_threads(hasty: None) -> None:
+    texts = {name: text for name, text in QUERIES.items() if "<-" not in text}
+    texts = {name: text.replace("WHERE", "FROM S WHERE", 1) for name, text in texts.items()}
+    for number in range(SMALLEST + 1):
+        texts[f"family {number}"] = (
+            f"SELECT * FROM S WHERE (A AS a ; (B OR C) AS b) FILTER a[n = {number}] WITHIN 9 EVENTS"
+        )
+    texts["makes"] = "INSERT INTO D SELECT a[n] AS n FROM S WHERE A AS a"
+    texts["reads"] = "SELECT * FROM S, D WHERE D AS d ; S>B AS b WITHIN 9 EVENTS"
+    alone = [answer(cernis.rules(texts), seed) for seed in range(THREADS)]
+    assert any(any(found) for found in alone)
+    rules = cernis.rules(texts)
+    assert run_together(lambda number: answer(rules, number)) == alone
 
 
 GRAPHS = """
@@ -142,8 +174,8 @@ def test_sessions_may_be_frozen_and_thawed_in_several_threads(hasty: None) -> No
         session, found = query.session(), []
         for batch in batches(seed):
             session = query.thaw(session.freeze())
-            found.append(session.push(batch).to_arrow().to_pylist())
-        return found
+            found += list_rows(session.push(batch))
+        return [*found, *list_rows(session.finish())]
 
     for round_ in range(ROUNDS):
         query = make("unary")
