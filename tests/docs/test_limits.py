@@ -11,7 +11,7 @@ from cernis.engine.dag import records
 from cernis.engine.linked import runtime as linked
 from cernis.engine.unary import runtime as unary
 from cernis.errors import LONGEST_MESSAGE
-from cernis.events import order, pipe, text
+from cernis.events import json_text, order, pipe, text
 from cernis.languages.text import read
 from cernis.pattern.check import MAX_DEPTH
 from cernis.rdf.reading import group
@@ -37,7 +37,7 @@ LIMITS = {
     "a line of JSON": text.LONGEST_RECORD,
     "a pipe of events": order.LOAD_BYTES,
     "bytes of a pipe": pipe.MOST_KEPT,
-    "nesting of a line of JSON": text._DEEPEST,
+    "nesting of a line of JSON": json_text._DEEPEST,
     "a line of a message": LONGEST_MESSAGE,
     "candidates": CANDIDATE_BUDGET,
     "partial matches": records.MOST_RECORDS,
