@@ -115,6 +115,8 @@ class SlidingAggregator:
             free_rows=np.arange(rows - 1, -1, -1).astype(np.int64),
         )
         kernel.reset_row(self.memory, self.lanes, 0)
+        self._spare: kernel.SlidingMemory | None = None
+        """The memory before the last copy: its pool and log are used again."""
         self._scratch = self._new_scratch(8, 64)
         self.fit_tables()
 
@@ -373,20 +375,30 @@ class SlidingAggregator:
                 f"the aggregates of the window need more than {MOST_WORDS >> 27} GiB; narrow the "
                 "window or simplify the pattern"
             )
-        logged = int(memory.counters[kernel.LOGGED])
-        fresh = memory._replace(
-            pool=new_pool(size),
-            log=np.zeros(logged, kernel.LOGGED_EVENT),
-            log_weights=self._new_weights(logged),
-        )
+        fresh = self._find_room(size, int(memory.counters[kernel.LOGGED]))
         scratch = np.zeros((2, len(self.lanes.moduli.primes)), np.int64)
         kernel.copy_live(memory, lanes, fresh, self.lanes, scratch)
         logged = int(memory.counters[kernel.LOGGED])
         room = max(_FIRST_LOG, 3 * logged)
-        self.memory = fresh._replace(
-            log=_resize(fresh.log, logged, room),
-            log_weights=Weights(*(_resize(array, logged, room) for array in fresh.log_weights)),
-        )
+        if not room <= len(fresh.log) <= 4 * room:
+            fresh = fresh._replace(
+                log=_resize(fresh.log, logged, room),
+                log_weights=Weights(*(_resize(array, logged, room) for array in fresh.log_weights)),
+            )
+        self.memory, self._spare = fresh, memory
+
+    def _find_room(self, words: int, events: int) -> kernel.SlidingMemory:
+        """Return the memory with a pool and a log to copy to: the last ones, if they are no misfit.
+
+        Fresh memory costs more than the copy: the system clears it page by page.
+        """
+        fresh, spare = self.memory, self._spare
+        fits = spare is not None and words <= len(spare.pool.words) <= 4 * words
+        fresh = fresh._replace(pool=spare.pool if spare and fits else new_pool(words))
+        if spare is not None and events <= len(spare.log):
+            return fresh._replace(log=spare.log, log_weights=spare.log_weights)
+        log = np.zeros(events, kernel.LOGGED_EVENT)
+        return fresh._replace(log=log, log_weights=self._new_weights(events))
 
     def _row_bounds(self) -> NDArray[np.int64]:
         """Return, per row, the bound that its starts have to reach."""
