@@ -35,6 +35,7 @@ from cernis.bench.peer import ABSENT, find_peer, start_peer
 from cernis.bench.record import EXPONENT, Record, find
 from cernis.bench.scale import QUICK, VARIABLE, choose_scale
 from cernis.bench.sequences import TYPES, encode_symbols, write_sequence_query
+from cernis.bench.spark import endurance
 from cernis.bench.strategies import make_halting_stream, write_kleene_query
 from cernis.bench.watched import Watched
 from cernis.errors import CernisError
@@ -255,6 +256,32 @@ def test_the_length_of_an_endless_stream_can_be_chosen(monkeypatch: pytest.Monke
     monkeypatch.setenv("CERNIS_ENDLESS_EVENTS", "many")
     with pytest.raises(CernisError, match="is 'many'; it must be a number of at least 20"):
         choose_events(QUICK)
+
+
+def test_the_minutes_of_micro_batches_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert endurance.choose_minutes(QUICK) == QUICK.endless_minutes
+    monkeypatch.setenv("CERNIS_ENDLESS_MINUTES", "60")
+    assert endurance.choose_minutes(QUICK) == 60
+    monkeypatch.setenv("CERNIS_ENDLESS_MINUTES", "1 h")
+    with pytest.raises(CernisError, match="is '1 h'; it must be a number of minutes"):
+        endurance.choose_minutes(QUICK)
+
+
+def test_halves_of_the_time_are_compared_after_the_first_fifth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory, seconds, state = [9, 2, 2, 3, 4], [5.0, 1.0, 1.0, 2.0, 2.0], [7, 10, 20, 30, 5]
+    samples = [
+        endurance.HourSample(i, {"Java": memory[i]}, {"a": seconds[i]}, {"a": 1024 * state[i]})
+        for i in range(5)
+    ]
+    monkeypatch.setattr(endurance, "observe_hour", lambda *_: samples)
+    records = endurance.run_endless_spark(QUICK, lambda *_: None)
+    session, classes = endurance.build_tables(records)
+    assert [row[-1] for row in session.rows] == ["2"]
+    assert classes.rows == (("a", "4", "2", "2", "30", "1.5"),)
+    points = [p for p in endurance.build_points(records) if p["what"] == "memory"]
+    assert [point["ratio"] for point in points] == [value / 9 for value in memory]
 
 
 def test_memory_is_never_more_than_its_peak() -> None:
