@@ -527,6 +527,9 @@ class RuleSession:
                 shape = (len(running.rules),)
                 running.counted = read_array(arrays, name, np.int64, shape, low=0).copy()
             running.log = thaw_log(f"log.{running.number}", arrays, running.session.events)
+            if is_held(running.pattern):
+                waits = running.session.pipeline.first_open()
+                require(waits is None or waits >= running.log.first, "a place is missing")
             if (streams := pending.get(str(running.number))) is not None:
                 name = f"pending.{running.number}"
                 running.pending = PendingEvents.thaw(name, streams, arrays)
