@@ -348,16 +348,19 @@ def test_a_budget_that_is_spent_in_a_worker_ends_the_run(capfd: Capture) -> None
         (AB + " FILTER a[k > 7]", "late.csv"),
         (AB + " FILTER a[k > 7]", "seconds.parquet"),
         (AB, "seconds.csv"),
+        (AB + " FILTER a[k] > b[k]", "many.csv"),
     ],
 )
 def test_warnings_about_events_are_the_same(query: str, file: str, capfd: Capture) -> None:
     events = pa.table({"type": ["A", "B"], "k": [1, 1], "ts": [1_700_000_000, 1_700_000_060]})
     pq.write_table(events, "seconds.parquet")
     pa.csv.write_csv(events, "seconds.csv")
+    pa.csv.write_csv(pa.table({"type": ["A", "B"] * 20, "k": [1] * 40}), "many.csv")
     found = []
     for engine in ("local", "spark"):
         assert run(engine, query, "-e", f"S={file}", "--count") == 0
-        found.append(sorted(re.findall(r"(?m)^warning: .*(?:\n  .*)*", said(capfd))))
+        pattern = r"(?m)^(?:warning: |note: nothing matched).*(?:\n  .*)*"
+        found.append(sorted(re.findall(pattern, said(capfd))))
     assert found[1] == found[0]
     assert found[0]
 

@@ -70,8 +70,9 @@ class GraphSights:
                 yield odd
         number = sum(skipped.values())
         if number > self._events and number > 1:
+            read = "1 event was" if self._events == 1 else f"{self._events:,} events were"
             yield Diagnostic(
-                f"{number:,} lines or events were left out, and {self._events:,} events were read",
+                f"{number:,} lines or events were left out, and {read} read",
                 suggestion='--on-error fail (on_error="fail") says what is wrong with the first',
                 code="most-skipped",
             )
