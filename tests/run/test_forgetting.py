@@ -76,3 +76,16 @@ def test_memory_does_not_grow_with_the_stream(query: str, monkeypatch: Any) -> N
     records, values = zip(*sizes, strict=True)
     assert max(records[10:]) <= 2 * max(records[:10])
     assert max(values[10:]) <= 2 * max(values[:10])
+
+
+@pytest.mark.parametrize("select", ["*", "LONGEST *"])
+def test_a_frozen_state_holds_no_keys_that_no_match_can_need(select: str) -> None:
+    query = cernis.query(
+        f"SELECT {select} FROM S WHERE (A AS a ; B AS b) PARTITION BY [k] WITHIN 3 MILLISECONDS"
+    )
+    session, sizes = query.session(), []
+    for first in range(0, 3000, 300):
+        events = [{"type": "A", "ts": at, "k": at} for at in range(first, first + 300)]
+        assert session.push(events).count() == 0
+        sizes.append(len(session.freeze()))
+    assert max(sizes[1:]) < 1.1 * sizes[1]

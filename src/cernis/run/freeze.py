@@ -69,8 +69,7 @@ def freeze_pipeline(
     pipeline: Pipeline, progress: StreamPosition, columns: Columns, tables: Mapping[str, str]
 ) -> bytes:
     """Return the state of a pipeline, how its stream is read, and the columns of its tables."""
-    # compacts the engine; the number of lives is checked against that of keys
-    pipeline.forget(every_key=isinstance(pipeline.keys, LifeCoder))
+    pipeline.forget(every_key=True)  # compacts the engine; the bytes hold live keys only
     engine, arrays = pipeline.feed.freeze()
     batches, stored = _freeze_batches(pipeline.store.stored_batches())
     meta: dict[str, Any] = {
