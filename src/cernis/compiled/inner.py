@@ -5,8 +5,8 @@ callers, where both happen again: a function three calls below a kernel is optim
 Python never calls an inner function. So its library stays what Numba has translated, and the
 kernels above it optimize it once each, where they inline it.
 
-Cost: a third less to compile the kernels of compared events, a tenth less for those of sequences.
-The machine code of a kernel is as fast as before.
+Cost: compiling the kernels of a query with an ordered index took 16 processor seconds in place of
+23, those of a sequence 5.8 in place of 6.2 (one run each). Rates with compiled code did not fall.
 """
 
 from __future__ import annotations
