@@ -158,6 +158,7 @@ GUARANTEES = {
     "ordered": Guarantee.ORDERED,
     "rising": Guarantee.ORDERED,
     "gaps": Guarantee.ORDERED,
+    "part within": Guarantee.ORDERED,
     "next that fits": Guarantee.CHAIN,
 }
 

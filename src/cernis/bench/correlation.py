@@ -100,7 +100,9 @@ WORKLOADS = {
         f"(A AS x ;{GAP} B AS y ;{GAP} C AS z) FILTER x[id] = y[ref] AND y[id] = z[ref]",
         aim=f"exponent ≤ {AIM_GAP}",
     ),
-    "part within": CorrelatedWorkload(f"(A ; B ; C {PART}) ; D", aim=f"exponent ≤ {AIM_GAP}"),
+    "part within": CorrelatedWorkload(
+        f"(A ; B ; C {PART}) : D", types="ABCD", aim=f"exponent ≤ {AIM_GAP}"
+    ),
     "next that fits": CorrelatedWorkload(
         "(A AS x -> B AS y -> C AS z) FILTER x[id] = y[ref] AND y[id] = z[ref]"
     ),

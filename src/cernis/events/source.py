@@ -100,9 +100,9 @@ class Source:
         self.columns = reader.schema
         check_names(self.label, self.columns.names)
         self._type = name if type is None else default_type
+        """The type of all events, if no column has it."""
         self.blank_rows = 0
         """How many rows the last pass left out because they have no value at all."""
-        """The type of all events, if no column has it."""
         self._typed_by = self._find_types(type)
         self.timed_by = self.time_column = self._find_times(time)
         self.tick = None if self.timed_by is None else self._find_tick(self.timed_by)
@@ -240,10 +240,11 @@ class Source:
 
     def _find_blank(self, table: pa.Table) -> Bools:
         """Return which rows have no value in any column: these are no events."""
+        if not {*self.columns.names} <= {*table.column_names}:  # a pass over times alone
+            return np.zeros(table.num_rows, np.bool_)
         blank = np.ones(table.num_rows, np.bool_)
         for name in self.columns.names:
-            if name in table.column_names:
-                blank &= table.column(name).is_null().to_numpy()
+            blank &= table.column(name).is_null().to_numpy()
         return blank
 
     def _report(

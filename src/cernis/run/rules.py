@@ -527,7 +527,7 @@ class RuleSession:
                 shape = (len(running.rules),)
                 running.counted = read_array(arrays, name, np.int64, shape, low=0).copy()
             running.log = thaw_log(f"log.{running.number}", arrays, running.session.events)
-            if is_held(running.pattern):
+            if is_held(running.pattern) and running.pattern.into is not None:
                 waits = running.session.pipeline.first_open()
                 require(waits is None or waits >= running.log.first, "a place is missing")
             if (streams := pending.get(str(running.number))) is not None:
