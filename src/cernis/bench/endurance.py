@@ -126,8 +126,8 @@ ENDLESS = Benchmark(
     question="""
 Does a session that runs for long need more and more memory, or more and more time? A session of
 each class of query reads batch after batch, with keys and times that go on; memory and rate are
-noted twenty times on the way, rates by processor time. `make
-endless LENGTH=1000000000` runs longer.
+noted twenty times on the way, rates by processor time. The
+number of events is that of `make endless LENGTH=…`.
 """,
     run=run_endless,
     tables=build_tables,

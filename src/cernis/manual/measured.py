@@ -136,9 +136,10 @@ def _say_endless(folder: Path) -> _Row:
     rows = _read(folder, "endless")["Along the stream"]
     peaks = [int(row["peak, MiB"]) for row in rows]
     growth = max(float(row["most memory, to the first fifth"]) for row in rows) - 1
-    what = f"memory along {say_range([read_number(rows[0]['events'])])} events, {len(rows)} kinds"
+    events = read_number(rows[0]["events"])
+    what = f"memory along {say_range([events])} events, {len(rows)} kinds"
     said = f"{min(peaks)} to {max(peaks)} MiB, at most {growth:.0%} of growth"
-    return f"{what} of queries", said, "endless", "`cernis bench endless`"
+    return f"{what} of queries", said, "endless", f"`make endless LENGTH={events:.0f}`"
 
 
 def _say_spark(folder: Path) -> _Row:
