@@ -239,12 +239,15 @@ class Source:
         return Chunk(piece.table.filter(pa.array(~bad)), piece.rows[~bad], ticks[~bad])
 
     def _find_blank(self, table: pa.Table) -> Bools:
-        """Return which rows have no value in any column: these are no events."""
-        if not {*self.columns.names} <= {*table.column_names}:  # a pass over times alone
-            return np.zeros(table.num_rows, np.bool_)
+        """Return which rows have no value in any column: these are no events.
+
+        A pass over times alone takes every row without a time for one; the pass over all columns
+        that follows tells them apart.
+        """
         blank = np.ones(table.num_rows, np.bool_)
         for name in self.columns.names:
-            blank &= table.column(name).is_null().to_numpy()
+            if name in table.column_names:
+                blank &= table.column(name).is_null().to_numpy()
         return blank
 
     def _report(

@@ -160,7 +160,9 @@ class _Staging:
         if self.on_error not in ("fail", "skip"):
             return False
         # raises an error for a bad row, if that is one
-        good = sum(len(chunk.rows) for chunk in source.chunks(only_time=True))
+        good = sum(len(chunk.rows) for chunk in source.chunks())
+        if source.blank_rows:
+            return False
         source.mistakes.skipped[source.label] = (source.reader.count or 0) - good
         return True
 
