@@ -104,7 +104,7 @@ def _short_sequences(folder: Path) -> Table:
 
 def _say_sequences(folder: Path) -> _Row:
     rows = _short_sequences(folder)
-    windows = [f"{int(row['window']):,}" for row in rows]
+    windows = [f"{read_number(row['window']):,.0f}" for row in rows]
     what = f"a sequence of 3 events, window of {windows[0]} to {windows[-1]} events"
     rate = say_range(read_number(row["recognised"]) for row in rows)
     return what, f"{rate} events per second, on one core", "sequences", "`cernis bench sequences`"
