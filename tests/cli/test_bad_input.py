@@ -35,7 +35,7 @@ error: line 1, column 28: unexpected '1'
   help: a type that is a number stands in backquotes: `1`
 """,
     ),
-    "the form of the matches as that of the events": (
+    "the form of the matches given as the form of the events": (
         ["SELECT * FROM stocks WHERE SELL AS a", "stocks.csv", "--format", "jsonl"],
         """\
 error: stocks.csv, line 1 (row 0): not valid JSON: Expecting value at character 1

@@ -665,7 +665,7 @@ def _frozen_rules(number: int) -> bytes:
 
 
 def _make_frozen_rules(draw: random.Random) -> bytes:
-    """Mutate the state of a rule set, or that of a rule in it."""
+    """Mutate the state of a rule set, or the state of a rule in it."""
     import numpy as np
 
     from cernis.engine.unary.freeze import pack, unpack

@@ -26,7 +26,7 @@ def test_neighbours_in_a_partition_have_neighbouring_ranks_and_both_ways_agree(g
             )
             where.keep_keys(np.array(kept, np.int64))
             keys = [kept.index(key) if key in kept else -1 for key in keys]
-        assert where.read_keys(begin, len(keys)).tolist() == keys[begin:]
+        assert where.keys_of(np.arange(begin, len(keys))).tolist() == keys[begin:]
         for key in {*keys[begin:]} - {-1}:
             members = [p for p in range(begin, len(keys)) if keys[p] == key]
             places = [where.to_local(p) for p in members]

@@ -93,7 +93,7 @@ def freeze_pipeline(
         meta["absence"], waiting = pipeline.absence.freeze(pipeline.feed, pipeline.retained_ends())
         arrays |= {f"absence.{name}": array for name, array in waiting.items()}
     if pipeline.grouper is not None:
-        arrays["groups"] = _write_table(pipeline.grouper.freeze())
+        arrays["groups"] = write_table(pipeline.grouper.freeze())
         if isinstance(pipeline.feed, SlidingFeed):
             meta["measures"] = [
                 [*astuple(measure), list(path)] for measure, path in pipeline.feed.measures.items()
@@ -269,7 +269,7 @@ def _freeze_batches(batches: Iterator[EventBatch]) -> tuple[list[Any], Arrays]:
         if batch.index is not None:
             arrays[f"index.{b}"] = batch.index
         for t, (_, table) in enumerate(batch.parts):
-            arrays[f"table.{b}.{t}"] = _write_table(_decode_rows(table))
+            arrays[f"table.{b}.{t}"] = write_table(_decode_rows(table))
         described.append(
             {
                 "base": batch.base,
@@ -340,7 +340,8 @@ def _decode_rows(table: pa.Table) -> pa.Table:
     return table
 
 
-def _write_table(table: pa.Table) -> NDArray[np.uint8]:
+def write_table(table: pa.Table) -> NDArray[np.uint8]:
+    """Return a table as an array of a frozen state."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

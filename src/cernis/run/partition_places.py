@@ -109,19 +109,12 @@ class PartitionPlaces:
         return position
 
     def keys_of(self, positions: Numbers) -> Numbers:
-        """Return the partitions of some events, the ends of matches."""
-        return np.array([self.to_local(p)[0] for p in positions.tolist()], np.int64)
-
-    def read_keys(self, first: int, end: int) -> Numbers:
-        """Return the partition of each event between two positions; -1 where it is not kept."""
-        keys = np.full(end - first, -1, np.int64)
+        """Return the partitions of some events; -1 where an event is not kept."""
+        keys = np.full(len(positions), -1, np.int64)
         for stretch in self._stretches:
-            begin = max(first, stretch.base)
-            stop = min(end, stretch.base + len(stretch.keys))
-            if begin < stop:
-                keys[begin - first : stop - first] = stretch.keys[
-                    begin - stretch.base : stop - stretch.base
-                ]
+            offsets = positions - stretch.base
+            inside = (offsets >= 0) & (offsets < len(stretch.keys))
+            keys[inside] = stretch.keys[offsets[inside]]
         return keys
 
     def forget_before(self, position: int) -> None:

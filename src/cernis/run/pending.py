@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from cernis.events.batch import Int64s
 from cernis.run.derived import LATE, NOTHING, InputLog, PathLog, PlacedPart, widen
-from cernis.run.freeze import read_table
+from cernis.run.freeze import read_table, write_table
 from cernis.state import check_list, check_text, read_array, require
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -102,7 +102,7 @@ class PendingEvents:
         for i, part in enumerate(self.parts):
             own = f"{name}.{i}"
             arrays |= {f"{own}.rows": part.rows, f"{own}.paths": part.paths}
-            arrays[f"{own}.table"] = np.frombuffer(_write_table(part.part[1]), np.uint8)
+            arrays[f"{own}.table"] = write_table(part.part[1])
             if part.time is not None:
                 arrays[f"{own}.time"] = part.time
         return [part.part[0] for part in self.parts], arrays
@@ -165,13 +165,6 @@ def read_paths(arrays: Arrays, name: str, size: int | None = None) -> Int64s:
         f"{name!r} has another type or shape",
     )
     return paths
-
-
-def _write_table(table: pa.Table) -> pa.Buffer:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
 
 
 def _is_known(paths: Int64s, bound: Sequence[int]) -> np.ndarray[Any, np.dtype[np.bool_]]:

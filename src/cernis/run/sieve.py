@@ -82,7 +82,7 @@ class Sieve:
         """Return the partition of each event from position `first` on, or -1."""
         if self._places is None:
             return np.full(end - first, -1, np.int64)
-        return self._places.read_keys(first, end)
+        return self._places.keys_of(np.arange(first, end))
 
     def keys_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the partitions of events that matches end with."""

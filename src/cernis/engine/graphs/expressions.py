@@ -571,7 +571,7 @@ def _code(steps, at, values, row, kept):
 
 @inner
 def _argument(question, k, row, kept):
-    """The code of a variable of a question: that of the row, or else what was kept."""
+    """The code of a variable of a question, taken from the row, or else from what was kept."""
     of_row, of_kept = question[1 + 2 * k], question[2 + 2 * k]
     code = row[of_row] if of_row >= 0 else np.int32(UNBOUND)
     if code < 0 and of_kept >= 0:

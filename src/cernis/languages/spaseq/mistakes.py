@@ -200,8 +200,8 @@ def _suggest_in_clauses(
 
 
 def _is_aggregate(before: Sequence[Token]) -> bool:
-    """Whether the bracket at the end of these tokens is that of an aggregate."""
-    return [token.value.upper() in _AGGREGATES for token in before[-2:-1]] == [True]
+    """Whether the last of these tokens is the opening bracket of an aggregate."""
+    return any(token.value.upper() in _AGGREGATES for token in before[-2:-1])
 
 
 def explain_token(

@@ -1,4 +1,4 @@
-"""What the builder is given: checked, or refused with a message that says what is expected."""
+"""Check the arguments of the builder: a wrong one is an error that says what is expected."""
 
 from __future__ import annotations
 

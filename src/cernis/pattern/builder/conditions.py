@@ -39,15 +39,16 @@ class ConditionBuilder(NoTruth):
     def __str__(self) -> str:
         return write_condition(self.condition)
 
+    def _chain(self, node: type[pred.AllOf | pred.AnyOf], other: object) -> ConditionBuilder:
+        mine = self.condition
+        head = mine.parts if self.chained and isinstance(mine, node) else (mine,)
+        return ConditionBuilder(node((*head, unwrap_condition(other))), chained=True)
+
     def __and__(self, other: ConditionBuilder) -> ConditionBuilder:
-        mine, its = self.condition, unwrap_condition(other)
-        head = mine.parts if self.chained and isinstance(mine, pred.AllOf) else (mine,)
-        return ConditionBuilder(pred.AllOf((*head, its)), chained=True)
+        return self._chain(pred.AllOf, other)
 
     def __or__(self, other: ConditionBuilder) -> ConditionBuilder:
-        mine, its = self.condition, unwrap_condition(other)
-        head = mine.parts if self.chained and isinstance(mine, pred.AnyOf) else (mine,)
-        return ConditionBuilder(pred.AnyOf((*head, its)), chained=True)
+        return self._chain(pred.AnyOf, other)
 
     def __invert__(self) -> NoReturn:
         raise refuse("a condition cannot be negated", "negate the predicate: p.var('x')[~(…)]")

@@ -179,15 +179,16 @@ class PredicateBuilder(NoTruth):
     def __str__(self) -> str:
         return write_predicate(self.predicate)
 
+    def _chain(self, node: type[pred.And | pred.Or], other: object) -> PredicateBuilder:
+        mine = self.predicate
+        head = mine.parts if self.chained and isinstance(mine, node) else (mine,)
+        return PredicateBuilder(node((*head, unwrap_predicate(other))), chained=True)
+
     def __and__(self, other: PredicateBuilder) -> PredicateBuilder:
-        mine, its = self.predicate, unwrap_predicate(other)
-        head = mine.parts if self.chained and isinstance(mine, pred.And) else (mine,)
-        return PredicateBuilder(pred.And((*head, its)), chained=True)
+        return self._chain(pred.And, other)
 
     def __or__(self, other: PredicateBuilder) -> PredicateBuilder:
-        mine, its = self.predicate, unwrap_predicate(other)
-        head = mine.parts if self.chained and isinstance(mine, pred.Or) else (mine,)
-        return PredicateBuilder(pred.Or((*head, its)), chained=True)
+        return self._chain(pred.Or, other)
 
     def __invert__(self) -> PredicateBuilder:
         return PredicateBuilder(pred.Negation(self.predicate))
