@@ -14,9 +14,9 @@ import cernis.pattern as p
         (
             "SELECT * WHERE A WITHOUT B FOR 1 HOUR CONSUME BY ANY",
             """\
-line 1, column 18: CONSUME BY does not go with WITHOUT
+line 1, column 39: CONSUME BY does not go with WITHOUT
   SELECT * WHERE A WITHOUT B FOR 1 HOUR CONSUME BY ANY
-                   ^^^^^^^^^^^^^^^^^^^^""",
+                                        ^^^^^^^^^^^^^^""",
         ),
         (
             "SELECT * WHERE A WITHOUT B",

@@ -185,6 +185,35 @@ def test_a_mistake_in_group_by_is_told(text: str, message: str) -> None:
     assert "^" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        """\
+line 1, column 38: LIMIT does not go with GROUP BY
+  SELECT COUNT(*) WHERE A GROUP BY END LIMIT 2
+                                       ^^^^^^^""",
+        """\
+line 1, column 38: CONSUME BY does not go with GROUP BY
+  SELECT COUNT(*) WHERE A GROUP BY END CONSUME BY ANY
+                                       ^^^^^^^^^^^^^^""",
+        """\
+line 1, column 11: 'k' is selected twice: PARTITION BY makes it a column
+  SELECT A, [k] WHERE A PARTITION BY [k]
+            ^^^
+  help: leave it out: it stands before the columns of SELECT""",
+        """\
+line 1, column 8: [k] in SELECT is no component of the partition
+  SELECT [k] WHERE A
+         ^^^
+  help: an attribute is written with the event's variable: A[k]""",
+    ],
+)
+def test_the_caret_of_a_mistake_is_below_the_clause_to_blame(message: str) -> None:
+    with pytest.raises(cernis.QueryError) as caught:
+        cernis.query(message.splitlines()[1].strip())
+    assert str(caught.value) == message
+
+
 def test_every_needs_a_column_of_times() -> None:
     query = cernis.query("SELECT COUNT(*) WHERE A GROUP BY EVERY 1 HOUR")
     with pytest.raises(cernis.DataError, match="needs a column of times"):

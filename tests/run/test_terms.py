@@ -434,3 +434,28 @@ def test_text_in_a_calculated_value_is_refused_when_the_events_are_known() -> No
     query = cernis.query("SELECT * FROM S WHERE (T AS a ; T AS b) FILTER b[v] >= 2 * a[name]")
     with pytest.raises(cernis.QueryError, match="a string"):
         query.run(pa.table({"type": ["T"], "v": [1], "name": ["x"]}))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        """\
+line 1, column 8: A[v] + START: a timestamp does not take '+' here
+  SELECT A[v] + START WHERE A
+         ^^^^^^^^^^^^
+  expected: a duration, such as 5 SECONDS""",
+        """\
+line 1, column 8: START * 2: a timestamp does not take '*' here
+  SELECT START * 2 WHERE A
+         ^^^^^^^^^
+  expected: numbers""",
+    ],
+)
+def test_a_time_takes_no_number_where_times_are_known_to_be_no_numbers(message: str) -> None:
+    query = cernis.query(message.splitlines()[1].strip())
+    one = {"type": "A", "v": 1}
+
+    assert len(query.run([{**one, "ts": 1}])) == 1
+    with pytest.raises(cernis.QueryError) as caught:
+        query.run([{**one, "ts": datetime(2026, 1, 1)}])
+    assert str(caught.value) == message

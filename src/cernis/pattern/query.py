@@ -237,7 +237,7 @@ class Pattern:
     spans: Mapping[str, tuple[Span, ...]] = field(
         default_factory=dict, compare=False, repr=False, kw_only=True
     )
-    """Where the plain names of `streams` and `partition` (flattened) `limit` and `forget` stand."""
+    """Where the plain names of `streams` and `partition` (flattened) and some clauses stand."""
     qualified: tuple[Event, ...] = field(default=(), compare=False, repr=False, kw_only=True)
     """Each variable of FILTER and SELECT that is written with its stream: `S>E[…]`."""
 

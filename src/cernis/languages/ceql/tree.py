@@ -225,6 +225,7 @@ class CeqlReader(TreeReader):
         return Grouping(tuple(components), size, end, having, span=span_of_tree(meta))
 
     def consume(self, meta: Meta, parts: list[Consume]) -> Consume:
+        self.spans["consume"] = (span_of_tree(meta),)
         return parts[0]
 
     def policy(self, meta: Meta, parts: list[Token]) -> Consume:

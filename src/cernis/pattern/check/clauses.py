@@ -135,7 +135,8 @@ class PatternCheck(FormulaCheck):
                 self.mistakes.note(f"{clause} takes a duration or EVENTS", window.span)
             self.check_size(window, clause)
         if pattern.without and pattern.consume is not Consume.NONE:
-            self.mistakes.note("CONSUME BY does not go with WITHOUT", pattern.without[0].span)
+            span = self.find_span("consume", 0) or pattern.without[0].span
+            self.mistakes.note("CONSUME BY does not go with WITHOUT", span)
 
     def check_select(self, scope: VariableScope) -> None:
         select = self.pattern.select
@@ -148,6 +149,8 @@ class PatternCheck(FormulaCheck):
                 self.mistakes.note(f"'{item.name}' is selected twice", item.span)
             seen.add(item.name)
             match item:
+                case Variable(name=name, span=span) if self.is_component(item, scope):
+                    self.note_component(name, scope, span)
                 case Variable(name=name, attributes=attributes, span=span):
                     known = self.check_variable(name, scope, "SELECT", span)
                     for attribute in attributes:
@@ -156,6 +159,28 @@ class PatternCheck(FormulaCheck):
                 case SelectedTerm(term=term, alias=alias):
                     self.check_term(term, scope, single, "SELECT")
                     self.check_alias(alias, item.span)
+
+    def is_component(self, item: Variable, scope: VariableScope) -> bool:
+        """Whether SELECT names a component of the partition: `[k]`, or `k` that is no variable."""
+        if item.name in scope.variables or item.attributes:
+            return False
+        in_brackets = item.span is not None and self.pattern.source[item.span.start] == "["
+        return in_brackets or item.name in self.pattern.components
+
+    def note_component(self, name: str, scope: VariableScope, span: Span | None) -> None:
+        if name in self.pattern.components:
+            self.mistakes.note(
+                f"'{name}' is selected twice: PARTITION BY makes it a column",
+                span,
+                suggestion="leave it out: it stands before the columns of SELECT",
+            )
+            return
+        instead = None
+        if scope.variables:
+            event = next(reversed(list(scope.variables)))
+            instead = f"an attribute is written with the event's variable: {event}[{name}]"
+        message = f"[{name}] in SELECT is no component of the partition"
+        self.mistakes.note(message, span, suggestion=instead)
 
     def check_order(self, order: OrderBy, scope: VariableScope) -> None:
         """Check ORDER BY, whose term has one value for each match."""
@@ -195,9 +220,12 @@ class PatternCheck(FormulaCheck):
         if grouping.every is not None and (grouping.every <= 0 or grouping.every % 1):
             message = "EVERY needs a duration of whole nanoseconds, more than none"
             self.mistakes.note(message, grouping.span)
-        if pattern.consume is not Consume.NONE or pattern.limit is not None:
-            clause = "LIMIT" if pattern.limit is not None else "CONSUME BY"
-            self.mistakes.note(f"{clause} does not go with GROUP BY", grouping.span)
+        if pattern.consume is not Consume.NONE:
+            span = self.find_span("consume", 0) or grouping.span
+            self.mistakes.note("CONSUME BY does not go with GROUP BY", span)
+        if pattern.limit is not None:
+            span = self.find_span("limit", 0) or grouping.span
+            self.mistakes.note("LIMIT does not go with GROUP BY", span)
         if not pattern.select.items:
             self.mistakes.note(
                 "SELECT of a query with GROUP BY takes aggregates",

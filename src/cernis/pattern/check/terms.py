@@ -86,7 +86,8 @@ class TermCheck(PredicateCheck):
             case pred.Aggregate():
                 return self.check_aggregate(term, scope)
             case pred.IntervalTime():
-                return None  # the column of times may hold numbers
+                known = self.events.all_kinds()  # the column of times may hold numbers
+                return None if known is None else class_of(known.get("ts"))
             case pred.ConstantDuration():
                 return "duration"
             case pred.Opposite(body=body):
@@ -112,7 +113,10 @@ class TermCheck(PredicateCheck):
         if found is None and note:
             wrong = next((c for c in (one, other) if c != "number"), one)
             message = f"{write_term(term)}: a {wrong} does not take '{op}' here"
-            self.mistakes.note(message, term.span, expected="numbers")
+            takes_duration = wrong == "timestamp" and op in "+-" and one != other
+            takes_duration = takes_duration and isinstance(term, pred.Calculation)
+            expected = "a duration, such as 5 SECONDS" if takes_duration else "numbers"
+            self.mistakes.note(message, term.span, expected=expected)
         return found
 
     def check_terms_compare(
