@@ -107,6 +107,19 @@ def test_a_kernel_that_has_little_to_do_is_compiled_ahead(warmth: Warmth) -> Non
     assert is_compiled(compiled)
 
 
+def test_a_kernel_has_code_once_any_process_has_compiled_it(
+    warmth: Warmth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cernis.compiled.cache._folder", lambda: tmp_path)
+    warmth.add(events=1_000_000)
+    first, second = kernel(double_all), kernel(double_all)
+    assert not tiers.has_code(first)
+    first(np.array([1, 2]))
+    assert tiers.has_code(first)
+    assert tiers.has_code(second)
+    assert not is_compiled(second)
+
+
 def test_results_are_pythons_numbers_in_both_ways(warmth: Warmth) -> None:
     def make_results(x: Any) -> Any:
         return x[0], (x[0] > 1, 1.5 * x[0])

@@ -180,6 +180,25 @@ def test_matches_that_are_counted_again_can_be_listed_and_drawn() -> None:
     assert all(each in every for each in drawn)
 
 
+@pytest.mark.parametrize("has_code", [True, False])
+def test_the_walk_is_more_patient_while_the_aggregator_would_have_to_be_compiled(
+    has_code: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unary, "_FEW_NODES", 100)
+    monkeypatch.setattr(unary, "_NODES_PER_EVENT", 0)
+    monkeypatch.setattr(unary, "is_compiled", lambda: has_code)
+    recounted: list[object] = []
+    count_again = unary.CompactMatches._count_again
+    monkeypatch.setattr(
+        unary.CompactMatches,
+        "_count_again",
+        lambda self, recount: recounted.append(recount) or count_again(self, recount),
+    )
+    found = cernis.query(COUNT.replace("COUNT(*)", "*")).run(make_table(events(120)))
+    assert found.count() == len(list(found))
+    assert bool(recounted) is has_code
+
+
 @pytest.mark.usefixtures("impatient")
 def test_counts_of_a_run_are_exact_beyond_64_bits() -> None:
     parts = " ; ".join(["A"] * 40)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import cernis
-from cernis.cli.arguments import Delivery, RunArguments, has_pipe
+from cernis.cli.arguments import Delivery, Files, RunArguments, all_files, has_pipe
 from cernis.cli.deliver import deliver, kind_of, stream_files
 from cernis.cli.terminal import print_notes
+from cernis.engine.unary.aggregate import is_compiled
 from cernis.pattern.query import Unit
 from cernis.plan.explain import Explanation
 from cernis.run.feed import Measures
 from cernis.run.session import RunOptions, Session
 
 _FEW_EVENTS = 32
+_WALKED_BYTES = 1 << 32
+"""Events of so many bytes, times the window, are counted while the aggregator is compiled."""
 
 
 def run(arguments: RunArguments, delivery: Delivery) -> None:
@@ -22,7 +25,9 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     reading = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
     reading["tables"] = arguments.tables
     options = RunOptions(**reading, strict=arguments.strict)
-    measures: Measures | None = {} if delivery.count and not _has_narrow_window(query) else None
+    measures: Measures | None = (
+        {} if delivery.count and not _has_narrow_window(query, files) else None
+    )
     session = Session(query.plan, options, measures=measures)
     runs = stream_files(session, files, delivery.output)
     deliver(runs, delivery, kind_of(query), session.finish)
@@ -30,13 +35,19 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     print_notes(session.notes)
 
 
-def _has_narrow_window(query: cernis.Query[Any]) -> bool:
+def _has_narrow_window(query: cernis.Query[Any], files: Files) -> bool:
     """Whether matches span so few events that counting them takes no aggregator.
 
     The aggregator takes ten times as long to compile as the kernels that every other query uses.
+    So without code of it the window may be wider, as far as the files are small.
     """
     within = query.pattern.within
-    return within is not None and within.unit is Unit.EVENTS and within.size <= _FEW_EVENTS
+    if within is None or within.unit is not Unit.EVENTS:
+        return False
+    if within.size <= _FEW_EVENTS or is_compiled() or has_pipe(files):
+        return within.size <= _FEW_EVENTS
+    size = sum(file.stat().st_size for file in all_files(files) if file.is_file())
+    return within.size * size <= _WALKED_BYTES
 
 
 def explain(arguments: RunArguments) -> Explanation:

@@ -88,6 +88,11 @@ class KernelCache:
             return self._file(sig, codegen).exists()
         return False
 
+    def holds_some(self) -> bool:
+        """Return whether there is a file of any types."""
+        folder = _folder()
+        return folder is not None and any(folder.glob(f"{self._name}*.nbc"))
+
     def save_overload(self, sig: Any, data: Any) -> None:
         with suppress(Exception):
             file = self._file(sig, data.codegen)

@@ -102,6 +102,12 @@ def _is_compiled(kernel: Any, args: tuple[Any, ...]) -> bool:
     return found
 
 
+def has_code(kernel: Any) -> bool:
+    """Return whether a kernel is compiled for some arguments, in memory or on disk."""
+    holds = getattr(getattr(kernel, "_cache", None), "holds_some", None)
+    return bool(getattr(kernel, "overloads", True)) or (holds is not None and holds())
+
+
 def call_briefly(kernel: Any, work: int, *args: Any) -> Any:
     """Call a kernel that takes about so many steps: for few, it is not compiled."""
     is_ready = WARMTH.compiles_all or work > _LITTLE_WORK or not WARMTH.is_hot

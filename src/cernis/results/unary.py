@@ -5,7 +5,8 @@ nodes that its window reaches: best where ends are few or the window is narrow, 
 where the matches of earlier events are gone. The *aggregator* (`engine.unary.aggregate`) reads the
 events of a whole run once more, as symbols, and costs the same per event whatever the window. Where
 both are possible the walk goes first and gives up when it has cost as much as the aggregator would,
-so a count costs at most about twice the cheaper way.
+its compilation included where there is no code of it yet. So a count costs at most about twice the
+cheaper way.
 
 Cost contract: `count`, `counts` and `sample` never enumerate; they are linear in the compact
 set, or in the events. `blocks` has output-linear delay and makes no Python object per match.
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.unary.aggregate import EndAggregates
+from cernis.engine.unary.aggregate import EndAggregates, is_compiled
 from cernis.engine.unary.arena import ArenaSegment
 from cernis.engine.unary.best import list_best
 from cernis.engine.unary.count import ArenaCounts, count_matches, count_within
@@ -33,6 +34,8 @@ _NODES_PER_EVENT = 8
 """The walk visits about so many nodes in the time that the aggregator takes for an event."""
 _FEW_NODES = 1 << 21
 """A walk of so many nodes takes a tenth of a second: nothing else is tried."""
+_COMPILATION = 1 << 7
+"""Compiling the aggregator takes as long as so many walks of few nodes."""
 
 
 class Recount(NamedTuple):
@@ -64,7 +67,8 @@ class CompactMatches(RootedMatches):
         if self._recount is None:
             return super()._count_segments()
         found: list[list[int]] = []
-        left = max(_FEW_NODES, _NODES_PER_EVENT * self._recount.events)
+        few = _FEW_NODES if is_compiled() else _FEW_NODES * _COMPILATION
+        left = max(few, _NODES_PER_EVENT * self._recount.events)
         for segment in self._segments:
             numbers, visited = count_within(segment, left)
             if numbers is None:

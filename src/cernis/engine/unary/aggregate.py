@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.compiled.tiers import has_code
 from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW, Settings
 from cernis.engine.unary import semiring
 from cernis.engine.unary import slide as kernel
@@ -34,6 +35,11 @@ _NO_NUMBERS = np.empty(0, np.int64)
 _NO_MASK = np.empty(0, np.uint8)
 _NOT_A_NUMBER = NO_VALUE - 1
 """The code of NaN: it is the least (or greatest) value only where there is no other."""
+
+
+def is_compiled() -> bool:
+    """Return whether aggregates cost no compilation."""
+    return has_code(kernel.slide)
 
 
 @dataclass(frozen=True, slots=True)
