@@ -23,7 +23,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cernis.engine.dag.count import count_matches
-from cernis.engine.dag.slide import count_sliding
+from cernis.engine.dag.slide import count_sliding, count_values
+from cernis.engine.dag.slide_ranges import count_ranges
+from cernis.engine.dag.steps import read_steps
 from cernis.engine.linked import runtime
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SelectedExpression, SpaseqQuery
@@ -239,6 +241,10 @@ def test_counting_over_the_stream_agrees_with_counting_each_end(seed: int, withi
         numbers = [number for segment in segments for number in count_matches(segment)]
         counted = count_sliding(segments)
         assert counted == numbers or (counted is None and session.engine.is_sorted)
+        read = read_steps(segments)
+        assert read is not None
+        assert count_values(*read) in (numbers, None)
+        assert count_ranges(*read) in (numbers, None)
 
 
 @some

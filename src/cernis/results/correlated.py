@@ -129,10 +129,10 @@ class CorrelatedMatches(RootedMatches):
         if len(segment.links.since):
             return self._list_ranks(segment, root, ranks)
         record = segment.roots[root]
-        exact = DagCounts(segment, int(record["bound"]))
+        exact = DagCounts(segment, record)
         matches = []
         for rank in ranks:
-            found = segment.memory.vertices[exact.match(int(record["vertex"]), rank)]
+            found = segment.memory.vertices[exact.match(rank)]
             matches.append(found[np.argsort(-found["position"], kind="stable")])
         starts = np.array([match["position"][-1] for match in matches], np.int64)
         return self._block_of_marks(segment, root, starts, matches)

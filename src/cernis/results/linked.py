@@ -1,7 +1,8 @@
 """The compact sets of SPAseQ's matches as a match set.
 
 Cost contract: as `cernis.results.correlated`, but `count` and `counts` do not grow with the window
-where few groups lead to another (`cernis.engine.dag.slide`).
+where few groups lead to another (`cernis.engine.dag.slide`), or a match has up to three steps that
+wait in search trees (`cernis.engine.dag.slide_ranges`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ from __future__ import annotations
 from itertools import accumulate, groupby, pairwise
 
 from cernis.engine.dag.count import count_matches
-from cernis.engine.dag.slide import count_sliding
+from cernis.engine.dag.links import DagSegment
+from cernis.engine.dag.records import BRANCHES
+from cernis.engine.dag.slide import count_sliding, count_values
+from cernis.engine.dag.slide_ranges import count_ranges
+from cernis.engine.dag.steps import read_steps
 from cernis.results.correlated import CorrelatedMatches
 
 
@@ -21,10 +26,20 @@ class LinkedMatches(CorrelatedMatches):
         # segments between two collections share their records, and their array of counters
         for _, group in groupby(self._segments, key=lambda one: id(one.memory.counters)):
             segments = list(group)
-            numbers = count_sliding(segments)
+            is_sorted = segments[-1].memory.counters[BRANCHES] > 1
+            numbers = _count_trees(segments) if is_sorted else count_sliding(segments)
             if numbers is None:
                 found += [count_matches(segment) for segment in segments]
                 continue
             ends = [0, *accumulate(len(segment.roots) for segment in segments)]
             found += [numbers[begin:end] for begin, end in pairwise(ends)]
         return found
+
+
+def _count_trees(segments: list[DagSegment]) -> list[int] | None:
+    """Return the number of matches of every root where runs wait in trees; None: it takes long."""
+    read = read_steps(segments)
+    if read is None:
+        return None
+    numbers = count_ranges(*read)
+    return count_values(*read) if numbers is None else numbers

@@ -199,10 +199,10 @@ def run_engine(
             assert count_matches(segment) == counted, "modulo primes"
         drawn: Counter[Match] = Counter()
         for root, number in zip(segment.roots, counted, strict=True):
-            exact = DagCounts(segment, int(root["bound"]))
+            exact = DagCounts(segment, root)
             assert exact.of(2 * int(root["vertex"])) == number
             for rank in range(number):
-                chosen = segment.memory.vertices[exact.match(int(root["vertex"]), rank)]
+                chosen = segment.memory.vertices[exact.match(rank)]
                 marks = zip(chosen["position"].tolist(), chosen["label"].tolist(), strict=True)
                 named = ((p, ",".join(sorted(tables.labels[label]))) for p, label in marks)
                 drawn[int(root["end"]), tuple(sorted(named))] += 1

@@ -65,8 +65,8 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
             "amount (cards) or fare (smart grid) that stays live is a group of its own. Under `:` "
             "the prices of the market lie in search trees: an event costs a logarithm. Such "
             "events end more matches, too: the cost per event *and match* does not grow. Counting "
-            "costs as much as there are groups that lead to another; with search trees, as much as "
-            "there are vertices in the window.",
+            "costs as much as there are groups that lead to another; for prices of the market, a "
+            "logarithm.",
         ),
         tabulate(
             records,

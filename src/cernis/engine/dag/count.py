@@ -298,7 +298,7 @@ class DagElements(ABC, Generic[Element]):
         stack = [item]
         while stack:
             top = stack[-1]
-            if top in self.known:
+            if self.is_known(top):
                 stack.pop()
                 continue
             groups = (
@@ -306,12 +306,16 @@ class DagElements(ABC, Generic[Element]):
                 if not is_vertex(top)
                 else [self.below(source) for source in self.sources(top >> 1)]
             )
-            missing = [i for group in groups for i in group if i not in self.known]
+            missing = [i for group in groups for i in group if not self.is_known(i)]
             if missing:
                 stack.extend(missing)
                 continue
             self.known[top] = self.combine(top, groups)
         return self.known[item]
+
+    def is_known(self, item: int) -> bool:
+        """Whether the element of an item is known."""
+        return item in self.known
 
     @abstractmethod
     def combine(self, item: int, groups: list[list[int]]) -> Element:
@@ -319,21 +323,38 @@ class DagElements(ABC, Generic[Element]):
 
 
 class DagCounts(DagElements[int]):
-    """Exact counts in integers of any size, for choosing a match by its rank."""
+    """Exact counts in integers of any size, for choosing matches of a root by their ranks.
+
+    The kernel counts what is below the root; Python counts again what a float does not hold.
+    """
+
+    def __init__(self, segment: DagSegment, root: np.void) -> None:
+        super().__init__(segment, int(root["bound"]))
+        self.vertex = int(root["vertex"])
+        own = segment._replace(roots=np.array([root], segment.roots.dtype))
+        self._counted = _count_into(own, 0.0, np.empty(1, np.float64))
+
+    def is_known(self, item: int) -> bool:
+        if item not in self.known:
+            number = self._counted.values[item]
+            if self._counted.stamps[item] == 0 or number >= _EXACT:
+                return False
+            self.known[item] = int(number)
+        return True
 
     def combine(self, item: int, groups: list[list[int]]) -> int:
         if is_vertex(item) and not groups:
             return int(self.segment.memory.vertices[item >> 1]["start"] >= self.bound)
         return prod(sum(self.known[i] for i in group) for group in groups)
 
-    def root(self, root: np.void) -> int:
-        """Return the number of matches of a root."""
-        return self.of(2 * int(root["vertex"]))
+    def number(self) -> int:
+        """Return the number of matches of the root."""
+        return self.of(2 * self.vertex)
 
-    def match(self, vertex: int, rank: int) -> list[int]:
+    def match(self, rank: int) -> list[int]:
         """Return the vertices of the match with this rank."""
         chosen: list[int] = []
-        todo = [(2 * vertex, rank)]
+        todo = [(2 * self.vertex, rank)]
         while todo:
             item, rank = todo.pop()
             if not is_vertex(item):
@@ -369,23 +390,25 @@ def count_matches(segment: DagSegment) -> list[int]:
     return counts
 
 
-def _count_into(segment: DagSegment, prime: float, out: NDArray[np.float64]) -> None:
-    """Write the numbers of matches of all roots; with a prime, modulo it."""
+def _count_into(segment: DagSegment, prime: float, out: NDArray[np.float64]) -> CountScratch:
+    """Write the numbers of matches of all roots, with a prime modulo it; return those of items."""
     size = count_items(segment.memory)
     clock = np.zeros(2, np.int64)
     stamps, values = np.zeros(size, np.int64), np.empty(size, np.float64)
     room, done = 1024, 0
-    while done < len(segment.roots):
+    while True:
         stack, items = np.empty(room, np.int64), np.empty(room, np.int64)
         scratch = CountScratch(stamps, values, stack, items)
         done = _count_roots(segment, done, clock, scratch, prime, out)
+        if done == len(segment.roots):
+            return scratch
         room *= 2
 
 
 def _count_exactly(segment: DagSegment, most: float) -> list[int]:
     """Return the numbers of matches of all roots, of which the largest is about `most`."""
     if most == inf:
-        return [DagCounts(segment, int(root["bound"])).root(root) for root in segment.roots]
+        return [DagCounts(segment, root).number() for root in segment.roots]
     primes = list_primes(int(np.log2(most)) + 2)
     residues = np.empty((len(primes), len(segment.roots)), np.float64)
     for prime, row in zip(primes, residues, strict=True):

@@ -17,8 +17,8 @@ Vectors are sparse: a list of cells for each group, found by a hash table.
 
 Cost contract: O(1) amortized for each vertex and each cell that it adds. A group has a cell for
 each group at the split that leads to it: as many as stores where all runs of a join key wait
-together, whatever the window. With many groups on the way to one, and where vertices ask ranges of
-search trees, `count_sliding` gives up, and `cernis.engine.dag.count` counts each root by itself.
+together, whatever the window. In a search tree each value is a group (`count_values`). With many
+groups on the way to one, counting gives up, and `cernis.engine.dag.count` counts each root.
 
 Numbers are floats, exact below 2^53. Larger ones are counted again modulo primes below 2^26, whose
 products a float holds, and put together by the Chinese remainder theorem.
@@ -38,6 +38,7 @@ from cernis.compiled import inner
 from cernis.engine.dag import records as r
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.residues import join_residues, list_primes, reduce
+from cernis.engine.dag.steps import Places, Steps, find_range
 
 DONE, NO_ROOM, SPENT = range(3)
 _EXACT = float(2**53)
@@ -53,7 +54,8 @@ class MomentLog(NamedTuple):
     moment_first: Ints
     start: Ints
     asked: Ints
-    """The group that a vertex asks; -1: a match begins."""
+    asked_end: Ints
+    """The groups that a vertex asks: from one on to another; -1: a match begins."""
     filed_first: Ints
     filed: Ints
     """The groups that a vertex is filed in."""
@@ -196,10 +198,12 @@ def _split(log, scratch, moment, bound, prime, limit):
                     base, value = scratch.cell_base[cell], scratch.cell_value[cell]
                     cell = scratch.cell_next[cell]
                     counters[WORK] += 1
-                    if log.asked[v] >= 0:
-                        if not _add_later(scratch, log.asked[v], base, value):
+                    for asked in range(max(log.asked[v], 0), log.asked_end[v]):
+                        if not _add_later(scratch, asked, base, value):
                             return NO_ROOM
-                    elif not _add_front(scratch, base, log.start[v], value, prime):
+                    if log.asked[v] < 0 and not _add_front(
+                        scratch, base, log.start[v], value, prime
+                    ):
                         return NO_ROOM
         for n in range(counters[ADDED]):
             group = scratch.added[n, 0]
@@ -282,29 +286,29 @@ def _slide(log, scratch, prime, limit, out):
             _begin_pass(scratch)
             earliest = np.int64(2**62)
         for v in range(first, last):
-            asked = log.asked[v]
-            if asked < 0:
+            begins = log.asked[v] < 0
+            if begins:
                 earliest = min(earliest, log.start[v])
-            elif not _open_list(scratch, asked, _has_front(scratch, asked)):
-                return NO_ROOM
             for i in range(log.root_first[v], log.root_first[v + 1]):
-                if asked >= 0:
-                    out[i] = _count_root(scratch, asked, log.bound[i], prime)
-                else:
-                    out[i] = 1.0 if log.start[v] >= log.bound[i] else 0.0
+                out[i] = 1.0 if begins and log.start[v] >= log.bound[i] else 0.0
             for f in range(log.filed_first[v], log.filed_first[v + 1]):
-                group = log.filed[f]
-                if asked < 0:
-                    if not _add_later(scratch, group, since, 1.0):
-                        return NO_ROOM
-                    continue
-                cell = scratch.head[asked]
-                while cell >= 0:
-                    base, value = scratch.cell_base[cell], scratch.cell_value[cell]
-                    counters[WORK] += 1
-                    if not _add_later(scratch, group, base, value):
-                        return NO_ROOM
-                    cell = scratch.cell_next[cell]
+                if begins and not _add_later(scratch, log.filed[f], since, 1.0):
+                    return NO_ROOM
+            for asked in range(max(log.asked[v], 0), log.asked_end[v]):
+                counters[WORK] += 1
+                if not _open_list(scratch, asked, _has_front(scratch, asked)):
+                    return NO_ROOM
+                for i in range(log.root_first[v], log.root_first[v + 1]):
+                    more = _count_root(scratch, asked, log.bound[i], prime)
+                    out[i] = reduce(out[i] + more, prime)
+                for f in range(log.filed_first[v], log.filed_first[v + 1]):
+                    cell = scratch.head[asked]
+                    while cell >= 0:
+                        base, value = scratch.cell_base[cell], scratch.cell_value[cell]
+                        counters[WORK] += 1
+                        if not _add_later(scratch, log.filed[f], base, value):
+                            return NO_ROOM
+                        cell = scratch.cell_next[cell]
         for n in range(counters[ADDED]):
             group = scratch.added[n, 0]
             if not _open_list(scratch, group, _has_front(scratch, group)):
@@ -321,11 +325,23 @@ def count_sliding(segments: Sequence[DagSegment]) -> list[int] | None:
     """
     roots = np.concatenate([segment.roots for segment in segments])
     log = _read_log(segments[-1].memory, roots)
-    if log is None:
-        return None
-    groups = len(log.last_asked)
-    limit = _CELLS_PER_VERTEX * (len(log.start) + 1024)
-    out = np.empty(len(roots), np.float64)
+    return None if log is None else _count_log(log)
+
+
+def count_values(steps: Steps, places: Places) -> list[int] | None:
+    """Return the number of matches of every root; None: groups are too many.
+
+    The runs of a search tree with one value are a group, and a range of the tree is many groups.
+    """
+    log = _log_values(steps, places)
+    return None if log is None else _count_log(log)
+
+
+def _count_log(log: MomentLog) -> list[int] | None:
+    """Return the number of matches of every root; None: groups are too many."""
+    groups, roots = len(log.last_asked), len(log.bound)
+    limit = _limit_work(log.start)
+    out = np.empty(roots, np.float64)
     room = _count_into(log, groups, 0.0, limit, out, 1024)
     if not room:
         return None
@@ -335,7 +351,7 @@ def count_sliding(segments: Sequence[DagSegment]) -> list[int] | None:
     if out.max() == inf:
         return None
     primes = list_primes(int(np.log2(out.max())) + 2)
-    residues = np.empty((len(primes), len(roots)), np.float64)
+    residues = np.empty((len(primes), roots), np.float64)
     for prime, row in zip(primes, residues, strict=True):
         _count_into(log, groups, float(prime), limit, row, room)
     return join_residues(residues.astype(np.int64), primes)
@@ -351,6 +367,11 @@ def _count_into(
         if status != NO_ROOM or room > limit // _CELLS_PER_VERTEX * 4:
             return room if status == DONE else 0
         room *= 4
+
+
+def _limit_work(vertices: Ints) -> int:
+    """Return the most cells that may be touched."""
+    return _CELLS_PER_VERTEX * (len(vertices) + 1024)
 
 
 def _new_scratch(groups: int, room: int) -> SlideScratch:
@@ -409,9 +430,58 @@ def _read_log(memory: r.RunMemory, roots: NDArray[np.void]) -> MomentLog | None:
         np.flatnonzero(new),
         vertices["start"].copy(),
         asked,
+        asked + asking,
         np.searchsorted(pairs >> 32, np.arange(len(chosen) + 1)),
         np.searchsorted(names, pairs & (2**32 - 1)),
         last_asked,
         np.searchsorted(place[roots["vertex"]], np.arange(len(chosen) + 1)),
         roots["bound"].copy(),
     )
+
+
+@kernel
+def _note_asked(moment_first, asked, asked_end, last_asked):
+    """Note the last moment at which each group is asked."""
+    for m in range(len(moment_first) - 1):
+        for v in range(moment_first[m], moment_first[m + 1]):
+            for group in range(max(asked[v], 0), asked_end[v]):
+                last_asked[group] = m
+
+
+def _log_values(steps: Steps, places: Places) -> MomentLog | None:
+    """Return the vertices, with a group for each value of a search tree; None: groups are many."""
+    order = np.lexsort((places.low, places.high, places.home))
+    new = np.ones(len(order), np.bool_)
+    index, high, low = places.home[order], places.high[order], places.low[order]
+    new[1:] = (index[1:] != index[:-1]) | (high[1:] != high[:-1]) | (low[1:] != low[:-1])
+    group = np.empty(len(order), np.int64)
+    group[order] = np.cumsum(new) - 1
+    first = np.flatnonzero(new)
+    asked, asked_end = np.full((2, len(steps.asked)), -1, np.int64)
+    _ask_groups(steps, index[first], high[first], low[first], asked, asked_end)
+    if np.sum(asked_end - asked) > _limit_work(steps.start):
+        return None
+    last_asked = np.full(len(first), -1, np.int64)
+    _note_asked(steps.moment_first, asked, asked_end, last_asked)
+    return MomentLog(
+        steps.moment_first,
+        steps.start,
+        asked,
+        asked_end,
+        steps.place_first,
+        group[steps.places],
+        last_asked,
+        steps.root_first,
+        steps.bound,
+    )
+
+
+@kernel
+def _ask_groups(steps, index, high, low, asked, asked_end):
+    """Find the groups that each vertex asks; all groups are in order."""
+    for v in range(len(steps.asked)):
+        wanted = steps.asked[v]
+        if wanted < 0:
+            continue
+        begin, end = np.searchsorted(index, wanted), np.searchsorted(index, wanted + 1)
+        asked[v], asked_end[v] = find_range(high, low, begin, end, steps, v)

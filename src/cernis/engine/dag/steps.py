@@ -1,0 +1,241 @@
+"""Vertices of the linked runtime as *steps*: what each asks, and the *places* where it waits.
+
+A place is a vertex in an index: a search tree, or a group of runs that are asked as one. Places lie
+side by side in the order of their index and of the values in it, so that a question is an interval
+of places. `slide` and `slide_ranges` count by these.
+
+Cost contract: O(n log n) for n vertices inside the window of the first root, and linear in the
+branches of search trees: once for all roots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
+from cernis.engine.dag import records as r
+from cernis.engine.dag.links import DagSegment
+
+Ints = NDArray[np.int64]
+ALL = -1
+"""In place of an operator: all runs of a group."""
+
+
+class Steps(NamedTuple):
+    """Vertices in the order of their moments. `x_first[i]:x_first[i + 1]` are the places of i."""
+
+    moment_first: Ints
+    start: Ints
+    asked: Ints
+    """The index that a vertex asks; -1: a match begins."""
+    operator: Ints
+    high: Ints
+    low: Ints
+    """The words at which its range ends."""
+    place_first: Ints
+    places: Ints
+    """The places of a vertex."""
+    root_first: Ints
+    bound: Ints
+    """Per root, the earliest start of its matches."""
+    due: Ints
+    """Per moment, the bound of the next root: nobody asks for earlier starts."""
+
+
+class Places(NamedTuple):
+    """Places, in the order of their index, of the index that their vertex asks, and of the words.
+
+    A *stretch* is the places of one index whose vertices ask the same index.
+    """
+
+    high: Ints
+    low: Ints
+    vertex: Ints
+    home: Ints
+    """The index of a place."""
+    by_start: Ints
+    """All places, in the order of their starts."""
+    stretch_first: Ints
+    stretch_asked: Ints
+    """Per stretch, the index that its vertices ask; -1: they begin matches."""
+    index_first: Ints
+    """Per index, its stretches."""
+    asking_first: Ints
+    asking: Ints
+    """Per index, the stretches whose vertices ask it."""
+
+
+@inner
+def _search(high, low, begin, end, words, is_after):
+    """Return the first place with words from these on, or with `is_after` beyond these."""
+    while begin < end:
+        middle = (begin + end) // 2
+        h, l = high[middle], low[middle]  # noqa: E741
+        if h < words[0] or (h == words[0] and (l < words[1] or (is_after and l == words[1]))):
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+@inner
+def find_range(high, low, begin, end, steps, v):
+    """Return where the range that a vertex asks for begins and ends, among words in order."""
+    operator, words = steps.operator[v], (steps.high[v], steps.low[v])
+    first, last = begin, end
+    if operator in (r.GREATER_EQUAL, r.EQUAL):
+        first = _search(high, low, begin, end, words, False)
+    if operator in (r.LESS_EQUAL, r.EQUAL):
+        last = _search(high, low, begin, end, words, True)
+    return first, last
+
+
+@inner
+def _top(above, branch):
+    """Return the branch that stands for a tree."""
+    while above[branch] != branch:
+        above[branch] = above[above[branch]]
+        branch = above[branch]
+    return branch
+
+
+@kernel
+def _list_places(branches, place_of, above, last, before, found):
+    """Write the vertices in search trees: (vertex, tree, high, low); return how many there are.
+
+    All versions of a tree share branches, so branches that are linked are one tree: `above` becomes
+    its number for each branch. `last` and `before` are scratch: the places written of a vertex.
+    """
+    number = len(above)
+    for branch in range(1, number):
+        for side in (branches[branch]["left"], branches[branch]["right"]):
+            if side != 0:
+                one, other = _top(above, branch), _top(above, np.int64(side))
+                above[max(one, other)] = min(one, other)
+    size = 0
+    for branch in range(1, number):
+        above[branch] = _top(above, branch)
+        vertex = branches[branch]["vertex"]
+        if vertex >= len(place_of) or place_of[vertex] < 0:
+            continue
+        at = last[vertex]
+        while at >= 0 and found[at, 1] != above[branch]:
+            at = before[at]
+        if at >= 0:
+            continue
+        found[size, 0] = place_of[vertex]
+        found[size, 1] = above[branch]
+        found[size, 2] = branches[branch]["high"]
+        found[size, 3] = branches[branch]["low"]
+        before[size] = last[vertex]
+        last[vertex] = size
+        size += 1
+    return size
+
+
+def _read_trees(memory: r.RunMemory, place_of: Ints) -> tuple[Ints, Ints]:
+    """Return the tree of each branch, and the places in trees: (vertex, -tree, high, low)."""
+    number = int(memory.counters[r.BRANCHES])
+    trees, found = np.arange(number), np.empty((number, 4), np.int64)
+    last, before = np.full(len(place_of), -1, np.int64), np.empty(number, np.int64)
+    found = found[: _list_places(memory.branches, place_of, trees, last, before, found)]
+    found[:, 1] *= -1
+    return trees, found
+
+
+def _read_groups(memory: r.RunMemory, place_of: Ints) -> Ints:
+    """Return the places in groups: (vertex, group, 0, 0)."""
+    nodes = memory.nodes[1 : int(memory.counters[r.NODES])]
+    nodes = nodes[nodes["vertex"] < len(place_of)]
+    owner = place_of[nodes["vertex"]]
+    pairs = np.unique((owner << 32 | nodes["group"])[owner >= 0])
+    found = np.zeros((len(pairs), 4), np.int64)
+    found[:, 0], found[:, 1] = pairs >> 32, pairs & (2**32 - 1)
+    return found
+
+
+def read_steps(segments: Sequence[DagSegment]) -> tuple[Steps, Places] | None:
+    """Return the vertices that the roots may reach, and their places; None: some have no group.
+
+    The segments share their records: those of the last include those of the others.
+    """
+    memory, links = segments[-1].memory, segments[-1].links
+    roots = np.concatenate([segment.roots for segment in segments])
+    last = min(int(roots["vertex"].max(initial=0)) + 1, int(memory.counters[r.VERTICES]))
+    vertices = memory.vertices[:last]
+    chosen = np.flatnonzero(vertices["start"] >= roots["bound"].min(initial=2**62))
+    chosen = chosen[chosen > 0]
+    place_of = np.full(last, -1, np.int64)
+    place_of[chosen] = np.arange(len(chosen))
+    vertices = vertices[chosen]
+    trees, in_trees = _read_trees(memory, place_of)
+    in_groups = _read_groups(memory, place_of)
+    asking = np.flatnonzero(vertices["count"] > 0)
+    sources = memory.sources[vertices["first"][asking]]
+    by_range = links.kind[links.store[sources["link"]]] == r.SORTED
+    names = np.where(by_range, -trees[np.where(by_range, sources["at"], 0)], sources["group"])
+    if not in_groups[:, 1].all() or not names.all():
+        return None  # states that were frozen before there were groups
+    filed = np.concatenate([in_groups, in_trees])
+    indexes = np.unique(np.concatenate([names, filed[:, 1]]))
+    asked = np.full(len(chosen), -1, np.int64)
+    asked[asking] = np.searchsorted(indexes, names)
+    operator = np.full(len(chosen), ALL, np.int64)
+    operator[asking] = np.where(by_range, links.operator[sources["link"]], ALL)
+    words = np.zeros((len(chosen), 2), np.int64)
+    words[asking] = np.where(by_range[:, None], memory.asked[sources["asked"], :2], 0)
+    begin = vertices["position"] - vertices["rank"]
+    new = np.ones(len(chosen) + 1, np.bool_)
+    new[1:-1] = begin[1:] != begin[:-1]
+    filed[:, 1] = np.searchsorted(indexes, filed[:, 1])
+    own = asked[filed[:, 0]]
+    order = np.lexsort((filed[:, 3], filed[:, 2], own, filed[:, 1]))
+    filed, own = filed[order], own[order]
+    of_vertex = np.argsort(filed[:, 0], kind="stable")
+    ends = np.arange(len(chosen) + 1)
+    moments = np.flatnonzero(new)
+    root_first = np.searchsorted(place_of[roots["vertex"]], ends)
+    bounds = np.append(roots["bound"], roots["bound"].max(initial=0))
+    steps = Steps(
+        moments,
+        vertices["start"].copy(),
+        asked,
+        operator,
+        words[:, 0].copy(),
+        words[:, 1].copy(),
+        np.searchsorted(filed[of_vertex, 0], ends),
+        of_vertex,
+        root_first,
+        roots["bound"].copy(),
+        bounds[root_first[moments[:-1]]],
+    )
+    starts = np.argsort(vertices["start"][filed[:, 0]], kind="stable")
+    return steps, _make_places(filed, own, starts, len(indexes))
+
+
+def _make_places(filed: Ints, asked: Ints, by_start: Ints, indexes: int) -> Places:
+    """Return the places, whose vertices, indexes and words are in order, and their stretches."""
+    vertex, home, high, low = (column.copy() for column in filed.T)
+    new = np.ones(len(filed), np.bool_)
+    new[1:] = (home[1:] != home[:-1]) | (asked[1:] != asked[:-1])
+    first = np.flatnonzero(new)
+    of_index, of_asked = home[first], asked[first]
+    asking = np.argsort(of_asked, kind="stable")
+    numbers = np.arange(indexes + 1)
+    return Places(
+        high,
+        low,
+        vertex,
+        home,
+        by_start,
+        np.append(first, len(filed)),
+        of_asked,
+        np.searchsorted(of_index, numbers),
+        np.searchsorted(of_asked[asking], numbers),
+        asking,
+    )
