@@ -89,6 +89,15 @@ line 1, column 30: no event can satisfy s[price > 100] AND s[price < 50]
   help: if one of them is enough: s[price > 100 OR price < 50]""",
         ),
         (
+            "A AS s FILTER s[price] > 100 AND s[price] < 50",
+            "never-holds",
+            """\
+line 1, column 30: no event can satisfy s[price > 100] AND s[price < 50]
+  SELECT * WHERE A AS s FILTER s[price] > 100 AND s[price] < 50
+                               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  help: if one of them is enough: s[price > 100 OR price < 50]""",
+        ),
+        (
             "A AS s FILTER s[price > 100 OR price <= 200]",
             "always-holds",
             """\

@@ -143,6 +143,24 @@ line 1, column 30: an attribute alone is not a condition
   help: write x[price IN RANGE (3, 5)], both ends included""",
         ),
         (
+            "SELECT * WHERE A AS s FILTER s[price] IN (3, 5)",
+            """\
+line 1, column 30: an attribute alone is not a condition
+  SELECT * WHERE A AS s FILTER s[price] IN (3, 5)
+                               ^^^^^^^^
+  expected: a comparison such as = or < or an arithmetic operator
+  help: this condition stands inside the brackets: s[price IN …]""",
+        ),
+        (
+            "SELECT * WHERE A AS s FILTER s.name like 'x'",
+            """\
+line 1, column 37: unexpected 'like'
+  SELECT * WHERE A AS s FILTER s.name like 'x'
+                                      ^^^^
+  expected: a comparison such as = or <, an arithmetic operator or '.'
+  help: this condition stands inside the brackets: s[name LIKE …]""",
+        ),
+        (
             "SELECT * WHERE A AS s FILTER s[price IN (3, 5)]",
             """\
 line 1, column 41: unexpected '('

@@ -45,6 +45,8 @@ _CLAUSES = {
 _SIDE = "a value such as 5 or y[price]"
 _CONDITION = "a condition such as x[price > 100]"
 _VALUES = {"INT", "FLOAT", "STRING", "TRUE", "FALSE", "MINUS", "PLUS"}
+_INSIDE = frozenset(("_IN", "_LIKE", "_IS", "NOT"))
+"""Words of conditions on one event, which stand in its brackets."""
 _CALCULATING = {"CMP", "GT", "PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "RPAR"}
 
 
@@ -105,7 +107,12 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
     if (habit := suggest_for_habit(token, accepted, before, clause)) is not None:
         return habit
     if _is_value_alone(accepted, before):
+        if token.type in _INSIDE:
+            inside = "".join(each.value for each in before[_find_side(before) : -1])
+            return _suggest_inside(inside, token)
         return "compare it: x[price] < y[price], or with a constant x[price > 100]"
+    if token.type in _INSIDE and [each.type for each in before[-3:]] == ["NAME", "DOT", "NAME"]:
+        return _suggest_inside(f"{before[-3].value}[{before[-1].value}", token)
     if "RSQB" in accepted and any(each.type == "PREV" for each in before[-6:-5]):
         return "the comparison stands outside the brackets: PREV(x)[price] < y[price]"
     match token.type:
@@ -150,6 +157,10 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
     if token.type.startswith("_") and token.type not in _CLAUSES and "NAME" in accepted:
         return quote_keyword(token.value)
     return None
+
+
+def _suggest_inside(written: str, token: Token) -> str:
+    return f"this condition stands inside the brackets: {written} {token.value.upper()} …]"
 
 
 def _is_value_alone(accepted: set[str], before: Sequence[Token]) -> bool:

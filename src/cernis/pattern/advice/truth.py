@@ -75,9 +75,25 @@ def _check_condition(condition: pred.Condition, scope: _ConditionScope) -> Itera
                 if left == right:
                     yield _compares_itself(part)
             case pred.CompareTerms():
-                yield from _check_terms(part, scope)
+                if (held := _to_predicate(part, scope)) is not None:
+                    by_variable.setdefault(held.variable, []).append(held)
+                else:
+                    yield from _check_terms(part, scope)
     for several in by_variable.values():
         yield from _check_predicates(several)
+
+
+def _to_predicate(condition: pred.CompareTerms, scope: _ConditionScope) -> pred.Holds | None:
+    """Return `x[a] < 3` as `x[a < 3]`, where x is one event."""
+    op, span = condition.op, condition.span
+    match condition.left, condition.right:
+        case pred.Reference(variable=x, attribute=a), pred.Literal() as right:
+            test = pred.Comparison(op, a, right, span=span)
+        case pred.Literal() as left, pred.Reference(variable=x, attribute=a):
+            test = pred.Comparison(op, left, a, span=span)
+        case _:
+            return None
+    return pred.Holds(x, test, span=span) if x in scope.single else None
 
 
 def _check_predicates(several: list[pred.Holds]) -> Iterator[Diagnostic]:
