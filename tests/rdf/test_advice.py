@@ -62,3 +62,12 @@ def test_a_stream_of_which_most_was_left_out_warns(bad: int) -> None:
 def test_more_events_may_come_after_a_push_so_it_tells_nothing() -> None:
     session = cernis.query(QUERY, lang="spaseq").session()
     assert session.push(make_events("price", "other")).notes == ()
+
+
+def test_a_strict_run_raises_its_warnings() -> None:
+    query, events = cernis.query(QUERY, lang="spaseq"), make_events("price", "volumes")
+    with pytest.raises(cernis.StrictError, match="no event has the predicate"):
+        query.run(events, strict=True)
+    with pytest.raises(cernis.StrictError, match="no event has the predicate"):
+        list(query.stream(events, strict=True))
+    assert len(query.run(events, strict=False).notes) == 1

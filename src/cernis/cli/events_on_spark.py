@@ -140,7 +140,6 @@ class EventRun(SparkRun):
             reads_again and frames.rows <= _FEW_ROWS and not has_pipe(arguments.files)
         )
         self.kind = kind_of(query)
-        self._found_any = False
         items = query.pattern.select.items
         self._attributes = {
             item.name: item.attributes for item in items if isinstance(item, Variable)
@@ -243,12 +242,6 @@ class EventRun(SparkRun):
         sort = self._gives_answers or (self._work.parts is None and is_sliced(job))
         matches, order = self._matches(job, self._work), self._order(self._work)
         return self._note_any(write_matches(matches, self._work.schema, order, folder, sort=sort))
-
-    @contextmanager
-    def _note_any(self, writing: AbstractContextManager[MatchFiles]) -> Iterator[MatchFiles]:
-        with writing as files:
-            self._found_any = files.count > 0
-            yield files
 
     def lines(self, batch: pa.RecordBatch, number: int) -> pa.StringArray:
         if not self._gives_answers:

@@ -14,7 +14,7 @@ from cernis.rdf.query import GraphQuery
 def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query in RDF files, and deliver them."""
     query = parse_query(arguments.text, delivery)
-    session = query.session(**arguments.reading_graphs)
+    session = query.session(**arguments.reading_graphs, strict=arguments.strict)
     runs = stream_files(session, query.name_streams(arguments.files), delivery.output)
     deliver(runs, delivery, GRAPH_MATCHES, lambda: session.matches([]))
     session.mistakes.complete()  # --limit may end the run early

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import cernis
-from cernis.cli.arguments import Delivery, RunArguments
+from cernis.cli.arguments import Delivery, RunArguments, all_files
 from cernis.cli.deliver import GRAPH_MATCHES
 from cernis.cli.graphs import parse_query
 from cernis.cli.spark_run import SparkRun
 from cernis.cli.terminal import spinner
-from cernis.errors import CernisError
+from cernis.errors import CernisError, list_warnings
 from cernis.rdf.matches import GraphMatch
 from cernis.results.values import python_values
 from cernis.spark.graphs.check import check_graph_files
@@ -40,6 +40,8 @@ _FORMS: dict[str, GraphAnswerForm] = {
     "csv": "placed",
     "nq": "quads",
 }
+_SMALL = 1 << 24
+"""This process reads so many bytes again, to say why nothing was found."""
 
 
 def run(arguments: RunArguments, delivery: Delivery) -> None:
@@ -55,7 +57,7 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
         job = prepare_graph_job(query, arguments.files, **reading)
     with spinner("starting Spark"):
         spark = session()
-    _GraphRun(job, spark, skips=on_error == "skip").deliver(delivery)
+    _GraphRun(job, spark, arguments).deliver(delivery, strict=arguments.strict)
 
 
 def explain(arguments: RunArguments) -> GraphSparkExplanation:
@@ -73,15 +75,17 @@ class _GraphRun(SparkRun):
 
     kind = GRAPH_MATCHES
 
-    def __init__(self, job: GraphJob, spark: Any, *, skips: bool) -> None:
+    def __init__(self, job: GraphJob, spark: Any, arguments: RunArguments) -> None:
         super().__init__()
-        self.job, self.spark, self.skips = job, spark, skips
+        self.job, self.spark, self.arguments = job, spark, arguments
         self._form: GraphAnswerForm = "lines"
 
     def count(self) -> int:
         counts = self._matches("count")
         with spinner("counting on Spark"):
-            return sum(int(row[0]) for row in counts.collect())
+            count = sum(int(row[0]) for row in counts.collect())
+        self._found_any = count > 0
+        return count
 
     def first(self, limit: int, *, events: bool = False) -> Sequence[GraphMatch]:
         lines = self._matches("lines", limit)
@@ -108,7 +112,8 @@ class _GraphRun(SparkRun):
         schema = make_graph_work(self.job, 1, self._form).schema
         assert schema is not None
         order = schema.names[:2]
-        return write_matches(matches, schema, order, folder, sort=self.job.layout.repeats)
+        writing = write_matches(matches, schema, order, folder, sort=self.job.layout.repeats)
+        return self._note_any(writing)
 
     def lines(self, batch: pa.RecordBatch, number: int) -> pa.StringArray:
         line = batch.column("line")
@@ -138,5 +143,19 @@ class _GraphRun(SparkRun):
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()
-        if self.skips:
+        yield from self._warn_about_events()
+        if self.arguments.on_error == "skip":
             yield "--on-error skip: lines and events that cannot be read are left out, uncounted"
+
+    def _warn_about_events(self) -> Iterator[str]:
+        """Yield what is odd about the events of a small input in which nothing was found.
+
+        This process reads it once more, as the embedded engine does.
+        """
+        files = all_files(self.arguments.files)
+        if self._found_any or sum(file.stat().st_size for file in files) > _SMALL:
+            return
+        session = self.job.query.session(**self.arguments.reading_graphs)
+        for _ in session.stream(self.job.query.name_streams(self.arguments.files)):
+            pass
+        yield from list_warnings(session.notes)

@@ -46,6 +46,7 @@ class SparkRun(ABC):
 
     def __init__(self) -> None:
         self._warnings: list[str] = []
+        self._found_any = False
 
     @abstractmethod
     def count(self) -> int:
@@ -74,6 +75,13 @@ class SparkRun(ABC):
     def notes(self) -> Iterator[str]:
         """Yield remarks on the run."""
         yield from self._warnings
+
+    @contextmanager
+    def _note_any(self, writing: AbstractContextManager[MatchFiles]) -> Iterator[MatchFiles]:
+        """Write matches, and note whether there are any."""
+        with writing as files:
+            self._found_any = files.count > 0
+            yield files
 
     # ------------------------------------------------------------ delivery
 

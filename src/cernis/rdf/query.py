@@ -50,6 +50,7 @@ class GraphQuery:
         time_unit: str = "ms",
         format: str | None = None,
         on_error: OnError = "fail",
+        strict: bool = False,
         keep: bool = False,
         live: bool = False,
     ) -> GraphSession:
@@ -59,7 +60,7 @@ class GraphQuery:
         each match then names the versions that its events were solved with (`background`).
         """
         rule = parse_time_rule(time, time_unit)
-        options = GraphRunOptions(rule, format, on_error)
+        options = GraphRunOptions(rule, format, on_error, strict)
         graphs = self.name_graphs(background)
         return GraphSession(self.plan, options, graphs, time_unit, keep=keep, live=live)
 
@@ -85,9 +86,9 @@ class GraphQuery:
         `background` has the files of background graphs, as {IRI: file}; for a query with one
         GRAPH a file is enough. `time` is the property that has the times of events, or `graph:`
         and a regular expression for the names of their graphs; numbers count `time_unit`s.
-        `on_error` is "fail", "skip", or a path or function that receives bad lines and events. A
-        run of more than a second shows its `progress` in a terminal and in a notebook; False: it
-        does not.
+        `on_error` is "fail", "skip", or a path or function that receives bad lines and events.
+        With `strict`, warnings (the notes that have a code) raise `StrictError`. A run of more than
+        a second shows its `progress` in a terminal and in a notebook; False: it does not.
         """
         session = self.session(**reading)
         shown = None if progress is False else find_display()

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cernis.engine.dag.links import DagSegment
-from cernis.errors import DataError, StateError, WarningNote
+from cernis.errors import DataError, StateError, StrictError, WarningNote, list_warnings
 from cernis.events.mistakes import Mistakes, OnError
 from cernis.output import UsedFile, input_files
 from cernis.plan.graphs import GraphPlan
@@ -43,6 +43,8 @@ class GraphRunOptions(NamedTuple):
     time: TimeRule | Mapping[str, TimeRule] | None = None
     format: str | None = None
     on_error: OnError = "fail"
+    strict: bool = False
+    """Whether warnings about the events are errors, at the end of a run."""
 
 
 class GraphSession(GraphRecognizer):
@@ -148,7 +150,7 @@ class GraphSession(GraphRecognizer):
         with self.guard:
             found = [one for batch in self.open(sources) for one in self._push(batch)]
             self.mistakes.complete()
-            self._is_read = True
+            self._end_run()
             return self.matches(found)
 
     def stream(self, sources: Mapping[str, Any]) -> Iterator[GraphMatches]:
@@ -161,7 +163,13 @@ class GraphSession(GraphRecognizer):
                         yield matches
                 self._forget()
             self.mistakes.complete()
-            self._is_read = True
+            self._end_run()
+
+    def _end_run(self) -> None:
+        """All events were read: raise the warnings about them, if they are errors."""
+        self._is_read = True
+        if self.options.strict and (found := list_warnings(self.notes)):
+            raise StrictError(found)
 
     def take(self, events: GraphEvents) -> GraphMatches:
         """Return the matches that end in a batch, which must not end within a timestamp."""
