@@ -335,7 +335,8 @@ def test_where_nothing_matches_the_same_is_to_blame(
     capsys: pytest.CaptureFixture[str], spark: Any
 ) -> None:
     query = """PREFIX : <urn:x:> SELECT ?a WITHIN 1 MINUTES FROM STREAM S <urn:x:s>
-        WHERE { SEQ (A ; B) DEFINE GPM A ON S { ?a :never ?p } DEFINE GPM B ON S { ?a :seen ?v } }"""
+        WHERE { SEQ (A ; B)
+          DEFINE GPM A ON S { ?a :never ?p } DEFINE GPM B ON S { ?a :seen ?v } }"""
     told = []
     for engine in ("local", "spark"):
         given = ["run", query, "--lang", "spaseq", "--engine", engine, "S1.nq"]
@@ -344,7 +345,7 @@ def test_where_nothing_matches_the_same_is_to_blame(
         assert main([*given, "--count", "--strict"]) == 1
         told.append(capsys.readouterr().err)
     assert told[:2] == told[2:]
-    assert "warning: line 2, column 52: no event has the predicate <urn:x:never>\n" in told[0]
+    assert "warning: line 3, column 34: no event has the predicate <urn:x:never>\n" in told[0]
 
 
 def test_a_mistake_in_a_file_is_told_as_by_the_local_engine(
