@@ -455,7 +455,8 @@ def test_columns_of_one_name_and_different_types_are_an_error(
     out = str(folder / "out.parquet")
     assert main(["run", rules + "FROM S WHERE BUY AS b", str(folder / "S.csv"), "-o", out]) == 1
     err = capfd.readouterr().err
-    assert "rules have columns of one name and different types; write .jsonl" in err
+    assert "rules have columns of one name and different types (" in err
+    assert "Field n has incompatible types: int64 vs string); write .jsonl" in err
     assert not Path(out).exists()
 
 
@@ -501,9 +502,9 @@ def test_rules_are_explained_for_spark(folder: Path, capfd: pytest.CaptureFixtur
     explain = ["explain", str(folder / "rules"), "--engine", "spark"]
     assert main(explain) == 0
     assert capfd.readouterr().out.splitlines()[-3:] == [
-        "shuffles     1, each for the rules of one key, if all rules run in one query",
+        "jobs         1 for all rules; together=False runs each rule as a job of its own",
+        "shuffles     1, each for the rules of one key",
         "             no key: sells, buys; rows that can move them travel",
-        "jobs         batches run each rule as a job of its own, unless together=True",
     ]
     assert main([*explain, "--events", str(folder / "S.csv")]) == 1
     assert "on Spark a rule set is explained without events" in capfd.readouterr().err

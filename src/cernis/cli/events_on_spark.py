@@ -140,6 +140,7 @@ class EventRun(SparkRun):
             reads_again and frames.rows <= _FEW_ROWS and not has_pipe(arguments.files)
         )
         self.kind = kind_of(query)
+        self._warns = True
         items = query.pattern.select.items
         self._attributes = {
             item.name: item.attributes for item in items if isinstance(item, Variable)
@@ -253,7 +254,7 @@ class EventRun(SparkRun):
     def schema(self, files: MatchFiles) -> pa.Schema:
         schema = _without_place(self._work)
         exact = schema.names[-1:] if self.kind is COUNTS else self._work.exact
-        return _narrow_integers(schema, exact, files)
+        return narrow_integers(schema, exact, files)
 
     def columns(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
         return _as_read(table, schema)
@@ -305,11 +306,16 @@ class EventRun(SparkRun):
 
     # --------------------------------------------------------------- notes
 
+    def notes_of(self, count: int, *, warns: bool) -> Iterator[str]:
+        """Yield remarks on so many matches, which another job has found; `warns` of the events."""
+        self._found_any, self._warns = count > 0, warns
+        yield from self.notes()
+
     def notes(self) -> Iterator[str]:
         yield from super().notes()
         yield from self.frames.notes
         yield from self.query.warnings
-        yield from self._warn_about_events()
+        yield from self._warn_about_events() if self._warns else ()
         yield from self.query.plan.notes
         if self.arguments.partial and self.query.plan.tables is not None:
             yield "--partial: a task that spends its budget stops there, and matches may be missing"
@@ -383,7 +389,7 @@ def _without_place(work: Work) -> pa.Schema:
     return work.answer.remove(len(work.answer) - 1)
 
 
-def _narrow_integers(schema: pa.Schema, exact: Sequence[str], files: MatchFiles) -> pa.Schema:
+def narrow_integers(schema: pa.Schema, exact: Sequence[str], files: MatchFiles) -> pa.Schema:
     """Return the schema with exact integers in the narrowest type that holds all of a column."""
     for name in exact:
         most = max((pc.max(pc.abs(c)).as_py() or 0 for c in files.column(name)), default=0)

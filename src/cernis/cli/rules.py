@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,30 +15,79 @@ from rich.text import Text
 from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.deliver import COLUMN_FORMS, open_delivery, open_writer
 from cernis.cli.terminal import make_table, output_console, print_message, print_notes, value_text
-from cernis.errors import CernisError, StrictError, WarningNote, list_warnings, neutralize
+from cernis.errors import (
+    CernisError,
+    DataError,
+    StrictError,
+    WarningNote,
+    list_warnings,
+    neutralize,
+)
 from cernis.output import open_output
 from cernis.results.jsonlines import name_lines, text_of
 from cernis.results.matches import Matches
+from cernis.results.of_rules import fill_table, name_rules, name_table, unite_columns
 from cernis.run.metrics import SessionMetrics
 from cernis.run.rule import Rule, name_warning
 from cernis.run.rules import RuleSession, RuleSet
 from cernis.run.session import RunOptions
 
-RULE = "rule"
-"""The column with the name of the rule."""
+Shares = Iterator[tuple[str, Any]]
+"""Pieces of an output with the names of their rules: lines, or tables."""
 
 
 @dataclass(frozen=True)
-class FoundByRule:
-    """What a rule has found: its number of matches, and the first ones as lines or columns."""
+class CountedRule:
+    """How many matches a rule has, and what it has read and kept."""
 
     rule: str
-    count: Callable[[], int]
-    lines: Callable[[int | None], Iterator[pa.StringArray]]
-    batches: Callable[[int | None], Iterator[pa.RecordBatch]] | None = None
-    """The first one is empty."""
+    matches: int
     numbers: SessionMetrics | None = None
-    """What the rule has read and kept, of a run in this process."""
+
+
+class FoundByRules(ABC):
+    """What the rules of a set have found, rule after rule."""
+
+    names: Sequence[str]
+
+    @abstractmethod
+    def count(self) -> Sequence[CountedRule]:
+        """Return the numbers of each rule; no match is listed."""
+
+    @abstractmethod
+    def list_lines(self, delivery: Delivery) -> Shares:
+        """Yield the lines of the first matches of each rule."""
+
+    @abstractmethod
+    def list_tables(self, delivery: Delivery) -> tuple[pa.Schema, Shares]:
+        """Return the columns of all rules, and tables of the first matches of each that have them.
+
+        A `DataError` says that rules have columns of one name and different types.
+        """
+
+
+class FoundHere(FoundByRules):
+    """What the rules have found in this process."""
+
+    def __init__(self, found: Mapping[str, Any], numbers: Mapping[str, SessionMetrics]) -> None:
+        self.names = [*found]
+        self._found, self._numbers = found, numbers
+
+    def count(self) -> Sequence[CountedRule]:
+        pairs = self._found.items()
+        return [CountedRule(name, own.count(), self._numbers[name]) for name, own in pairs]
+
+    def list_lines(self, delivery: Delivery) -> Shares:
+        for name, matches in self._found.items():
+            for lines in _list_lines(matches, delivery.limit, events=delivery.events):
+                yield name, lines
+
+    def list_tables(self, delivery: Delivery) -> tuple[pa.Schema, Shares]:
+        runs = {name: _list_batches(own, delivery) for name, own in self._found.items()}
+        united = unite_columns([next(run).schema for run in runs.values()])
+        batches = ((name, batch) for name, run in runs.items() for batch in run)
+        tables = ((name, pa.Table.from_batches([batch])) for name, batch in batches)
+        return united, ((name, fill_table(table, united)) for name, table in tables)
 
 
 def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
@@ -46,20 +95,7 @@ def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None
     rules = RuleSet.of(source)
     session = RuleSession(rules, RunOptions(**_read_options(arguments), strict=arguments.strict))
     found = session.collect(arguments.files)
-    numbers = session.metrics()
-    deliver(
-        [
-            FoundByRule(
-                name,
-                matches.count,
-                partial(_list_lines, matches, events=delivery.events),
-                partial(_list_batches, matches, delivery),
-                numbers[name],
-            )
-            for name, matches in found.items()
-        ],
-        delivery,
-    )
+    deliver(FoundHere(found, session.metrics()), delivery)
     pairs = ((rule, found[rule.name].notes) for rule in rules)
     print_notes(list_notes(pairs, common=session.notes))
 
@@ -81,13 +117,13 @@ def _read_options(arguments: RunArguments) -> dict[str, Any]:
     return {**reading, "tables": arguments.tables}
 
 
-def deliver(found: Sequence[FoundByRule], delivery: Delivery) -> None:
+def deliver(found: FoundByRules, delivery: Delivery) -> None:
     """Show, count or write what rules have found, each match with the name of its rule."""
     output = delivery.output if delivery.form != "table" else None
     if delivery.count:
         with open_output(delivery.output or "-") as file:
-            for each in found:
-                number = each.count()
+            for each in found.count():
+                number = each.matches
                 number = number if delivery.limit is None else min(number, delivery.limit)
                 file.write(f"{neutralize(each.rule)}\t{number}\n".encode())
     elif output is not None:
@@ -95,14 +131,14 @@ def deliver(found: Sequence[FoundByRule], delivery: Delivery) -> None:
             write = _write_columns if delivery.form in COLUMN_FORMS else _write_lines
             number = write(found, delivery, file)
         if output != "-":
-            print_message(f"{number:,} matches of {len(found)} rules written to {output}")
+            print_message(f"{number:,} matches of {len(found.names)} rules written to {output}")
     else:
-        output_console().print(make_table(*_tabulate(found)))
+        output_console().print(make_table(*_tabulate(found.count())))
 
 
-def _tabulate(found: Sequence[FoundByRule]) -> tuple[list[str], list[list[Text]]]:
+def _tabulate(found: Sequence[CountedRule]) -> tuple[list[str], list[list[Text]]]:
     """Return the columns and the rows of a table of rules."""
-    rows = [[value_text(each.rule), value_text(each.count())] for each in found]
+    rows = [[value_text(each.rule), value_text(each.matches)] for each in found]
     names = ["rule", "matches"]
     numbers = [each.numbers for each in found if each.numbers is not None]
     if not numbers:
@@ -114,39 +150,26 @@ def _tabulate(found: Sequence[FoundByRule]) -> tuple[list[str], list[list[Text]]
     return names, rows
 
 
-def _write_lines(found: Sequence[FoundByRule], delivery: Delivery, file: BinaryIO) -> int:
+def _write_lines(found: FoundByRules, delivery: Delivery, file: BinaryIO) -> int:
     number = 0
-    for each in found:
-        for lines in each.lines(delivery.limit):
-            file.write(text_of(name_lines(each.rule, lines)))
-            number += len(lines)
+    for rule, lines in found.list_lines(delivery):
+        file.write(text_of(name_lines(rule, lines)))
+        number += len(lines)
     return number
 
 
-def _write_columns(found: Sequence[FoundByRule], delivery: Delivery, file: BinaryIO) -> int:
+def _write_columns(found: FoundByRules, delivery: Delivery, file: BinaryIO) -> int:
     """Write the matches of all rules with the columns of all; those of others are NULL."""
-    output = delivery.output or "-"
-    runs = {each.rule: each.batches(delivery.limit) for each in found if each.batches is not None}
-    own = [next(run).schema for run in runs.values()]
+    output, number = delivery.output or "-", 0
     try:
-        united = pa.unify_schemas(own, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise CernisError(
-            f"{output}: rules have columns of one name and different types; write .jsonl ({error})"
-        ) from error
-    schema = pa.schema([pa.field(RULE, pa.string()), *united])
-    number = 0
+        united, tables = found.list_tables(delivery)
+    except DataError as error:
+        raise CernisError(f"{output}: {error}; write .jsonl") from error
+    schema = name_rules(united)
     with open_writer(delivery.form, file, schema, output) as writer:
-        for rule, run in runs.items():
-            for batch in run:
-                table = pa.Table.from_batches([batch])
-                names = pa.array([rule] * len(batch), pa.string())
-                table = table.add_column(0, RULE, names)
-                filled = pa.concat_tables(
-                    [schema.empty_table(), table], promote_options="permissive"
-                )
-                writer.write_table(filled.select(schema.names).cast(schema))
-                number += len(batch)
+        for rule, table in tables:
+            writer.write_table(name_table(rule, table, schema))
+            number += len(table)
     return number
 
 
@@ -168,13 +191,13 @@ def explain(source: str | Path, arguments: RunArguments) -> str:
     return RuleSet.of(source).explain(arguments.files or None, **_read_options(arguments))
 
 
-def _list_batches(matches: Any, delivery: Delivery, limit: int | None) -> Iterator[pa.RecordBatch]:
+def _list_batches(matches: Any, delivery: Delivery) -> Iterator[pa.RecordBatch]:
     """Yield a rule's first matches as columns, after a batch without any."""
     if delivery.form == "csv":
-        yield from matches.flat_batches(limit, events=delivery.events)
+        yield from matches.flat_batches(delivery.limit, events=delivery.events)
     else:
         yield pa.RecordBatch.from_pylist([], matches.schema)
-        yield from matches.batches(limit)
+        yield from matches.batches(delivery.limit)
 
 
 def _list_lines(

@@ -1,6 +1,8 @@
-"""`cernis run` and `explain` for rule sets, on Spark: files are read once, each rule is a job.
+"""`cernis run` and `explain` for rule sets, on Spark: one job for all rules.
 
-Rules with INSERT INTO run together, all rules of the set in one job.
+Tasks write the matches of all rules to files, which this process merges (`spark.files.merge`): the
+output is that of one process, rule after rule. Numbers of matches come from a job of their own,
+which lists none.
 
 The rules, the files and the output are checked before Spark starts, which takes seconds.
 """
@@ -8,46 +10,51 @@ The rules, the files and the output are checked before Spark starts, which takes
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.cli.arguments import Delivery, RunArguments
-from cernis.cli.events_on_spark import EventRun, load_frames, make_job_options
-from cernis.cli.rules import FoundByRule, deliver, list_notes
+from cernis.cli.events_on_spark import EventRun, load_frames, make_job_options, narrow_integers
+from cernis.cli.rules import CountedRule, FoundByRules, Shares, deliver, list_notes
 from cernis.cli.terminal import print_notes, spinner
 from cernis.errors import CernisError, StrictError, list_warnings
-from cernis.pattern.selection import counts_only
+from cernis.results.of_rules import name_rules
+from cernis.run.metrics import SessionMetrics
 from cernis.run.rule import Rule
 from cernis.run.rules import RuleSet
+from cernis.spark.carriers import convert
 from cernis.spark.files.check import check_rule_files
+from cernis.spark.rules.answers import ORDER
 from cernis.spark.rules.explanation import explain_rules
 
 if TYPE_CHECKING:
     from cernis.spark.files.load import FileFrames
+    from cernis.spark.files.merge import MatchFiles
+    from cernis.spark.rules.prepare import RuleJob
 
 
 def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of all rules in files, and deliver them."""
     rules, on_error = RuleSet.of(source), arguments.on_error
-    if any(rule.query.pattern.into is not None for rule in rules):
-        _check_delivery(delivery)
     sources = check_rule_files(rules, arguments.files, on_error=on_error, **arguments.reading)
-    with load_frames(sources, [rule.query for rule in rules], on_error) as frames:
-        if any(rule.query.pattern.into is not None for rule in rules):
-            deliver(_run_together(rules, frames, arguments), delivery)
-            print_notes(frames.notes)
-            return
-        runs = {rule.name: _make_run(rule, frames, arguments) for rule in rules}
-        deliver([_find_by_rule(name, run, delivery) for name, run in runs.items()], delivery)
-        pairs = ((rule, runs[rule.name].notes()) for rule in rules)
+    queries = [rule.query for rule in rules]
+    with load_frames(sources, queries, on_error) as frames, ExitStack() as stack:
+        found = _FoundOnSpark(rules, frames, arguments, stack)
+        deliver(found, delivery)
+        pairs = ((rule, _list_notes(rule, found, frames, arguments)) for rule in rules)
         notes = list_notes(pairs, common=frames.notes)
-    if arguments.strict and (found := list_warnings(notes)):
-        raise StrictError(found)
+    if arguments.strict and (warnings := list_warnings(notes)):
+        raise StrictError(warnings)
     print_notes(notes)
 
 
@@ -60,57 +67,107 @@ def explain(source: str | Path, arguments: RunArguments) -> str:
     return explain_rules(RuleSet.of(source))
 
 
-def _run_together(rules: RuleSet, frames: FileFrames, arguments: RunArguments) -> list[FoundByRule]:
-    """Find the matches of all rules in one job, and return them in the order of this process."""
-    from cernis.spark.options import JobOptions
-    from cernis.spark.rules.batch import recognize_rule_batch
-    from cernis.spark.rules.prepare import prepare_rule_job
+class _FoundOnSpark(FoundByRules):
+    """What rules find in one job."""
 
-    options = JobOptions(**make_job_options(arguments, frames), complete=arguments.complete)
-    job = prepare_rule_job(frames.frames, rules, options)
-    job = replace(job, work=replace(job.work, names_rules=False))
-    with spinner("running on Spark"):
-        found = recognize_rule_batch(job).orderBy("end_ts", "end", "place").toArrow()
-    return [_select_rule(rule, found) for rule in rules]
+    def __init__(
+        self, rules: RuleSet, frames: FileFrames, arguments: RunArguments, stack: ExitStack
+    ) -> None:
+        """`stack` deletes the files of the tasks."""
+        self.names = rules.names
+        self.rules, self.frames, self.arguments = rules, frames, arguments
+        self.matches = Counter[str]()
+        """How many matches each rule has, of those that were wanted."""
+        self._stack = stack
+
+    def count(self) -> Sequence[CountedRule]:
+        from cernis.spark.rules.batch import measure_rule_batch
+
+        with spinner("running on Spark"):
+            rows = measure_rule_batch(self._prepare()).toArrow().to_pylist()
+        own: dict[str, list[dict[str, Any]]] = {name: [] for name in self.rules.names}
+        for row in rows:
+            own[row["rule"]].append(json.loads(row["numbers"]))
+        for name, parts in own.items():
+            self.matches[name] = sum(int(part["matches"]) for part in parts)
+        return [CountedRule(name, self.matches[name], _add_up(own[name])) for name in own]
+
+    def list_lines(self, delivery: Delivery) -> Shares:
+        text = "whole" if delivery.events else "named"
+        job = self._prepare(matches="lines", text=text, placed=True, limit=delivery.limit)
+        for name, table in self._merge(self._find(job, delivery), delivery.limit):
+            for lines in table.column("line").chunks:
+                yield name, pc.binary_join_element_wise(lines, "", "\n")
+
+    def list_tables(self, delivery: Delivery) -> tuple[pa.Schema, Shares]:
+        form, text = "flat" if delivery.form == "csv" else "events", "named"
+        if form == "flat" and delivery.events:
+            text = "whole"
+        job = self._prepare(matches=form, text=text, placed=True, limit=delivery.limit)
+        united, files = job.work.united, self._find(job, delivery)
+        assert united is not None
+        named = pa.schema([*name_rules(united)][1:])
+        exact = [each.name for each in named if pa.types.is_decimal(each.type)]
+        types = narrow_integers(named, exact, files).types
+        schema = pa.schema([*zip(united.names, types, strict=True)])
+
+        def list_parts() -> Shares:
+            for name, table in self._merge(files, delivery.limit):
+                pairs = zip(named.names, types, strict=True)
+                columns = [convert(table.column(own), type_) for own, type_ in pairs]
+                yield name, pa.table(columns, schema=schema)
+
+        return schema, list_parts()
+
+    def _prepare(self, **options: Any) -> RuleJob:
+        from cernis.spark.options import JobOptions
+        from cernis.spark.rules.prepare import prepare_rule_job
+
+        options |= {**make_job_options(self.arguments, self.frames), **self.arguments.limits}
+        return prepare_rule_job(self.frames.frames, self.rules, JobOptions(**options))
+
+    def _find(self, job: RuleJob, delivery: Delivery) -> MatchFiles:
+        """Have the tasks write the matches of all rules to files."""
+        from cernis.spark.files.merge import write_matches
+        from cernis.spark.rules.batch import recognize_rule_batch
+
+        output = delivery.output or "-"
+        folder = Path(tempfile.gettempdir()) if output == "-" else Path(output).absolute().parent
+        found, schema = recognize_rule_batch(job), job.work.schema
+        with spinner("running on Spark"):
+            return self._stack.enter_context(write_matches(found, schema, ORDER, folder, sort=True))
+
+    def _merge(self, files: MatchFiles, limit: int | None) -> Iterator[tuple[str, pa.Table]]:
+        """Yield the first matches of each rule, in the order of this process."""
+        for table in files.merge():
+            numbers = np.asarray(table.column(ORDER[0]))
+            bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+            for first, last in pairwise(bounds):
+                if first == last:
+                    continue
+                name = self.rules.names[int(numbers[first])]
+                left = None if limit is None else limit - self.matches[name]
+                own = table.slice(first, last - first).slice(0, left)
+                self.matches[name] += len(own)
+                if len(own):
+                    yield name, own
 
 
-def _select_rule(rule: Rule, found: pa.Table) -> FoundByRule:
-    own = found.filter(pc.equal(found.column("rule"), rule.name)).column("line")
-
-    def count() -> int:
-        if not counts_only(rule.query.pattern):
-            return len(own)
-        return sum(json.loads(line)["count"] for line in own.to_pylist())
-
-    def list_lines(limit: int | None) -> Iterator[pa.StringArray]:
-        for lines in own.slice(0, limit).chunks:
-            yield pc.binary_join_element_wise(lines, "", "\n")
-
-    return FoundByRule(rule.name, count, list_lines)
+def _add_up(parts: Sequence[Mapping[str, Any]]) -> SessionMetrics:
+    """Return the numbers of a rule in all tasks."""
+    seconds = Counter[str]()
+    for part in parts:
+        seconds.update(part["seconds"])
+    names = [name for name in SessionMetrics.__slots__ if name != "seconds"]
+    sums = {name: sum(part[name] for part in parts) for name in names}
+    return SessionMetrics(**sums, seconds=dict(seconds))
 
 
-def _find_by_rule(name: str, run: EventRun, delivery: Delivery) -> FoundByRule:
-    """Return what a rule finds in a job of its own."""
-
-    def list_lines(limit: int | None) -> Iterator[pa.StringArray]:
-        return run.list_lines(replace(delivery, limit=limit, form="jsonl"))
-
-    def list_batches(limit: int | None) -> Iterator[pa.RecordBatch]:
-        return run.list_batches(replace(delivery, limit=limit))
-
-    return FoundByRule(name, run.count, list_lines, list_batches)
-
-
-def _check_delivery(delivery: Delivery) -> None:
-    """Raise an error for a form in which Spark does not write rules that run together."""
-    if delivery.form not in ("table", "jsonl") or delivery.events:
-        where = (delivery.output if delivery.form != "table" else None) or "--events-in-output"
-        message = "on Spark the matches of rules with INSERT INTO are written as .jsonl"
-        raise CernisError(f"{where}: {message}")
-
-
-def _make_run(rule: Rule, frames: FileFrames, arguments: RunArguments) -> EventRun:
-    streams = rule.query.pattern.streams
+def _list_notes(
+    rule: Rule, found: _FoundOnSpark, frames: FileFrames, arguments: RunArguments
+) -> Iterator[str]:
+    """Yield remarks on a rule; the types of derived events are not known here."""
+    streams, made = rule.query.pattern.streams, {each.query.pattern.into for each in found.rules}
     own = {name: df for name, df in frames.frames.items() if not streams or name in streams}
-    own_frames = replace(frames, frames=own)
-    return EventRun(rule.query, own_frames, arguments, reads_again=False)
+    run = EventRun(rule.query, replace(frames, frames=own), arguments, reads_again=False)
+    yield from run.notes_of(found.matches[rule.name], warns=made.isdisjoint(streams))

@@ -122,31 +122,6 @@ class SparkRun(ABC):
             written += len(lines)
         return written
 
-    def list_lines(self, delivery: Delivery) -> Iterator[pa.StringArray]:
-        """Yield the lines of the first matches, in order."""
-        with self._find_here(delivery) as files:
-            yield from self._format(_take(files.merge(), delivery.limit))
-
-    def list_batches(self, delivery: Delivery) -> Iterator[pa.RecordBatch]:
-        """Yield the columns of the first matches, in order, after a batch without any."""
-        is_flat = delivery.form == "csv"
-        with self._find_here(delivery) as files:
-            schema = self.schema(files)
-            tables = (self.columns(table, schema) for table in _take(files.merge(), delivery.limit))
-            empty = schema.empty_table()
-            yield pa.RecordBatch.from_pylist([], (_flatten(empty) if is_flat else empty).schema)
-            for table in tables:
-                yield from (_flatten(table) if is_flat else table).to_batches()
-
-    @contextmanager
-    def _find_here(self, delivery: Delivery) -> Iterator[MatchFiles]:
-        """Have the tasks write their matches to files of this machine."""
-        with ExitStack() as stack:
-            with spinner("running on Spark"):
-                folder = Path(tempfile.gettempdir())
-                files = stack.enter_context(self.find(delivery, folder))
-            yield files
-
     def _format(self, tables: Iterator[pa.Table]) -> Iterator[pa.StringArray]:
         number = 0
         for table in tables:

@@ -1,6 +1,7 @@
 """Merge the matches of all tasks into the order of the embedded engine.
 
-Each task writes its matches to a file, in order of (end_ts, end). This process merges the files:
+Each task writes its matches to a file, in order of (end_ts, end), those of rules in order of
+(rule, end_ts, end). This process merges the files:
 it holds a block of rows of each, and rows up to the earliest last row among the blocks are
 final. No two tasks have matches of one end.
 
@@ -40,8 +41,8 @@ def write_matches(
 
     `schema` has the columns of the matches in Arrow's types, which Parquet does not always
     keep. `order` names the columns of a match's time, of its row, and of its place among the
-    matches of that row. `sort` the matches of each task first, where it does not find them in
-    order.
+    matches of that row; those of rules have the number of the rule before them. `sort` the matches
+    of each task first, where it does not find them in order.
     """
     columns = [f"c{schema.names.index(name)}" for name in order]
     data = matches.toDF(*(f"c{i}" for i in range(len(schema))))
@@ -52,7 +53,9 @@ def write_matches(
         counted = Observation()
         written = folder / "matches"
         data.observe(counted, F.count(F.lit(1)).alias(_NUMBER)).write.parquet(f"file://{written}")
-        files = MatchFiles(schema, columns[:2], sorted(written.glob("part-*.parquet")))
+        files = MatchFiles(
+            schema, columns[: max(2, len(order) - 1)], sorted(written.glob("part-*.parquet"))
+        )
         if files.count != counted.get[_NUMBER]:
             raise CernisError(
                 f"{place}: other machines ran the query, and what they wrote there is not to be "
@@ -115,11 +118,7 @@ class _Cursor:
     def take(self, horizon: tuple[Any, ...]) -> pa.Table:
         """Take the rows of the block up to the horizon."""
         assert self.table is not None
-        time, end = self._keys
-        earlier = pc.less(time, pa.scalar(horizon[0], time.type))
-        same = pc.equal(time, pa.scalar(horizon[0], time.type))
-        upto = pc.or_(earlier, pc.and_(same, pc.less_equal(end, horizon[1])))
-        number = pc.sum(upto).as_py()
+        number = pc.sum(_is_up_to(self._keys, horizon)).as_py()
         taken = self.table.slice(0, number)
         if number == len(self.table):
             self._advance()
@@ -132,6 +131,20 @@ class _Cursor:
         while self.table is not None:
             yield self.table
             self._advance()
+
+
+def _is_up_to(keys: Sequence[pa.ChunkedArray], horizon: tuple[Any, ...]) -> pa.ChunkedArray:
+    """Return which rows come before the horizon, or at it.
+
+    >>> keys = [pa.chunked_array([[1, 2, 2]]), pa.chunked_array([[9, 3, 4]])]
+    >>> _is_up_to(keys, (2, 3)).to_pylist()
+    [True, True, False]
+    """
+    key, limit = keys[0], pa.scalar(horizon[0], keys[0].type)
+    if len(keys) == 1:
+        return pc.less_equal(key, limit)
+    rest = pc.and_(pc.equal(key, limit), _is_up_to(keys[1:], horizon[1:]))
+    return pc.or_(pc.less(key, limit), rest)
 
 
 def _open(file: Path) -> pq.ParquetFile:

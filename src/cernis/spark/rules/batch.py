@@ -1,6 +1,6 @@
-"""From a `RuleJob` on batches to the DataFrame of the lines of its rules: one shuffle for each key.
+"""From a `RuleJob` on batches to the DataFrame of all its matches: one shuffle for each key.
 
-    rows ─ bucket of the key ─ shuffle ─ sort by time ─▶ worker: `RuleSession` ─▶ lines with `rule`
+    rows ─ bucket of the key ─ shuffle ─ sort by time ─▶ worker: `RuleSession` ─▶ named matches
 
 The rules of one key share the rows and a session in each task. Rules without a key are spread over
 the tasks, which all get the rows. Spark filters the rows that can move some rule, if the rules are
@@ -9,9 +9,11 @@ not too many. Nothing runs until the result is asked for; then one job runs all 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -24,18 +26,35 @@ from cernis.spark.requirements import tests_and_atoms
 from cernis.spark.rows import spread_by_key
 from cernis.spark.rules.keys import KeyedRules, spread_rules
 from cernis.spark.rules.prepare import RuleJob
-from cernis.spark.rules.worker import RuleText, recognize_rule_rows
+from cernis.spark.rules.worker import MEASURES, RuleText, measure_rule_rows, recognize_rule_rows
 from cernis.spark.worker import BUCKET, NOW, ROW, STREAM
 
 
 def recognize_rule_batch(job: RuleJob) -> Any:
-    """Return the lines of all rules, with the columns `rule`, `end`, `end_ts`, `line`, `place`."""
-    found = [_recognize_keyed(job, keyed) for keyed in job.keyed]
-    return reduce(lambda one, other: one.unionByName(other), found)
+    """Return the matches of all rules.
+
+    Lines have the columns `rule`, `end`, `end_ts`, `line`, `place`, other forms `rule` and the
+    columns of all rules.
+    """
+    return _run(job, recognize_rule_rows, job.work.schema)
 
 
-def _recognize_keyed(job: RuleJob, keyed: KeyedRules) -> Any:
-    """Return the lines of the rules of one key."""
+def measure_rule_batch(job: RuleJob) -> Any:
+    """Return the numbers of all rules in each task, without listing a match."""
+    return _run(job, measure_rule_rows, MEASURES)
+
+
+def _run(job: RuleJob, work: Callable[..., Any], schema: pa.Schema) -> Any:
+    """Return what the tasks of all keys give, in one DataFrame."""
+    found = [
+        _collect_rows(job, keyed, work, from_arrow_schema(schema, prefer_timestamp_ntz=True))
+        for keyed in job.keyed
+    ]
+    return reduce(lambda one, other: one.union(other), found)
+
+
+def _collect_rows(job: RuleJob, keyed: KeyedRules, work: Callable[..., Any], schema: Any) -> Any:
+    """Return what the tasks give for the rules of one key."""
     tasks = job.options.tasks or count_tasks(job.frames[0].source.sparkSession)
     lots = spread_rules(keyed.rules, tasks) if keyed.key.is_single else (keyed.rules,)
     tasks = len(lots) if keyed.key.is_single else tasks
@@ -51,8 +70,7 @@ def _recognize_keyed(job: RuleJob, keyed: KeyedRules) -> Any:
     if any(pattern.absent_after is not None for pattern in patterns) and job.frames[0].time:
         rows = rows.withColumn(NOW, find_last_moment(job.frames))
     texts = tuple(tuple(RuleText(rule.name, rule.text) for rule in lot) for lot in lots)
-    schema = from_arrow_schema(job.work.schema, prefer_timestamp_ntz=True)
-    return rows.mapInArrow(partial(recognize_rule_rows, job.work, texts), schema)
+    return rows.mapInArrow(partial(work, job.work, texts), schema)
 
 
 def _select_rows(job: RuleJob, keyed: KeyedRules, i: int, frame: Frame, tasks: int) -> Any:

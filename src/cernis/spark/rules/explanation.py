@@ -16,23 +16,23 @@ def explain_rules(rules: RuleSet) -> str:
 
     >>> texts = {"a": "SELECT * WHERE A PARTITION BY [k]", "b": "SELECT * WHERE B"}
     >>> print("\\n".join(explain_rules(RuleSet.of(texts)).splitlines()[-4:]))
-    shuffles     2, each for the rules of one key, if all rules run in one query
+    jobs         1 for all rules; together=False runs each rule as a job of its own
+    shuffles     2, each for the rules of one key
                  by [k]: a; rows that can move it travel
                  no key: b; rows that can move it travel
-    jobs         batches run each rule as a job of its own, unless together=True
     """
     return "\n".join([rules.explain(), *_explain(rules)])
 
 
 def _explain(rules: RuleSet) -> Iterator[str]:
     keyed = key_rules(rules, [rule.query.plan for rule in rules])
-    yield f"shuffles     {len(keyed)}, each for the rules of one key, if all rules run in one query"
+    if any(rule.query.pattern.into is not None for rule in rules):
+        yield "jobs         1, since matches of some rules are events of others (INSERT INTO)"
+    else:
+        yield "jobs         1 for all rules; together=False runs each rule as a job of its own"
+    yield f"shuffles     {len(keyed)}, each for the rules of one key"
     for group in keyed:
         yield f"             {group.key.describe()}: {_name_rules(group)}; {_name_rows(group)}"
-    if any(rule.query.pattern.into is not None for rule in rules):
-        yield "jobs         one, since matches of some rules are events of others (INSERT INTO)"
-    else:
-        yield "jobs         batches run each rule as a job of its own, unless together=True"
 
 
 def _name_rules(group: KeyedRules) -> str:

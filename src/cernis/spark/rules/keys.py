@@ -23,6 +23,7 @@ from cernis.run.routing import ConstantTest
 from cernis.run.rule import Rule
 from cernis.run.rules import RuleSet
 from cernis.spark.layout import choose_stream_layout
+from cernis.spark.rules.answers import is_ordered_by_place
 
 
 class RuleKey(NamedTuple):
@@ -76,8 +77,12 @@ class KeyedRules(NamedTuple):
         return found
 
 
-def key_rules(rules: RuleSet, plans: Sequence[Plan]) -> tuple[KeyedRules, ...]:
+def key_rules(
+    rules: RuleSet, plans: Sequence[Plan], *, ordered: bool = False
+) -> tuple[KeyedRules, ...]:
     """Return the rules of each key, in the order of the rules.
+
+    Where the matches are `ordered`, rules have no key whose matches one task has to put in order.
 
     >>> texts = {"a": "SELECT * WHERE A PARTITION BY [k]", "b": "SELECT * WHERE B"}
     >>> rules = RuleSet.of({**texts, "c": "SELECT * WHERE C PARTITION BY [k]"})
@@ -86,7 +91,10 @@ def key_rules(rules: RuleSet, plans: Sequence[Plan]) -> tuple[KeyedRules, ...]:
     [((('k',),), ['a', 'c']), ((), ['b'])]
     """
     patterns = [plan.pattern for plan in plans]
-    keys = [_find_key(plan) for plan in plans]
+    keys = [
+        RuleKey() if ordered and is_ordered_by_place(plan.pattern) else _find_key(plan)
+        for plan in plans
+    ]
     for connected in _connect(patterns):
         if not _stay_together([patterns[i] for i in connected], [keys[i] for i in connected]):
             for i in connected:

@@ -27,6 +27,7 @@ from cernis.spark.frame import Frame, arrow_type, make_frames
 from cernis.spark.options import JobOptions
 from cernis.spark.prepare import check_grouping, stream_columns
 from cernis.spark.requirements import required_attributes, tests_and_atoms
+from cernis.spark.rules.answers import add_order, name_answers, unite_answers
 from cernis.spark.rules.keys import KeyedRules, key_rules
 from cernis.spark.rules.worker import RuleWork, line_schema
 from cernis.spark.worker import ROW, STREAM, RowReading
@@ -72,15 +73,16 @@ def prepare_rule_job(events: Any, rules: RuleSet, options: JobOptions) -> RuleJo
     session.prepare(work.known_streams, scale)
     plans = [each.plan for each in session.sessions]
     if not frames[0].source.isStreaming:
-        columns = _choose_columns(frames, _list_attributes(plans, frames))
+        columns = _choose_columns(frames, _list_attributes(plans, frames, options))
         work = _make_work(frames, columns, reading, scale)
+        work = _form_answers(work, rules, options)
     return RuleJob(
         rules=rules,
         options=options,
         frames=frames,
         scale=scale,
         columns=columns,
-        keyed=key_rules(rules, plans),
+        keyed=key_rules(rules, plans, ordered=options.placed),
         work=work,
     )
 
@@ -97,12 +99,31 @@ def _make_work(
     return RuleWork(**reading.__dict__, rows=rows, schema=line_schema(reading, rows))
 
 
-def _list_attributes(plans: Iterable[Plan], frames: Sequence[Frame]) -> set[str]:
-    """Return the columns that some rule needs, or its lines."""
+def _form_answers(work: RuleWork, rules: RuleSet, options: JobOptions) -> RuleWork:
+    """Return the work with the columns of its answer."""
+    form, text, ordered = options.matches, options.text, options.placed
+    work = replace(work, form=form, text=text, limit=options.limit)
+    if ordered:
+        work = replace(work, numbers={name: i for i, name in enumerate(rules.names)})
+    if form == "lines":
+        return replace(work, schema=add_order(work.schema) if ordered else work.schema)
+    session = RuleSession(rules, work.reading, families=False)
+    session.prepare(work.known_streams, work.scale)
+    united = unite_answers(session, form, text)
+    return replace(work, united=united, schema=name_answers(united, ordered=ordered))
+
+
+def _list_attributes(
+    plans: Iterable[Plan], frames: Sequence[Frame], options: JobOptions
+) -> set[str] | None:
+    """Return the columns that some rule needs, or its matches; None: all."""
     names = {name for frame in frames for name in (frame.type, frame.time) if name is not None}
+    shown = options.matches == "events" or options.text != "named"
     for plan in plans:
         _, atoms = tests_and_atoms(plan)
-        own, _ = required_attributes(plan, atoms, shown=False, named=True)
+        own, whole = required_attributes(plan, atoms, shown=shown, named=True)
+        if whole:
+            return None
         own |= {name for join in plan.pattern.joins for name, _ in join.keys}
         names |= own | {name.split(".")[0] for name in own}
     return names

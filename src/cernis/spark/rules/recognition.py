@@ -1,12 +1,11 @@
 """`recognize_rules`: the matches of the rules of a set in DataFrames.
 
-In batches each rule has a DataFrame, with its own plan and its own shuffle. Spark reads the columns
-and the rows that the rule needs; nothing runs until a DataFrame is asked for its rows. Together
-(`batch`) and on streams (`stream`) all rules share one DataFrame of lines, and one shuffle for each
-key.
+All rules share one DataFrame, and one shuffle for each key, in batches (`batch`) and on streams
+(`stream`). Spark reads the columns and the rows that some rule needs; nothing runs until the
+DataFrame is asked for its rows.
 
-Cost contract of batches rule by rule: nothing is shared between the rules but the input, which each
-of them reads. Cache it where reading is dear.
+Apart (`together=False`), each rule of a batch has a DataFrame of its own columns, with its own plan
+and its own shuffle. Nothing is shared between the rules but the input, which each of them reads.
 """
 
 from __future__ import annotations
@@ -38,17 +37,18 @@ def recognize_rules(
     late_output: str | None = None,
     checkpoint: str | None = None,
     notes: Notes | None = None,
-    together: bool = False,
+    together: bool = True,
     **options: Any,
 ) -> Any:
-    """Return the matches of rules as lazy DataFrames.
+    """Return the matches of rules as a lazy DataFrame: one shuffle for all rules with the same key.
 
     `events` is a DataFrame, or several in a dict by stream. `rules` is a `RuleSet`, or what
     `cernis.rules` takes. The options are those of `recognize`.
 
-    Of batches: a dict with a DataFrame for each rule, by its name. With `together`, and of streams:
-    one DataFrame with the columns `rule`, `end`, `end_ts`, `line` (the match as JSON) and `place`,
-    and one shuffle for all rules with the same key. INSERT INTO needs that.
+    The DataFrame has the columns `rule`, `end`, `end_ts`, `line` (the match as JSON) and `place`.
+    With `matches="events"`, of batches, it has `rule` and the columns of all rules, NULL where a
+    rule has no such one. With `together=False`, of batches, the result is a dict with a DataFrame
+    for each rule, by its name, which runs as a job of its own; INSERT INTO does not go with that.
 
     With the `checkpoint` of an earlier run a stream goes on: rules with the same name and text keep
     their state, others begin with the next micro-batch. Stop the earlier query first.
@@ -57,8 +57,10 @@ def recognize_rules(
     if notes is not None and not is_streaming(events):
         raise CernisError("notes= is for streams")
     if together or is_streaming(events):
-        if options.setdefault("matches", "lines") != "lines":
-            raise CernisError("rules have answers of different columns: together they are lines")
+        forms = ("lines",) if is_streaming(events) else ("lines", "events")
+        if options.setdefault("matches", "lines") not in forms:
+            expected = " or ".join(f"{form!r}" for form in forms)
+            raise CernisError(f"matches={options['matches']!r}: rules give {expected}")
         rule_job = prepare_rule_job(events, rules, JobOptions(**options))
         for rule in rules:
             for warning in rule.query.warnings:

@@ -1,8 +1,8 @@
-"""The work of Spark's Python workers for rule sets: rows in, the lines of all rules out.
+"""The work of Spark's Python workers for rule sets: rows in, the matches of all rules out.
 
 The rules of one key share a session (`RuleSession`) over the events of a bucket: the rows have
 travelled once for all of them. A line has the name of its rule as its first member, since rules
-have answers of different columns.
+have answers of different columns. As columns, matches have those of all rules (`answers`).
 
 Rules travel as text: a frozen session holds the texts of its rules, so a bucket that has had no
 event for long knows which rules it has run with. A worker parses and plans each text once.
@@ -14,24 +14,27 @@ module does not import Spark.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from cernis.pattern.query import Pattern, Strategy
 from cernis.results.jsonlines import TextEvents, name_lines
-from cernis.results.matches import Matches
 from cernis.run.derived import KnownStream
 from cernis.run.query import Query
 from cernis.run.rule import Rule
 from cernis.run.rules import RuleSession, RuleSet, read_rule_texts
 from cernis.spark.carriers import carrier_of
+from cernis.spark.rules.answers import fill_columns, list_answers, order_answers
 from cernis.spark.worker import (
     BUCKET,
     NOW,
+    AnswerForm,
     RowReading,
     Work,
     answer_schema,
@@ -56,6 +59,9 @@ RuleTexts = tuple[RuleText, ...]
 NUMBERS = ("events", "matches", "suppressed", "records", "milliseconds")
 """What is counted for each rule. All but `records` count from one report to the next."""
 
+MEASURES = pa.schema({"rule": pa.string(), "numbers": pa.string()})
+"""The columns of `measure_rule_rows`."""
+
 _BEFORE_ALL = -(2**63)
 _ROWS = 1 << 14
 _FORGET_EVERY = 1 << 16
@@ -68,10 +74,16 @@ class RuleWork(RowReading):
     rows: pa.Schema
     """The columns that travel."""
     schema: pa.Schema
+    """The columns of the answer, in the types that carry them in Spark."""
+    form: AnswerForm = "lines"
     text: TextEvents = "named"
-    """Which events of its matches a line has."""
-    names_rules: bool = True
-    """A line has the name of its rule, too."""
+    """Which events of its matches a line, or a flat column, has."""
+    united: pa.Schema | None = None
+    """The columns of all rules, as these name them, where matches have columns."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """The place of each rule in the set, where the answer has columns that order it."""
+    limit: int | None = None
+    """Each task gives at most so many matches of a rule, its first."""
 
     @cached_property
     def known_streams(self) -> list[KnownStream]:
@@ -120,6 +132,7 @@ class RuleRecognizer:
         self._passed = _BEFORE_ALL
         """Up to where time has passed, in nanoseconds."""
         self._matches: dict[str, int] = {}
+        """How many matches of each rule were given."""
         self._told: dict[str, tuple[float, ...]] = self._read_numbers()
 
     def update(self, texts: RuleTexts) -> None:
@@ -132,12 +145,13 @@ class RuleRecognizer:
         self._told = self._read_numbers()
 
     def _prepare(self) -> None:
+        self._patterns = {rule.name: rule.query.pattern for rule in self.session.rules}
         self.session.prepare(self.work.known_streams, self.work.scale)
 
     def take(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the lines of the matches that end in some events."""
         batch = event_batch(self.work, table, 0)
-        yield from self._give(self.session.take(batch, self.work.scale))
+        yield from self.give(self.session.take(batch, self.work.scale))
 
     def replay(self, table: pa.Table) -> None:
         """Read events again whose matches were reported before."""
@@ -148,11 +162,11 @@ class RuleRecognizer:
     def pass_time(self, nanoseconds: int) -> Iterator[pa.RecordBatch]:
         """Yield the lines of what is certain once no event before a time comes."""
         self._passed = nanoseconds
-        yield from self._give(self.session.pass_time(nanoseconds, self.work.scale))
+        yield from self.give(self.session.pass_time(nanoseconds, self.work.scale))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield the lines of what waits for the end of the input."""
-        yield from self._give(self.session.finish().items())
+        yield from self.give(self.session.finish().items())
 
     @property
     def first_end(self) -> int | None:
@@ -224,12 +238,12 @@ class RuleRecognizer:
             for rule, each in self.session.metrics().items()
         }
 
-    def _give(self, found: Iterable[tuple[str, Any]]) -> Iterator[pa.RecordBatch]:
-        """Yield the lines of what rules have found, those of many rules in one batch."""
+    def give(self, found: Iterable[tuple[str, Any]]) -> Iterator[pa.RecordBatch]:
+        """Yield what rules have found, the matches of many rules in one batch."""
         batches, rows = [], 0
         for rule, each in found:
-            lines = each.lines(self.work.text) if isinstance(each, Matches) else each.lines()
-            for batch in lines:
+            for batch in list_answers(each, self.work.form, self.work.text):
+                batch = batch.slice(0, self._count_left(rule))
                 if not batch.num_rows:
                     continue
                 batches.append(self._name(rule, batch))
@@ -240,16 +254,34 @@ class RuleRecognizer:
         if batches:
             yield _join(batches)
 
+    def _count_left(self, rule: str) -> int | None:
+        """Return how many more matches of a rule are wanted; None: any number."""
+        if self.work.limit is None or not _is_found_in_order(self._patterns[rule]):
+            return None
+        return self.work.limit - self._matches.get(rule, 0)
+
     def _name(self, rule: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-        ends, times, lines = batch.columns
-        places = np.arange(self.given, self.given + batch.num_rows)
+        """Return matches with the name of their rule, in the columns of the answer."""
+        work = self.work
+        places = pa.array(np.arange(self.given, self.given + batch.num_rows))
         self.given += batch.num_rows
         self._matches[rule] = self._matches.get(rule, 0) + batch.num_rows
         names = pa.array([rule] * batch.num_rows, pa.string())
-        lines = name_lines(rule, lines) if self.work.names_rules else lines
-        columns = [names, ends, times, lines, pa.array(places)]
-        named = pa.RecordBatch.from_arrays(columns, self.work.schema.names)
-        return cast_answer(named, self.work.schema)
+        if work.form == "lines":
+            ends, times, lines = batch.columns
+            lines = lines if work.numbers else name_lines(rule, lines)
+            columns = [names, ends, times, lines, places]
+        else:
+            assert work.united is not None
+            columns = [names, *fill_columns(batch, work.united)]
+        if work.numbers:
+            columns += order_answers(batch, work.numbers[rule], places, self._patterns[rule])
+        return cast_answer(pa.RecordBatch.from_arrays(columns, work.schema.names), work.schema)
+
+
+def _is_found_in_order(pattern: Pattern) -> bool:
+    """Return whether a session finds the matches of a rule in the order of their ends."""
+    return pattern.strategy is not Strategy.LONGEST and not pattern.without
 
 
 def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -259,11 +291,39 @@ def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def recognize_rule_rows(
     work: RuleWork, lots: Sequence[RuleTexts], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the lines of rules in a task's rows, which are sorted by time.
+    """Yield the matches of rules in a task's rows, which are sorted by time.
 
     Where there are several lots of rules, the rows have the number of that of their task.
     """
-    recognizer, now = RuleRecognizer(work), None
+    recognizer = RuleRecognizer(work)
+    for found in _find_in_rows(recognizer, lots, batches):
+        yield from recognizer.give(found)
+
+
+def measure_rule_rows(
+    work: RuleWork, lots: Sequence[RuleTexts], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the numbers of rules in a task's rows, as JSON: one row for each rule.
+
+    No match is listed. The first number is that of the matches, the others are those of
+    `SessionMetrics`.
+    """
+    recognizer, matches = RuleRecognizer(work), Counter[str]()
+    for found in _find_in_rows(recognizer, lots, batches):
+        for rule, each in found:
+            matches[rule] += each.count()
+    rows = [
+        {"rule": rule, "numbers": json.dumps({**asdict(own), "matches": str(matches[rule])})}
+        for rule, own in recognizer.session.metrics().items()
+    ]
+    yield from pa.Table.from_pylist(rows, MEASURES).to_batches()
+
+
+def _find_in_rows(
+    recognizer: RuleRecognizer, lots: Sequence[RuleTexts], batches: Iterable[pa.RecordBatch]
+) -> Iterator[Iterable[tuple[str, Any]]]:
+    """Yield what the rules of a task find in its rows, piece by piece."""
+    work, session, now = recognizer.work, recognizer.session, None
     for table in gather(batches):
         lot = 0
         if BUCKET in table.column_names:
@@ -272,7 +332,7 @@ def recognize_rule_rows(
             recognizer.update(lots[lot])
         if NOW in table.column_names:
             now = read_now(work, table)
-        yield from recognizer.take(table)
+        yield session.take(event_batch(work, table, 0), work.scale)
     if now is not None and work.scale.unit_ns is not None:
-        yield from recognizer.pass_time(now * work.scale.unit_ns)
-    yield from recognizer.finish()
+        yield session.pass_time(now * work.scale.unit_ns, work.scale)
+    yield session.finish().items()
