@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import gc
 import hashlib
 import itertools
 import json
@@ -634,11 +635,8 @@ def _run_frozen_graphs(case: bytes) -> None:
     list(session.finish().head(20))
 
 
-@cache
-def _rules() -> Any:
+def _rule_texts() -> dict[str, str]:
     """Return rules of every kind: alone, in a family, and on each other's matches."""
-    import cernis
-
     texts = {
         "pairs": "SELECT * FROM S WHERE (A AS a ; B+ AS b) FILTER a[x > 1] WITHIN 12 EVENTS",
         "alone": "SELECT * FROM S WHERE A WITHOUT B FOR 5 MILLISECONDS PARTITION BY [k]",
@@ -653,7 +651,14 @@ def _rules() -> Any:
         texts[f"same {number}"] = (
             f"SELECT * FROM S WHERE (A AS a ; B AS b) FILTER a[id = {number}] WITHIN 9 EVENTS"
         )
-    return cernis.rules(texts)
+    return texts
+
+
+@cache
+def _rules() -> Any:
+    import cernis
+
+    return cernis.rules(_rule_texts())
 
 
 @cache
@@ -665,12 +670,15 @@ def _frozen_rules(number: int) -> bytes:
 
 
 def _make_frozen_rules(draw: random.Random) -> bytes:
+    return _mutate_frozen_rules(draw, _frozen_rules(draw.choice((25, 60))))
+
+
+def _mutate_frozen_rules(draw: random.Random, frozen: bytes) -> bytes:
     """Mutate the state of a rule set, or the state of a rule in it."""
     import numpy as np
 
     from cernis.engine.unary.freeze import pack, unpack
 
-    frozen = _frozen_rules(draw.choice((25, 60)))
     meta, arrays = unpack(frozen)
     inner = [name for name in arrays if name.startswith("rule.")]
     if draw.random() < 0.5:
@@ -732,48 +740,148 @@ class _Store:
         self.parts |= {"session": session, "waiting": waiting}
 
 
-@cache
-def _stream(snapshots: bool) -> tuple[Any, dict[str, bytes]]:
-    """Return the work of a bucket, and the parts of a state that it has written."""
-    import pyarrow as pa
+class _Written(NamedTuple):
+    """The work of a bucket, and the parts of a state that it has written."""
 
-    from cernis.events.order import Scale
-    from cernis.run.session import RunOptions
+    stream: Any
+    parts: dict[str, bytes]
+
+
+def _write_parts(stream: Any, batches: list[tuple[list[bytes], int | None]]) -> _Written:
+    """Let a bucket take some blobs in each micro-batch, up to a watermark."""
     from cernis.spark.streaming import log
     from cernis.spark.streaming.bucket import Bucket
-    from cernis.spark.streaming.packing import write_blob
-    from cernis.spark.streaming.work import StreamWork
-    from cernis.spark.worker import ROW, StreamColumns, Work, answer_schema
 
-    query = _query("unary" if snapshots else "equal")
-    table = pa.Table.from_pylist(make_events(60))
-    columns = {name: name for name in table.column_names}
-    work = Work(
-        plan=query.plan,
+    store, bucket = _Store(), Bucket(stream, 0)
+    smallest, log.SMALLEST_SNAPSHOT = log.SMALLEST_SNAPSHOT, 1 << 12
+    bucket.revise(store, 0)
+    for blobs, watermark in batches:
+        list(bucket.take(store, blobs, watermark, lambda *_: None))
+    log.SMALLEST_SNAPSHOT = smallest
+    return _Written(stream, store.parts)
+
+
+def _numbered_events() -> Any:
+    import pyarrow as pa
+
+    from cernis.spark.worker import ROW
+
+    return pa.Table.from_pylist(make_events(60)).append_column(ROW, pa.array(range(60), pa.int64()))
+
+
+def _read_rows(table: Any) -> Any:
+    from cernis.events.order import Scale
+    from cernis.run.session import RunOptions
+    from cernis.spark.worker import ROW, RowReading, StreamColumns
+
+    columns = {name: name for name in table.column_names if name != ROW}
+    return RowReading(
         streams=(StreamColumns(name="S", columns=columns),),
         reading=RunOptions(time="ts"),
         scale=Scale(10**6, 10**6),
-        form="lines",
     )
-    table = table.append_column(ROW, pa.array(range(60), pa.int64()))
+
+
+def _cut(table: Any) -> list[tuple[list[bytes], int | None]]:
+    from cernis.spark.streaming.packing import write_blob
+
+    return [
+        ([write_blob(table.slice(first, 10))], first - 5 if first else None)
+        for first in range(0, 60, 10)
+    ]
+
+
+@cache
+def _stream(snapshots: bool) -> _Written:
+    from cernis.spark.streaming.work import StreamWork
+    from cernis.spark.worker import Work, answer_schema
+
+    table = _numbered_events()
+    plan = _query("unary" if snapshots else "equal").plan
+    work = Work(**_read_rows(table).__dict__, plan=plan, form="lines")
     work = Work(**{**work.__dict__, "schema": answer_schema(work, table)})
     window = None if snapshots else 1000
     stream = StreamWork(work=work, query="q", buckets=(0,), numbered=True, window=window)
-    store, bucket = _Store(), Bucket(stream, 0)
-    smallest, log.SMALLEST_SNAPSHOT = log.SMALLEST_SNAPSHOT, 1 << 12
-    for first in range(0, 60, 10):
-        blob = write_blob(table.slice(first, 10))
-        list(bucket.take(store, [blob], first - 5 if first else None, lambda *_: None))
-    log.SMALLEST_SNAPSHOT = smallest
-    return stream, store.parts
+    return _write_parts(stream, _cut(table))
 
 
-def _make_chunk(draw: random.Random) -> bytes:
-    """A part of a stream's state with changes; mostly with the digest that belongs to them."""
+@cache
+def _rule_stream() -> _Written:
+    from cernis.spark.rules.keys import RuleKey
+    from cernis.spark.rules.stream_worker import RuleStreamWork
+    from cernis.spark.rules.versions import BucketGroup, RuleRecord, RuleVersion
+    from cernis.spark.rules.worker import RuleText, RuleWork, line_schema
+
+    table = _numbered_events()
+    reading = _read_rows(table)
+    schema = line_schema(reading, table.schema)
+    work = RuleWork(**reading.__dict__, rows=table.schema, schema=schema)
+    texts = tuple(RuleText(name, text, 0) for name, text in _rule_texts().items())
+    record = RuleRecord((BucketGroup(RuleKey(), (0,)),), (RuleVersion(0, (texts,)),))
+    stream = RuleStreamWork(work=work, query="q", buckets=(0,), numbered=True, record=record)
+    return _write_parts(stream, _cut(table))
+
+
+@cache
+def _graph_stream(name: str, snapshots: bool) -> _Written:
+    import pyarrow as pa
+
+    from cernis.spark.graphs.check import check_knowledge
+    from cernis.spark.graphs.layout import choose_graph_stream_layout
+    from cernis.spark.graphs.stream_worker import GraphPacking, GraphStreamWork
+    from cernis.spark.graphs.worker import GraphWork, answer_schema
+    from cernis.spark.streaming.packing import pack_buckets
+
+    query = _graph_queries()[name]
+    plan = query.plan
+    work = GraphWork(
+        plan=plan,
+        background=check_knowledge(query, None),
+        unit="s",
+        numeric_times=True,
+        layout=choose_graph_stream_layout(plan),
+        tasks=1,
+        form="lines",
+    )
+    work = GraphWork(**{**work.__dict__, "schema": answer_schema(work)})
+    window = None if snapshots else plan.window
+    stream = GraphStreamWork(work=work, query="q", buckets=(0,), window=window)
+    packing = GraphPacking(stream.stream_names, False, True, work, stream.buckets)
+    rows = [
+        {
+            "stream": "S",
+            "number": at,
+            "ts": at * 10**9,
+            "triples": [
+                {"s": f"<urn:g:m{at % 3}>", "p": "<urn:g:in>", "o": f"<urn:g:bed{at % 2}>"},
+                {"s": f"<urn:g:m{at % 3}>", "p": "<urn:g:celsius>", "o": f'"{at}"^^{_WHOLE}'},
+                {"s": f"<urn:g:m{at % 3}>", "p": "<urn:g:name>", "o": f'"né {at}"@en'},
+            ],
+        }
+        for at in range(30)
+    ]
+    triple = pa.struct({"s": pa.string(), "p": pa.string(), "o": pa.string()})
+    fields = {"stream": pa.string(), "number": pa.int64(), "ts": pa.int64()}
+    schema = pa.schema({**fields, "triples": pa.list_(triple)})
+    batches = []
+    for first in range(0, 30, 10):
+        table = pa.Table.from_pylist(rows[first : first + 10], schema=schema)
+        blobs = [
+            blob.as_py()
+            for solved in packing.spread(table)
+            for packed in pack_buckets(solved, 0)
+            for blob in packed["blob"]
+        ]
+        batches.append((blobs, 1000 * (first - 2) if first else None))
+    return _write_parts(stream, batches)
+
+
+def _mutate_part(
+    draw: random.Random, parts: dict[str, bytes], mutate_session: Callable[..., bytes]
+) -> dict[str, str]:
+    """Return parts of a state with changes; mostly with the digest that belongs to them."""
     from cernis.spark.streaming.log import Header, _digest_snapshot, open_seal, seal
 
-    snapshots = draw.random() < 0.5
-    parts = dict(_stream(snapshots)[1])
     name = draw.choice(sorted(parts))
     changed = {}
     if draw.random() < 0.15:
@@ -783,7 +891,7 @@ def _make_chunk(draw: random.Random) -> bytes:
         fields = mutate_tree(draw, json.loads(open_seal(sealed, name)))
         changed[name] = version + b"\n" + seal(json.dumps(fields).encode())
     elif name in ("session", "waiting"):
-        mutate = _mutate_frozen if name == "session" and draw.random() < 0.7 else mutate_bytes
+        mutate = mutate_session if name == "session" and draw.random() < 0.7 else mutate_bytes
         changed[name] = mutate(draw, parts[name])
         new = {**parts, **changed}
         header = Header.from_bytes(parts["header"])
@@ -791,19 +899,55 @@ def _make_chunk(draw: random.Random) -> bytes:
         changed["header"] = header.to_bytes()
     else:
         changed[name] = seal(mutate_bytes(draw, open_seal(parts[name], name)))
-    case = {name: content.hex() for name, content in changed.items()}
-    return json.dumps({"snapshots": snapshots, "changed": case}).encode()
+    return {name: content.hex() for name, content in changed.items()}
+
+
+def _restore(written: _Written, changed: dict[str, str]) -> None:
+    from cernis.spark.streaming.bucket import restore_bucket
+
+    store = _Store()
+    store.parts = {**written.parts, **{n: bytes.fromhex(c) for n, c in changed.items()}}
+    bucket = restore_bucket(written.stream, 0, store, None)
+    bucket.revise(store, 1)
+    list(bucket.take(store, [], 2**40, lambda *_: None))
+
+
+def _make_chunk(draw: random.Random) -> bytes:
+    snapshots = draw.random() < 0.5
+    changed = _mutate_part(draw, _stream(snapshots).parts, _mutate_frozen)
+    return json.dumps({"snapshots": snapshots, "changed": changed}).encode()
 
 
 def _run_chunk(case: bytes) -> None:
-    from cernis.spark.streaming.bucket import restore_bucket
-
     known = json.loads(case)
-    stream, parts = _stream(known["snapshots"])
-    store = _Store()
-    store.parts = {**parts, **{n: bytes.fromhex(c) for n, c in known["changed"].items()}}
-    bucket = restore_bucket(stream, 0, store, None)
-    list(bucket.take(store, [], 2**40, lambda *_: None))
+    _restore(_stream(known["snapshots"]), known["changed"])
+
+
+def _mutate_rule_session(draw: random.Random, frozen: bytes) -> bytes:
+    """Mutate since when each rule has run, or the state of the rules."""
+    since, _, state = frozen.partition(b"\n")
+    if draw.random() < 0.15:
+        return json.dumps(mutate_tree(draw, json.loads(since))).encode() + b"\n" + state
+    return since + b"\n" + _mutate_frozen_rules(draw, state)
+
+
+def _make_rule_chunk(draw: random.Random) -> bytes:
+    return json.dumps(_mutate_part(draw, _rule_stream().parts, _mutate_rule_session)).encode()
+
+
+def _run_rule_chunk(case: bytes) -> None:
+    _restore(_rule_stream(), json.loads(case))
+
+
+def _make_graph_chunk(draw: random.Random) -> bytes:
+    name, snapshots = draw.choice(sorted(_graph_queries())), draw.random() < 0.5
+    changed = _mutate_part(draw, _graph_stream(name, snapshots).parts, _mutate_frozen)
+    return json.dumps({"query": name, "snapshots": snapshots, "changed": changed}).encode()
+
+
+def _run_graph_chunk(case: bytes) -> None:
+    known = json.loads(case)
+    _restore(_graph_stream(known["query"], known["snapshots"]), known["changed"])
 
 
 TARGETS = {
@@ -822,6 +966,8 @@ TARGETS = {
     "thaw-graphs": Target(_make_frozen_graphs, _run_frozen_graphs),
     "thaw-rules": Target(_make_frozen_rules, _run_frozen_rules),
     "chunk": Target(_make_chunk, _run_chunk),
+    "chunk-rules": Target(_make_rule_chunk, _run_rule_chunk),
+    "chunk-graphs": Target(_make_graph_chunk, _run_graph_chunk),
 }
 
 
@@ -847,7 +993,9 @@ def work(cases: Iterator[tuple[str, str, bytes]], current: Path) -> None:
 
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for name, label, case in cases:
+    for number, (name, label, case) in enumerate(cases):
+        if number % 10 == 0:
+            gc.collect()  # Python does not count the memory of sessions
         current.write_bytes(case)
         outcome, said = run_case(TARGETS[name], case)
         print(json.dumps([name, label, outcome, said[:300]]), flush=True)

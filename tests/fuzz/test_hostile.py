@@ -19,7 +19,7 @@ def run(*arguments: str) -> str:
 
 def test_no_input_ends_the_process_or_in_an_exception_of_another_kind() -> None:
     *_, last = run("--together", "--cases", "12").splitlines()
-    assert last.split()[:2] == ["all", "180"]
+    assert last.split()[:2] == ["all", "204"]
 
 
 def test_cases_that_were_found_before_are_answered_or_refused() -> None:
