@@ -13,7 +13,7 @@ from cernis.automata.correlated.pcea import Apart, WeightBound
 from cernis.automata.unary.construct import compares_events
 from cernis.automata.unary.mermaid import draw_cea
 from cernis.engine.correlated.tables import CorrelatedTables
-from cernis.engine.dag.records import SORTED, UNION, UNLIKE
+from cernis.engine.dag.records import RECENT, SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
@@ -257,6 +257,9 @@ def _describe_indexes(plan: Plan) -> list[str]:
             if sorted_by.startswith("["):
                 reach = sorted_by[1:-1].lower()
                 kind = f"search tree in the order of time, each run for {reach}"
+        if store.kind == RECENT:
+            name, reach = sorted_by.rsplit(" [", 1)
+            kind = f"search tree over {name}, each run for {reach[:-1].lower()}"
         facts = [f"a {kind} for each {by}" if store.column else f"one {kind}"]
         if arrow:
             facts.append("runs leave it with the next that fits")

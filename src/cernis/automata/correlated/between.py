@@ -128,6 +128,7 @@ class FilterConditions:
         leaves: tuple[pred.Leaf, ...],
         always: frozenset[str],
         unordered: frozenset[str] = frozenset(),
+        in_part: bool = False,
     ) -> None:
         self.body = body
         self.states = states
@@ -137,6 +138,8 @@ class FilterConditions:
         self.leaves = leaves
         self.always = always
         self.unordered = unordered
+        self.in_part = in_part
+        """Whether the body stands in a part with a WITHIN of its own that links decide."""
 
     def apply(self, chosen: tuple[int, ...]) -> Fragment:
         """Put the chosen conditions on the body; return it.
@@ -291,6 +294,8 @@ class FilterConditions:
                         full = "text has no order that an index could keep"
                         continue
                     added = _add_comparison(link, earlier_name, op, later_name)
+                    if not isinstance(added, str) and added.asks_recent and self.in_part:
+                        added = "the gap stands in a part with a WITHIN"
                     if isinstance(added, str):
                         full = added
                     else:
@@ -330,8 +335,10 @@ def _add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> 
                 return link
             if link.arrow is not None:
                 return "no index has runs leave that differ"
-            if link.ordered or link.gap is not None:
+            if link.ordered:
                 return "the same events are compared by order already"
+            if link.gap is not None:
+                return "runs wait in the order of time, for the gap"
             if len(link.different) >= MOST_DIFFERENT:
                 return f"the same events must differ in {MOST_DIFFERENT} attributes already"
             return replace(link, different=(*link.different, (earlier, later)))
@@ -339,8 +346,12 @@ def _add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> 
             order = Ordered(earlier, op, later)
             if order in link.ordered:
                 return link
-            if link.ordered or link.gap is not None:
+            if link.ordered:
                 return "the same events are compared by order already"
+            if link.gap is not None and link.gap.least:
+                return "the gap has a least length"
+            if link.gap is not None and link.since is not None:
+                return "the gap stands in a part with a WITHIN"
             if link.different:
                 return "the same events must differ already"
             return replace(link, ordered=(order,))

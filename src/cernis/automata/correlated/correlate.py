@@ -240,6 +240,8 @@ class _CorrelatedBuilder:
         self.states = fragments.States()
         self.verdicts = Verdicts()
         self.decided: dict[Path, int] = {}
+        self.in_part = False
+        """Whether a WITHIN that links decide stands around what is built."""
         self.arranged: dict[Path, close.Arrangement] = {}
 
     # --------------------------------------------------- one per operator
@@ -297,8 +299,11 @@ class _CorrelatedBuilder:
 
     def build_within(self, node: cel.Within, path: Path, preceded: bool) -> Fragment:
         """Build the body; each step inside it asks for runs that began it inside the window."""
-        body, window = self.build(node.body, (*path, 0), preceded), node.window
+        window, outside = node.window, self.in_part
         why = self.timed.explain(window, preceded)
+        self.in_part = outside or not why
+        body = self.build(node.body, (*path, 0), preceded)
+        self.in_part = outside
         if not why and any(s.link.since for step in body.steps for s in step.sources):
             why = "another WITHIN stands inside"
         text = f"WITHIN {write_window(window)}"
@@ -553,7 +558,7 @@ class _CorrelatedBuilder:
         body = self.build(node.body, (*path, 0), preceded)
         there = presence.find_always_present(node.body, (*path, 0), names, self.decided)
         return FilterConditions(
-            body, self.states, self.verdicts, path, leaves, there, self.unordered
+            body, self.states, self.verdicts, path, leaves, there, self.unordered, self.in_part
         )
 
     def build_partition(self, node: cel.PartitionBy, path: Path, preceded: bool) -> Fragment:

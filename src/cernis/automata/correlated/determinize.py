@@ -76,7 +76,9 @@ def determinize_chain(pcea: PCEA) -> PCEA | None:
 
 
 def _has_no_index(link: Link) -> bool:
-    """Return whether values must be in an order and others must differ: no store has both."""
+    """Return whether no store has all that a link asks: an order, and values that differ."""
+    if link.asks_recent and link.gap is not None and link.gap.least:
+        return True
     tree = (link.ordered and not link.strict) or link.gap is not None
     return bool(tree and (link.different or link.unlike))
 

@@ -76,6 +76,11 @@ class Link:
         """Whether only the timestamps are compared by order, and the index need not keep it."""
         return self.ordered == (AFTER,) and not self.contiguous and self.arrow is None
 
+    @property
+    def asks_recent(self) -> bool:
+        """Whether an order stands beside the gap: the index is by value, and by what is recent."""
+        return self.gap is not None and bool(self.ordered)
+
     def __str__(self) -> str:
         parts = [f"{a} = {b}" for a, b in self.equal]
         parts += [f"{a} != {b}" for a, b in self.different]

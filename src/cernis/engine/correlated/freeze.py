@@ -178,10 +178,12 @@ def _check_vertices(engine: CorrelatedEngine, memory: r.RunMemory, position: int
         vertex = records["vertex"]
         # a branch outside the window may stay between others, without its vertex
         bare = vertex == 0 if name == "branches" else np.arange(len(records)) == 0
+        # where a gap stands beside an order, a branch has the time of the last event instead
+        starts = name != "branches" or not tables.is_recent
         require(
             is_inside(vertex, 0, len(vertices))
             and bool((vertex[~bare] > 0).all())
-            and bool((records["start"] == vertices["start"][vertex])[~bare].all()),
+            and (not starts or bool((records["start"] == vertices["start"][vertex])[~bare].all())),
             f"{name!r} do not belong to vertices",
         )
 
@@ -242,6 +244,7 @@ def _check_sources(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
         (r.UNION, 1, made, nodes["start"]),
         (r.UNLIKE, 0, filed, None),
         (r.SORTED, 1, latest, branches["best"]),
+        (r.RECENT, 1, latest, None),
     ):
         mine = kinds == kind
         where = at[mine]
@@ -256,7 +259,7 @@ def _check_sources(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
 def _check_buckets(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
     """A bucket has runs of its own; its root is on the right side of no other node."""
     buckets, nodes = memory.buckets, memory.nodes
-    sizes = np.array([len(nodes), len(memory.entries), len(memory.branches)])
+    sizes = np.array([len(nodes), len(memory.entries), *2 * [len(memory.branches)]])
     below = sizes[engine.bucket_kinds]
     require(
         is_inside(buckets["root"], 0, below)

@@ -221,9 +221,18 @@ class CorrelatedEngine:
         for store, gap in enumerate(self.tables.reaches):
             if gap is not None and gap.unit is Unit.TIME:
                 mine = slice(memory.base[store], memory.base[store + 1])
-                find_latest(memory.branches, memory.buckets["root"][mine], last[mine])
+                last[mine] = self._find_latest(store, memory.buckets["root"][mine])
                 last[mine] = add_ticks(last[mine], int(self._gaps[2][store]))
         return last
+
+    def _find_latest(self, store: int, roots: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the last event of the runs below each root, as the gap of a store measures it."""
+        if self.tables.stores[store].kind == r.RECENT:
+            found: NDArray[np.int64] = self.memory.branches["best"][roots]
+            return np.where(roots == 0, r.NOTHING, found)
+        latest = np.empty(len(roots), np.int64)
+        find_latest(self.memory.branches, roots, latest)
+        return latest
 
     def _find_starts(self, buckets: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the earliest start of the runs in each bucket; for `from_earliest`."""
@@ -357,8 +366,7 @@ class CorrelatedEngine:
             if gap.unit is Unit.EVENTS:
                 read = memory.part_events[mine["part"]] if self.settings.partitioned else None
                 limit = (self._read_to if read is None else read) - reach
-            latest = np.empty(len(mine), np.int64)
-            find_latest(memory.branches, mine["root"], latest)
+            latest = self._find_latest(store, mine["root"])
             dead = (mine["root"] != 0) & (latest < limit)
             mine["root"][dead] = mine["last"][dead] = 0
         self.memory = memory._replace(buckets=buckets)
@@ -493,6 +501,7 @@ class CorrelatedEngine:
             values=self.tables.width,
             back=len(tables.links.steps),
             ordered=self.tables.is_sorted,
+            recent=self.tables.is_recent,
             parts=64 if self.settings.partitioned else 1,
             pending=int(stores.sum()) + 1,
         )

@@ -11,6 +11,10 @@ LONGEST without a window asks for the earliest start instead of the latest (`fro
 starts are negated positions: what an index finds first starts first, and a root lists the matches
 of that start alone.
 
+Where a gap stands beside an order, runs wait by value, and the index counts their starts from their
+last events: it knows which have ended lately enough. The start of a new vertex is then known if the
+runs have one event each, and is otherwise taken to be now: listing checks the window.
+
 A link inside `(φ WITHIN w)` gathers the runs that began φ at most w ago. An index sorts runs by
 their start, so starts are counted from the event that begins φ. A vertex inside φ keeps the
 earliest start that it allows as a fact, and listing leaves the runs before it. After φ, the start
@@ -201,10 +205,14 @@ def _split_trees(tables, memory, events, now, symbol):
                 if high == r.NOTHING or tree == 0:
                     continue
                 room = by_order.room_to_erase(memory.branches, tree, operator, high, low)
+                bound, store = now.bound, tables.links.store[link]
+                if tables.links.kind[store] == r.RECENT:
+                    reading = _read_gap(events, now, tables.store_gap[store])
+                    bound = _go_back(reading, events.store_reach[store])
                 if counters[r.BRANCHES] + room > len(memory.branches):
                     return room
                 memory.buckets[at]["last"] = by_order.erase(
-                    memory.branches, counters, tree, operator, high, low, now.bound
+                    memory.branches, counters, tree, operator, high, low, bound
                 )
     return 0
 
@@ -277,7 +285,7 @@ def _fire(tables, memory, events, now, transition, asked, from_earliest):
                 counters[r.ASKED] = question + 1
                 for v in range(width):
                     memory.asked[question, v] = asked[v]
-        elif found != 0 and tables.link_gap[link] != NO_GAP:
+        elif found != 0 and kind == r.SORTED and tables.link_gap[link] != NO_GAP:
             reading = _read_gap(events, now, tables.link_gap[link])
             high = _go_back(reading, events.gap_most[link])
             low = _go_back(reading, events.gap_least[link])
@@ -291,11 +299,21 @@ def _fire(tables, memory, events, now, transition, asked, from_earliest):
             low = events.low[tables.link_ordered[link], now.at]
             if high != r.NOTHING:
                 operator = tables.links.operator[link]
-                latest = by_order.latest_start(memory.branches, found, operator, high, low)
                 question = counters[r.ASKED]
                 counters[r.ASKED] = question + 1
                 memory.asked[question, 0] = high
                 memory.asked[question, 1] = low
+                if kind == r.RECENT:
+                    reading = _read_gap(events, now, tables.link_gap[link])
+                    earliest = _go_back(reading, events.gap_most[link])
+                    memory.asked[question, memory.asked.shape[1] - 1] = earliest
+                    run, alone = by_order.latest_run(memory.branches, found, operator, high, low)
+                    if run != 0 and memory.branches[run]["start"] >= earliest:
+                        newest, latest = memory.branches[run]["vertex"], now.clock
+                        if newest != 0 and alone and tables.store_first[store]:
+                            latest = memory.vertices[newest]["start"]
+                else:
+                    latest = by_order.latest_start(memory.branches, found, operator, high, low)
         if tables.link_since[link] != NO_GAP:
             reading = _read_gap(events, now, tables.link_since[link])
             since = max(_go_back(reading, events.since[link]), r.BEGINS + 1)
@@ -390,7 +408,7 @@ def _file(tables, memory, events, now, store, vertex, asked):
         memory.entries[root]["store"] = store
     else:
         gap = tables.store_gap[store]
-        if gap != NO_GAP:
+        if kind == r.SORTED and gap != NO_GAP:
             high, low = _read_gap(events, now, gap), np.int64(0)
             limit = _go_back(high, events.store_reach[store])
             # once as much is dead as can be alive
@@ -402,6 +420,9 @@ def _file(tables, memory, events, now, store, vertex, asked):
             high = events.high[tables.store_ordered[store], i]
             low = events.low[tables.store_ordered[store], i]
             limit, room, trims = r.NOTHING, 0, False
+            if kind == r.RECENT:
+                start = _read_gap(events, now, gap)
+                bound = _go_back(start, events.store_reach[store])
         if high == r.NOTHING:
             return 0, 0
         room += by_order.room_to_insert(memory.branches, root, high, low)

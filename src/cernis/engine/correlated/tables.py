@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from cernis.automata.correlated.pcea import PCEA, Apart, Link, Ordered, Transition, WeightBound
 from cernis.automata.unary.alphabet import Alphabet
 from cernis.engine.dag.links import FarConditions, Links, SumBounds
-from cernis.engine.dag.records import IN_GAP, OPERATORS, SORTED, UNION, UNLIKE
+from cernis.engine.dag.records import IN_GAP, OPERATORS, RECENT, SORTED, UNION, UNLIKE
 from cernis.engine.dag.unlike import MOST_VALUES, sequences
 from cernis.pattern.window import Gap, Unit
 from cernis.pattern.write import write_gap
@@ -47,8 +47,8 @@ class StoreKey(NamedTuple):
     values: tuple[tuple[str, bool], ...]
     """Attributes compared by ≠; whether they must be present."""
     ordered: str | None
-    """An attribute, or in words the longest gap after which no run is asked for; and the `->` whose
-    runs leave together."""
+    """An attribute, in words the longest gap after which no run is asked for, or both; and the `->`
+    whose runs leave together."""
     strict: bool
     """Only runs whose last event has an earlier timestamp are asked for."""
     collapsed: bool
@@ -91,6 +91,8 @@ class CorrelatedArrays(NamedTuple):
     link_gap: NDArray[np.int32]
     """NO_GAP, or what the gap of the link is measured in."""
     store_gap: NDArray[np.int32]
+    store_first: NDArray[np.uint8]
+    """Whether its runs have one event each."""
     link_since: NDArray[np.int32]
     """NO_GAP, or what the WITHIN of the part that the link stands in is measured in."""
     transition_begins: NDArray[np.uint8]
@@ -112,15 +114,18 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
     pairs = sorted(link.equal)
     differing = [(a, True) for a, _ in link.different] + [(a, False) for a, _ in link.unlike]
     reach = None if link.gap is None else f"[{write_gap(replace(link.gap, least=Fraction(0)))}]"
-    sorted_by = order.earlier if order else reach
+    kind = UNLIKE if differing else UNION
+    if order or reach:
+        kind = RECENT if order and reach else SORTED
+    sorted_by = " ".join(filter(None, (order.earlier if order else None, reach)))
     waits = "" if link.arrow is None else f" -> {link.arrow}"
     return StoreKey(
         state=state,
-        kind=SORTED if order or reach else UNLIKE if differing else UNION,
+        kind=kind,
         column=tuple(a for a, _ in pairs),
         contiguous=link.contiguous,
         values=tuple(differing),
-        ordered=f"{sorted_by or ''}{waits}" if sorted_by or waits else None,
+        ordered=f"{sorted_by}{waits}" if sorted_by or waits else None,
         strict=link.strict,
         collapsed=collapsed,
     )
@@ -169,7 +174,8 @@ class CorrelatedTables:
         assert self.width <= MOST_VALUES
         assert all(store.kind == UNION for store in self.stores if store.collapsed)
         self.strict = any(store.strict for store in self.stores)
-        self.is_sorted = any(store.kind == SORTED for store in self.stores)
+        self.is_sorted = any(store.kind in (SORTED, RECENT) for store in self.stores)
+        self.is_recent = any(store.kind == RECENT for store in self.stores)
         self.gaps = tuple(source.link.gap for source in sources)
         """The gap of each link."""
         self.sinces = tuple(source.link.since for source in sources)
@@ -263,6 +269,7 @@ class CorrelatedTables:
             link_arrow=_flags([_find_leaving(s.link) for s in sources]),
             link_gap=_units(self.gaps),
             store_gap=_units(self.reaches),
+            store_first=_flags([s.state not in _find_later(self.pcea) for s in self.stores]),
             link_since=_units(self.sinces),
             transition_begins=_flags([_begins(t, self.pcea.timed_states) for t in transitions]),
         )
@@ -329,9 +336,14 @@ class CorrelatedTables:
 
 def _operator(link: Link, order: Ordered | None) -> int:
     """Return how a link asks a search tree; -1: it asks none."""
-    if link.gap is not None:
-        return IN_GAP
-    return -1 if order is None else OPERATORS[order.op]
+    if order is not None:
+        return OPERATORS[order.op]
+    return -1 if link.gap is None else IN_GAP
+
+
+def _find_later(pcea: PCEA) -> frozenset[int]:
+    """Return the states whose runs have more than one event."""
+    return frozenset(t.target for t in pcea.transitions if t.sources)
 
 
 def _begins(transition: Transition, timed: frozenset[int]) -> bool:

@@ -3,7 +3,8 @@
 A record is live if a bucket leads to it through runs that start inside the window of the
 bucket's partition. Old versions of an index are live through the vertices that asked for
 them; their nodes are copied with all their pointers, so versions go on sharing records.
-Lists for ≠ are rebuilt from their live entries, with new back pointers.
+Lists for ≠ are rebuilt from their live entries, with new back pointers. A tree of runs that have
+ended lately loses the others when it grows, not here: old versions may ask for them.
 
 Cost contract: O(records made since the last time + buckets). The old arrays do not change:
 matches that refer to them stay valid.
@@ -24,8 +25,8 @@ from cernis.engine.dag import unlike
 from cernis.engine.dag.links import Links
 from cernis.engine.poison import poison
 
-_V, _N, _E, _B = range(4)
-"""Sorts of records on the stack: 4·record + sort."""
+_V, _N, _E, _B, _R = range(5)
+"""Sorts of records on the stack: 8·record + sort. _R are branches by their last events."""
 
 _REPLACED = (
     "vertices",
@@ -56,6 +57,8 @@ class Marks(NamedTuple):
 @inner
 def _sort_of(kind):
     """Return the sort of records that a store of this kind consists of."""
+    if kind == r.RECENT:
+        return _R
     return _N if kind == r.UNION else _E if kind == r.UNLIKE else _B
 
 
@@ -70,21 +73,21 @@ def _mark(links, memory, kinds, bounds, marks, stack):
         bound = bounds[part if part < len(bounds) else 0]
         sort = _sort_of(kinds[b])
         depth = 1
-        stack[0] = 4 * at + sort
+        stack[0] = 8 * at + sort
         if before != 0:
-            stack[depth] = 4 * before + sort
+            stack[depth] = 8 * before + sort
             depth += 1
         while depth > 0:
             depth -= 1
             item = stack[depth]
-            at, sort = item >> 2, item & 3
+            at, sort = item >> 3, item & 7
             if depth + 8 > len(stack):
                 return b
             if sort == _N:
                 if marks.nodes[at] or memory.nodes[at]["start"] < bound:
                     continue
                 marks.nodes[at] = 1
-                stack[depth] = 4 * memory.nodes[at]["vertex"] + _V
+                stack[depth] = 8 * memory.nodes[at]["vertex"] + _V
                 depth += 1
                 for side in (
                     memory.nodes[at]["left"],
@@ -92,17 +95,19 @@ def _mark(links, memory, kinds, bounds, marks, stack):
                     memory.nodes[at]["later"],
                 ):
                     if side != 0:
-                        stack[depth] = 4 * side + _N
+                        stack[depth] = 8 * side + _N
                         depth += 1
-            elif sort == _B:
-                if marks.branches[at] or memory.branches[at]["best"] < bound:
+            elif sort >= _B:
+                is_over = sort == _B and memory.branches[at]["best"] < bound
+                if marks.branches[at] or is_over:
                     continue
                 marks.branches[at] = 1
-                stack[depth] = 4 * memory.branches[at]["vertex"] + _V
-                depth += 1
+                if memory.branches[at]["vertex"] != 0:
+                    stack[depth] = 8 * memory.branches[at]["vertex"] + _V
+                    depth += 1
                 for side in (memory.branches[at]["left"], memory.branches[at]["right"]):
                     if side != 0:
-                        stack[depth] = 4 * side + _B
+                        stack[depth] = 8 * side + sort
                         depth += 1
             elif sort == _E:
                 if marks.seen[at] or memory.entries[at]["best"] < bound:
@@ -110,10 +115,10 @@ def _mark(links, memory, kinds, bounds, marks, stack):
                 marks.seen[at] = 1
                 if memory.entries[at]["start"] >= bound:
                     marks.entries[at] = 1
-                    stack[depth] = 4 * memory.entries[at]["vertex"] + _V
+                    stack[depth] = 8 * memory.entries[at]["vertex"] + _V
                     depth += 1
                 if memory.entries[at]["before"] != 0:
-                    stack[depth] = 4 * memory.entries[at]["before"] + _E
+                    stack[depth] = 8 * memory.entries[at]["before"] + _E
                     depth += 1
             else:
                 if marks.vertices[at] or memory.vertices[at]["start"] < bound:
@@ -129,7 +134,7 @@ def _mark(links, memory, kinds, bounds, marks, stack):
                         root = unlike.next_of_source(links, memory, source, root, bound)
                         memory.sources[source]["at"] = root
                     if root != 0:
-                        stack[depth] = 4 * root + _sort_of(kind)
+                        stack[depth] = 8 * root + _sort_of(kind)
                         depth += 1
     return -1
 
@@ -286,9 +291,9 @@ def _copy_vertices(
     )
     sources = memory.sources.take(which)
     kinds = links.kind[links.store[sources["link"]]] if len(sources) else np.empty(0)
-    for kind in (r.UNION, r.UNLIKE, r.SORTED):
+    for kind in (r.UNION, r.UNLIKE, r.SORTED, r.RECENT):
         mine = kinds == kind
-        sources["at"][mine] = moved[kind][sources["at"][mine]]
+        sources["at"][mine] = moved[min(kind, r.SORTED)][sources["at"][mine]]
     asking = kinds != r.UNION
     asked = np.concatenate(
         [np.zeros((1, memory.asked.shape[1]), np.int64), memory.asked[sources["asked"][asking]]]

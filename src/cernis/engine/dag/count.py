@@ -4,8 +4,8 @@ The matches of a vertex are the product over its sources of the matches below ea
 matches below a source are a sum over an index. In a union tree, left subtrees no longer
 change and are summed once per node, the right spine once per version. Branches of a search
 tree never change, so the sum below each is kept, and a range is a sum over a logarithm of
-them. With ≠, and where a range has two ends or holds other values than numbers, the sum goes
-over the entries: there a count costs the edges of the run DAG, not its matches.
+them. With ≠, with a gap, and where a range holds other values than numbers, the sum goes over
+the entries: there a count costs the edges of the run DAG, not its matches.
 
 An *item* is a vertex, a node of a union tree or a branch of a search tree, as one number:
 2·vertex, 2·node+1 or -branch. A node and a branch stand for all that is below them.
@@ -88,9 +88,23 @@ def list_items(links, memory, source, bound, items):
     if kind == r.UNLIKE:
         return _list_unlike(links, memory, source, bound, items)
     asked, operator = memory.asked[memory.sources[source]["asked"]], links.operator[link]
+    if kind == r.RECENT:
+        found = _list_range(memory.branches, operator, at, asked, asked[len(asked) - 1], items)
+        return _keep_begun(memory.vertices, bound, items, found)
     if _is_whole(memory.branches, operator, at, asked[0]):
         return _list_branches(memory.branches, operator, at, asked, bound, items)
     return _list_range(memory.branches, operator, at, asked, bound, items)
+
+
+@inner
+def _keep_begun(vertices, bound, items, found):
+    """Keep the vertices that begin inside the window; return how many, or -1 without room."""
+    kept = min(found, 0)
+    for k in range(found):
+        if items[k] != 0 and vertices[items[k] >> 1]["start"] >= bound:
+            items[kept] = items[k]
+            kept += 1
+    return kept
 
 
 @inner

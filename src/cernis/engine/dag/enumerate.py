@@ -10,6 +10,9 @@ The kernel fills fixed buffers and goes on where it stopped; choices are taken l
 first out, so memory is bounded by the longest match, not by the answer. Where a match has a bound
 on the sum of its weights, a branch that exceeds it is left at once (`SumBounds`).
 
+Where an order stands beside a gap, the index knows which runs have ended lately, not which have
+begun in the window: a run outside the window costs a step.
+
 Inside `(φ WITHIN w)` runs that began φ too early are cut like runs outside the window. If what
 comes before φ has left the window, it has for each earlier beginning of φ as well. So each such
 failure raises the earliest beginning that is looked at (`FLOOR`), and a root has few of them.
@@ -172,6 +175,9 @@ def _pick(links, memory, walk, source, at, bound):
         return memory.entries[at]["vertex"] if memory.entries[at]["start"] >= bound else 0
     operator = links.operator[link]
     branch = memory.branches[at]
+    begun = bound
+    if kind == r.RECENT:
+        bound = asked[len(asked) - 1]
     if branch["best"] < bound:
         return 0
     if by_order.is_in_range(branch, operator, asked[0], asked[1]):
@@ -181,7 +187,9 @@ def _pick(links, memory, walk, source, at, bound):
         if right != 0 and memory.branches[right]["best"] >= bound:
             _choose(walk, source, right)
         if branch["start"] >= bound and by_order.is_comparable(branch, asked[0]):
-            return branch["vertex"]
+            vertex = branch["vertex"]
+            if kind != r.RECENT or memory.vertices[vertex]["start"] >= begun:
+                return vertex
         return 0
     left_of = by_order.is_beyond(branch, operator, asked[0], asked[1])
     side = branch["left"] if left_of else branch["right"]

@@ -54,7 +54,7 @@ class Links(NamedTuple):
     operator: NDArray[np.int32]
     """Per link, the operator by which an ordered store is asked."""
     kind: NDArray[np.int32]
-    """Per store: UNION, UNLIKE or SORTED."""
+    """Per store: UNION, UNLIKE, SORTED or RECENT."""
     width: NDArray[np.int32]
     """Per store, how many values are compared by ≠."""
     steps: NDArray[np.int32]

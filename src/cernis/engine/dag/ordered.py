@@ -9,6 +9,8 @@ A tree for gaps holds readings of time, or positions, in the first word. They on
 `trim` leaves those behind that no later event can reach, seldom enough to cost next to nothing.
 Of a `->`, `erase` leaves the runs behind that an event has taken on.
 
+A tree for a gap beside an order is by value; its starts are readings of the last event of each run.
+
 Cost contract: insertion, trimming and erasing O(log n) expected, n the runs of one key inside the
 window or the gap; the latest start among the runs in a range O(log n); enumeration O(log n) per run
 at worst.
@@ -76,6 +78,37 @@ def latest_start(branches, root, operator, high, low):
         else:
             at = branches[at]["left"] if below else branches[at]["right"]
     return latest
+
+
+@inner
+def latest_run(branches, root, operator, high, low):
+    """Return the branch with the latest start in range, 0 if there is none; and if it is alone."""
+    below = operator in (r.LESS, r.LESS_EQUAL)
+    found, latest, inside, alone = 0, r.NOTHING, 0, True
+    at = root
+    while at != 0:
+        is_left = below
+        if is_in_range(branches[at], operator, high, low):
+            alone = alone and branches[at]["start"] != latest
+            if branches[at]["start"] > latest:
+                found, latest, inside, alone = at, branches[at]["start"], 0, True
+            side = branches[at]["left"] if below else branches[at]["right"]
+            if side != 0:
+                alone = alone and branches[side]["best"] != latest
+                if branches[side]["best"] > latest:
+                    latest, inside, alone = branches[side]["best"], side, True
+            is_left = not below
+        at = branches[at]["left"] if is_left else branches[at]["right"]
+    while inside != 0:
+        found, left, right = inside, branches[inside]["left"], branches[inside]["right"]
+        on_left = left != 0 and branches[left]["best"] == latest
+        on_right = right != 0 and branches[right]["best"] == latest
+        here = branches[found]["start"] == latest
+        alone = alone and int(on_left) + int(on_right) + int(here) == 1
+        if here:
+            break
+        inside = left if on_left else right
+    return found, alone
 
 
 @inner

@@ -12,7 +12,9 @@ before that moment. The root depends on the store's kind:
 
 * `UNION`: a persistent heap-ordered tree (`unions`), for keys alone;
 * `UNLIKE`: a list with back pointers (`unlike`), for keys and values compared by ≠;
-* `SORTED`: a persistent search tree (`ordered`), for keys and a value compared by order.
+* `SORTED`: a persistent search tree (`ordered`), for keys and a value compared by order;
+* `RECENT`: such a tree whose runs must have ended lately: where a gap stands beside an order, the
+  start of a run in the index is its last event, in units of the gap.
 
 The linked runtime gives a bucket a new number whenever it begins with nothing: `group` is that
 of the bucket that a source asks, or that a node belongs to. `rank` is the place of a vertex's row
@@ -35,7 +37,7 @@ from cernis.errors import BudgetError
 
 MOST_RECORDS = 2**30
 
-UNION, UNLIKE, SORTED = range(3)
+UNION, UNLIKE, SORTED, RECENT = range(4)
 
 LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = range(4)
 EQUAL, DIFFERENT, IN_GAP = 4, 5, 6
@@ -94,7 +96,7 @@ class RunMemory(NamedTuple):
     branches: NDArray[np.void]
     asked: NDArray[np.int64]
     """The values that sources asked for: those compared by ≠, two words of an order value, or the
-    ends of a gap."""
+    ends of a gap. Where an order stands beside a gap, the last word is the earliest last event."""
     buckets: NDArray[np.void]
     base: NDArray[np.int64]
     """Where each store's buckets begin."""
@@ -120,6 +122,7 @@ class Widths(NamedTuple):
     """Values compared by ≠; 0: there are no lists with back pointers."""
     back: int = 1
     ordered: bool = False
+    recent: bool = False
     parts: int = 1
     pending: int = 1
 
@@ -144,7 +147,7 @@ def new_memory(size: int, widths: Widths = _NO_MORE, buckets: int = 0) -> RunMem
         values=np.zeros((entries, width), np.int64),
         back=np.zeros((entries, widths.back), np.int32),
         branches=np.zeros(size if widths.ordered else 1, BRANCH),
-        asked=np.zeros((size, max(width, 2)), np.int64),
+        asked=np.zeros((size, max(width, 2) + widths.recent), np.int64),
         buckets=np.zeros(buckets, BUCKET),
         base=np.zeros(0, np.int64),
         roots=np.zeros(size, ROOT),
