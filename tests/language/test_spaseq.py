@@ -270,6 +270,15 @@ def test_a_later_base_and_a_later_prefix_hold_from_there_on() -> None:
     assert found.streams == (("S", "http://e/a/d#s"), ("T", "http://e/a/b#t"))
 
 
+def test_the_function_iri_knows_the_base() -> None:
+    found = parse(
+        "BASE <http://e/a/> SELECT * FROM STREAM S <s> WHERE "
+        "{ SEQ (A) DEFINE GPM A ON S { ?x a ?y BIND (IRI(?y) AS ?z) } }"
+    )
+    assert "IRI(?y, <http://e/a/>)" in str(found)
+    assert str(parse(str(found))) == str(found)
+
+
 # ------------------------------------------------------------------------ terms
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -454,10 +453,6 @@ def test_a_mistake_in_a_filter_is_found_when_the_matcher_is_built() -> None:
     wrong = g.FilterPattern(bgp("?s :p ?o"), g.CallExpression("STR", ()))
     with pytest.raises(QueryError, match="STR takes 1 argument, here are 0"):
         Matcher(wrong, TermValues(Terms()))
-    both = g.CallExpression("CONCAT", (var("a"), var("b")))
-    optional = g.OptionalPattern(bgp("?s :p ?a"), bgp("?s :q ?b"), both)
-    with pytest.raises(QueryError, match="see their own group alone in the FILTER of OPTIONAL"):
-        Matcher(optional, TermValues(Terms()))
 
 
 # ---------------------------------------------------------- values and absence
@@ -469,6 +464,24 @@ def call(name: str, *arguments: g.Expression) -> g.CallExpression:
 
 def bind(pattern: g.GraphPattern, name: str, expression: g.Expression) -> g.BindPattern:
     return g.BindPattern(pattern, var(name), expression)
+
+
+def test_iris_are_relative_to_a_base() -> None:
+    base = g.Term("<http://x/a/b>")
+    made = bind(bgp("?s :p ?t"), "i", call("IRI", var("t"), base))
+    assert solve(made, ':x :p "c" . :x :p "../d" . :x :p "urn:e"')[0] == [
+        'i=:a/c s=:x t="c"',
+        'i=:d s=:x t="../d"',
+        'i=<urn:e> s=:x t="urn:e"',
+    ]
+
+
+def test_a_filter_of_optional_may_ask_exists_of_both_sides() -> None:
+    asked = g.ExistsExpression(bgp("?b :r ?a"))
+    pattern = g.OptionalPattern(bgp("?s :p ?a"), bgp("?s :q ?b"), asked)
+    assert solve(pattern, ":x :p 1 . :x :q :y . :x :q :z . :z :r 1 . :v :p 1 . :v :q :y") == [
+        [f"a={full('1')} b=:z s=:x", f"a={full('1')} s=:v"]
+    ]
 
 
 def test_a_bound_value_is_a_term_in_its_canonical_form() -> None:
@@ -699,6 +712,16 @@ bound_value = st.one_of(
 
 
 @st.composite
+def hard_conditions(draw: st.DrawFn) -> g.Expression:
+    """Conditions that need columns of their own, in OPTIONAL and EXISTS of both sides."""
+    if draw(st.booleans()):
+        text = call("CONCAT", call("STR", draw(leaf)), call("STR", draw(leaf)))
+        return g.ComparisonExpression("<", text, call("CONCAT", call("STR", draw(leaf)), text))
+    asked = g.ExistsExpression(draw(patterns(0)), draw(st.one_of(st.none(), simple)))
+    return g.NotExpression(asked) if draw(st.booleans()) else asked
+
+
+@st.composite
 def patterns(draw: st.DrawFn, depth: int = 3, inside: bool = False) -> g.GraphPattern:
     kind = draw(st.sampled_from(range(13 if inside else 14))) if depth else 0
     if kind <= 3:
@@ -710,7 +733,8 @@ def patterns(draw: st.DrawFn, depth: int = 3, inside: bool = False) -> g.GraphPa
     if kind == 5:
         return g.JoinPattern(tuple(draw(st.lists(inner, min_size=2, max_size=3))))
     if kind in (6, 7):
-        return g.OptionalPattern(draw(inner), draw(inner), draw(st.one_of(st.none(), condition)))
+        between = st.one_of(st.none(), condition, condition, hard_conditions())
+        return g.OptionalPattern(draw(inner), draw(inner), draw(between))
     if kind == 8:
         return g.UnionPattern(tuple(draw(st.lists(inner, min_size=2, max_size=2))))
     if kind == 9:
@@ -726,7 +750,8 @@ def patterns(draw: st.DrawFn, depth: int = 3, inside: bool = False) -> g.GraphPa
         terms = [tuple(None if c is None else g.Term(full(c)) for c in row) for row in rows]
         return g.ValuesPattern((var("a"), var("b")), tuple(terms))
     if kind == 12:
-        asked = g.ExistsExpression(draw(patterns(0)), draw(st.one_of(st.none(), simple)))
+        fewer = st.one_of(st.none(), simple, hard_conditions())
+        asked = g.ExistsExpression(draw(patterns(0)), draw(fewer))
         negated = draw(st.booleans())
         return g.FilterPattern(draw(inner), g.NotExpression(asked) if negated else asked)
     part = draw(inner)
@@ -754,15 +779,10 @@ def rename_blanks(pattern: g.GraphPattern) -> g.GraphPattern:
             case g.UnionPattern(parts):
                 return g.UnionPattern(tuple(map(rename, parts)))
             case g.OptionalPattern(inner, extra, between):
-                return g.OptionalPattern(rename(inner), rename(extra), between)
-            case g.FilterPattern(inner, g.NotExpression(g.ExistsExpression() as asked)):
-                asked = replace(asked, pattern=rename(asked.pattern))
-                return g.FilterPattern(rename(inner), g.NotExpression(asked))
-            case g.FilterPattern(inner, g.ExistsExpression() as asked):
-                asked = replace(asked, pattern=rename(asked.pattern))
-                return g.FilterPattern(rename(inner), asked)
+                asked = between and rename_asked(between)
+                return g.OptionalPattern(rename(inner), rename(extra), asked)
             case g.FilterPattern(inner, only):
-                return g.FilterPattern(rename(inner), only)
+                return g.FilterPattern(rename(inner), rename_asked(only))
             case g.BackgroundPattern(name, inner):
                 return g.BackgroundPattern(name, rename(inner))
             case g.MinusPattern(inner, removed):
@@ -771,6 +791,14 @@ def rename_blanks(pattern: g.GraphPattern) -> g.GraphPattern:
                 return g.BindPattern(rename(inner), variable, expression)
             case g.ValuesPattern() | g.ClosurePattern() | g.UnfoldPattern():
                 return part
+
+    def rename_asked(condition: g.Expression) -> g.Expression:
+        match condition:
+            case g.NotExpression(g.ExistsExpression() as asked):
+                return g.NotExpression(rename_asked(asked))
+            case g.ExistsExpression(inner, fewer):
+                return g.ExistsExpression(rename(inner), fewer and rename_asked(fewer))
+        return condition
 
     return rename(pattern)
 

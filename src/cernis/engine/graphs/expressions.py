@@ -450,31 +450,6 @@ def _same_term(a, b, text):
 
 
 @inner
-def _equal(a, b, text):
-    """a = b: known kinds by value, unknown ones only if they are the same term."""
-    one, other = a["kind"], b["kind"]
-    if one == NOTHING or other == NOTHING:
-        return ERROR
-    if _is_number(one) and _is_number(other):
-        return TRUE if _compare_numbers(a, b) == _SAME else FALSE
-    if one >= ILL_TYPED or other >= ILL_TYPED:
-        if one >= ILL_TYPED and other >= ILL_TYPED:
-            return TRUE if _same_term(a, b, text) else ERROR
-        least = min(one, other)
-        return FALSE if least in (IRI, BLANK, TAGGED) else ERROR
-    if one != other:
-        return FALSE
-    if one == BOOLEAN:
-        return TRUE if a["exact"] == b["exact"] else FALSE
-    if one >= INSTANT:
-        order = _compare_exact(a["exact"], a["scale"], b["exact"], b["scale"])
-        return TRUE if order == _SAME else FALSE
-    if one == TAGGED and a["tag"] != b["tag"]:
-        return FALSE
-    return TRUE if _same_text(a, b, text) else FALSE
-
-
-@inner
 def _compare_mixed(a, b):
     """An instant without a time zone against one that has one: by more than 14 hours, or not."""
     for sign in (-1, 1):
@@ -491,6 +466,49 @@ def _compare_mixed(a, b):
 
 
 @inner
+def _compare_zones(a, b):
+    """The order of two instants, or of two days, of which only one has a time zone."""
+    one, other = a["kind"], b["kind"]
+    if (one, other) in ((LOCAL_INSTANT, INSTANT), (LOCAL_DATE, DATE)):
+        return _compare_mixed(a, b)
+    if (one, other) in ((INSTANT, LOCAL_INSTANT), (DATE, LOCAL_DATE)):
+        order = _compare_mixed(b, a)
+        return order if order == _INCOMPARABLE else -order
+    return _INCOMPARABLE
+
+
+@inner
+def _equal(a, b, text):
+    """a = b: known kinds by value, unknown ones only if they are the same term.
+
+    A time without a zone may be equal to one with a zone if it is within 14 hours: nobody knows.
+    """
+    one, other = a["kind"], b["kind"]
+    if one == NOTHING or other == NOTHING:
+        return ERROR
+    if _is_number(one) and _is_number(other):
+        return TRUE if _compare_numbers(a, b) == _SAME else FALSE
+    if one >= ILL_TYPED or other >= ILL_TYPED:
+        if one >= ILL_TYPED and other >= ILL_TYPED:
+            return TRUE if _same_term(a, b, text) else ERROR
+        least = min(one, other)
+        return FALSE if least in (IRI, BLANK, TAGGED) else ERROR
+    if one != other:
+        are_days = min(one, other) == DATE and max(one, other) == LOCAL_DATE
+        if are_days or (min(one, other) == INSTANT and max(one, other) == LOCAL_INSTANT):
+            return ERROR if _compare_zones(a, b) == _INCOMPARABLE else FALSE
+        return FALSE
+    if one == BOOLEAN:
+        return TRUE if a["exact"] == b["exact"] else FALSE
+    if one >= INSTANT:
+        order = _compare_exact(a["exact"], a["scale"], b["exact"], b["scale"])
+        return TRUE if order == _SAME else FALSE
+    if one == TAGGED and a["tag"] != b["tag"]:
+        return FALSE
+    return TRUE if _same_text(a, b, text) else FALSE
+
+
+@inner
 def _compare(a, b, text):
     """The order of two values, where they have one."""
     one, other = a["kind"], b["kind"]
@@ -501,12 +519,8 @@ def _compare(a, b, text):
             return _compare_texts(a, b, text)
         if one == BOOLEAN or INSTANT <= one <= DURATION:
             return _compare_exact(a["exact"], a["scale"], b["exact"], b["scale"])
-    elif (one, other) in ((LOCAL_INSTANT, INSTANT), (LOCAL_DATE, DATE)):
-        return _compare_mixed(a, b)
-    elif (one, other) in ((INSTANT, LOCAL_INSTANT), (DATE, LOCAL_DATE)):
-        order = _compare_mixed(b, a)
-        return order if order == _INCOMPARABLE else -order
-    return _INCOMPARABLE
+        return _INCOMPARABLE
+    return _compare_zones(a, b)
 
 
 @inner

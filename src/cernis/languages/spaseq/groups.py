@@ -34,7 +34,7 @@ _DATATYPES = {
 _ONE = range(1, 2)
 _MANY = range(1, 256)
 _OF_ONE = (
-    "BOUND STR LANG DATATYPE IRI URI ISIRI ISURI ISBLANK ISLITERAL ISNUMERIC STRLEN UCASE LCASE "
+    "BOUND STR LANG DATATYPE ISIRI ISURI ISBLANK ISLITERAL ISNUMERIC STRLEN UCASE LCASE "
     "ISTRIPLE SUBJECT PREDICATE OBJECT ENCODE_FOR_URI ABS CEIL FLOOR ROUND YEAR MONTH DAY HOURS "
     "MINUTES SECONDS TIMEZONE TZ MD5 SHA1 SHA256 SHA384 SHA512"
 )
@@ -42,6 +42,7 @@ _OF_TWO = "LANGMATCHES SAMETERM CONTAINS STRSTARTS STRENDS STRBEFORE STRAFTER ST
 _ARGUMENTS = (
     dict.fromkeys(_OF_ONE.split(), _ONE)
     | dict.fromkeys(_OF_TWO.split(), range(2, 3))
+    | dict.fromkeys(("IRI", "URI"), range(1, 3))
     | dict.fromkeys(("REGEX", "SUBSTR"), range(2, 4))
     | {
         "REPLACE": range(3, 5),
@@ -567,6 +568,8 @@ class GraphPatternReader(LanguageReader):
                 and not isinstance(arguments[0], g.GraphVariable)
             ):
                 self.mistakes.note("BOUND asks for a variable", span, expected="BOUND(?x)")
+        if name in ("IRI", "URI") and len(arguments) == 1 and self.base is not None:
+            arguments.append(g.Term(f"<{self.base}>", span))
         return g.CallExpression(_SAME_FUNCTION.get(name, name), tuple(arguments), span)
 
     def _make_cast(

@@ -110,7 +110,11 @@ def read_iri(written: str, base: str | None) -> str:
     >>> read_iri("<../c?d>", "http://example.org/a/b/")
     'http://example.org/a/c?d'
     """
-    text = unescape(written[1:-1])
+    return make_iri(unescape(written[1:-1]), base)
+
+
+def make_iri(text: str, base: str | None) -> str:
+    """Return the IRI with this text, relative to `base`."""
     wrong = _FORBIDDEN_IN_IRI.search(text)
     if wrong:
         raise TermError(f"an IRI holds no {wrong[0]!r}")

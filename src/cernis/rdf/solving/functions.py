@@ -25,7 +25,7 @@ from urllib.parse import quote
 import numpy as np
 
 from cernis.engine.graphs import expressions as e
-from cernis.languages.spaseq.terms import XSD, write_literal
+from cernis.languages.spaseq.terms import XSD, TermError, make_iri, write_literal
 
 
 class TermParts(NamedTuple):
@@ -227,11 +227,15 @@ def _with_language(x: TermParts, language: TermParts) -> str | None:
     return write_literal(x.text, language=language.text)
 
 
-def _iri(x: TermParts) -> str | None:
+def _iri(x: TermParts, base: TermParts | None = None) -> str | None:
     if x.kind == e.IRI:
         return f"<{x.text}>"
-    absolute = re.fullmatch(r'[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*', x.text)
-    return f"<{x.text}>" if x.kind == e.STRING and absolute else None
+    if x.kind != e.STRING:
+        return None
+    try:
+        return f"<{make_iri(x.text, None if base is None else base.text)}>"
+    except TermError:
+        return None
 
 
 # -------------------------------------------------------------- triple terms
@@ -515,6 +519,7 @@ ARGUMENTS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("STRBEFORE", "STRAFTER", "LANGMATCHES", "STRDT", "STRLANG"), (2, 2)),
     "SUBSTR": (2, 3),
     "TRIPLE": (3, 3),
+    **dict.fromkeys(("IRI", "URI"), (1, 2)),
     "CONCAT": (1, 255),
     **dict.fromkeys(("STR", "LANG", "DATATYPE", "STRLEN"), (1, 1)),
     **dict.fromkeys(("ISIRI", "ISURI", "ISBLANK", "ISLITERAL", "ISNUMERIC"), (1, 1)),

@@ -154,6 +154,26 @@ class ProbeNode(PairNode):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class GivenNode(OperatorNode):
+    """The solutions of the left of a `RefineNode`, with their row numbers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RefineNode(OperatorNode):
+    """OPTIONAL and EXISTS with a condition that needs columns of both sides.
+
+    A solution of the left fits if the inner plan, which begins with a `GivenNode`, has it.
+    """
+
+    left: PlanNode
+    inner: PlanNode
+    row: str
+    """The column of row numbers in the inner plan."""
+    answers: tuple[int, int] | None
+    """The codes of false and true, for EXISTS; None: OPTIONAL."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ClosureNode:
     """The pairs of nodes with a way of any length between them, or of at most one step."""
 
@@ -176,6 +196,8 @@ PlanNode = (
     | ColumnFilterNode
     | ExtendNode
     | ProbeNode
+    | GivenNode
+    | RefineNode
     | ClosureNode
 )
 
@@ -188,6 +210,8 @@ class PlanInput(NamedTuple):
     budget: RowBudget
     search_budget: int
     """How many triples a search may look at."""
+    given: Solutions | None = None
+    """The solutions of `GivenNode`."""
 
     @property
     def values(self) -> e.Values:
@@ -226,6 +250,11 @@ def run_plan(plan: PlanNode, data: PlanInput, events: Codes) -> Solutions:
             return extend_table(run_plan(inner, data, events), names[-1], column, data.terms)
         case ProbeNode():
             return _run_probe(plan, data, events)
+        case GivenNode():
+            assert data.given is not None, "an inner plan runs inside of a RefineNode"
+            return data.given
+        case RefineNode():
+            return _run_refine(plan, data, events)
         case ClosureNode():
             return _run_closure(plan, data, events)
 
@@ -261,9 +290,7 @@ def _run_right(plan: JoinNode | ProbeNode, data: PlanInput, left: Solutions) -> 
 
 def _run_probe(plan: ProbeNode, data: PlanInput, events: Codes) -> Solutions:
     left = run_plan(plan.left, data, events)
-    numbers = np.arange(len(left.event), dtype=np.int32)
-    codes = np.concatenate([left.codes, numbers.reshape(-1, 1)], axis=1)
-    numbered = Solutions((*left.names, ROW_NUMBER), left.event, codes)
+    numbered = _number_rows(left, ROW_NUMBER)
     right = _run_right(plan, data, left)
     if plan.shared:
         again = right.codes[:, [right.names.index(left.names[one]) for one, _ in plan.shared]]
@@ -280,9 +307,31 @@ def _run_probe(plan: ProbeNode, data: PlanInput, events: Codes) -> Solutions:
     fits[rows] = True
     if plan.answers is None:
         return left.take(~fits)
-    answer = np.where(fits, plan.answers[1], plan.answers[0]).astype(np.int32)
-    codes = np.concatenate([left.codes, answer.reshape(-1, 1)], axis=1)
-    return Solutions(plan.names, left.event, codes)
+    return _add_column(left, plan.names[-1], np.where(fits, plan.answers[1], plan.answers[0]))
+
+
+def _number_rows(table: Solutions, name: str) -> Solutions:
+    return _add_column(table, name, np.arange(len(table.event)))
+
+
+def _add_column(table: Solutions, name: str, column: NDArray[np.int64]) -> Solutions:
+    codes = np.concatenate([table.codes, column.astype(np.int32).reshape(-1, 1)], axis=1)
+    return Solutions((*table.names, name), table.event, codes)
+
+
+def _run_refine(plan: RefineNode, data: PlanInput, events: Codes) -> Solutions:
+    left = run_plan(plan.left, data, events)
+    inside = data._replace(given=_number_rows(left, plan.row))
+    found = run_plan(plan.inner, inside, events)
+    fits = np.zeros(len(left.event), np.bool_)
+    fits[found.codes[:, found.names.index(plan.row)]] = True
+    if plan.answers is not None:
+        return _add_column(left, plan.names[-1], np.where(fits, plan.answers[1], plan.answers[0]))
+    both = arrange(found, plan.names), arrange(left.take(~fits), plan.names)
+    event = np.concatenate([table.event for table in both])
+    place = np.argsort(event, kind="stable")
+    codes = np.concatenate([table.codes for table in both])
+    return drop_repeats(Solutions(plan.names, event[place], codes[place]))
 
 
 def _run_join(plan: JoinNode, data: PlanInput, events: Codes) -> Solutions:

@@ -22,7 +22,7 @@ import numpy as np
 
 from cernis.engine.graphs import search as k
 from cernis.engine.graphs.search import Codes
-from cernis.errors import BudgetError, DataError, Diagnostic, QueryError
+from cernis.errors import BudgetError, DataError
 from cernis.pattern import graph as g
 from cernis.pattern.paths import END, START, step_pattern
 from cernis.rdf.reading.background import Triples
@@ -263,10 +263,13 @@ class _Planner(NamedTuple):
         for one in find_exists(expression):
             # the name is unique, so that no join takes it for a variable of both sides
             variable = g.GraphVariable(f"_:exists {id(one)}")
-            pattern, rest = self._push_hard(one.pattern, one.condition)
-            asked = frozenset(plan.names).union(*map(_find_mentions, rest))
+            pattern, rest, outer = _push_hard(one.pattern, one.condition)
+            asked = frozenset(plan.names).union(*map(_find_all_names, rest + outer))
             right = self.plan(pattern, (), asked, dataset)
-            plan = self._probe(plan, right, rest, variable.name)
+            if outer:
+                plan = self._refine(plan, right, rest, outer, variable.name, dataset)
+            else:
+                plan = self._probe(plan, right, rest, variable.name)
             found[id(one)] = variable
         return plan, replace_parts(expression, found) if found else expression
 
@@ -300,6 +303,27 @@ class _Planner(NamedTuple):
         return op.ProbeNode(
             shown, left.certain, left, right, join, program.depth, index, answers, shared
         )
+
+    def _refine(
+        self,
+        left: op.PlanNode,
+        right: op.PlanNode,
+        conditions: Conditions,
+        hard: Conditions,
+        answer: str | None,
+        dataset: _Dataset,
+    ) -> op.PlanNode:
+        """Plan EXISTS, whose answer is a column of this name, or OPTIONAL, with hard conditions."""
+        row = f"{op.ROW_NUMBER} {id(hard)}"
+        given = op.GivenNode((*left.names, row), left.certain | {row})
+        inner = self._join(given, right, conditions, is_optional=False)
+        inner = self._filter_hard(inner, hard, dataset)
+        if answer is None:
+            names = merge_names(left.names, right.names)
+            return op.RefineNode(names, left.certain, left, inner, row, None)
+        false, true = (self.values.constant(write_boolean(one)) for one in (False, True))
+        names = (*left.names, answer)
+        return op.RefineNode(names, left.certain, left, inner, row, (false, true))
 
     def _plan_closure(
         self,
@@ -379,25 +403,15 @@ class _Planner(NamedTuple):
         inner, extra = pattern.pattern, pattern.extra
         below = tuple(c for c in conditions if _find_mentions(c) <= g.find_certain_variables(inner))
         above = tuple(c for c in conditions if c not in below)
-        extra, between = self._push_hard(extra, pattern.condition)
+        extra, between, outer = _push_hard(extra, pattern.condition)
         inside = tuple(c for c in between if _find_mentions(c) <= g.find_certain_variables(extra))
         between = tuple(c for c in between if c not in inside)
-        asked = needed.union(*map(_find_mentions, above + between))
+        asked = needed.union(*map(_find_mentions, above + between), *map(_find_all_names, outer))
         left = self.plan(inner, below, asked.union(g.find_variables(extra)), dataset)
         right = self.plan(extra, inside, asked.union(g.find_variables(inner)), dataset)
+        if outer:
+            return self._filter(self._refine(left, right, between, outer, None, dataset), above)
         return self._filter(self._join(left, right, between, is_optional=True), above)
-
-    def _push_hard(
-        self, pattern: g.GraphPattern, condition: g.Expression | None
-    ) -> tuple[g.GraphPattern, Conditions]:
-        """Return a pattern with the conditions that need columns, and the other conditions."""
-        conditions = () if condition is None else _split_and(condition)
-        hard = tuple(filter(is_hard, conditions))
-        for one in hard:
-            if not _find_all_names(one) <= set(g.find_variables(pattern)):
-                raise QueryError([_refuse_hard(one)], self.source)
-        rest = tuple(c for c in conditions if c not in hard)
-        return (g.FilterPattern(pattern, g.AndExpression(hard)) if hard else pattern), rest
 
     def _join(
         self, left: op.PlanNode, right: op.PlanNode, conditions: Conditions, is_optional: bool
@@ -662,13 +676,20 @@ def _split_and(condition: g.Expression) -> Conditions:
     return (condition,)
 
 
-def _refuse_hard(condition: g.Expression) -> Diagnostic:
-    spans = (one.span for one in _list_expressions(condition) if hasattr(one, "span"))
-    return Diagnostic(
-        "EXISTS and functions of several variables or of computed values see their own group alone "
-        "in the FILTER of OPTIONAL or EXISTS: BIND the value before it",
-        next((span for span in spans if span is not None), None),
-    )
+def _push_hard(
+    pattern: g.GraphPattern, condition: g.Expression | None
+) -> tuple[g.GraphPattern, Conditions, Conditions]:
+    """Return a pattern with the conditions on it that need columns, and the other conditions.
+
+    The last ones need columns, too, and variables from outside of the pattern.
+    """
+    conditions = () if condition is None else _split_and(condition)
+    hard = tuple(filter(is_hard, conditions))
+    names = set(g.find_variables(pattern))
+    own = tuple(one for one in hard if _find_all_names(one) <= names)
+    outer = tuple(one for one in hard if one not in own)
+    rest = tuple(c for c in conditions if c not in hard)
+    return (g.FilterPattern(pattern, g.AndExpression(own)) if own else pattern), rest, outer
 
 
 def _list_expressions(node: g.GraphPattern | g.Expression) -> Iterator[Any]:

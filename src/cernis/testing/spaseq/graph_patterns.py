@@ -93,7 +93,17 @@ def _find_solutions(pattern: g.GraphPattern, triples: Triples, kb: Dataset) -> I
         case g.OptionalPattern(inner, extra, condition):
             right = list(_find_solutions(extra, triples, kb))
             left = _find_solutions(inner, triples, kb)
-            return [one for s in left for one in _join_optional(s, right, condition)]
+            return [
+                one
+                for s in left
+                for one in [
+                    both
+                    for both in join_solutions([s], right)
+                    if condition is None
+                    or is_true(decide_exists(condition, both, triples, kb), both)
+                ]
+                or [s]
+            ]
         case g.BackgroundPattern(name, inner):
             if isinstance(name, g.Term):
                 return _find_solutions(inner, kb.get(name.text, ()), kb)
@@ -156,7 +166,10 @@ def decide_exists(
         match part:
             case g.ExistsExpression(pattern, condition):
                 found = join_solutions([solution], list(_find_solutions(pattern, triples, kb)))
-                holds = any(condition is None or is_true(condition, one) for one in found)
+                holds = any(
+                    condition is None or is_true(decide_exists(condition, one, triples, kb), one)
+                    for one in found
+                )
                 return g.Term(f'"{str(holds).lower()}"^^<{_XSD}boolean>')
         return None
 
@@ -234,15 +247,6 @@ def _write_value(value: Value) -> str:
             raise NotImplementedError("the forms of floats are left to SPARQL's own engines")
         case str():
             return f'"{value}"'
-
-
-def _join_optional(
-    solution: Solution, extra: list[Solution], condition: g.Expression | None
-) -> list[Solution]:
-    both = [
-        s for s in join_solutions([solution], extra) if condition is None or is_true(condition, s)
-    ]
-    return both or [solution]
 
 
 def _match_triples(
