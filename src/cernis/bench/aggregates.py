@@ -230,7 +230,7 @@ def _tabulate_aims(records: Sequence[Record]) -> Table:
         ("ratio", "measured", "digits", "aim"),
         tuple(rows),
         "Numbers of up to 18 digits are 64-bit integers. Longer ones, where types come in turn, "
-        "have a residue of 64 bits and others of 50, and each costs a pass over the vectors. The "
+        "have a residue of 64 bits and others of 50, and each makes the vectors longer. The "
         "walk works at ends alone: in turn, one event in n is an end, and no aim is set.",
     )
 

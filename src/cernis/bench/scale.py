@@ -62,6 +62,7 @@ class BenchmarkScale:
     counted: int = 1000
     spark_rows: int = 5_000_000
     spark_rounds: int = 2
+    spark_pairs: int = 9
     spark_cases: tuple[str, ...] | None = None
     """None: all of them."""
     spark_joined: tuple[int, ...] = (250_000, 2_000_000)
@@ -132,6 +133,7 @@ QUICK = BenchmarkScale(
     counted=20,
     spark_rows=4000,
     spark_rounds=1,
+    spark_pairs=1,
     spark_cases=(
         "keyed",
         "keyed, grouped",

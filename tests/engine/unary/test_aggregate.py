@@ -324,6 +324,41 @@ def test_sums_beyond_64_bits_are_exact_and_signed() -> None:
     assert any(int(each[2][1]) > 2**70 for each in got.values())
 
 
+def add_up_by_hand(types: list[str], values: list[int], window: int) -> dict[int, tuple[int, int]]:
+    """Return the number of matches of A ; B+ ; C at each end, and the sum over their B."""
+    found = {}
+    for end in (i for i, type_ in enumerate(types) if type_ == "C"):
+        begun, runs, total = 0, 0, 0
+        for i in range(max(0, end - window), end):
+            if types[i] == "A":
+                begun += 1
+            elif types[i] == "B":
+                runs, more = 2 * runs + begun, runs + begun
+                total = 2 * total + values[i] * more
+        if runs:
+            found[end] = runs, total
+    return found
+
+
+@pytest.mark.parametrize("window", [90, 200, 10**6])
+@pytest.mark.parametrize("weights", [(0, 1, 5), (-3, 2**40), (2**62, -(2**62), 2**50, -1)])
+def test_sums_over_iterations_stay_exact_as_their_residues_are_reduced(
+    weights: tuple[int, ...], window: int
+) -> None:
+    draw = random.Random(window)
+    types = [draw.choice("ABBC") for _ in range(500)]
+    values = [draw.choice(weights) for _ in types]
+    text = (
+        "SELECT COUNT(*) AS n, SUM(B[v]) AS s FROM S WHERE A ; B+ ; C WITHIN {} EVENTS GROUP BY END"
+    )
+    rows = cernis.query(text.format(window)).run(
+        [{"type": type_, "v": value} for type_, value in zip(types, values, strict=True)]
+    )
+    found = {row["end"]: (int(row["n"]), int(row["s"])) for row in rows.to_arrow().to_pylist()}
+    assert found == add_up_by_hand(types, values, window)
+    assert max(n for n, _ in found.values()) > 2**25
+
+
 def test_many_partitions_come_and_go() -> None:
     text = "SELECT * FROM S WHERE A ; B+ ; C PARTITION BY [k] WITHIN {} EVENTS"
     draw = np.random.default_rng(3)

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 from typing import Any
 from zlib import crc32
 
@@ -51,12 +52,17 @@ CONTIGUOUS = write_query("PARTITION BY [name] WITHIN 10 SECONDS", then=":")
 SINGLE = write_query("WITHIN 1 SECONDS CONSUME BY ANY")
 
 
+PAIR = ("keyed", "keyed, grouped")
+"""Cases whose ratio is an aim: they run in turns of their own."""
+
+
 def measure_cases(
-    spark: Any, folder: Path, rounds: int, names: list[str] | None, joined: list[int]
+    spark: Any, folder: Path, request: Mapping[str, Any]
 ) -> dict[str, dict[str, float]]:
-    """Return seconds and matches of each case, or of the named ones."""
+    """Return seconds and matches of each case, or of the named ones, and the ratios of the pair."""
     from cernis.spark import recognize
 
+    rounds, names, joined = request["rounds"], request["names"], request["joined"]
     df = spark.read.parquet(str(folder / "all"))
     tasks = 2 * spark.sparkContext.defaultParallelism
     keyed = df.repartition(tasks, "name").sortWithinPartitions("ts")
@@ -97,21 +103,46 @@ def measure_cases(
     counted = [
         name for name in frames if not name.endswith(("rows", "packed", "counted", "grouped"))
     ]
-    return {
+    measured = {
         name: {"wall": best[name], "cpu": busy[name]}
         | ({"matches": found[name]} if name in counted else {})
         for name in frames
     }
+    if all(name in frames for name in PAIR):
+        one, other = (frames[name] for name in PAIR)
+        measured["pair"] = _compare_pair(one, other, request["pairs"])
+    return measured
+
+
+def _compare_pair(one: Any, other: Any, pairs: int) -> dict[str, float]:
+    """Return the median ratio of the seconds of one frame to those of the other, run in turns.
+
+    Both of a pair run directly after one another, so that other work on the machine slows both.
+    """
+    ratios: list[tuple[float, float]] = []
+    for number in range(pairs):
+        order = (one, other) if number % 2 == 0 else (other, one)
+        first, second = (_measure_run(frame) for frame in order)
+        above, below = (first, second) if number % 2 == 0 else (second, first)
+        ratios.append((above[0] / below[0], above[1] / below[1]))
+    wall, busy = (median(column) for column in zip(*ratios, strict=True))
+    return {"wall": wall, "cpu": busy}
+
+
+def _measure_run(frame: Any) -> tuple[float, float]:
+    """Return the seconds of one run by the clock, and those of all processors."""
+    processor, began = read_processor_seconds(), time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    seconds = time.perf_counter() - began
+    return seconds, read_processor_seconds() - processor
 
 
 def _time_frame(name: str, frame: Any, busy: dict[str, float]) -> Callable[[], float]:
     """Return a contestant that measures one run; the least processor time goes to `busy`."""
 
     def contestant() -> float:
-        processor, began = read_processor_seconds(), time.perf_counter()
-        frame.write.format("noop").mode("overwrite").save()
-        seconds = time.perf_counter() - began
-        busy[name] = min(busy.get(name, float("inf")), read_processor_seconds() - processor)
+        seconds, processor = _measure_run(frame)
+        busy[name] = min(busy.get(name, float("inf")), processor)
         return seconds
 
     return contestant
@@ -220,7 +251,7 @@ def _answer_request(request: Mapping[str, Any]) -> dict[str, Any]:
     spark = local_session(request["cores"], memory="3g")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "this query runs in a single task")
-        return measure_cases(spark, folder, request["rounds"], request["names"], request["joined"])
+        return measure_cases(spark, folder, request)
 
 
 if __name__ == "__main__":

@@ -117,6 +117,7 @@ class SlidingAggregator:
             rows=_new_rows(rows),
             places=np.zeros((rows, 8), np.int64),
             reach=np.zeros((rows, 8), np.int64),
+            loads=np.zeros((rows, 8), np.int64),
             row_of_key=np.full(64, -1, np.int32),
             free_rows=np.arange(rows - 1, -1, -1).astype(np.int64),
         )
@@ -208,7 +209,9 @@ class SlidingAggregator:
         words = self._scratch.found[:number]
 
         def read_integers(quantity: int) -> Integers:
-            return read_residues(words[:, quantity : lanes.floats : lanes.quantities], lanes.moduli)
+            residues = len(lanes.moduli.primes)
+            first = quantity * residues
+            return read_residues(words[:, first : first + residues], lanes.moduli)
 
         integers, reals, codes = 1, lanes.floats + 1, lanes.leasts + 1
         measured = []
@@ -264,13 +267,14 @@ class SlidingAggregator:
             self.memory = memory._replace(
                 places=_enlarge(memory.places, (rows, states)),
                 reach=_enlarge(memory.reach, (rows, states)),
+                loads=_enlarge(memory.loads, (rows, states)),
             )
-        scratch = self._scratch
-        if edges >= len(scratch.moving_edge) or states > len(scratch.gathered):
+        labels, scratch = len(self.tables.labels), self._scratch
+        is_larger = edges >= len(scratch.moving_edge) or states > len(scratch.gathered)
+        if is_larger or labels > self.lanes.sum_labels.shape[1]:
+            self.lanes = self.new_lanes(len(self.lanes.moduli.primes))
             self._scratch = self._new_scratch(states, len(scratch.ends))
         self._scratch = self._scratch._replace(steps=_list_steps(self._arrays, self.tables.symbols))
-        if len(self.tables.labels) > self.lanes.sum_labels.shape[1]:
-            self.lanes = self.new_lanes(len(self.lanes.moduli.primes))
 
     def new_lanes(self, residues: int) -> semiring.Lanes:
         """Lay out elements with so many residues, and say which labels count for which quantity."""
@@ -280,7 +284,8 @@ class SlidingAggregator:
             marks = [[variable in names for names in labels] for variable in variables]
             return np.array(marks, np.uint8).reshape(len(variables), len(labels))
 
-        return semiring.new_lanes(residues, *map(mark_labels, self._quantities))
+        elements = len(self._arrays.expanded) + kernel.BLOCK
+        return semiring.new_lanes(residues, elements, *map(mark_labels, self._quantities))
 
     def _new_weights(self, events: int) -> Weights:
         sums, floats, leasts = map(len, self._quantities)
@@ -299,11 +304,13 @@ class SlidingAggregator:
             moving_state=np.zeros(moves, np.int32),
             moving_edge=np.zeros(moves, np.int32),
             gathered=np.zeros(states, np.int64),
+            gathered_loads=np.zeros(states, np.int64),
             suffixes=np.zeros(states, np.int64),
+            suffix_loads=np.zeros(states + 1, np.int64),
             lows=np.zeros(states, np.int64),
             touched=np.zeros(states, np.int32),
             weights=Weights(weights.sums[0], weights.floats[0], weights.leasts[0]),
-            result=new_pool(self.lanes.words),
+            result=new_pool(self.lanes.words + len(self.lanes.primes) + self.lanes.floats),
             ends=np.zeros(ends, np.int64),
             found=np.zeros((ends, self.lanes.words), np.int64),
         )
@@ -330,6 +337,7 @@ class SlidingAggregator:
             rows=np.concatenate([memory.rows, _new_rows(rows)]),
             places=_enlarge(memory.places, (2 * rows, states)),
             reach=_enlarge(memory.reach, (2 * rows, states)),
+            loads=_enlarge(memory.loads, (2 * rows, states)),
             free_rows=free_rows,
         )
 

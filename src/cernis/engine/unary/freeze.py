@@ -184,6 +184,11 @@ def is_known(tables: UnaryTables, meta: Mapping[str, Any]) -> bool:
     ) <= frozenset(tables.labels)
 
 
+_LAYOUTS = {"residues": (0, 2, 1), "lanes": (1, 2, 0)}
+"""How states of before order the integers of a vector, by the name of the number of residues: the
+axes that have the quantities, the elements and the residues."""
+
+
 def freeze_sliding(engine: SlidingAggregator) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return (meta, arrays) of an aggregator that has just been collected, to be packed."""
     memory, alphabet = engine.memory, engine.tables.automaton.alphabet
@@ -193,7 +198,7 @@ def freeze_sliding(engine: SlidingAggregator) -> tuple[dict[str, Any], dict[str,
     meta = {
         "position": engine.position,
         "bound": engine.bound,
-        "lanes": len(engine.lanes.moduli.primes),
+        "moduli": len(engine.lanes.moduli.primes),
         "states": [_write_state(engine.tables.automaton.states[s]) for s in used],
         "symbols": [sorted(tests[test] for test in passed) for passed in alphabet.passed],
     }
@@ -216,8 +221,8 @@ def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arr
     tables, alphabet = engine.tables, engine.tables.automaton.alphabet
     position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
     bound = check_number(meta.get("bound"), "the bound of the window")
-    is_old = "lanes" not in meta
-    written = meta.get("residues" if is_old else "lanes")
+    layout = next((name for name in _LAYOUTS if name in meta), "moduli")
+    written = meta.get(layout)
     residues = check_number(written, "the number of residues", 1, _MOST_RESIDUES)
     states = _read_states(tables.automaton, meta)
     passed = _read_symbols(alphabet, meta)
@@ -230,9 +235,10 @@ def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arr
     log, words = typed["log"], typed["words"]
     log["symbol"] = symbols[log["symbol"]]
     lanes = engine.new_lanes(residues)
-    if is_old and residues > 1:
+    if layout == "residues" and residues > 1:
         lanes = lanes._replace(moduli=prime_moduli(residues))
-        _transpose_vectors(words, lanes, typed["rows"], typed["places"])
+    if layout in _LAYOUTS and lanes.floats > 1:
+        _transpose_vectors(words, lanes, typed["rows"], typed["places"], _LAYOUTS[layout])
     engine.position, engine.bound = position, bound
     engine.restore(
         SlidingMemory(
@@ -241,6 +247,7 @@ def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arr
             log_weights=Weights(*(typed[f"log.{name}"] for name in Weights._fields)),
             places=places,
             reach=np.where(places != 0, typed["rows"]["size"][:, None], 0),
+            loads=np.ones_like(places),
             **{name: typed[name] for name in ("counters", "rows", "row_of_key", "free_rows")},
         ),
         lanes,
@@ -252,15 +259,18 @@ def _transpose_vectors(
     lanes: Lanes,
     rows: NDArray[np.void],
     places: NDArray[np.int64],
+    layout: tuple[int, int, int],
 ) -> None:
-    """Put the residues of each vector first, where states of before had the quantities first."""
+    """Put the residues of each number together, which states of before had apart."""
+    residues = len(lanes.moduli.primes)
     for record, row in zip(rows, places, strict=True):
         size, integers = int(record["size"]), lanes.floats * int(record["size"])
         stride = 1 + lanes.words * size
         fronts = record["front"] + 1 + stride * np.arange(record["fronts"])
         for at in (*row[row != 0], *fronts):
-            vector = words[at : at + integers].reshape(lanes.quantities, -1, size)
-            words[at : at + integers] = vector.transpose(1, 0, 2).ravel()
+            axes = np.array([lanes.quantities, size, residues])
+            vector = words[at : at + integers].reshape(axes[np.argsort(layout)])
+            words[at : at + integers] = vector.transpose(layout).ravel()
 
 
 def _read_symbols(alphabet: Alphabet, meta: Mapping[str, Any]) -> list[frozenset[Test]]:

@@ -7,8 +7,10 @@ may be negative: it lies in the middle of the range of its residues.
 Primes stay below 2^50 so that a product modulo p needs no 128-bit arithmetic: the quotient that
 floating point gives is off by at most one (Shoup's NTL does the same).
 
-Cost contract: an addition or product costs O(lanes). Rejected: primes of 62 bits, which are a fifth
-fewer, and whose products LLVM computes one at a time.
+Cost contract: an addition or product costs O(lanes). A word has room for 2^12 residues below 2^50:
+vectors add residues as plain integers, and reduce them later (`semiring`). Rejected: primes of 62
+bits, which are a fifth fewer: LLVM computes their products one at a time, and each addition needs a
+reduction. Rejected: limbs with carries, whose products cost the square of them.
 """
 
 from __future__ import annotations

@@ -12,10 +12,14 @@ An *element* stands for a set of partial matches and has one number, or a few, p
 Elements form a semiring: + is the union of two sets, × concatenates the matches of both. The
 weight of an event that an edge marks is an element of one match.
 
-A *vector* has `size` elements. Its words are in order of residues, then of quantities: loops run
-along memory, and one of them adds all integers of a residue. A vector of partial matches has a
-header of *bounds*: floats that no number in the vector exceeds, once for all matches and once for
-those begun since the last turn (`slide`).
+A *vector* has `size` elements. Its words are in order of quantities, then of elements, then of
+residues: one loop adds all residues of a quantity of the first elements. A vector of partial
+matches has a header of *bounds*: floats that no number in the vector exceeds, once for all matches
+and once for those begun since the last turn (`slide`).
+
+Sums are not reduced modulo the primes at once. A vector has a *load*: its residues are below the
+load times their prime. Loads add up, and `lighten` reduces a vector when its load is too large, or
+before it is multiplied. So an addition of residues is one of plain integers.
 
 Cost contract: every function is linear in the words of the vectors.
 """
@@ -30,6 +34,10 @@ from numpy.typing import NDArray
 from cernis.compiled import inlined, inner
 from cernis.engine.unary.residue import Moduli, extend, multiply, new_moduli
 
+MOST_LOAD = 1 << 12
+"""Residues of such a load stay below 2^62."""
+_SMALL = 1 << 49
+"""All primes are larger."""
 NO_VALUE = np.int64(2**63 - 1)
 """The code of a least value over no events."""
 
@@ -59,16 +67,19 @@ class Lanes(NamedTuple):
     """The quantities of an element, and the labels whose events count for each."""
 
     moduli: Moduli
+    primes: NDArray[np.int64]
+    """Per word of a quantity of the longest vector, the prime of its residue, or 0."""
+    inverses: NDArray[np.float64]
     sum_labels: NDArray[np.uint8]
     """Per sum and label, whether an event with this label counts."""
     float_labels: NDArray[np.uint8]
     least_labels: NDArray[np.uint8]
     floats: int
-    """The first word of the floats in an element; the first of all is the number of matches."""
+    """The first word of the floats in an element, and the number of its integers."""
     leasts: int
     """The first word of the least values; the first of all is whether there is a match."""
     quantities: int
-    """The number of matches and the sums: what each residue has a word for."""
+    """The number of matches and the sums: what has a word for each residue."""
     words: int
     """The words of an element."""
     header: int
@@ -77,17 +88,24 @@ class Lanes(NamedTuple):
 
 def new_lanes(
     residues: int,
+    elements: int,
     sums: NDArray[np.uint8],
     floats: NDArray[np.uint8],
     leasts: NDArray[np.uint8],
 ) -> Lanes:
-    """Lay out elements with so many residues, given the labels that count for their quantities."""
+    """Lay out elements with so many residues, given the labels that count for their quantities.
+
+    No vector has more than so many elements.
+    """
     quantities = 1 + len(sums)
     first_float = quantities * residues
     first_least = first_float + (1 + len(floats) if len(floats) else 0)
     words = first_least + (1 + len(leasts) if len(leasts) else 0)
+    moduli = new_moduli(residues)
     return Lanes(
-        moduli=new_moduli(residues),
+        moduli=moduli,
+        primes=np.tile(moduli.primes, elements),
+        inverses=np.tile(moduli.inverses, elements),
         sum_labels=sums,
         float_labels=floats,
         least_labels=leasts,
@@ -148,34 +166,49 @@ def add(pool, lanes, weights, new, base, source, size, length):
     The first `length` elements of a vector of `size` are written: all of them, unless `new` is
     `base`, and the source has no matches beyond.
     """
-    if lanes.words == 1:
-        words, elements = pool.words, np.uint64(length)
-        _add_counts(words, np.uint64(new), np.uint64(base), np.uint64(source), elements)
-    elif lanes.words == len(lanes.moduli.primes):
-        _add_residues(pool.words, lanes.moduli.primes, new, base, source, size, length)
-    else:
-        _add_lanes(pool, lanes, weights, new, base, source, size, length)
-
-
-@inner
-def _add_lanes(pool, lanes, weights, new, base, source, size, length):
-    """Do as `_add_counts`, for all quantities, one after the other."""
+    if lanes.words == len(lanes.moduli.primes):
+        words, integers = pool.words, np.uint64(length * lanes.words)
+        _add_counts(words, np.uint64(new), np.uint64(base), np.uint64(source), integers)
+        return
     if base == 0:
         clear(pool, lanes, new, size)
         base = new
-    moduli, integers = lanes.moduli, lanes.quantities * size
-    used = integers - size + length
-    for lane in range(len(moduli.primes)):
-        prime, inverse = moduli.primes[lane], moduli.inverses[lane]
-        counts = lane * integers
-        _add_words(pool.words, new + counts, base + counts, source + counts, used, prime)
-        for q in range(len(weights.sums)):
-            at, weight = counts + (1 + q) * size, weights.sums[q]
-            if weight != 0 and prime == 0:
-                _add_multiple(pool.words, new + at, source + counts, length, weight)
-            elif weight != 0:
-                rest = weight % prime
-                _add_residue(pool.words, new + at, source + counts, length, (rest, prime, inverse))
+    _add_integers(pool.words, lanes, weights, new, base, source, size, length)
+    if lanes.words > lanes.floats:
+        _add_values(pool, lanes, weights, new, base, source, size, length)
+
+
+@inlined
+def add_tail(pool, lanes, weights, new, source, size, low):
+    """Add source × weights to the vector `new`; the source has no matches before `low`."""
+    shift, length = low * len(lanes.moduli.primes), size - low
+    to, place = new + shift, source + shift
+    if lanes.words == len(lanes.moduli.primes):
+        words, integers = pool.words, np.uint64(length * lanes.words)
+        _add_counts(words, np.uint64(to), np.uint64(to), np.uint64(place), integers)
+        return
+    _add_integers(pool.words, lanes, weights, to, to, place, size, length)
+    if lanes.words > lanes.floats:
+        to, place = new + low, source + low
+        _add_values(pool, lanes, weights, to, to, place, size, length)
+
+
+@inner
+def _add_integers(words, lanes, weights, new, base, source, size, length):
+    """Do as `_add_counts`, for sums, too; all places may be those of a later element."""
+    residues = len(lanes.moduli.primes)
+    integers = np.uint64(length * residues)
+    for q in range(lanes.quantities):
+        at = q * size * residues
+        to, first, second = np.uint64(new + at), np.uint64(base + at), np.uint64(source + at)
+        _add_counts(words, to, first, second, integers)
+        if q > 0 and weights.sums[q - 1] != 0:
+            _add_multiple(words, lanes, to, np.uint64(source), integers, weights.sums[q - 1])
+
+
+@inner
+def _add_values(pool, lanes, weights, new, base, source, size, length):
+    """Add floats and least values; all places may be those of a later element."""
     if len(weights.floats):
         counts = lanes.floats * size
         for q in range(len(weights.floats)):
@@ -199,30 +232,21 @@ def _add_lanes(pool, lanes, weights, new, base, source, size, length):
 
 
 @inlined
-def _add_words(words, new, base, source, size, prime):
-    to, first, second = np.uint64(new), np.uint64(base), np.uint64(source)
-    if prime == 0:
-        for r in range(np.uint64(size)):
-            words[to + r] = words[first + r] + words[second + r]
+def _add_multiple(words, lanes, to, source, size, weight):
+    """Add so many times the number of matches to a sum; the source has no load."""
+    primes, inverses = lanes.primes, lanes.inverses
+    if len(lanes.moduli.primes) == 1:
+        for r in range(size):
+            words[to + r] += weight * words[source + r]
+    elif abs(weight) < _SMALL:
+        sign = weight >> 63
+        for r in range(size):
+            rest = weight + (primes[r] & sign)
+            words[to + r] += multiply(words[source + r], rest, primes[r], inverses[r])
     else:
-        for r in range(np.uint64(size)):
-            words[to + r] = _reduce(words[first + r] + words[second + r], prime)
-
-
-@inlined
-def _add_multiple(words, new, source, size, weight):
-    to, place = np.uint64(new), np.uint64(source)
-    for r in range(np.uint64(size)):
-        words[to + r] += weight * words[place + r]
-
-
-@inlined
-def _add_residue(words, new, source, size, modulo):
-    weight, prime, inverse = modulo
-    to, place = np.uint64(new), np.uint64(source)
-    for r in range(np.uint64(size)):
-        product = multiply(words[place + r], weight, prime, inverse)
-        words[to + r] = _reduce(words[to + r] + product, prime)
+        for r in range(size):
+            rest = _fold(weight, primes[r])
+            words[to + r] += multiply(words[source + r], rest, primes[r], inverses[r])
 
 
 @inlined
@@ -278,21 +302,26 @@ def _add_counts(words, new, base, source, size):
             words[new + r] = words[base + r] + words[source + r]
 
 
+@inlined
+def lighten(pool, lanes, at, size, load, most):
+    """Reduce the residues of a vector whose load is too large; return its load."""
+    if load <= most:
+        return load
+    _reduce_residues(pool.words, lanes, at, size)
+    return 1
+
+
 @inner
-def _add_residues(words, primes, new, base, source, size, length):
-    """Do as `_add_counts`, for counts of several residues."""
-    for lane in range(len(primes)):
-        prime, at = primes[lane], lane * size
-        to, first, second = np.uint64(new + at), np.uint64(base + at), np.uint64(source + at)
-        if base == 0:
-            for r in range(np.uint64(length)):
-                words[to + r] = words[second + r]
-        elif base == new:
-            for r in range(np.uint64(length)):
-                words[to + r] = _reduce(words[to + r] + words[second + r], prime)
-        else:
-            for r in range(np.uint64(length)):
-                words[to + r] = _reduce(words[first + r] + words[second + r], prime)
+def _reduce_residues(words, lanes, at, size):
+    primes, inverses, residues = lanes.primes, lanes.inverses, len(lanes.moduli.primes)
+    length = np.uint64(size * residues)
+    for q in range(lanes.quantities):
+        first = np.uint64(at + q * length)
+        for i in range(length):
+            quotient = np.int64(np.float64(words[first + i]) * inverses[i])
+            rest = words[first + i] - quotient * primes[i]
+            rest += (primes[i] & (rest >> 63)) - primes[i]
+            words[first + i] = rest + (primes[i] & (rest >> 63))
 
 
 @inlined
@@ -302,16 +331,13 @@ def add_one(pool, lanes, weights, new, size):
     if lanes.words == 1:
         words[new] += 1
         return
-    for lane in range(len(moduli.primes)):
-        prime, counts = moduli.primes[lane], new + lane * lanes.quantities * size
-        words[counts] += 1
-        if prime and words[counts] == prime:
-            words[counts] = 0
+    residues = len(moduli.primes)
+    for lane in range(residues):
+        prime = moduli.primes[lane]
+        words[new + lane] = _fold(words[new + lane] + 1, prime)
         for q in range(len(weights.sums)):
-            at = counts + (1 + q) * size
-            words[at] += weights.sums[q] if prime == 0 else weights.sums[q] % prime
-            if prime:
-                words[at] %= prime
+            at, weight = new + (1 + q) * size * residues + lane, _fold(weights.sums[q], prime)
+            words[at] = _fold(words[at] + weight, prime)
     for q in range(len(weights.floats)):
         reals[new + (lanes.floats + 1 + q) * size] += weights.floats[q]
     if len(weights.floats):
@@ -329,7 +355,7 @@ def set_unit(pool, lanes, at, size, index):
     """Make a vector that has one match without events at `index`, and no others."""
     clear(pool, lanes, at, size)
     for lane in range(len(lanes.moduli.primes)):
-        pool.words[at + lane * lanes.quantities * size + index] = 1
+        pool.words[at + index * len(lanes.moduli.primes) + lane] = 1
     if lanes.leasts > lanes.floats:
         pool.reals[at + lanes.floats * size + index] = 1.0
     if lanes.words > lanes.leasts:
@@ -340,14 +366,16 @@ def set_unit(pool, lanes, at, size, index):
 def add_product(pool, lanes, weights, result, front, source, size, length):
     """Add front · source × weights, the matches of both in one element, to the scratch element.
 
-    `result` is a pool of one element. `front` 0 is the vector with one match at index 0. The source
-    has no matches beyond its first `length` elements.
+    `result` is a pool of one element, with room for the words of a quantity, and an element, after
+    it. `front` 0 is the vector with one match at index 0. The source has no matches beyond its
+    first `length` elements. Neither has a load.
     """
-    if lanes.words > len(lanes.moduli.primes):
-        _add_product_of_lanes(pool, lanes, weights, result, front, source, size, length)
-    elif lanes.words > 1:
-        words, moduli = pool.words, lanes.moduli
-        _add_product_of_residues(words, moduli, result.words, front, source, size, length)
+    if lanes.words > 1:
+        words = pool.words
+        _add_product_of_integers(words, lanes, weights, result.words, front, source, size, length)
+        if lanes.words > lanes.floats:
+            _add_product_of_floats(pool, lanes, weights, result, front, source, size, length)
+            _add_product_of_leasts(pool, lanes, weights, result, front, source, size, length)
     elif front:
         words, elements = pool.words, np.uint64(length)
         result.words[0] += _multiply_counts(words, np.uint64(front), np.uint64(source), elements)
@@ -356,41 +384,47 @@ def add_product(pool, lanes, weights, result, front, source, size, length):
 
 
 @inner
-def _add_product_of_residues(words, moduli, result, front, source, size, length):
-    for lane in range(len(moduli.primes)):
-        prime, at = moduli.primes[lane], lane * size
-        number = words[source + at]
-        if front:
-            inverse = moduli.inverses[lane]
-            number = _dot(words, front + at, source + at, length, prime, inverse)
-        result[lane] = _reduce(result[lane] + number, prime)
-
-
-@inner
-def _add_product_of_lanes(pool, lanes, weights, result, front, source, size, length):
-    words, moduli = pool.words, lanes.moduli
-    for lane in range(len(moduli.primes)):
-        prime, inverse = moduli.primes[lane], moduli.inverses[lane]
-        place = lane * lanes.quantities
-        counts = place * size
-        number = _dot(words, front + counts, source + counts, length, prime, inverse)
-        if front == 0:
-            number = words[source + counts]
-        result.words[place] = _fold(result.words[place] + number, prime)
-        for q in range(len(weights.sums)):
-            at = counts + (1 + q) * size
+def _add_product_of_integers(words, lanes, weights, result, front, source, size, length):
+    moduli, residues = lanes.moduli, len(lanes.moduli.primes)
+    counts = lanes.words + len(lanes.primes)
+    for lane in range(residues):
+        result[counts + lane] = 0 if front else words[source + lane]
+    if front:
+        _add_dots(words, lanes, result, counts, front, source, length)
+    for lane in range(residues):
+        result[lane] = _fold(result[lane] + result[counts + lane], moduli.primes[lane])
+    for q in range(len(weights.sums)):
+        to, at = (1 + q) * residues, (1 + q) * size * residues
+        for lane in range(residues):
+            prime, number = moduli.primes[lane], result[counts + lane]
             if front == 0:
-                total = words[source + at]
-            else:
-                total = _dot(words, front + counts, source + at, length, prime, inverse)
-                total += _dot(words, front + at, source + counts, length, prime, inverse)
-            if prime == 0:
-                total += weights.sums[q] * number
-            else:
-                total += multiply(number, weights.sums[q] % prime, prime, inverse)
-            result.words[place + 1 + q] = _fold(result.words[place + 1 + q] + total, prime)
-    _add_product_of_floats(pool, lanes, weights, result, front, source, size, length)
-    _add_product_of_leasts(pool, lanes, weights, result, front, source, size, length)
+                result[to + lane] += words[source + at + lane]
+            if weights.sums[q] != 0:
+                rest = _fold(weights.sums[q], prime)
+                result[to + lane] += multiply(number, rest, prime, moduli.inverses[lane])
+            result[to + lane] = _fold(result[to + lane], prime)
+        if front:
+            _add_dots(words, lanes, result, to, front, source + at, length)
+            _add_dots(words, lanes, result, to, front + at, source, length)
+
+
+@inlined
+def _add_dots(words, lanes, result, to, left, right, length):
+    """Add the sum of products of two runs of numbers, in each residue."""
+    primes, inverses, moduli = lanes.primes, lanes.inverses, lanes.moduli
+    residues, room = len(moduli.primes), np.uint64(lanes.words)
+    one, other = np.uint64(left), np.uint64(right)
+    if residues == 1:
+        result[to] += _multiply_counts(words, one, other, np.uint64(length))
+        return
+    for r in range(np.uint64(length * residues)):
+        result[room + r] = multiply(words[one + r], words[other + r], primes[r], inverses[r])
+    for lane in range(residues):
+        prime, total = moduli.primes[lane], result[to + lane]
+        for r in range(length):
+            total += result[lanes.words + r * residues + lane] - prime
+            total += prime & (total >> 63)
+        result[to + lane] = total
 
 
 @inlined
@@ -399,26 +433,6 @@ def _multiply_counts(words, left, right, size):
     for r in range(size):
         total += words[left + r] * words[right + r]
     return total
-
-
-@inlined
-def _dot(words, left, right, size, prime, inverse):
-    """Return the sum of products of two runs of words."""
-    one, other, length = np.uint64(left), np.uint64(right), np.uint64(size)
-    if prime == 0:
-        return _multiply_counts(words, one, other, length)
-    total = np.int64(0)
-    for r in range(length):
-        product = multiply(words[one + r], words[other + r], prime, inverse)
-        total = _reduce(total + product, prime)
-    return total
-
-
-@inlined
-def _reduce(number, prime):
-    """Return a number below twice the prime modulo it, without a branch."""
-    rest = number - prime
-    return rest + (prime & (rest >> 63))
 
 
 @inlined
@@ -504,11 +518,11 @@ def copy_vector(old, old_lanes, at, new, new_lanes, to, size, scratch):
         rest, moved = 0, 0
     for i in range((old_lanes.words - rest) * size):
         new.words[to + moved * size + i] = old.words[at + rest * size + i]
-    residues, digits = scratch[0], scratch[1]
-    integers = new_lanes.quantities * size
-    for r in range(integers if moved else 0):
+    residues, digits, quantities = scratch[0], scratch[1], new_lanes.quantities
+    for r in range(quantities * size if moved else 0):
+        first, to_first = at + r * before, to + r * after
         for lane in range(before):
-            residues[lane] = old.words[at + lane * integers + r]
+            residues[lane] = old.words[first + lane]
         extend(old_lanes.moduli, new_lanes.moduli, residues, digits)
         for lane in range(after):
-            new.words[to + lane * integers + r] = residues[lane]
+            new.words[to_first + lane] = residues[lane]

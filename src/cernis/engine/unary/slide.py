@@ -41,17 +41,20 @@ from cernis.compiled import borrowing, inlined, inner
 from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW
 from cernis.engine.unary.residue import LANE_BITS
 from cernis.engine.unary.semiring import (
+    MOST_LOAD,
     Pool,
     Weights,
     add,
     add_bounds,
     add_one,
     add_product,
+    add_tail,
     add_unit_bounds,
     clear,
     copy_vector,
     copy_weights,
     copy_words,
+    lighten,
     set_unit,
     weigh,
 )
@@ -66,7 +69,8 @@ _LARGE = 2.0**_LARGE_BITS
 _TINY = 2.0**-1000
 """The least bound but 0: a larger one is still a bound."""
 _STRETCH = 512
-_BLOCK = 4
+_HALF_LOAD = MOST_LOAD // 2 - 1
+BLOCK = 4
 """Vectors are filled up with empty elements to whole blocks, which LLVM adds in one instruction."""
 
 LOGGED_EVENT = np.dtype(
@@ -133,6 +137,8 @@ class SlidingMemory(NamedTuple):
     """Per row and state, the vector of its partial matches."""
     reach: NDArray[np.int64]
     """Per row and state, how many elements of the vector may have matches: the first ones."""
+    loads: NDArray[np.int64]
+    """Per row and state, the load of the vector (`semiring`)."""
     row_of_key: NDArray[np.int32]
     free_rows: NDArray[np.int64]
 
@@ -147,8 +153,11 @@ class SlidingScratch(NamedTuple):
     moving_edge: NDArray[np.int32]
     gathered: NDArray[np.int64]
     """Per state, the vector that is being made."""
+    gathered_loads: NDArray[np.int64]
     suffixes: NDArray[np.int64]
     """Per state, the row of the matrix of the events since, while the stacks turn."""
+    suffix_loads: NDArray[np.int64]
+    """Their loads; the last is that of the row of the start."""
     lows: NDArray[np.int64]
     """Per state, the first element of that row that may have matches."""
     touched: NDArray[np.int32]
@@ -362,7 +371,7 @@ def scale_bounds(memory, lanes, row, steps):
 @inlined
 def round_up(number):
     """Return the least whole number of blocks that has so many elements, in elements."""
-    return (number + _BLOCK - 1) // _BLOCK * _BLOCK
+    return (number + BLOCK - 1) // BLOCK * BLOCK
 
 
 @inlined
@@ -382,6 +391,8 @@ def _move_simply(memory, lanes, events, scratch, row, event):
     size, state, target = record["size"], step["state"], step["target"]
     source, length = places[row, state], reach[row, state]
     weigh(lanes, events.weights, event, step["label"], scratch.weights)
+    if lanes.floats > lanes.quantities:
+        _lighten_source(memory, lanes, scratch, row, state, step["accept"])
     if step["accept"]:
         front = 0
         if record["fronts"]:
@@ -398,8 +409,32 @@ def _move_simply(memory, lanes, events, scratch, row, event):
         length = size
     elif reach[row, target] < length:
         reach[row, target] = length
+    if lanes.floats > lanes.quantities:
+        load = np.int64(0)
+        if there:
+            load = lighten(pool, lanes, there, size, memory.loads[row, target], _HALF_LOAD)
+        memory.loads[row, target] = load + memory.loads[row, state] + 1
     add_bounds(pool, scratch.weights, new, there, source, lanes.header)
     add(pool, lanes, scratch.weights, new, there, source, size, length)
+
+
+@inner
+def _lighten_source(memory, lanes, scratch, row, state, accept):
+    """Reduce the vector of a state before it is added, or multiplied: then it has no load."""
+    most = _HALF_LOAD
+    if accept or _has_sums(scratch.weights):
+        most = 1
+    at, size, load = memory.places[row, state], memory.rows[row]["size"], memory.loads[row, state]
+    memory.loads[row, state] = lighten(memory.pool, lanes, at, size, load, most)
+
+
+@inlined
+def _has_sums(weights):
+    """Whether an event adds to a sum of integers."""
+    found = False
+    for q in range(len(weights.sums)):
+        found = found or weights.sums[q] != 0
+    return found
 
 
 @inlined
@@ -417,6 +452,8 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
         state = scratch.moving_state[m]
         source, length = places[row, state], reach[row, state]
         weigh(lanes, events.weights, event, edge["label"], scratch.weights)
+        if lanes.floats > lanes.quantities:
+            _lighten_source(memory, lanes, scratch, row, state, edge["accept"])
         if edge["accept"]:
             add_product(pool, lanes, scratch.weights, scratch.result, front, source, size, length)
         if target < 0:
@@ -426,12 +463,20 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
         stays = tables.stay[target, events.symbols[event]] != 0
         new = gathered[target]
         base = new
+        load = scratch.gathered_loads[target]
         if new == 0:
             new = _take_vector(memory, lanes, row)
             base = there if stays else 0
+            load = memory.loads[row, target] if base else 0
             gathered[target] = new
             scratch.touched[targets] = target
             targets += 1
+        if lanes.floats > lanes.quantities:
+            if base:
+                load = lighten(pool, lanes, base, size, load, _HALF_LOAD)
+            if base == there:
+                memory.loads[row, target] = load
+            scratch.gathered_loads[target] = load + memory.loads[row, state] + 1
         add_bounds(pool, scratch.weights, new, base, source, lanes.header)
         add(pool, lanes, scratch.weights, new, base, source, size, size)
     return targets
@@ -470,6 +515,7 @@ def _settle(tables, memory, scratch, row, symbol, targets):
     for t in range(targets):
         state = scratch.touched[t]
         _put(memory, row, state, scratch.gathered[state])
+        memory.loads[row, state] = scratch.gathered_loads[state]
         scratch.gathered[state] = 0
 
 
@@ -491,6 +537,7 @@ def _start(tables, memory, lanes, events, scratch, row, event):
             at = _take_vector(memory, lanes, row)
             memory.places[row, target] = at
             memory.reach[row, target] = 1
+            memory.loads[row, target] = 1
             clear(pool, lanes, at, record["size"])
             for i in range(at - lanes.header, at):
                 pool.reals[i] = 0.0
@@ -522,7 +569,7 @@ def _report(lanes, counters, scratch, position):
     """Write the element of an event that matches end at."""
     exists = False
     for lane in range(len(lanes.moduli.primes)):
-        exists = exists or scratch.result.words[lane * lanes.quantities] != 0
+        exists = exists or scratch.result.words[lane] != 0
     if exists:
         end = counters[ENDS]
         counters[ENDS] = end + 1
@@ -610,12 +657,15 @@ def _turn(tables, memory, lanes, scratch, row, bound):
         return most - front
     whole = used
     set_unit(pool, lanes, whole, size, 0)
+    loads = scratch.suffix_loads
+    for state in range(len(loads)):
+        loads[state] = 1
     index = 0
     for state in range(places.shape[1]):
         if places[row, state]:
             index += 1
             suffixes[state] = whole + index * vector
-            scratch.lows[state] = index // _BLOCK * _BLOCK
+            scratch.lows[state] = index // BLOCK * BLOCK
             set_unit(pool, lanes, suffixes[state], size, index)
     top, spare, fronts = most, 0, 0
     event = record["last"]
@@ -629,6 +679,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
         top, spare = _prepend(tables, memory, lanes, scratch, event, size, (whole, top, spare))
         if begins:
             at = front + fronts * (1 + vector)
+            loads[len(loads) - 1] = lighten(pool, lanes, whole, size, loads[len(loads) - 1], 1)
             pool.words[at] = start
             copy_words(pool.words, at + 1, whole, vector)
             fronts += 1
@@ -642,8 +693,8 @@ def _turn(tables, memory, lanes, scratch, row, bound):
             index += 1
             is_alive = False
             for lane in range(len(lanes.moduli.primes)):
-                at_lane = lane * lanes.quantities * size
-                is_alive = is_alive or pool.words[oldest + at_lane + index] != 0
+                number = pool.words[oldest + index * len(lanes.moduli.primes) + lane]
+                is_alive = is_alive or number != 0
             half = header // 2
             for i in range(half):
                 pool.reals[at - header + i] = pool.reals[places[row, state] - half + i]
@@ -652,6 +703,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
             set_unit(pool, lanes, at, size, index)
             places[row, state] = at if is_alive else 0
             memory.reach[row, state] = round_up(index + 1)
+            memory.loads[row, state] = 1
     memory.counters[WORDS] = used
     if len(memory.rows) == 1:
         memory.counters[LOGGED] = 0
@@ -677,6 +729,7 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
     pool, log, suffixes, gathered = memory.pool, memory.log, scratch.suffixes, scratch.gathered
     weights, lows = scratch.weights, scratch.lows
     whole, top, spare = room
+    several, loads = lanes.floats > lanes.quantities, scratch.suffix_loads
     symbol = log[event]["symbol"]
     step = scratch.steps[symbol]
     if log[event]["begins"]:
@@ -685,9 +738,9 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
             target = tables.edges[e]["target"]
             if target >= 0 and suffixes[target]:
                 weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
-                low = lows[target]
-                to, source = whole + low, suffixes[target] + low
-                add(pool, lanes, weights, to, to, source, size, size - low)
+                if several:
+                    _add_loads(pool, lanes, scratch, size, whole, len(suffixes), target)
+                add_tail(pool, lanes, weights, whole, suffixes[target], size, lows[target])
     if step["movers"] == tables.mover_count[symbol]:
         state, target = step["state"], step["target"]
         if step["movers"] == 0 or target < 0 or suffixes[target] == 0:
@@ -696,8 +749,9 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
             low = lows[target]
             lows[state] = min(lows[state], low)
             weigh(lanes, memory.log_weights, event, step["label"], weights)
-            to, source = suffixes[state] + low, suffixes[target] + low
-            add(pool, lanes, weights, to, to, source, size, size - low)
+            if several:
+                _add_loads(pool, lanes, scratch, size, suffixes[state], state, target)
+            add_tail(pool, lanes, weights, suffixes[state], suffixes[target], size, low)
             return top, spare
     targets = 0
     for m in range(tables.mover_count[symbol]):
@@ -721,6 +775,17 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
                     top += lanes.words * size
                 base = suffixes[state] if stays else 0
             weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
+            if several:
+                loads[target] = _lighten_row(pool, lanes, scratch, suffixes[target], size, target)
+                load = np.int64(0)
+                if base:
+                    load = (
+                        loads[state] if base == suffixes[state] else scratch.gathered_loads[state]
+                    )
+                    load = lighten(pool, lanes, base, size, load, _HALF_LOAD)
+                if base == suffixes[state]:
+                    loads[state] = load
+                scratch.gathered_loads[state] = load + loads[target] + 1
             add(pool, lanes, weights, new, base, suffixes[target], size, size)
         if new or not stays:
             gathered[state] = new
@@ -732,8 +797,25 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
             pool.words[suffixes[state]] = spare
             spare = suffixes[state]
         suffixes[state] = gathered[state]
+        loads[state] = scratch.gathered_loads[state]
         gathered[state] = 0
     return top, spare
+
+
+@inlined
+def _lighten_row(pool, lanes, scratch, at, size, state):
+    """Reduce a row before it is added, or multiplied; return its load."""
+    most = 1 if _has_sums(scratch.weights) else _HALF_LOAD
+    return lighten(pool, lanes, at, size, scratch.suffix_loads[state], most)
+
+
+@inlined
+def _add_loads(pool, lanes, scratch, size, to, index, target):
+    """Reduce two rows as adding one to the other needs it, and note the load of the sum."""
+    loads = scratch.suffix_loads
+    loads[target] = _lighten_row(pool, lanes, scratch, scratch.suffixes[target], size, target)
+    load = lighten(pool, lanes, to, size, loads[index], _HALF_LOAD)
+    loads[index] = load + loads[target] + 1
 
 
 # -------------------------------------------------------------- collecting
@@ -776,6 +858,8 @@ def copy_live(memory, lanes, fresh, fresh_lanes, scratch):
                 for i in range(header):
                     new.words[used + i] = old.words[at - header + i]
                 to = used + header
+                lighten(old, lanes, at, size, memory.loads[row, state], 1)
+                memory.loads[row, state] = 1
                 copy_vector(old, lanes, at, new, fresh_lanes, to, size, scratch)
                 places[row, state] = to
                 used = to + vector * size
