@@ -279,7 +279,7 @@ def test_halves_of_the_time_are_compared_after_the_first_fifth(
     monkeypatch.setattr(endurance, "observe_hour", lambda *_: samples)
     records = endurance.run_endless_spark(QUICK, lambda *_: None)
     session, classes = endurance.build_tables(records)
-    assert [row[-1] for row in session.rows] == ["2"]
+    assert [row[-1] for row in session.rows] == ["1.75"]
     assert classes.rows == (("a", "4", "2", "2", "30", "1.5"),)
     points = [p for p in endurance.build_points(records) if p["what"] == "memory"]
     assert [point["ratio"] for point in points] == [value / 9 for value in memory]

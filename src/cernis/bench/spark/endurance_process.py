@@ -6,8 +6,10 @@ the workers between two turns belongs to one class, whatever else the machine do
 measured for all classes together: Java's heap after a collection, Java's process, the Python
 workers, and the checkpoints on disk.
 
-Spark's own logs of the past are bounded (`BOUNDED`), so that they are full in the first minutes. A
-file is one micro-batch: Spark runs none without events.
+Spark's own logs of the past are bounded (`BOUNDED`), so that they are full in the first minutes.
+RocksDB drops old values at each snapshot: by default it does so after some forty micro-batches, and
+the checkpoints grow and shrink at that pace. A file is one micro-batch: Spark runs none without
+events.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ BOUNDED = {
     "spark.sql.streaming.fileSource.log.compactInterval": "4",
     "spark.sql.streaming.fileSource.log.cleanupDelay": "10s",
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "4",
+    "spark.sql.streaming.stateStore.rocksdb.compactOnCommit": "true",
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
@@ -51,6 +55,12 @@ BOUNDED = {
     "spark.streaming.ui.retainedBatches": "20",
     "spark.sql.streaming.ui.retainedQueries": "20",
 }
+HEAP = "1g"
+FIXED = {
+    "spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""Java's process has its whole heap from the beginning: what it gains later is outside the heap."""
 ROWS, GRAPH_ROWS = 2000, 100
 """Events in a file."""
 _SCHEMA = "type string, name string, price double, volume bigint, ts timestamp, visit bigint"
@@ -194,8 +204,9 @@ def _read_memory(spark: Any, folder: Path) -> dict[str, int]:
     import psutil
 
     java = spark._jvm.java.lang
-    for _ in range(2):
+    for _ in range(3):
         java.System.gc()
+        time.sleep(1)  # Spark frees broadcasts of the past when a collection has found them
     heap = java.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()
     python = process = 0
     for child in list_children():
@@ -220,7 +231,7 @@ def _read_memory(spark: Any, folder: Path) -> dict[str, int]:
 def _answer_request(request: dict[str, Any]) -> dict[str, Any]:
     from cernis.spark.local.session import local_session
 
-    spark = local_session(2, memory="2g", conf={"spark.sql.shuffle.partitions": "2", **BOUNDED})
+    spark = local_session(2, memory=HEAP, conf={**FIXED, **BOUNDED})
     folder = Path(tempfile.mkdtemp(prefix="cernis-bench-"))
     try:
         with warnings.catch_warnings():
