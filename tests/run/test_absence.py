@@ -320,3 +320,15 @@ def test_a_type_that_never_comes_is_noted() -> None:
     (note,) = found.notes
     assert "no event has the type 'PAYS'" in note
     assert "help: did you mean 'PAY'?" in note
+
+
+def test_what_came_before_the_start_of_a_partial_match_survives_freezing() -> None:
+    query = cernis.query(
+        "SELECT * WHERE A AS a ; B AS b WITHOUT (C AS c FILTER c[v] < b[v]) BEFORE 4 EVENTS"
+        " WITHIN 9 EVENTS"
+    )
+    events = [{"type": e, "v": v} for e, v in zip("CAXXXXB", [1, 0, 0, 0, 0, 0, 3], strict=True)]
+    assert list(query.run(events)) == []
+    session = query.session()
+    session.push(events[:6])
+    assert list(query.thaw(session.freeze()).push(events[6:])) == []

@@ -262,7 +262,11 @@ def test_explain_says_which_tree_runs_leave() -> None:
         ),
         (
             "(A AS a -> B AS b ; C AS c) FILTER a[k] = c[k] AND c[k] = b[k]",
-            "values are equal through an event that comes later",
+            "values are equal through an event that is not next to the arrow",
+        ),
+        (
+            "(A->+ AS a ; B AS b) FILTER a[k] = b[k]",
+            "values are equal through an event that is not next to the arrow",
         ),
     ],
 )

@@ -178,7 +178,12 @@ def find_deciding(formula: cel.Formula, wait: Wait) -> frozenset[Place] | str:
                     if path in atoms or any(is_below(a, side) for a in atoms for side in before)
                 }
                 own = {name for name, atoms in bound.items() if path in atoms}
-                touching = _find_touching(node.condition, own, direct)
+                around = {
+                    name
+                    for name in own
+                    if any(is_below(a, side) for a in bound[name] for side in before)
+                }
+                touching = _find_touching(node.condition, own, direct, around)
                 if isinstance(touching, str):
                     return touching
                 found |= {(at, i) for i in touching}
@@ -186,10 +191,13 @@ def find_deciding(formula: cel.Formula, wait: Wait) -> frozenset[Place] | str:
     return frozenset(found)
 
 
-def _find_touching(condition: pred.Condition, own: set[str], direct: set[str]) -> list[int] | str:
+def _find_touching(
+    condition: pred.Condition, own: set[str], direct: set[str], around: set[str]
+) -> list[int] | str:
     """Return the numbers of the comparisons that touch an event; or why they do not decide alone.
 
-    `own` are the variables of the event, `direct` those and the ones before the arrow.
+    `own` are the variables of the event, `direct` those and the ones before the arrow, `around`
+    those of the event that have events before the arrow as well, as that of an iteration has.
     """
     if next(_list_choices(condition), None) is not None:
         return "an OR decides what fits"
@@ -211,8 +219,9 @@ def _find_touching(condition: pred.Condition, own: set[str], direct: set[str]) -
     for one in _join_pairs(every):
         here = {key for key in one if key[0] in direct}
         alone = len(here) < 2 or not any(key[0] in own for key in here)
+        alone = alone and not any(key[0] in around for key in here)
         if not alone and not any(here <= group for group in _join_pairs(near)):
-            return "values are equal through an event that comes later"
+            return "values are equal through an event that is not next to the arrow"
     return touching
 
 

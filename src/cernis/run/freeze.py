@@ -193,9 +193,8 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     if pipeline.clock is not None:
         pipeline.clock.thaw(select_arrays("clock.", arrays), len(pipeline.keys or ()))
     pipeline.kept_from = check_number(meta.get("kept_from"), "'kept_from'", 0, position + 1)
-    require(
-        pipeline.engine.earliest() >= pipeline.kept_from, "it needs events that it does not hold"
-    )
+    earliest = pipeline.engine.earliest()
+    require(earliest >= pipeline.kept_from, "it needs events that it does not hold")
     sieve = check_mapping(meta.get("sieve", {}), "'sieve'")
     used = meta.get("candidates", sieve.get("candidates", 0))
     pipeline.budget.used = check_number(used, "the number of candidates", 0)
@@ -206,7 +205,7 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
         number = 0 if pipeline.keys is None else len(pipeline.keys)
         pipeline.absence.thaw(meta.get("absence"), waiting, position, number)
         require(
-            pipeline.absence.earliest(position) >= pipeline.kept_from,
+            pipeline.absence.earliest(earliest) >= pipeline.kept_from,
             "it needs events that it does not hold",
         )
     if pipeline.best is not None:
