@@ -313,8 +313,12 @@ def test_a_circle_is_shown() -> None:
             "RULE b AS INSERT INTO Y SELECT X[k] AS k FROM X WHERE X"
         )
     assert str(raised.value) == "rules insert into streams in a circle: X → Y → X"
-    with pytest.raises(RuleSetError, match="in a circle: X → X"):
-        cernis.rules("RULE a AS INSERT INTO X SELECT X[k] AS k FROM S, X WHERE X")
+    with pytest.raises(RuleSetError, match="in a circle: X → X") as raised:
+        cernis.rules("RULE a AS INSERT INTO X SELECT X[k] AS k FROM S, X WHERE X; RULE b AS SELECT")
+    assert [text.splitlines()[0] for text in raised.value.mistakes] == [
+        "rule b: line 1, column 76: the query ends too early",
+        "rules insert into streams in a circle: X → X",
+    ]
 
 
 def test_a_derived_stream_may_not_be_given() -> None:

@@ -211,6 +211,25 @@ def test_the_message(text: str, message: str) -> None:
     assert str(raised.value) == message
 
 
+def test_a_column_that_the_table_does_not_have_is_an_error() -> None:
+    text = "SELECT a[t.area] AS x FROM S JOIN t ON k = t.k WHERE A AS a FILTER a[t.zone = 'eu']"
+    events = [{"type": "A", "k": 1}]
+    with pytest.raises(cernis.QueryError) as raised:
+        cernis.query(text).run({"S": events}, tables={"t": [{"k": 1, "zones": "eu"}]})
+    assert (
+        str(raised.value)
+        == f"""\
+line 1, column 10: unknown attribute 't.area'
+  {text}
+           ^^^^^^
+  expected: t.k, t.zones
+line 1, column 70: unknown attribute 't.zone'
+  {text}
+                                                                       ^^^^^^
+  help: did you mean 't.zones'?"""
+    )
+
+
 TWICE = "table 'companies': rows 0 and 2 have the same key, ticker = 'A'; a key stands for one row"
 
 

@@ -75,12 +75,13 @@ def read_rules(source: Any) -> list[Rule]:
     """
     reader = _RuleReader()
     reader.read(source)
-    if reader.mistakes:
-        raise RuleSetError([mistake.text for mistake in reader.mistakes])
+    mistakes = [mistake.text for mistake in reader.mistakes]
+    if circle := describe_circle(reader.rules):
+        mistakes.append(circle)
+    if mistakes:
+        raise RuleSetError(mistakes)
     if not reader.rules:
         raise CernisError("there are no rules")
-    if circle := describe_circle(reader.rules):
-        raise RuleSetError([circle])
     return reader.rules
 
 

@@ -30,6 +30,8 @@ class PredicateCheck:
         self.events = events
         self.regex_mistake = regex_mistake
         self.mistakes = MistakeList(MOST_MISTAKES)
+        self.tables: frozenset[str] = frozenset()
+        """The tables that are joined to the events: their columns are known."""
 
     def note_unknown(
         self,
@@ -65,6 +67,12 @@ class PredicateCheck:
             return None
         if attribute.name in known:
             return known[attribute.name]
+        table = attribute.path[0]
+        columns = [name for name in known if name.startswith(f"{table}.")]
+        if table in self.tables and columns:
+            what = f"attribute '{attribute.name}'"
+            self.note_unknown(what, attribute.name, columns, attribute.span)
+            return None
         prefixes = (".".join(attribute.path[:n]) for n in range(1, len(attribute.path)))
         if any(known.get(prefix, Kind.INT) in (Kind.OTHER, None) for prefix in prefixes):
             return None

@@ -40,6 +40,7 @@ class TermCheck(PredicateCheck):
         read = [one for one in streams if not pattern.streams or one.name in pattern.streams]
         read = [add_tables(one, pattern.joins) for one in read]
         super().__init__(KnownEvents(read), regex_mistake)
+        self.tables = frozenset(join.table for join in pattern.joins)
 
     def check_variable(
         self, name: str, scope: VariableScope, where: str, span: Span | None
