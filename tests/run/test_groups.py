@@ -214,6 +214,25 @@ def test_the_caret_of_a_mistake_is_below_the_clause_to_blame(message: str) -> No
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("strategy", "filter_", "cost"),
+    [
+        (
+            "LAST",
+            "",
+            "the events that the strategy chooses at each end are listed and add their values",
+        ),
+        ("MAX", "", "matches are listed, each adds its own values: linear in the matches"),
+        ("LAST", "FILTER A[k] = B[k]", "all matches are listed, within the budget, and those that"),
+    ],
+)
+def test_explain_says_what_a_strategy_costs_in_groups(
+    strategy: str, filter_: str, cost: str
+) -> None:
+    query = cernis.query(f"SELECT {strategy} SUM(B[v]) WHERE A ; B {filter_} GROUP BY END")
+    assert cost in " ".join(str(query.explain()).split())
+
+
 def test_every_needs_a_column_of_times() -> None:
     query = cernis.query("SELECT COUNT(*) WHERE A GROUP BY EVERY 1 HOUR")
     with pytest.raises(cernis.DataError, match="needs a column of times"):

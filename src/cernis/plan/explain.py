@@ -330,6 +330,10 @@ def _describe_absence(plan: Plan) -> list[str]:
     return lines
 
 
+_ONE_PER_END = (Strategy.NEXT, Strategy.LAST, Strategy.ANY)
+"""The strategies that choose one set of events among the matches of an end."""
+
+
 def _describe_groups(plan: Plan) -> list[str]:
     """Say what aggregates over the matches of a group cost, and when a group is reported."""
     grouping = plan.pattern.grouping
@@ -345,6 +349,13 @@ def _describe_groups(plan: Plan) -> list[str]:
             "sums and least values on partial matches, no match is listed: linear in those that an "
             "end reaches (numbers; other values: listed)"
         )
+    elif plan.listed and plan.pattern.strategy is not Strategy.ALL:
+        cost = (
+            "all matches are listed, within the budget, and those that the strategy keeps add "
+            "their values: linear in all"
+        )
+    elif plan.pattern.strategy in _ONE_PER_END:
+        cost = "the events that the strategy chooses at each end are listed and add their values"
     if plan.can_aggregate:
         cost = "a constant cost per event, no match is made (numbers; other values: listed)"
     when = "a group is reported when the input ends"
