@@ -418,7 +418,7 @@ def _move_simply(memory, lanes, events, scratch, row, event):
     add(pool, lanes, scratch.weights, new, there, source, size, length)
 
 
-@inner
+@inlined
 def _lighten_source(memory, lanes, scratch, row, state, accept):
     """Reduce the vector of a state before it is added, or multiplied: then it has no load."""
     most = _HALF_LOAD
