@@ -51,6 +51,10 @@ DERIVING = {
 }
 LONGEST = "INSERT INTO D SELECT LONGEST COUNT(*) AS x FROM S WHERE (A:+) WITHIN 4 MILLISECONDS"
 HOLDING = {"makes D": LONGEST, "reads D": DERIVING["reads D"]}
+BEST = (
+    "INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a ORDER BY a[x] LIMIT 1 EVERY 3 MILLISECONDS"
+)
+RANKING = {"makes D": BEST, "reads D": DERIVING["reads D"]}
 FAMILY = {
     f"f{i}": "SELECT * FROM S WHERE (A AS a ; B AS b) "
     f"FILTER a[host = 'h{i}'] AND b[host = 'h{i}'] WITHIN 5 MILLISECONDS"
@@ -132,7 +136,7 @@ def rule_texts(draw: st.DrawFn) -> dict[str, str]:
     drawn = draw(st.lists(plain, min_size=1, max_size=3))
     drawn += draw(st.lists(suppressed_cases(untimed=False, size=4), max_size=1))
     texts = {f"r{i}": str(pattern) for i, (pattern, _) in enumerate(drawn)}
-    texts |= draw(st.sampled_from(({}, DERIVING, HOLDING)))
+    texts |= draw(st.sampled_from(({}, DERIVING, HOLDING, RANKING)))
     return {**texts, **(FAMILY if draw(st.booleans()) else {})}
 
 
