@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 import typer
@@ -71,3 +73,16 @@ def test_debugging_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_usage_errors_are_left_to_the_parser() -> None:
     with pytest.raises(typer.BadParameter), reported():
         raise typer.BadParameter("x")
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_what_libraries_log_is_printed_for_debugging_alone(debug: str) -> None:
+    logging = "import logging; from cernis.cli.failure import reported\nwith reported():\n"
+    told = subprocess.run(
+        [sys.executable, "-c", f"{logging} logging.error('Exception while sending command.')"],
+        env={**os.environ, "CERNIS_DEBUG": debug},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr
+    assert ("Exception while sending command." in told) == bool(debug)

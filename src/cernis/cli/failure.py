@@ -10,6 +10,7 @@ of its class tells an exception of Spark's, so that Spark need not be imported.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import sys
@@ -32,6 +33,7 @@ _CODE = re.compile(r"^(?:[\w.$]+(?:Error|Exception): )?(?:\[[A-Z_0-9.]+\] )?")
 @contextmanager
 def reported() -> Iterator[None]:
     """Turn any failure of the body into a message and an exit code."""
+    _keep_logs_quiet()
     try:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -45,6 +47,13 @@ def reported() -> Iterator[None]:
         if isinstance(error, SystemExit | GeneratorExit) or os.environ.get("CERNIS_DEBUG"):
             raise
         raise _failed(_message(error), MISTAKE) from None
+
+
+def _keep_logs_quiet() -> None:
+    """Let Python not print what libraries log: Py4J logs a traceback for each call Ctrl-C ends."""
+    root = logging.getLogger()
+    if not root.handlers and not os.environ.get("CERNIS_DEBUG"):
+        root.addHandler(logging.NullHandler())
 
 
 def _drop_output() -> None:
