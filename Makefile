@@ -27,7 +27,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit endless endless-spark demo test package lint types imports unit fuzz exhaustive boundscheck soak crash bench bench-peer site pages docs-check architecture format web web-test clean
+.PHONY: help setup lock audit endless endless-spark demo test package lint types imports unit fuzz exhaustive soak crash bench bench-peer site pages docs-check architecture format web web-test clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,10 +134,6 @@ fuzz: $(VENV)/.dev ## Long random runs: hostile input, then against the oracle (
 exhaustive: $(VENV)/.dev ## Every small query over every short stream, in CEQL and SPAseQ, against the oracle (NODES=4)
 	@$(BIN)/python tests/exhaustive/agreement.py --nodes $(NODES) --events $(EVENTS) --part $(PART)
 	@$(BIN)/python tests/exhaustive/agreement.py --lang spaseq --nodes $(NODES) --events $(EVENTS) --part $(PART)
-
-boundscheck: $(VENV)/.dev ## The tests of the engine with code that checks every index
-	@NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n $(JOBS) tests/encoding tests/engine tests/exhaustive tests/rdf \
-		tests/results tests/run tests/streaming
 
 soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, random queries (N=1000), all benchmarks
 	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" \

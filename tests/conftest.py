@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from numba.core import config
 
 from cernis.compiled.tiers import TieredKernel, Warmth, compile_from_now
 
@@ -39,6 +40,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # what a collection has freed is overwritten, also in processes that tests start
 os.environ.setdefault("CERNIS_POISON", "1")
+# compiled code checks every index, in this process and in those that tests start
+os.environ.setdefault("NUMBA_BOUNDSCHECK", "1")
+config.reload_config()
 
 # small tests would never compile; processes that tests start decide as those of users do
 _TIERS = os.environ.get("CERNIS_TEST_TIERS", "compiled")

@@ -316,7 +316,7 @@ def test_a_circle_is_shown() -> None:
     with pytest.raises(RuleSetError, match="in a circle: X → X") as raised:
         cernis.rules("RULE a AS INSERT INTO X SELECT X[k] AS k FROM S, X WHERE X; RULE b AS SELECT")
     assert [text.splitlines()[0] for text in raised.value.mistakes] == [
-        "rule b: line 1, column 76: the query ends too early",
+        "rule b: line 1, column 77: the query ends too early",
         "rules insert into streams in a circle: X → X",
     ]
 

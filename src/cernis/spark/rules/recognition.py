@@ -59,7 +59,9 @@ def recognize_rules(
     if together or is_streaming(events):
         forms = ("lines",) if is_streaming(events) else ("lines", "events")
         if options.setdefault("matches", "lines") not in forms:
-            expected = " or ".join(f"{form!r}" for form in forms)
+            expected = "'lines' or 'events'"
+            if is_streaming(events):
+                expected = "'lines' on a stream: rules have answers of different columns"
             raise CernisError(f"matches={options['matches']!r}: rules give {expected}")
         rule_job = prepare_rule_job(events, rules, JobOptions(**options))
         for rule in rules:
