@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import cernis
-from cernis.cli.arguments import Delivery, RunArguments, all_files
+from cernis.cli.arguments import Delivery, RunArguments, all_files, has_pipe
 from cernis.cli.deliver import GRAPH_MATCHES
 from cernis.cli.graphs import parse_query
 from cernis.cli.spark_run import SparkRun
@@ -152,10 +152,12 @@ class _GraphRun(SparkRun):
 
         This process reads it once more, as the embedded engine does.
         """
-        files = all_files(self.arguments.files)
-        if self._found_any or sum(file.stat().st_size for file in files) > _SMALL:
+        files = self.arguments.files
+        if self._found_any or has_pipe(files):
+            return
+        if sum(file.stat().st_size for file in all_files(files)) > _SMALL:
             return
         session = self.job.query.session(**self.arguments.reading_graphs)
-        for _ in session.stream(self.job.query.name_streams(self.arguments.files)):
+        for _ in session.stream(self.job.query.name_streams(files)):
             pass
         yield from list_warnings(session.notes)

@@ -1,8 +1,7 @@
 """`cernis run` and `explain` for rule sets, on Spark: one job for all rules.
 
-Tasks write the matches of all rules to files, which this process merges (`spark.files.merge`): the
-output is that of one process, rule after rule. Numbers of matches come from a job of their own,
-which lists none.
+Tasks write the matches of all rules to files, which this process merges (`spark.files.merge`), rule
+after rule, as without Spark. Another job counts the matches, and lists none.
 
 The rules, the files and the output are checked before Spark starts, which takes seconds.
 """

@@ -196,8 +196,8 @@ def _find_touching(
 ) -> list[int] | str:
     """Return the numbers of the comparisons that touch an event; or why they do not decide alone.
 
-    `own` are the variables of the event, `direct` those and the ones before the arrow, `around`
-    those of the event that have events before the arrow as well, as that of an iteration has.
+    `own` are the variables of the event, and `direct` has the ones before the arrow as well.
+    `around` are variables of the event that also have events before the arrow, as in an iteration.
     """
     if next(_list_choices(condition), None) is not None:
         return "an OR decides what fits"

@@ -38,14 +38,12 @@ from cernis.compiled import inner
 from cernis.engine.dag import records as r
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.residues import join_residues, list_primes, reduce
-from cernis.engine.dag.steps import Places, Steps, find_range
+from cernis.engine.dag.steps import Ints, Places, Steps, find_range
 
 DONE, NO_ROOM, SPENT = range(3)
 _EXACT = float(2**53)
 _CELLS_PER_VERTEX = 64
 """The most cells that a vertex may add, on average."""
-
-Ints = NDArray[np.int64]
 
 
 class MomentLog(NamedTuple):

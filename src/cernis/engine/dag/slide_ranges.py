@@ -31,13 +31,11 @@ from numpy.typing import NDArray
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.dag import records as r
-from cernis.engine.dag.steps import Places, Steps, find_range
+from cernis.engine.dag.steps import Ints, Places, Steps, find_range
 
 DONE, TOO_LONG = range(2)
 _LOOKS_PER_VERTEX = 16
 """The most indexes that a vertex may look at, on average."""
-
-Ints = NDArray[np.int64]
 
 
 class AskedIntervals(NamedTuple):

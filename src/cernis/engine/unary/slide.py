@@ -157,7 +157,7 @@ class SlidingScratch(NamedTuple):
     suffixes: NDArray[np.int64]
     """Per state, the row of the matrix of the events since, while the stacks turn."""
     suffix_loads: NDArray[np.int64]
-    """Their loads; the last is that of the row of the start."""
+    """The load of each of these rows, and at the end that of the row of the start."""
     lows: NDArray[np.int64]
     """Per state, the first element of that row that may have matches."""
     touched: NDArray[np.int32]

@@ -305,8 +305,7 @@ def measure_rule_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the numbers of rules in a task's rows, as JSON: one row for each rule.
 
-    No match is listed. The first number is that of the matches, the others are those of
-    `SessionMetrics`.
+    No match is listed. The first number counts the matches; `SessionMetrics` has the others.
     """
     recognizer, matches = RuleRecognizer(work), Counter[str]()
     for found in _find_in_rows(recognizer, lots, batches):
