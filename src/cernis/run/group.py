@@ -365,24 +365,14 @@ class Grouper:
             assert isinstance(leaf, pred.Aggregate)
             return aggregate(leaf)
 
-        def holds(condition: pred.Condition) -> Any:
-            match condition:
-                case pred.AllOf(parts=parts):
-                    return np.logical_and.reduce(np.array([holds(part) for part in parts]), 0)
-                case pred.AnyOf(parts=parts):
-                    return np.logical_or.reduce(np.array([holds(part) for part in parts]), 0)
-                case pred.CompareTerms(op=op, left=left, right=right):
-                    one, other = (to_operand(calculate_term(t, read, unit)) for t in (left, right))
-                    return np.asarray(compare(op, one, other, length).fill_null(False))
-                case _:
-                    raise AssertionError(condition)
-
         for item in self.pattern.select.items:
             if isinstance(item, SelectedTerm):
                 columns[item.name] = to_column(calculate_term(item.term, read, unit), length)
         table = pa.table(columns)
         having = self.grouping.having
-        return table if having is None else table.filter(pa.array(holds(having)))
+        if having is None:
+            return table
+        return table.filter(pa.array(_find_kept(having, read, unit, length)))
 
     # -------------------------------------------------------------- frozen
 
@@ -578,6 +568,25 @@ def _reduce_totals(
         reduce(measure.greatest, np.fmax, -np.inf),
     )
     return [Totals(*each) if each[0] else Totals(0) for each in zip(*columns, strict=True)]
+
+
+def _find_kept(
+    condition: pred.Condition,
+    read: Callable[[pred.MatchTerm], pa.Array],
+    time_unit: str,
+    length: int,
+) -> NDArray[np.bool_]:
+    """Return which groups a condition of HAVING keeps; `read` gives the values of aggregates."""
+    match condition:
+        case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
+            join = np.logical_and if isinstance(condition, pred.AllOf) else np.logical_or
+            masks = [_find_kept(part, read, time_unit, length) for part in parts]
+            return np.asarray(join.reduce(np.array(masks), 0), np.bool_)
+        case pred.CompareTerms(op=op, left=left, right=right):
+            one, other = (to_operand(calculate_term(t, read, time_unit)) for t in (left, right))
+            return np.asarray(compare(op, one, other, length).fill_null(False), np.bool_)
+        case _:
+            raise AssertionError(condition)
 
 
 def _write_integers(values: Sequence[int | None]) -> pa.Array:

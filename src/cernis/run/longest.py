@@ -36,6 +36,9 @@ from cernis.state import read_array, require
 Segment = ArenaSegment | DagSegment
 FindMatches = Callable[[Sequence[Segment]], MatchSet]
 LiveStarts = Callable[[Numbers], Numbers]
+"""Gives, per partition, where its earliest partial match starts. None in its place: no further
+event comes. It is asked for at each choice and not kept: it knows the session, which would then
+hold itself."""
 
 _EVENTS_PAY = 16
 _FEW = 4096
@@ -45,8 +48,7 @@ _FEW = 4096
 class LongestMatches:
     """The matches of LONGEST that are not certain yet."""
 
-    def __init__(self, plan: Plan, live_starts: LiveStarts) -> None:
-        """`live_starts` gives, per partition, where its earliest partial match starts."""
+    def __init__(self, plan: Plan) -> None:
         self.variables = plan.variables
         self.consumes = plan.pattern.consume
         self.in_order = plan.pattern.consume is Consume.ANY
@@ -56,7 +58,6 @@ class LongestMatches:
         """Per scope of CONSUME BY, the end of the last match."""
         self.time = int(FOREVER)
         """Up to where time has passed without events."""
-        self._live_starts = live_starts
         self._events = 0
         """The events since the last look."""
 
@@ -77,17 +78,17 @@ class LongestMatches:
         return keys, starts
 
     def choose_compact(
-        self, segments: Sequence[Segment], find: FindMatches, *, last: bool
+        self, segments: Sequence[Segment], find: FindMatches, live_starts: LiveStarts | None
     ) -> MatchSet:
         """Return the matches that are certain, of these and of the waiting ones.
 
-        `find` gives the matches below roots; with `last`, no further event comes.
+        `find` gives the matches below roots.
         """
         ended = [_read_intervals(segment) for segment in segments]
         new = Intervals(
             *(np.concatenate(parts) for parts in zip(NO_INTERVALS, *ended, strict=True))
         )
-        certain, gone, block = self._decide(new, last)
+        certain, gone, block = self._decide(new, live_starts)
         taken, held = _select(segments, certain), _select(segments, ~certain & ~gone)
         if held:
             keys = np.concatenate([segment.roots["key"] for segment in held])
@@ -98,13 +99,15 @@ class LongestMatches:
             return find(taken)
         return ListedMatches(self.variables, [block, *find(taken).blocks()])
 
-    def choose_listed(self, found: ListedMatches, keys: Numbers, *, last: bool) -> ListedMatches:
+    def choose_listed(
+        self, found: ListedMatches, keys: Numbers, live_starts: LiveStarts | None
+    ) -> ListedMatches:
         """Return the matches that are certain, of these and of the waiting ones.
 
         `keys` are the partitions of these.
         """
         new = Intervals(keys, found.block.start, found.block.end)
-        certain, gone, block = self._decide(new, last)
+        certain, gone, block = self._decide(new, live_starts)
         held = np.flatnonzero(~certain & ~gone)
         self.waiting.add(take(found.block, held), keys[held])
         return ListedMatches(self.variables, [block, take(found.block, np.flatnonzero(certain))])
@@ -114,26 +117,28 @@ class LongestMatches:
         everything = np.ones(len(self.waiting), np.bool_)
         self.waiting.take(~everything, everything)
 
-    def _decide(self, new: Intervals, last: bool) -> tuple[Mask, Mask, MatchBlock]:
+    def _decide(
+        self, new: Intervals, live_starts: LiveStarts | None
+    ) -> tuple[Mask, Mask, MatchBlock]:
         """Return which of the new matches are certain, which are gone, and the certain ones
         that waited."""
         before = len(self.waiting)
         nothing = np.zeros(before + len(new.keys), np.bool_)
-        if not last and _EVENTS_PAY * self._events < before - _FEW:
+        if live_starts is not None and _EVENTS_PAY * self._events < before - _FEW:
             certain, gone = nothing, nothing
         else:
             self._events = 0
-            certain, gone = self._look(self.waiting.intervals.append(new), last)
+            certain, gone = self._look(self.waiting.intervals.append(new), live_starts)
         block = self.waiting.take(certain[:before], gone[:before])
         return certain[before:], gone[before:], block
 
-    def _look(self, intervals: Intervals, last: bool) -> tuple[Mask, Mask]:
+    def _look(self, intervals: Intervals, live_starts: LiveStarts | None) -> tuple[Mask, Mask]:
         asked, keys = np.unique(intervals.keys, return_inverse=True)
         starts, ends = intervals.starts, intervals.ends
         stays = keep_longest(keys, starts, ends)
         certain = stays.copy()
-        if not last and len(asked):
-            certain &= starts < self._live_starts(asked)[keys]
+        if live_starts is not None and len(asked):
+            certain &= starts < live_starts(asked)[keys]
         if self.in_order:
             certain &= ends < ends[stays & ~certain].min(initial=np.iinfo(np.int64).max)
         gone = ~stays

@@ -50,7 +50,7 @@ from cernis.run.feed import Engine, Measures, SlidingFeed, UnaryFeed, make_feed
 from cernis.run.group import Grouper
 from cernis.run.history import MatchHistory
 from cernis.run.key_limit import KeyLimit
-from cernis.run.longest import LongestMatches, keep_earliest
+from cernis.run.longest import LiveStarts, LongestMatches, keep_earliest
 from cernis.run.metrics import SessionMetrics
 from cernis.run.project import Projector
 from cernis.run.sieve import Sieve
@@ -98,7 +98,7 @@ class Pipeline:
             self.absence = Absences(plan, self.sieve, store, budget, encode)
         self.longest: LongestMatches | None = None
         if plan.pattern.strategy is Strategy.LONGEST:
-            self.longest = LongestMatches(plan, self._live_starts)
+            self.longest = LongestMatches(plan)
         self.best: BestFirst | None = None
         if plan.pattern.order is not None:
             self.best = BestFirst(plan, plan.pattern.order, store, budget)
@@ -288,12 +288,13 @@ class Pipeline:
         Of a strategy that waits: the matches that are certain now.
         """
         plan, began = self.plan, perf_counter()
+        live_starts = None if last else self._live_starts
         if self.absence is not None and self.longest is not None:
-            found = self._find_longest_certain(self.absence, self.longest, segments, last)
+            found = self._find_longest_certain(self.absence, self.longest, segments, live_starts)
         elif self.absence is not None:
             found = self.absence.find(segments, self.feed)
         elif self.longest:
-            found = self._find_longest(self.longest, segments, last)
+            found = self._find_longest(self.longest, segments, live_starts)
         elif self.sieve:
             candidates = self.feed.find(plan.candidate_variables, segments, None, self.budget)
             found = self.sieve.matches(candidates)
@@ -358,12 +359,14 @@ class Pipeline:
         if isinstance(self.feed, UnaryFeed) and can_recount and self.plan.settings.window:
             self.feed.read = []
 
-    def _find_longest(self, longest: LongestMatches, segments: list[Any], last: bool) -> MatchSet:
+    def _find_longest(
+        self, longest: LongestMatches, segments: list[Any], live_starts: LiveStarts | None
+    ) -> MatchSet:
         plan, feed, budget = self.plan, self.feed, self.budget
         if self.sieve is None:
             most = plan.limit
             return longest.choose_compact(
-                segments, lambda kept: feed.find(plan.variables, kept, most, budget), last=last
+                segments, lambda kept: feed.find(plan.variables, kept, most, budget), live_starts
             )
         candidates = feed.find(plan.candidate_variables, segments, None, budget)
         if plan.exact:  # each candidate is a valuation: shorter ones need no check
@@ -372,10 +375,14 @@ class Pipeline:
         if budget.spent:
             longest.drop_all()
             return ListedMatches(plan.variables, ())
-        return longest.choose_listed(found, self.sieve.keys_of(found.block.end), last=last)
+        return longest.choose_listed(found, self.sieve.keys_of(found.block.end), live_starts)
 
     def _find_longest_certain(
-        self, absence: Absences, longest: LongestMatches, certain: list[CertainMatches], last: bool
+        self,
+        absence: Absences,
+        longest: LongestMatches,
+        certain: list[CertainMatches],
+        live_starts: LiveStarts | None,
     ) -> MatchSet:
         """Return the longest of the matches that WITHOUT leaves, as far as they are certain."""
         found = absence.find(certain, self.feed, self.retained_ends())
@@ -389,7 +396,7 @@ class Pipeline:
         keys = np.concatenate([nothing, *(each.keys for each in certain)])
         ends, first = np.unique(ends, return_index=True)
         own = keys[first][np.searchsorted(ends, block.end)]
-        return longest.choose_listed(ListedMatches(found.variables, [block]), own, last=last)
+        return longest.choose_listed(ListedMatches(found.variables, [block]), own, live_starts)
 
     def _keep_earliest(self, candidates: MatchSet) -> ListedMatches:
         """Return the candidates of the earliest start of each end; all spend the budget."""

@@ -324,9 +324,7 @@ class RuleSession:
         self._bounds: dict[int, DerivedBound | None]
         """Up to where rules have read, of those that read derived streams."""
         self._time_column: str | None = options.time_column
-        self._encoders: WeakValueDictionary[tuple[Atom, ...], Encoder] = WeakValueDictionary()
-        """Those of rules that are there: a rule that is removed takes its own along."""
-        self._groups: KnownGroups = WeakValueDictionary()
+        self._encoders = _SharedEncoders(options.type_column)
         self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
         self._begin(rules, rules.families if self._has_families else [], [])
 
@@ -410,7 +408,7 @@ class RuleSession:
         self._set_running(running)
 
     def _open(self, query: Query[Any]) -> Session[Any]:
-        return Session(query.plan, self.options, encode=self._share_encoder)
+        return Session(query.plan, self.options, encode=self._encoders.get)
 
     def _set_running(self, running: list[RunningRule]) -> None:
         """Run these rules and families; make their index."""
@@ -434,15 +432,6 @@ class RuleSession:
         self._made = {each.into for each in self._patterns if each.into is not None}
         self._found: list[list[Any]] = [[] for _ in running]
         """What rules with INSERT INTO have found since the last answer."""
-
-    def _share_encoder(self, atoms: Sequence[Atom]) -> Encoder:
-        """Return one encoder for all rules that ask the same atoms."""
-        key = tuple(atoms)
-        encoder = self._encoders.get(key)
-        if encoder is None:
-            encoder = _SharedEncoder(key, self.options.type_column, self._groups)
-            self._encoders[key] = encoder
-        return encoder
 
     # -------------------------------------------------------------- frozen
 
@@ -521,7 +510,7 @@ class RuleSession:
         for running in session.running:
             if (name := f"rule.{running.number}") in arrays:
                 frozen = read_array(arrays, name, np.uint8).tobytes()
-                encode, plan = session._share_encoder, running.session.plan
+                encode, plan = session._encoders.get, running.session.plan
                 running.session = Session[Any].thaw(plan, frozen, options, encode=encode)
             if (name := f"events.{running.number}") in arrays:
                 shape = (len(running.rules),)
@@ -943,6 +932,26 @@ class _SharedEncoder(AtomEncoder):
         codes = super().encode(batch)
         self._last = (batch, codes)
         return codes
+
+
+class _SharedEncoders:
+    """One encoder for all rules that ask the same atoms.
+
+    A rule that is removed takes its own along. The sessions of the rules know this object and
+    not the session of the rule set, which would then hold itself.
+    """
+
+    def __init__(self, type_column: str) -> None:
+        self._type_column = type_column
+        self._known: WeakValueDictionary[tuple[Atom, ...], Encoder] = WeakValueDictionary()
+        self._groups: KnownGroups = WeakValueDictionary()
+
+    def get(self, atoms: Sequence[Atom]) -> Encoder:
+        key = tuple(atoms)
+        encoder = self._known.get(key)
+        if encoder is None:
+            encoder = self._known[key] = _SharedEncoder(key, self._type_column, self._groups)
+        return encoder
 
 
 def _copy_events(batch: EventBatch, rows: Mapping[int, Int64s]) -> dict[int, EventBatch]:
