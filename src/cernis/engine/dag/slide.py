@@ -13,7 +13,8 @@ Schneider, *Low-latency sliding-window aggregation*), as `cernis.engine.unary.sl
   backwards finds for each start before it the numbers of its runs in the groups at the split, added
   up from the latest start to the earliest.
 
-Vectors are sparse: a list of cells for each group, found by a hash table.
+Vectors are sparse: a list of cells for each group. Long lists have a hash table; most are short,
+and a look-up in a large table costs more than the list.
 
 Cost contract: O(1) amortized for each vertex and each cell that it adds. A group has a cell for
 each group at the split that leads to it: as many as stores where all runs of a join key wait
@@ -44,6 +45,10 @@ DONE, NO_ROOM, SPENT = range(3)
 _EXACT = float(2**53)
 _CELLS_PER_VERTEX = 64
 """The most cells that a vertex may add, on average."""
+_SHORT = 8
+"""The most cells of a list that is searched from its beginning."""
+_MOST_SPREAD = 8
+"""Group numbers with larger gaps, on average, are numbered anew."""
 
 
 class MomentLog(NamedTuple):
@@ -72,12 +77,14 @@ class SlideScratch(NamedTuple):
     epoch: Ints
     """Per group, the pass that its list belongs to."""
     head: Ints
+    length: Ints
+    """Per group, the number of cells in its list."""
     cell_base: Ints
     """The group at the split that a cell counts from; the number of groups: the runs since."""
     cell_next: Ints
     cell_value: NDArray[np.float64]
     table: Ints
-    """A hash table of cells, by pass, group and base."""
+    """A hash table of the cells of long lists, by pass, group and base."""
     added: Ints
     """What the vertices of a moment add: (group, base)."""
     added_value: NDArray[np.float64]
@@ -94,7 +101,7 @@ CELLS, PASS, ADDED, FRONTS, WORK, SPLIT = range(6)
 
 
 @inner
-def _find_cell(scratch, group, base):
+def _find_place(scratch, group, base):
     """Return the place of a cell in the table; there is no cell if it holds another pass."""
     last = len(scratch.table) - 1
     at = (group * 2654435761 + base * 40503 + (base >> 7)) & last
@@ -107,27 +114,52 @@ def _find_cell(scratch, group, base):
 
 
 @inner
+def _find_cell(scratch, group, base):
+    """Return a cell of a group's list; -1: there is none."""
+    if scratch.length[group] > _SHORT:
+        at = _find_place(scratch, group, base)
+        return scratch.table[at, 3] if scratch.table[at, 0] == scratch.counters[PASS] else -1
+    cell = scratch.head[group]
+    while cell >= 0 and scratch.cell_base[cell] != base:
+        cell = scratch.cell_next[cell]
+    return cell
+
+
+@inner
+def _note_cell(scratch, group, cell):
+    """Put a cell into the table."""
+    base = scratch.cell_base[cell]
+    at = _find_place(scratch, group, base)
+    scratch.table[at, 0] = scratch.counters[PASS]
+    scratch.table[at, 1] = group
+    scratch.table[at, 2] = base
+    scratch.table[at, 3] = cell
+
+
+@inner
 def _add_cell(scratch, group, base, value, prime):
     """Add to a cell of a group's list; return whether there was room."""
-    at = _find_cell(scratch, group, base)
     counters = scratch.counters
     counters[WORK] += 1
-    if scratch.table[at, 0] == counters[PASS]:
-        cell = scratch.table[at, 3]
+    cell = _find_cell(scratch, group, base)
+    if cell >= 0:
         scratch.cell_value[cell] = reduce(scratch.cell_value[cell] + value, prime)
         return True
     cell = counters[CELLS]
     if cell == len(scratch.cell_base):
         return False
     counters[CELLS] = cell + 1
-    scratch.table[at, 0] = counters[PASS]
-    scratch.table[at, 1] = group
-    scratch.table[at, 2] = base
-    scratch.table[at, 3] = cell
     scratch.cell_base[cell] = base
     scratch.cell_value[cell] = value
     scratch.cell_next[cell] = scratch.head[group]
     scratch.head[group] = cell
+    scratch.length[group] += 1
+    if scratch.length[group] == _SHORT + 1:
+        while cell >= 0:
+            _note_cell(scratch, group, cell)
+            cell = scratch.cell_next[cell]
+    elif scratch.length[group] > _SHORT:
+        _note_cell(scratch, group, cell)
     return True
 
 
@@ -138,6 +170,7 @@ def _open_list(scratch, group, is_base):
         return True
     scratch.epoch[group] = scratch.counters[PASS]
     scratch.head[group] = -1
+    scratch.length[group] = 0
     return not is_base or _add_cell(scratch, group, group, 1.0, 0.0)
 
 
@@ -270,6 +303,7 @@ def _slide(log, scratch, prime, limit, out):
     """Count the matches of all roots; return a status."""
     counters = scratch.counters
     since = len(scratch.epoch)
+    counters[SPLIT] = -1
     _begin_pass(scratch)
     earliest = np.int64(2**62)
     for m in range(len(log.moment_first) - 1):
@@ -340,7 +374,8 @@ def _count_log(log: MomentLog) -> list[int] | None:
     groups, roots = len(log.last_asked), len(log.bound)
     limit = _limit_work(log.start)
     out = np.empty(roots, np.float64)
-    room = _count_into(log, groups, 0.0, limit, out, 1024)
+    room = max(1024, 1 << (len(log.start) // 4).bit_length())
+    room = _count_into(log, groups, 0.0, limit, out, room)
     if not room:
         return None
     if not len(out) or out.max() < _EXACT:
@@ -373,23 +408,24 @@ def _limit_work(vertices: Ints) -> int:
 
 
 def _new_scratch(groups: int, room: int) -> SlideScratch:
-    def places(size: int) -> Ints:
-        return np.full(size, -1, np.int64)
+    def zeros(size: int) -> Ints:
+        return np.zeros(size, np.int64)
 
     return SlideScratch(
-        counters=np.zeros(6, np.int64),
-        epoch=places(groups),
-        head=places(groups),
-        cell_base=places(room),
-        cell_next=places(room),
+        counters=zeros(6),
+        epoch=zeros(groups),
+        head=zeros(groups),
+        length=zeros(groups),
+        cell_base=zeros(room),
+        cell_next=zeros(room),
         cell_value=np.zeros(room, np.float64),
         table=np.zeros((2 * room, 4), np.int64),
         added=np.zeros((room, 2), np.int64),
         added_value=np.zeros(room, np.float64),
-        front_epoch=places(groups),
-        front_head=places(groups),
-        front_start=places(room),
-        front_next=places(room),
+        front_epoch=zeros(groups),
+        front_head=zeros(groups),
+        front_start=zeros(room),
+        front_next=zeros(room),
         front_sum=np.zeros(room, np.float64),
     )
 
@@ -401,40 +437,88 @@ def _read_log(memory: r.RunMemory, roots: NDArray[np.void]) -> MomentLog | None:
     """
     used = int(memory.counters[r.VERTICES])
     last = min(int(roots["vertex"].max(initial=0)) + 1, used)
-    vertices = memory.vertices[:last]
-    chosen = np.flatnonzero(vertices["start"] >= roots["bound"].min(initial=2**62))
-    chosen = chosen[chosen > 0]
-    place = np.full(last, -1, np.int64)
-    place[chosen] = np.arange(len(chosen))
-    nodes = memory.nodes[1 : int(memory.counters[r.NODES])]
-    nodes = nodes[nodes["vertex"] < last]
-    owner = place[nodes["vertex"]]
-    pairs = np.unique((owner << 32 | nodes["group"])[owner >= 0])
-    vertices = vertices[chosen]
-    asked = np.full(len(chosen), -1, np.int64)
+    is_chosen = memory.vertices["start"][:last] >= roots["bound"].min(initial=2**62)
+    is_chosen[0] = False
+    chosen = np.flatnonzero(is_chosen)
+    place = np.where(is_chosen, np.cumsum(is_chosen) - 1, -1)
+    vertices = memory.vertices[chosen]
     asking = vertices["count"] > 0
+    asked = np.full(len(chosen), -1, np.int64)
     asked[asking] = memory.sources["group"][vertices["first"][asking]]
-    names = np.unique(np.concatenate([asked[asking], pairs & (2**32 - 1)]))
-    if len(names) and names[0] == 0:
+    nodes = memory.nodes[1 : int(memory.counters[r.NODES])]
+    ends = np.zeros(len(chosen) + 2, np.int64)
+    _count_filed(nodes, place, ends[2:])
+    ends = np.cumsum(ends)
+    filed = np.empty(ends[-1], np.int64)
+    _list_filed(nodes, place, ends[1:], filed)
+    both = np.concatenate([asked[asking], filed])
+    least, most = int(both.min(initial=1)), int(both.max(initial=1))
+    if least == 0:
         return None
-    asked[asking] = np.searchsorted(names, asked[asking])
+    groups = most - least + 1
+    if groups > _MOST_SPREAD * (len(both) + 1024):
+        names, both = np.unique(both, return_inverse=True)
+        groups, least = len(names), 0
+    asked[asking], filed = np.split(both - least, [np.count_nonzero(asking)])
+    first = np.zeros(len(chosen) + 1, np.int64)
+    filed = filed[: _drop_doubles(ends, filed, np.full(groups, -1, np.int64), first)]
     begin = vertices["position"] - vertices["rank"]
     new = np.ones(len(chosen) + 1, np.bool_)
     new[1:-1] = begin[1:] != begin[:-1]
     moment = np.cumsum(new[:-1]) - 1
-    last_asked = np.full(len(names), -1, np.int64)
+    last_asked = np.full(groups, -1, np.int64)
     last_asked[asked[asking]] = moment[asking]
+    root_first = np.zeros(len(chosen) + 1, np.int64)
+    root_first[1:] = np.cumsum(np.bincount(place[roots["vertex"]], minlength=len(chosen)))
     return MomentLog(
         np.flatnonzero(new),
         vertices["start"].copy(),
         asked,
         asked + asking,
-        np.searchsorted(pairs >> 32, np.arange(len(chosen) + 1)),
-        np.searchsorted(names, pairs & (2**32 - 1)),
+        first,
+        filed,
         last_asked,
-        np.searchsorted(place[roots["vertex"]], np.arange(len(chosen) + 1)),
+        root_first,
         roots["bound"].copy(),
     )
+
+
+@kernel
+def _count_filed(nodes, place, filed):
+    """Count the nodes of each vertex that has a place."""
+    for node in nodes:
+        vertex = node["vertex"]
+        if vertex < len(place) and place[vertex] >= 0:
+            filed[place[vertex]] += 1
+
+
+@kernel
+def _list_filed(nodes, place, ends, filed):
+    """Write the group of each node, vertex by vertex; `ends` moves from beginnings to ends."""
+    for node in nodes:
+        vertex = node["vertex"]
+        if vertex < len(place) and place[vertex] >= 0:
+            at = place[vertex]
+            filed[ends[at]] = node["group"]
+            ends[at] += 1
+
+
+@kernel
+def _drop_doubles(ends, filed, seen, first):
+    """Write the groups of each vertex to the front, each once; return the number of all.
+
+    A node that was copied has the vertex and the group of the first.
+    """
+    kept = 0
+    for v in range(len(first) - 1):
+        for f in range(ends[v], ends[v + 1]):
+            group = filed[f]
+            if seen[group] != v:
+                seen[group] = v
+                filed[kept] = group
+                kept += 1
+        first[v + 1] = kept
+    return kept
 
 
 @kernel
