@@ -304,6 +304,29 @@ def test_counts_beyond_64_bits_are_exact(length: int, window: int) -> None:
     assert run_symbols(text, "A" * 3 * window) == expected
 
 
+@pytest.mark.parametrize("least", [1, -1])
+def test_numbers_of_one_window_take_no_residues_for_those_of_two(least: int) -> None:
+    length, rounds = 12, 150
+    window = length * rounds - 1
+    pattern = " ; ".join(f"T{i}" for i in range(length))
+    plan = cernis.query(f"SELECT * FROM S WHERE {pattern} WITHIN {window} EVENTS").plan
+    table = make_table([{"type": f"T{i % length}"} for i in range(4 * window)])
+    session: Session[Any] = Session(plan, RunOptions())
+    measure = Measure("T1", total=True)
+    session.pipeline.feed = feed = RowFeed(plan, session._encode, [measure])
+    feed._read_measures = lambda batch: [  # type: ignore[method-assign]
+        MeasuredColumn(np.where(batch.rows % 7, 1, least))
+    ]
+    session.push(table)
+    for end, (count, (pairs, total, *_)) in read_all(feed.found).items():
+        begun = min(end // length + 1, rounds)
+        assert pairs == count == comb(begun + length - 2, length - 1)
+        assert total <= count if least < 0 else total == count
+    assert comb(2 * rounds, length - 1) > 2**62 > 16 * count
+    # bounds of sums are sums of absolute values: exact sums say nothing about them
+    assert len(feed.engine.lanes.moduli.primes) == (1 if least > 0 else 2)
+
+
 def test_counts_beyond_the_range_of_floats_are_exact() -> None:
     types = "A" * 3000 + "B" * 1300 + "A" * 40
     found = dict(run_symbols("SELECT * FROM S WHERE A+ WITHIN 1199 EVENTS", types, parts=7))

@@ -107,6 +107,10 @@ class SlidingAggregator:
             [m.variable for m in measures for _ in range(m.least + m.greatest)],
         )
         """The variables of the sums, the sums of floats, and the least values."""
+        self._signed = np.zeros(len(self._quantities[0]), np.uint8)
+        """Per sum, whether it has had negative values."""
+        self._tightened = 0
+        """How many relevant events had come when bounds were compared with exact numbers."""
         self.lanes = self.new_lanes(1)
         rows = 64 if settings.partitioned else 1
         self.memory = kernel.SlidingMemory(
@@ -180,7 +184,8 @@ class SlidingAggregator:
                     self._advance_bound(events.bounds, at)
                     self._collect(int(detail))
                 case kernel.LANES_FULL:
-                    self._widen()
+                    if not self._tighten(int(detail)):
+                        self._widen()
         self.position += len(symbols)
         self._advance_bound(events.bounds, -1)
         return join_found(found)
@@ -254,6 +259,7 @@ class SlidingAggregator:
                 code = encode_least(values, measure.is_real, negated=negated)
                 weights.leasts[:, codes] = np.where(present, code, NO_VALUE)
                 codes += 1
+        np.maximum(self._signed, (weights.sums < 0).any(axis=0), out=self._signed)
         return weights
 
     # ---------------------------------------------------------------- room
@@ -285,7 +291,8 @@ class SlidingAggregator:
             return np.array(marks, np.uint8).reshape(len(variables), len(labels))
 
         elements = len(self._arrays.expanded) + kernel.BLOCK
-        return semiring.new_lanes(residues, elements, *map(mark_labels, self._quantities))
+        lanes = semiring.new_lanes(residues, elements, *map(mark_labels, self._quantities))
+        return lanes._replace(signed=self._signed)
 
     def _new_weights(self, events: int) -> Weights:
         sums, floats, leasts = map(len, self._quantities)
@@ -341,6 +348,18 @@ class SlidingAggregator:
             free_rows=free_rows,
         )
 
+    def _tighten(self, row: int) -> bool:
+        """Return whether a partition needs no more residues, as its exact numbers show.
+
+        That is asked only so often that its cost vanishes in that of the events since.
+        """
+        states, events = self.memory.places.shape[1], self.relevant
+        if events - self._tightened < states * states:
+            return False
+        self._tightened = events
+        digits = np.zeros(len(self.lanes.moduli.primes), np.int64)
+        return bool(kernel.tighten_bounds(self.memory, self.lanes, self._scratch, row, digits))
+
     def _widen(self) -> None:
         """Give every number more residues."""
         old, width = self.lanes, len(self.lanes.moduli.primes)
@@ -354,6 +373,7 @@ class SlidingAggregator:
         Its numbers may have other moduli, those of `lanes`.
         """
         self.memory = memory
+        self._signed[:] = 1
         kernel.free_rows(memory, lanes, self._row_bounds(), self.settings.partitioned)
         self.lanes = self.new_lanes(len(lanes.moduli.primes))
         self._scratch = self._new_scratch(len(self._scratch.gathered), len(self._scratch.ends))

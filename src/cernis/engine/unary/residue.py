@@ -7,8 +7,9 @@ may be negative: it lies in the middle of the range of its residues.
 Primes stay below 2^50 so that a product modulo p needs no 128-bit arithmetic: the quotient that
 floating point gives is off by at most one (Shoup's NTL does the same).
 
-Cost contract: an addition or product costs O(lanes). A word has room for 2^12 residues below 2^50:
-vectors add residues as plain integers, and reduce them later (`semiring`). Rejected: primes of 62
+Cost contract: an addition or product costs O(lanes), and none needs a division. A word has room for
+2^12 residues below 2^50: vectors add residues as plain integers, and reduce them later
+(`semiring`). Rejected: primes of 62
 bits, which are a fifth fewer: LLVM computes their products one at a time, and each addition needs a
 reduction. Rejected: limbs with carries, whose products cost the square of them.
 """
@@ -26,6 +27,8 @@ from cernis.compiled import borrowing, inlined
 
 LANE_BITS = 50
 _WORD = 2**64
+_WORD_SIZE = 2.0**64
+_ROUNDED_UP = 1 + 1e-9
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 """Bases that make the Miller-Rabin test exact below 2^64."""
 
@@ -193,6 +196,14 @@ def _read_small(residues, moduli, out):
 
 
 @inlined
+def reduce_integer(number, prime, inverse):
+    """Return the residue of an integer of 64 bits, without a division or a branch."""
+    rest = number - np.int64(np.float64(number) * inverse) * prime
+    rest += (prime & (rest >> 63)) - prime
+    return rest + (prime & (rest >> 63))
+
+
+@inlined
 def multiply(left, right, prime, inverse):
     """Return the product of two residues of a prime, without a branch."""
     quotient = np.int64(np.float64(left) * np.float64(right) * inverse)
@@ -208,13 +219,26 @@ def _find_digits(moduli, residues, digits):
     for lane in range(lanes):
         digit = residues[lane]
         for i in range(lane):
-            prime = primes[lane]
-            digit = (digit - digits[i] % prime) % prime
-            digit = multiply(digit, moduli.crossings[i, lane], prime, moduli.inverses[lane])
+            prime, inverse = primes[lane], moduli.inverses[lane]
+            digit = reduce_integer(
+                digit - reduce_integer(digits[i], prime, inverse), prime, inverse
+            )
+            digit = multiply(digit, moduli.crossings[i, lane], prime, inverse)
         digits[lane] = digit
     last = lanes - 1
     if primes[last] and digits[last] > primes[last] // 2:
         digits[last] -= primes[last]
+
+
+@inlined
+def bound_integer(moduli, residues, digits):
+    """Return a float that is no less than an integer, and hardly larger."""
+    _find_digits(moduli, residues, digits)
+    bound = 0.0
+    for lane in range(len(digits) - 1, -1, -1):
+        radix = np.float64(moduli.primes[lane]) if lane else _WORD_SIZE
+        bound = bound * radix + np.float64(digits[lane])
+    return abs(bound) * _ROUNDED_UP
 
 
 @inlined
@@ -227,15 +251,13 @@ def extend(old, new, residues, digits):
     last = len(old.primes) - 1
     for lane in range(len(new.primes)):
         prime, inverse = new.primes[lane], new.inverses[lane]
-        value = digits[last] if prime == 0 else digits[last] % prime
+        value = reduce_integer(digits[last], prime, inverse)
         for i in range(last - 1, -1, -1):
             radix = old.primes[i]
             if radix == 0 and prime:
                 radix = multiply(np.int64(1) << 32, np.int64(1) << 32, prime, inverse)
             elif prime:
                 radix %= prime
-            digit = digits[i] if prime == 0 else digits[i] % prime
-            value = multiply(value, radix, prime, inverse) + digit
-            if prime:
-                value %= prime
+            digit = reduce_integer(digits[i], prime, inverse)
+            value = reduce_integer(multiply(value, radix, prime, inverse) + digit, prime, inverse)
         residues[lane] = value

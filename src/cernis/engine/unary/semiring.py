@@ -18,8 +18,8 @@ matches has a header of *bounds*: floats that no number in the vector exceeds, o
 and once for those begun since the last turn (`slide`).
 
 Sums are not reduced modulo the primes at once. A vector has a *load*: its residues are below the
-load times their prime. Loads add up, and `lighten` reduces a vector when its load is too large, or
-before it is multiplied. So an addition of residues is one of plain integers.
+load times 2^50 and a little. Loads add up, and `lighten` reduces a vector when its load is too
+large, or before it is multiplied. So an addition of residues is one of plain integers.
 
 Cost contract: every function is linear in the words of the vectors.
 """
@@ -32,10 +32,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import inlined, inner
-from cernis.engine.unary.residue import Moduli, extend, multiply, new_moduli
+from cernis.engine.unary.residue import (
+    LANE_BITS,
+    Moduli,
+    extend,
+    multiply,
+    new_moduli,
+    reduce_integer,
+)
 
 MOST_LOAD = 1 << 12
 """Residues of such a load stay below 2^62."""
+_LOWER = (1 << LANE_BITS) - 1
+_HALF_WORD = (1 << 32) - 1
 _SMALL = 1 << 49
 """All primes are larger."""
 NO_VALUE = np.int64(2**63 - 1)
@@ -70,6 +79,12 @@ class Lanes(NamedTuple):
     primes: NDArray[np.int64]
     """Per word of a quantity of the longest vector, the prime of its residue, or 0."""
     inverses: NDArray[np.float64]
+    masks: NDArray[np.int64]
+    """Per word, the bits that reducing a residue keeps: the lower 50, or all of them."""
+    excesses: NDArray[np.int64]
+    """Per word, 2^50 minus its prime, or 0."""
+    signed: NDArray[np.uint8]
+    """Per sum, whether it may have had negative values."""
     sum_labels: NDArray[np.uint8]
     """Per sum and label, whether an event with this label counts."""
     float_labels: NDArray[np.uint8]
@@ -106,6 +121,9 @@ def new_lanes(
         moduli=moduli,
         primes=np.tile(moduli.primes, elements),
         inverses=np.tile(moduli.inverses, elements),
+        masks=np.tile(np.where(moduli.primes == 0, -1, _LOWER), elements),
+        excesses=np.tile(np.where(moduli.primes == 0, 0, 1 + _LOWER - moduli.primes), elements),
+        signed=np.ones(len(sums), np.uint8),
         sum_labels=sums,
         float_labels=floats,
         least_labels=leasts,
@@ -245,7 +263,7 @@ def _add_multiple(words, lanes, to, source, size, weight):
             words[to + r] += multiply(words[source + r], rest, primes[r], inverses[r])
     else:
         for r in range(size):
-            rest = _fold(weight, primes[r])
+            rest = reduce_integer(weight, primes[r], inverses[r])
             words[to + r] += multiply(words[source + r], rest, primes[r], inverses[r])
 
 
@@ -303,25 +321,29 @@ def _add_counts(words, new, base, source, size):
 
 
 @inlined
-def lighten(pool, lanes, at, size, load, most):
-    """Reduce the residues of a vector whose load is too large; return its load."""
+def lighten(pool, lanes, at, size, part, load, most):
+    """Reduce the residues of a vector whose load is too large; return its load.
+
+    `part` is the first element that may have matches, and the one after the last.
+    """
     if load <= most:
         return load
-    _reduce_residues(pool.words, lanes, at, size)
+    _reduce_residues(pool.words, lanes, at, size, part)
     return 1
 
 
 @inner
-def _reduce_residues(words, lanes, at, size):
-    primes, inverses, residues = lanes.primes, lanes.inverses, len(lanes.moduli.primes)
-    length = np.uint64(size * residues)
+def _reduce_residues(words, lanes, at, size, part):
+    """Fold the bits above 2^50: 2^50 is the excess of a prime, modulo that prime."""
+    masks, excesses, residues = lanes.masks, lanes.excesses, len(lanes.moduli.primes)
+    low, high = part
+    length = np.uint64((high - low) * residues)
     for q in range(lanes.quantities):
-        first = np.uint64(at + q * length)
+        first = np.uint64(at + (q * size + low) * residues)
         for i in range(length):
-            quotient = np.int64(np.float64(words[first + i]) * inverses[i])
-            rest = words[first + i] - quotient * primes[i]
-            rest += (primes[i] & (rest >> 63)) - primes[i]
-            words[first + i] = rest + (primes[i] & (rest >> 63))
+            above = np.uint64(words[first + i]) >> np.uint64(LANE_BITS)
+            excess = np.uint64(excesses[i]) & np.uint64(_HALF_WORD)
+            words[first + i] = (words[first + i] & masks[i]) + np.int64(above * excess)
 
 
 @inlined
@@ -333,11 +355,12 @@ def add_one(pool, lanes, weights, new, size):
         return
     residues = len(moduli.primes)
     for lane in range(residues):
-        prime = moduli.primes[lane]
-        words[new + lane] = _fold(words[new + lane] + 1, prime)
+        prime, inverse = moduli.primes[lane], moduli.inverses[lane]
+        words[new + lane] = reduce_integer(words[new + lane] + 1, prime, inverse)
         for q in range(len(weights.sums)):
-            at, weight = new + (1 + q) * size * residues + lane, _fold(weights.sums[q], prime)
-            words[at] = _fold(words[at] + weight, prime)
+            at = new + (1 + q) * size * residues + lane
+            weight = reduce_integer(weights.sums[q], prime, inverse)
+            words[at] = reduce_integer(words[at] + weight, prime, inverse)
     for q in range(len(weights.floats)):
         reals[new + (lanes.floats + 1 + q) * size] += weights.floats[q]
     if len(weights.floats):
@@ -392,17 +415,18 @@ def _add_product_of_integers(words, lanes, weights, result, front, source, size,
     if front:
         _add_dots(words, lanes, result, counts, front, source, length)
     for lane in range(residues):
-        result[lane] = _fold(result[lane] + result[counts + lane], moduli.primes[lane])
+        prime, inverse = moduli.primes[lane], moduli.inverses[lane]
+        result[lane] = reduce_integer(result[lane] + result[counts + lane], prime, inverse)
     for q in range(len(weights.sums)):
         to, at = (1 + q) * residues, (1 + q) * size * residues
         for lane in range(residues):
-            prime, number = moduli.primes[lane], result[counts + lane]
+            prime, inverse = moduli.primes[lane], moduli.inverses[lane]
             if front == 0:
                 result[to + lane] += words[source + at + lane]
             if weights.sums[q] != 0:
-                rest = _fold(weights.sums[q], prime)
-                result[to + lane] += multiply(number, rest, prime, moduli.inverses[lane])
-            result[to + lane] = _fold(result[to + lane], prime)
+                rest = reduce_integer(weights.sums[q], prime, inverse)
+                result[to + lane] += multiply(result[counts + lane], rest, prime, inverse)
+            result[to + lane] = reduce_integer(result[to + lane], prime, inverse)
         if front:
             _add_dots(words, lanes, result, to, front, source + at, length)
             _add_dots(words, lanes, result, to, front + at, source, length)
@@ -420,11 +444,13 @@ def _add_dots(words, lanes, result, to, left, right, length):
     for r in range(np.uint64(length * residues)):
         result[room + r] = multiply(words[one + r], words[other + r], primes[r], inverses[r])
     for lane in range(residues):
-        prime, total = moduli.primes[lane], result[to + lane]
+        prime, inverse = moduli.primes[lane], moduli.inverses[lane]
+        total = result[to + lane]
         for r in range(length):
-            total += result[lanes.words + r * residues + lane] - prime
-            total += prime & (total >> 63)
-        result[to + lane] = total
+            total += result[lanes.words + r * residues + lane]
+            if r % MOST_LOAD == MOST_LOAD - 1:
+                total = reduce_integer(total, prime, inverse)
+        result[to + lane] = reduce_integer(total, prime, inverse)
 
 
 @inlined
@@ -433,11 +459,6 @@ def _multiply_counts(words, left, right, size):
     for r in range(size):
         total += words[left + r] * words[right + r]
     return total
-
-
-@inlined
-def _fold(number, prime):
-    return number if prime == 0 else number % prime
 
 
 @inlined

@@ -22,6 +22,10 @@ products of a turn. Each vector knows how many elements may have matches (`reach
 turn from which element on (`lows`). Most events move a single state, by a single edge: a table has
 that edge per symbol (`steps`), and its vector is added to the one that is there.
 
+Residues must have room for all numbers. Each vector has a bound, which grows with every match and
+shrinks at a turn, so it also counts matches of up to two windows. Before residues become more,
+`tighten_bounds` replaces bounds by the numbers themselves, which are those of one window.
+
 Cost contract: O(states with partial matches × edges that the event moves) per event, amortized,
 whatever the window and the number of matches; an inert event costs one look-up. Memory holds the
 events of the window that moved something, a row per start in it, and the square of the states
@@ -39,7 +43,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing, inlined, inner
 from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW
-from cernis.engine.unary.residue import LANE_BITS
+from cernis.engine.unary.residue import LANE_BITS, bound_integer
 from cernis.engine.unary.semiring import (
     MOST_LOAD,
     Pool,
@@ -69,6 +73,7 @@ _LARGE = 2.0**_LARGE_BITS
 _TINY = 2.0**-1000
 """The least bound but 0: a larger one is still a bound."""
 _STRETCH = 512
+_MUCH_ROOM = 16.0
 _HALF_LOAD = MOST_LOAD // 2 - 1
 BLOCK = 4
 """Vectors are filled up with empty elements to whole blocks, which LLVM adds in one instruction."""
@@ -245,7 +250,7 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
             if counters[ENDS] == len(scratch.ends):
                 return ENDS_FULL, i, 0
             if not is_simple and not _fits(tables, memory, lanes, events, scratch, row, i, moves):
-                return LANES_FULL, i, 0
+                return LANES_FULL, i, row
             counters[RELEVANT] += 1
             clear(scratch.result, lanes, 0, 1)
             if not is_simple:
@@ -351,6 +356,40 @@ def _fits(tables, memory, lanes, events, scratch, row, event, moves):
     return largest < record["limit"]
 
 
+@borrowing
+def tighten_bounds(memory, lanes, scratch, row, digits):
+    """Bound the numbers of a partition by what they are; return whether that leaves much room.
+
+    Bounds also count matches that have expired since they were begun.
+    """
+    pool, places, record = memory.pool, memory.places, memory.rows[row]
+    residues, header, size = len(lanes.moduli.primes), lanes.header, record["size"]
+    if record["scale"] > 0:
+        return False
+    front = _find_front(lanes, record)
+    for q in range(len(scratch.weights.sums)):
+        scratch.weights.sums[q] = 0
+    largest = 0.0
+    for state in range(places.shape[1]):
+        at, length = places[row, state], memory.reach[row, state]
+        if at == 0:
+            continue
+        memory.loads[row, state] = lighten(
+            pool, lanes, at, size, (0, length), memory.loads[row, state], 1
+        )
+        clear(scratch.result, lanes, 0, 1)
+        add_product(pool, lanes, scratch.weights, scratch.result, front, at, size, length)
+        for q in range(lanes.quantities):
+            if q == 0 or not lanes.signed[q - 1]:
+                first = q * residues
+                number = bound_integer(
+                    lanes.moduli, scratch.result.words[first : first + residues], digits
+                )
+                pool.reals[at - header + q] = min(pool.reals[at - header + q], number)
+            largest = max(largest, pool.reals[at - header + q])
+    return largest < record["limit"] / _MUCH_ROOM
+
+
 @inner
 def scale_bounds(memory, lanes, row, steps):
     """Divide the bounds of a partition by 2^900, so many times (-1: multiply)."""
@@ -394,9 +433,7 @@ def _move_simply(memory, lanes, events, scratch, row, event):
     if lanes.floats > lanes.quantities:
         _lighten_source(memory, lanes, scratch, row, state, step["accept"])
     if step["accept"]:
-        front = 0
-        if record["fronts"]:
-            front = record["front"] + (record["fronts"] - 1) * (1 + lanes.words * size) + 1
+        front = _find_front(lanes, record)
         add_product(pool, lanes, scratch.weights, scratch.result, front, source, size, length)
     if target < 0:
         return
@@ -412,10 +449,19 @@ def _move_simply(memory, lanes, events, scratch, row, event):
     if lanes.floats > lanes.quantities:
         load = np.int64(0)
         if there:
-            load = lighten(pool, lanes, there, size, memory.loads[row, target], _HALF_LOAD)
+            load, part = memory.loads[row, target], (0, reach[row, target])
+            load = lighten(pool, lanes, there, size, part, load, _HALF_LOAD)
         memory.loads[row, target] = load + memory.loads[row, state] + 1
     add_bounds(pool, scratch.weights, new, there, source, lanes.header)
     add(pool, lanes, scratch.weights, new, there, source, size, length)
+
+
+@inlined
+def _find_front(lanes, record):
+    """Return the row of the front for the earliest start in the window, or 0."""
+    if record["fronts"] == 0:
+        return 0
+    return record["front"] + (record["fronts"] - 1) * (1 + lanes.words * record["size"]) + 1
 
 
 @inlined
@@ -425,7 +471,8 @@ def _lighten_source(memory, lanes, scratch, row, state, accept):
     if accept or _has_sums(scratch.weights):
         most = 1
     at, size, load = memory.places[row, state], memory.rows[row]["size"], memory.loads[row, state]
-    memory.loads[row, state] = lighten(memory.pool, lanes, at, size, load, most)
+    part = (0, memory.reach[row, state])
+    memory.loads[row, state] = lighten(memory.pool, lanes, at, size, part, load, most)
 
 
 @inlined
@@ -442,9 +489,7 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
     """Add the vectors of states that move to those they enter; return how many are entered."""
     pool, places, gathered, reach = memory.pool, memory.places, scratch.gathered, memory.reach
     record = memory.rows[row]
-    size, front = record["size"], 0
-    if record["fronts"]:
-        front = record["front"] + (record["fronts"] - 1) * (1 + lanes.words * size) + 1
+    size, front = record["size"], _find_front(lanes, record)
     targets = 0
     for m in range(moves):
         edge = tables.edges[scratch.moving_edge[m]]
@@ -473,7 +518,7 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
             targets += 1
         if lanes.floats > lanes.quantities:
             if base:
-                load = lighten(pool, lanes, base, size, load, _HALF_LOAD)
+                load = lighten(pool, lanes, base, size, (0, size), load, _HALF_LOAD)
             if base == there:
                 memory.loads[row, target] = load
             scratch.gathered_loads[target] = load + memory.loads[row, state] + 1
@@ -679,7 +724,8 @@ def _turn(tables, memory, lanes, scratch, row, bound):
         top, spare = _prepend(tables, memory, lanes, scratch, event, size, (whole, top, spare))
         if begins:
             at = front + fronts * (1 + vector)
-            loads[len(loads) - 1] = lighten(pool, lanes, whole, size, loads[len(loads) - 1], 1)
+            load, part = loads[len(loads) - 1], (0, size)
+            loads[len(loads) - 1] = lighten(pool, lanes, whole, size, part, load, 1)
             pool.words[at] = start
             copy_words(pool.words, at + 1, whole, vector)
             fronts += 1
@@ -782,7 +828,7 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
                     load = (
                         loads[state] if base == suffixes[state] else scratch.gathered_loads[state]
                     )
-                    load = lighten(pool, lanes, base, size, load, _HALF_LOAD)
+                    load = lighten(pool, lanes, base, size, (0, size), load, _HALF_LOAD)
                 if base == suffixes[state]:
                     loads[state] = load
                 scratch.gathered_loads[state] = load + loads[target] + 1
@@ -806,7 +852,8 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
 def _lighten_row(pool, lanes, scratch, at, size, state):
     """Reduce a row before it is added, or multiplied; return its load."""
     most = 1 if _has_sums(scratch.weights) else _HALF_LOAD
-    return lighten(pool, lanes, at, size, scratch.suffix_loads[state], most)
+    part = (scratch.lows[state], size)
+    return lighten(pool, lanes, at, size, part, scratch.suffix_loads[state], most)
 
 
 @inlined
@@ -814,7 +861,8 @@ def _add_loads(pool, lanes, scratch, size, to, index, target):
     """Reduce two rows as adding one to the other needs it, and note the load of the sum."""
     loads = scratch.suffix_loads
     loads[target] = _lighten_row(pool, lanes, scratch, scratch.suffixes[target], size, target)
-    load = lighten(pool, lanes, to, size, loads[index], _HALF_LOAD)
+    low = scratch.lows[index] if index < len(scratch.lows) else 0
+    load = lighten(pool, lanes, to, size, (low, size), loads[index], _HALF_LOAD)
     loads[index] = load + loads[target] + 1
 
 
@@ -858,7 +906,7 @@ def copy_live(memory, lanes, fresh, fresh_lanes, scratch):
                 for i in range(header):
                     new.words[used + i] = old.words[at - header + i]
                 to = used + header
-                lighten(old, lanes, at, size, memory.loads[row, state], 1)
+                lighten(old, lanes, at, size, (0, size), memory.loads[row, state], 1)
                 memory.loads[row, state] = 1
                 copy_vector(old, lanes, at, new, fresh_lanes, to, size, scratch)
                 places[row, state] = to
