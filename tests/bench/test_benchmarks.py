@@ -160,6 +160,8 @@ GUARANTEES = {
     "gaps": Guarantee.ORDERED,
     "part within": Guarantee.ORDERED,
     "next that fits": Guarantee.CHAIN,
+    "unless": Guarantee.CHAIN,
+    "unless ordered": Guarantee.ORDERED,
 }
 
 

@@ -197,17 +197,54 @@ def test_a_conjunctive_query_that_is_not_hierarchical_says_which_two_variables_c
     ]
 
 
-def test_unless_is_asked_of_the_candidates_that_the_indexes_leave() -> None:
+ABSENT = "by the latest start of what must be absent (a match begins no earlier)"
+
+
+def test_unless_around_a_formula_goes_by_the_latest_start_of_its_guard() -> None:
     said = entries(
         "SELECT * FROM S WHERE (A AS x ; B AS y FILTER x[k] = y[k]) UNLESS C WITHIN 10 EVENTS"
     )
-    assert said["class"] == RESIDUAL
+    assert said["class"][0].startswith("chain")
     assert said["conditions"] == [
         "x[k] = y[k]: by an index on equal values (each event agrees with the next)",
-        "UNLESS C: on each candidate (it looks at events that are not in the match)",
+        f"UNLESS C: {ABSENT}",
     ]
-    assert said["indexes"] == ["after x: a set for each k"]
+    assert said["indexes"] == ["after x: a set for each k", "after C: one latest start"]
     assert said["distributed"] == SLICED
+    guarded = "SELECT * FROM S WHERE (A AS x ; B AS y) UNLESS (C AS c FILTER {}) WITHIN 1 SECOND"
+    for condition, index in (
+        ("c[k] = y[k]", "the latest start for each k"),
+        ("c[p] > y[p]", "one search tree over p"),
+        ("c[p] != y[p]", "one list with back pointers over p"),
+        ("c[k] = y[k] AND c[p] > y[p]", "a search tree over p for each k"),
+    ):
+        said = entries(guarded.format(condition))
+        assert said["conditions"] == [f"UNLESS C AS c FILTER {condition}: {ABSENT}"]
+        assert said["indexes"] == ["after x: one set", f"after c: {index}"]
+
+
+@pytest.mark.parametrize(
+    ("formula", "why"),
+    [
+        (
+            "(A AS x ; B AS y) UNLESS (C AS c FILTER c[k] = x[k])",
+            "c[k] = x[k]: it looks at events before the last one",
+        ),
+        (
+            "(A AS x ; B AS y UNLESS (C AS c FILTER c[k] = x[k])) ; D",
+            "it looks at events that are not in the match",
+        ),
+        (
+            "(A AS x ; B AS y) UNLESS (C AS c ; D AS d FILTER c[k] < d[k] AND d[k] = y[k])",
+            "its own events are compared by more than equal values",
+        ),
+    ],
+)
+def test_other_guards_are_checked_on_candidates_and_explain_says_why(
+    formula: str, why: str
+) -> None:
+    (said,) = entries(f"SELECT * FROM S WHERE {formula} WITHIN 10 EVENTS")["conditions"]
+    assert said.endswith(f": on each candidate ({why})")
 
 
 def test_a_part_within_a_time_goes_by_an_index() -> None:

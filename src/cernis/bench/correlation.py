@@ -106,6 +106,15 @@ WORKLOADS = {
     "next that fits": CorrelatedWorkload(
         "(A AS x -> B AS y -> C AS z) FILTER x[id] = y[ref] AND y[id] = z[ref]"
     ),
+    "unless": CorrelatedWorkload(
+        "((A AS x ; B AS y) FILTER x[id] = y[ref]) UNLESS (C AS z FILTER z[ref] = x[id])",
+        aim=f"exponent ≤ {AIM_GAP}",
+    ),
+    "unless ordered": CorrelatedWorkload(
+        "((A AS x ; B AS y) FILTER x[id] = y[ref]) "
+        "UNLESS (C AS z FILTER z[ref] = x[id] AND z[price] > y[price])",
+        aim="logarithmic",
+    ),
 }
 LISTED = ("chain", "hierarchical")
 

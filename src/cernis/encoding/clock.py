@@ -75,6 +75,51 @@ def read_rank_clock(batch: EventBatch, size: int) -> Clock:
     return Clock(ranks, _subtract(ranks, size))
 
 
+class PositionClock:
+    """A clock that never decreases, read as positions: two events never have the same reading.
+
+    It keeps the times inside the window, each with the position of its first event.
+
+    >>> clock = PositionClock()
+    >>> times = np.array([10, 10, 25])
+    >>> made = clock.read(Clock(times, times - 15), 0)
+    >>> made.clock.tolist(), made.bound.tolist()
+    ([0, 1, 2], [0, 0, 0])
+    >>> clock.read(Clock(np.array([26]), np.array([11])), 3).bound.tolist()
+    [2]
+    """
+
+    def __init__(self) -> None:
+        self._times = np.empty(0, np.int64)
+        self._first = np.empty(0, np.int64)
+
+    def read(self, clock: Clock, base: int) -> Clock:
+        """Return the clock of a batch whose first event has the position `base`."""
+        positions = np.arange(base, base + len(clock.clock), dtype=np.int64)
+        if not len(positions):
+            return Clock(positions, positions)
+        times = np.concatenate([self._times, clock.clock])
+        first = np.concatenate([self._first, positions])
+        new = np.concatenate([[True], times[1:] != times[:-1]])
+        times, first = times[new], first[new]
+        bound = np.append(first, base + len(positions))[np.searchsorted(times, clock.bound)]
+        inside = times >= clock.bound[-1]
+        self._times, self._first = times[inside], first[inside]
+        return Clock(positions, bound)
+
+    def freeze(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the state as plain arrays."""
+        return {"times": self._times, "first": self._first}
+
+    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]], position: int) -> None:
+        """Restore the state that `freeze` returned after so many events."""
+        times = read_array(arrays, "times", np.int64)
+        first = read_array(arrays, "first", np.int64, (len(times),), low=0, below=max(position, 1))
+        is_rising = bool((np.diff(times) > 0).all()) and bool((np.diff(first) > 0).all())
+        require(is_rising, "the window's times are not in order")
+        self._times, self._first = times, first
+
+
 class AttributeClock:
     """The clock of `WITHIN n [a]`; keeps the last reading of each partition.
 

@@ -23,13 +23,15 @@ from cernis.automata.correlated.ambiguity import is_ambiguous
 from cernis.automata.correlated.between import Verdict
 from cernis.automata.correlated.correlate import Correlation, Refusal, TimedParts, correlate
 from cernis.automata.correlated.determinize import determinize_chain
+from cernis.automata.correlated.guards import NO_SCOPES, Scopes, find_scopes
 from cernis.automata.correlated.hierarchical import construct_join
 from cernis.automata.correlated.pcea import PCEA, Apart
 from cernis.automata.correlated.qtree import build_q_trees, draw_trees, find_conflict
 from cernis.errors import BudgetError
 from cernis.pattern import formula as cel
 from cernis.pattern.conjunctive import ConjunctiveQuery
-from cernis.pattern.query import Pattern, Unit
+from cernis.pattern.predicate import RANK
+from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.plan.apart import find_conditions_apart
 from cernis.plan.joins import EventJoin, recognize_join
 
@@ -60,10 +62,12 @@ def plan_correlated(
     selected: frozenset[str],
     unordered: frozenset[str] = frozenset(),
     conjunctive: ConjunctiveQuery | None = None,
+    *,
+    is_guard: bool = False,
 ) -> Correlated:
     """Return the automaton for a formula that compares events; `selected` variables are kept.
 
-    `unordered` attributes hold text, whose order no index keeps.
+    `unordered` attributes hold text, whose order no index keeps. The pattern may itself be a guard.
     """
     join = recognize_join(pattern.formula)
     broken = ""
@@ -81,7 +85,8 @@ def plan_correlated(
         else:
             broken = _explain_conflict(conjunctive) or clash.explain(join.texts)
     timed = find_timed_parts(pattern)
-    found = correlate(pattern.formula, unordered=unordered, timed=timed)
+    scopes = NO_SCOPES if is_guard else find_guarded(pattern)
+    found = correlate(pattern.formula, unordered=unordered, timed=timed, scopes=scopes)
     if isinstance(found, Refusal):
         return Correlated(None, False, False, broken=broken, refused=found.reason)
     apart: tuple[Apart, ...] = ()
@@ -89,7 +94,9 @@ def plan_correlated(
         apart, complete = find_conditions_apart(pattern.formula, found.verdicts, unordered)
         if complete:
             return replace(_make_unique(found, selected, broken), apart=apart)
-        named = correlate(pattern.formula, name_atoms=True, unordered=unordered, timed=timed)
+        named = correlate(
+            pattern.formula, name_atoms=True, unordered=unordered, timed=timed, scopes=scopes
+        )
         if isinstance(named, Refusal):
             return Correlated(None, False, False, broken=broken, refused=named.reason)
         return Correlated(named.pcea, False, False, found.verdicts, broken=broken, apart=apart)
@@ -105,6 +112,16 @@ def find_timed_parts(pattern: Pattern) -> TimedParts:
     parts = [node for node in cel.walk(pattern.formula) if isinstance(node, cel.Within)]
     counts_events = parts and all(part.window.unit is Unit.EVENTS for part in parts)
     return TimedParts(Unit.EVENTS if counts_events else Unit.TIME)
+
+
+def find_guarded(pattern: Pattern) -> Scopes:
+    """Return which UNLESS an index may decide: starts must count positions, latest first."""
+    own = pattern.within
+    in_attribute = own is not None and own.attribute not in (None, RANK)
+    if pattern.strategy is Strategy.LONGEST or in_attribute:
+        return NO_SCOPES
+    shared = (names[0] for names in pattern.partition if len(names) == 1)
+    return find_scopes(pattern.formula, shared)
 
 
 def _explain_conflict(query: ConjunctiveQuery | None) -> str:

@@ -197,6 +197,7 @@ _HOW = {
     How.DIFFERENT: "by an index on different values",
     How.ORDERED: "by an ordered index",
     How.NEXT: "by taking runs out of the index",
+    How.ABSENT: "by the latest start of what must be absent",
     How.GAP: "by an index in the order of time",
     How.UNARY: "by the event alone",
     How.CANDIDATE: "on each candidate",
@@ -268,7 +269,7 @@ def _describe_indexes(plan: Plan) -> list[str]:
         if store.strict:
             facts.append("with an earlier timestamp")
         if store.collapsed:
-            facts = [f"the latest start for each {by}"]
+            facts = [f"the latest start for each {by}" if store.column else "one latest start"]
         lines.append(f"after {names[store.state]}: {', '.join(facts)}")
     return [*dict.fromkeys(lines)]
 

@@ -303,20 +303,23 @@ def make_plan(
     pattern: Pattern,
     unordered: frozenset[str] = frozenset(),
     conjunctive: ConjunctiveQuery | None = None,
+    *,
+    is_guard: bool = False,
 ) -> Plan:
     """Return the plan of a checked pattern; `unordered` attributes are known to hold text.
 
-    A conjunctive query that the pattern was lowered from gives its variables their names.
+    A conjunctive query that the pattern was lowered from gives its variables their names. A pattern
+    may be the guard of a WITHOUT.
     """
     warnings = write_warnings(pattern) if conjunctive is None else ()
     written = pattern
     pattern = take_whole_runs(lower_terms(lower_inner_windows(pattern)))
-    plan = _plan_formula(pattern, unordered, conjunctive)
+    plan = _plan_formula(pattern, unordered, conjunctive, is_guard)
     plan = replace(plan, warnings=warnings, written=written)
     if not pattern.without:
         return plan
     after, before = (
-        None if one is None else make_plan(make_guard_query(pattern, one), unordered)
+        None if one is None else make_plan(make_guard_query(pattern, one), unordered, is_guard=True)
         for one in (pattern.absent_after, pattern.absent_before)
     )
     return replace(plan, after=after, before=before, unordered=unordered)
@@ -328,12 +331,15 @@ def write_warnings(pattern: Pattern) -> tuple[WarningNote, ...]:
 
 
 def _plan_formula(
-    pattern: Pattern, unordered: frozenset[str], conjunctive: ConjunctiveQuery | None
+    pattern: Pattern,
+    unordered: frozenset[str],
+    conjunctive: ConjunctiveQuery | None,
+    is_guard: bool,
 ) -> Plan:
     """Return the plan of a pattern as if it had no WITHOUT, except for the labels of matches."""
     if is_correlated(pattern.formula):
         selected = frozenset(selected_variables(pattern))
-        found = plan_correlated(pattern, selected, unordered, conjunctive)
+        found = plan_correlated(pattern, selected, unordered, conjunctive, is_guard=is_guard)
         return make_correlated_plan(pattern, found, unordered, conjunctive)
     strategy = pattern.strategy
     cea = construct(pattern.formula)
@@ -432,7 +438,7 @@ def _asks_earliest(pattern: Pattern, found: Correlated) -> bool:
         return False
     if found.pcea is None or not found.exact or found.apart or not found.pcea.is_chain:
         return False
-    if found.pcea.timed_states:
+    if found.pcea.timed_states or found.pcea.guards:
         return False
     links = [source.link for t in found.pcea.transitions for source in t.sources]
     return not any(link.different or link.unlike or link.ordered for link in links)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cernis.automata.unary.alphabet import Alphabet
 from cernis.compiled.tiers import cut_events
-from cernis.encoding.clock import Clock
+from cernis.encoding.clock import Clock, PositionClock
 from cernis.encoding.compare import OTHER, TIME, Equality, OrderValues, kinds
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import select_arrays
@@ -263,8 +263,11 @@ class CorrelatedFeed(Feed):
         self._time = OrderValues([TIME])
         self._moment = (0, 0, -1)
         self._kinds: dict[tuple[str, str], int] = {}
+        self._positions = PositionClock() if tables.pcea.guards else None
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
+        if clock is not None and self._positions is not None:
+            clock = self._positions.read(clock, batch.base)
         symbols = self._encode_symbols(batch)
         self.tables.add_symbols()
         codes = self.equality.encode(batch, keys)
@@ -376,6 +379,8 @@ class CorrelatedFeed(Feed):
         meta, arrays = freeze_correlated(self.engine)
         arrays |= {f"equality.{name}": array for name, array in self.equality.freeze().items()}
         arrays |= {f"order.{name}": array for name, array in self.order.freeze().items()}
+        if self._positions is not None:
+            arrays |= {f"clock.{name}": array for name, array in self._positions.freeze().items()}
         meta["moment"] = list(self._moment)
         meta["kinds"] = [[*pair, kind] for pair, kind in self._kinds.items()]
         return meta, arrays
@@ -384,6 +389,8 @@ class CorrelatedFeed(Feed):
         thaw_correlated(self.engine, meta, arrays)
         self.equality.thaw(select_arrays("equality.", arrays))
         self.order.thaw(select_arrays("order.", arrays))
+        if self._positions is not None:
+            self._positions.thaw(select_arrays("clock.", arrays), self.engine.position)
         high, low, first = check_list(meta.get("moment"), "the moment", 3)
         self._moment = (
             check_number(high, "the moment"),

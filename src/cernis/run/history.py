@@ -83,13 +83,14 @@ class MatchHistory:
         self.size = plan.settings.size
         self.partitioned = plan.settings.partitioned
         self.shared = plan.settings.shared_clock
-        apart = plan.tables is not None and bool(plan.tables.apart)
+        apart = plan.tables is not None and bool(plan.tables.apart or plan.tables.pcea.guards)
         resolved = bool(plan.settings.resolve) and self.window != NO_WINDOW
         waits = bool(plan.pattern.without) or plan.pattern.strategy is Strategy.LONGEST
         waits = waits or plan.pattern.order is not None or plan.pattern.suppress is not None
         self.lists = plan.listed or apart or resolved or waits
-        """Whether matches are kept one by one: they are listed, a strategy has chosen them, and
-        its roots have lost the window, or they come after their ends."""
+        """Whether matches are kept one by one: they are listed, a guard bounds their roots, a
+        strategy has chosen them, and its roots have lost the window, or they come after their
+        ends."""
         self.moves = self.partitioned and self.window == EVENT_WINDOW
         self.needs_readings = self.window != NO_WINDOW or plan.pattern.forget is not None
         self._readings: list[_Readings] = []

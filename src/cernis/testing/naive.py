@@ -79,13 +79,23 @@ class NaiveRuns:
             if is_passed(transition.test, event, type=self._type)
             for run in self._extend(transition, event)
         ]
+        ended = [run for state, run in made if self._is_match(state, run, event)]
         for state, run in made:
             self._runs[state].append(run)
-        return [_make_match(run) for state, run in made if state in self.pcea.finals]
+        return [_make_match(run) for run in ended]
 
     def run(self, events: Iterable[Event]) -> list[NaiveMatch]:
         """Return the matches of a whole stream, in order of their ends."""
         return [match for event in events for match in self.push(event)]
+
+    def _is_match(self, state: int, run: _NaiveRun, event: Event) -> bool:
+        """Whether a run ends here, and nothing lies inside it that must be absent."""
+        guards = (source for final, source in self.pcea.guards if final == state)
+        return state in self.pcea.finals and not any(
+            other.start > run.start
+            for source in guards
+            for other in self._find_waiting(source, event)
+        )
 
     def _extend(self, transition: Transition, event: Event) -> Iterator[_NaiveRun]:
         waiting = [self._find_waiting(source, event) for source in transition.sources]

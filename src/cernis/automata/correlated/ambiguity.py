@@ -40,7 +40,7 @@ def is_ambiguous(pcea: PCEA, labels_kept: frozenset[str] | None = None) -> bool:
     >>> is_ambiguous(correlate(Choice((Event("A"), Event("A")))).pcea)
     True
     """
-    kept = labels_kept
+    pcea, kept = pcea.drop_guards(), labels_kept
     if kept is None:
         kept = Labels().union(*(t.labels for t in pcea.transitions))
     if any(not t.labels & kept for t in pcea.transitions):

@@ -36,6 +36,7 @@ class How(Enum):
     ORDERED = "ordered"
     GAP = "gap"
     NEXT = "next"
+    ABSENT = "absent"
     UNARY = "unary"
     CANDIDATE = "candidate"
 

@@ -29,15 +29,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, product
 
-from cernis.automata.correlated import between, close, fragments, presence
+from cernis.automata.correlated import between, close, fragments, guards, presence
 from cernis.automata.correlated.between import FilterConditions, How, Verdict, Verdicts
 from cernis.automata.correlated.classes import Key, KeyClass
 from cernis.automata.correlated.fragments import NOTHING, Fragment, Refusal, RefusedError, Step
+from cernis.automata.correlated.guards import NO_SCOPES, Scopes
 from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, RunSource
 from cernis.automata.correlated.presence import MOST_CASES, Path
 from cernis.automata.unary.construct import build_condition_test, build_type_test, name_atom
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.guard import split_guard
 from cernis.pattern.waits import Place, find_deciding, list_waits
 from cernis.pattern.window import Gap, Unit, Window
 from cernis.pattern.write import write_formula, write_gap, write_window
@@ -123,11 +125,12 @@ def correlate(
     name_atoms: bool = False,
     unordered: frozenset[str] = frozenset(),
     timed: TimedParts = NOT_TIMED,
+    scopes: Scopes = NO_SCOPES,
 ) -> Correlation | Refusal:
     """Return the automaton of a formula; with `name_atoms` atoms write labels of their own as well.
 
     `unordered` attributes hold text: their order is left to be checked on candidates. `timed` says
-    which WITHIN inside the formula links decide.
+    which WITHIN inside the formula links decide, `scopes` which UNLESS an index may decide.
 
     >>> a = pred.Attribute(("a",))
     >>> same = pred.Compare("=", pred.Reference("A", a), pred.Reference("B", a))
@@ -140,7 +143,7 @@ def correlate(
     """
     if any(isinstance(node, cel.All) for node in cel.walk(formula)):
         timed = NOT_TIMED
-    options = _Options(name_atoms, unordered, timed)
+    options = _Options(name_atoms, unordered, timed, scopes)
     found = _attempt(formula, options)
     if isinstance(found, Correlation) and not found.exact:
         gathered = _attempt(formula, replace(options, gather=True))
@@ -156,6 +159,8 @@ class _Options:
     name_atoms: bool
     unordered: frozenset[str]
     timed: TimedParts
+    scopes: Scopes = NO_SCOPES
+    """The UNLESS that an index may decide."""
     gather: bool = False
     """Whether what follows an ALL gathers the ends of its parts."""
 
@@ -173,7 +178,7 @@ def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
         building = _CorrelatedBuilder(options, undecided)
         try:
             whole = building.build(formula, (), preceded=False)
-            pcea = fragments.build_automaton(whole, building.states)
+            pcea = fragments.build_automaton(whole, building.states, building.guards)
         except RefusedError as refused:
             return refused.refusal
         wrong = {
@@ -243,6 +248,8 @@ class _CorrelatedBuilder:
         self.in_part = False
         """Whether a WITHIN that links decide stands around what is built."""
         self.arranged: dict[Path, close.Arrangement] = {}
+        self.scopes = options.scopes
+        self.guards: list[fragments.GuardFragment] = []
 
     # --------------------------------------------------- one per operator
 
@@ -322,11 +329,49 @@ class _CorrelatedBuilder:
         return replace(body, steps=tuple(steps))
 
     def build_unless(self, node: cel.Unless, path: Path, preceded: bool) -> Fragment:
-        """Build the body alone; the guard is checked on each candidate."""
+        """Build the body, and the guard beside it where its latest start decides."""
+        body = self.build(node.body, (*path, 0), preceded)
         text = f"UNLESS {write_formula(node.guard)}"
-        why = "it looks at events that are not in the match"
-        self.verdicts.note(path, 0, Verdict(text, How.CANDIDATE, why))
-        return self.build(node.body, (*path, 0), preceded)
+        found: fragments.GuardFragment | str = "it looks at events that are not in the match"
+        if path in self.scopes.paths:
+            found = self.build_guard(node, path, body)
+        if isinstance(found, str):
+            self.verdicts.note(path, 0, Verdict(text, How.CANDIDATE, found))
+        else:
+            self.verdicts.note(path, 0, Verdict(text, How.ABSENT, "a match begins no earlier"))
+            self.guards.append(found)
+        return body
+
+    def build_guard(
+        self, node: cel.Unless, path: Path, body: Fragment
+    ) -> fragments.GuardFragment | str:
+        """Return the guard of a whole formula, or why no index decides it."""
+        guard, scopes, here = split_guard(node.guard), self.scopes, (*path, 1)
+        judged = dict(self.verdicts.found)
+        try:
+            built = self.build(guard.formula, here, preceded=False)
+        except RefusedError as refused:
+            built, why = NOTHING, refused.refusal.reason
+        else:
+            new = self.verdicts.found.keys() - judged.keys()
+            left = [self.verdicts.found[at] for at in sorted(new)]
+            why = next((v.text for v in left if v.how is How.CANDIDATE), "")
+            why = why and f"{why} is checked on candidates"
+        self.verdicts.found = judged
+        if why:
+            return why
+        known = frozenset(name for state in self.states.labels for name in state)
+        present = presence.find_always_present(node.body, (*path, 0), known, self.decided)
+        own = presence.find_always_present(guard.formula, here, known, self.decided)
+        inside = guards.find_classes(guards.list_conditions(guard.formula), own)
+        outside = guards.find_classes(scopes.conditions, present, scopes.keys, scopes.shared)
+        links = guards.link_last_events(
+            guard,
+            guards.Side(built, self.states, inside, own),
+            guards.Side(body, self.states, outside, present),
+            self.unordered,
+        )
+        return links if isinstance(links, str) else fragments.GuardFragment(built, links)
 
     def build_sequence(
         self, node: cel.Sequence | cel.Contiguous, path: Path, preceded: bool

@@ -11,9 +11,10 @@ clean-up is linear in the steps, but for the few that differ in their links alon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NamedTuple
 
 from cernis.automata.correlated.classes import Shape
 from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, RunSource, Transition
@@ -219,12 +220,32 @@ def _includes(one: Step, other: Step) -> bool:
     return all(_is_weaker(a.link, b.link) for a, b in zip(one.sources, other.sources, strict=True))
 
 
-def build_automaton(whole: Fragment, states: States) -> PCEA:
+class GuardFragment(NamedTuple):
+    """What must not lie strictly inside a match, and how it is compared with the last event."""
+
+    fragment: Fragment
+    links: Mapping[tuple[int, int], Link]
+    """By last state of the guard and last state of the formula."""
+
+
+def build_automaton(whole: Fragment, states: States, guards: Iterable[GuardFragment] = ()) -> PCEA:
     """Return the automaton without useless steps, its states in order of the formula."""
-    possible = (step for step in whole.steps if not is_contradictory(step.test))
-    kept = trim(replace(whole, steps=_drop_subsumed(possible)))
-    number = {state: i for i, state in enumerate(sorted(kept.states))}
-    ordered = sorted(kept.steps, key=lambda step: number[step.target])
+    kept = _clean(whole)
+    ended = set(kept.last)
+    forbidding = [
+        (_clean(guard.fragment), guard.links)
+        for guard in guards
+        if any(last in ended for _, last in guard.links)
+    ]
+    steps = [*kept.steps, *(step for fragment, _ in forbidding for step in fragment.steps)]
+    number = {state: i for i, state in enumerate(sorted({step.target for step in steps}))}
+    ordered = sorted(steps, key=lambda step: number[step.target])
+    found = {
+        (number[last], RunSource(number[end], link)): None
+        for fragment, links in forbidding
+        for (end, last), link in links.items()
+        if end in fragment.last and last in ended
+    }
     return PCEA(
         names=tuple(states.names[state] for state in number),
         transitions=tuple(
@@ -237,4 +258,11 @@ def build_automaton(whole: Fragment, states: States) -> PCEA:
             for step in ordered
         ),
         finals=frozenset(number[state] for state in kept.last),
+        guards=tuple(sorted(found, key=lambda guard: guard[0])),
     )
+
+
+def _clean(fragment: Fragment) -> Fragment:
+    """Return a fragment without steps that no event, or no run, takes."""
+    possible = (step for step in fragment.steps if not is_contradictory(step.test))
+    return trim(replace(fragment, steps=_drop_subsumed(possible)))

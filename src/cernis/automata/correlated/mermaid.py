@@ -24,5 +24,8 @@ def draw_pcea(pcea: PCEA) -> str:
                 label = "" if source.link == ANY_LINK else f" : {escape(str(source.link))}"
                 lines.append(f"  s{source.state} --> j{i}{label}")
             lines.append(f"  j{i} --> s{transition.target} : {escape(reads)}")
+    for final, source in pcea.guards:
+        label = "unless" if source.link == ANY_LINK else f"unless {source.link}"
+        lines.append(f"  s{source.state} --> s{final} : {escape(label)}")
     lines += [f"  s{state} --> [*]" for state in sorted(pcea.finals)]
     return "\n".join(lines)

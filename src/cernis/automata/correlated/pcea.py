@@ -17,19 +17,24 @@ are the labels). `different` is SQL's `!=` (both values present and not
 equal); `unlike` is the complement of `=`, which a missing value satisfies; only
 determinization needs it.
 
+A guard (`UNLESS`) is an automaton beside the others: the runs that have ended in its last states
+forbid the matches that have begun before them. No match contains their events.
+
 `str()` of an automaton has a line for each transition, under the state it leads to:
 
       0 x  A / A,x          an A begins a run
     ^ 1 y  after 0 where a = b: B / B,y
            after 0 and 2: …  gathers a run from either
+           unless 3 has begun: no run of a guard lies strictly inside the match
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cernis.automata.unary.cea import Test, find_atoms, write_test
+from cernis.automata.unary.tidy import find_reachable
 from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import Operator
 from cernis.pattern.window import Gap
@@ -165,6 +170,31 @@ class PCEA:
     """For each state the atom that it has read last, for printing."""
     transitions: tuple[Transition, ...]
     finals: frozenset[int]
+    guards: tuple[tuple[int, RunSource], ...] = ()
+    """Final states, each with runs that must not have begun inside the match (UNLESS)."""
+
+    @property
+    def sources(self) -> tuple[RunSource, ...]:
+        """The sources of all transitions, then those of the guards, by final state."""
+        gathered = [source for t in self.transitions for source in t.sources]
+        return (*gathered, *(source for _, source in self.guards))
+
+    @property
+    def guard_states(self) -> frozenset[int]:
+        """The states of guards: their runs are no part of a match."""
+        into: dict[int, set[int]] = {}
+        for t in self.transitions:
+            into.setdefault(t.target, set()).update(source.state for source in t.sources)
+        ends = {source.state for _, source in self.guards}
+        return frozenset(find_reachable(ends, lambda state: into.get(state, ())))
+
+    def drop_guards(self) -> PCEA:
+        """Return the automaton that accepts what no guard has left out; states keep numbers."""
+        if not self.guards:
+            return self
+        gone = self.guard_states
+        kept = tuple(t for t in self.transitions if t.target not in gone)
+        return replace(self, transitions=kept, guards=())
 
     @property
     def size(self) -> int:
@@ -200,5 +230,8 @@ class PCEA:
             head = f"{'^' if state in self.finals else ' '} {state} {name}"
             facts = [str(t) for t in self.transitions if t.target == state] or ["never"]
             lines.append(f"{head}  {facts[0]}")
+            facts += [
+                f"unless {source} has begun" for final, source in self.guards if final == state
+            ]
             lines += [f"{' ' * len(head)}  {fact}" for fact in facts[1:]]
         return "\n".join(lines)

@@ -20,6 +20,10 @@ their start, so starts are counted from the event that begins φ. A vertex insid
 earliest start that it allows as a fact, and listing leaves the runs before it. After φ, the start
 of a run is that of φ: no earlier than the start of the match, which listing checks.
 
+Where a guard stands around the formula (`UNLESS`), its runs wait like others, and a match is
+reported from the latest start on that they have: a later one would lie inside the match. Starts
+count positions then.
+
 Cost contract: per event O(transitions of its symbol), times the cost of the index:
 amortized O(1) for = and ≠, O(log) for order; independent of the window and of the
 number of partial matches.
@@ -355,13 +359,50 @@ def _fire(tables, memory, events, now, transition, asked, from_earliest):
         counters[r.PENDING] = pending + 1
         memory.pending_vertex[pending] = vertex
         memory.pending_store[pending] = store
-    if tables.transition_final[transition] and now.clock != r.NO_CLOCK:
+    bound = start if from_earliest else now.bound
+    if tables.transition_final[transition] and len(tables.guard_first) > 0:
+        bound = max(bound, _find_guard(tables, memory, events, now, target, asked))
+    if tables.transition_final[transition] and now.clock != r.NO_CLOCK and start >= bound:
         root = counters[r.ROOTS]
         counters[r.ROOTS] = root + 1
         memory.roots[root]["end"] = now.position
-        memory.roots[root]["bound"] = start if from_earliest else now.bound
+        memory.roots[root]["bound"] = bound
         memory.roots[root]["key"] = now.key
         memory.roots[root]["vertex"] = vertex
+
+
+@inner
+def _find_guard(tables, memory, events, now, state, asked):
+    """Return the latest start of what must be absent from the matches that end now in a state."""
+    latest = r.NOTHING
+    for link in range(tables.guard_first[state], tables.guard_first[state + 1]):
+        store = tables.links.store[link]
+        code = events.codes[tables.link_column[link], now.at]
+        found = memory.buckets[memory.base[store] + code]["root"] if code >= 0 else 0
+        kind = tables.links.kind[store]
+        if found == 0:
+            continue
+        if kind == r.UNION:
+            latest = max(latest, memory.nodes[found]["start"])
+        elif kind == r.SORTED:
+            high = events.high[tables.link_ordered[link], now.at]
+            low = events.low[tables.link_ordered[link], now.at]
+            if high != r.NOTHING:
+                operator = tables.links.operator[link]
+                begun = by_order.latest_alike(memory.branches, found, operator, high, low)
+                latest = max(latest, begun)
+        else:
+            width = tables.links.width[store]
+            for v in range(width):
+                asked[v] = events.codes[tables.link_values[link, v], now.at]
+                if asked[v] == r.MISSING and tables.store_required[store, v]:
+                    found = 0
+            if found != 0:
+                lists = unlike.Lists(memory.entries, memory.values, memory.back, tables.links.steps)
+                found = unlike.next_live(lists, found, asked, width, now.bound)
+            if found != 0:
+                latest = max(latest, memory.entries[found]["start"])
+    return latest
 
 
 @inner

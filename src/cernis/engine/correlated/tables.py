@@ -52,7 +52,7 @@ class StoreKey(NamedTuple):
     strict: bool
     """Only runs whose last event has an earlier timestamp are asked for."""
     collapsed: bool
-    """Only the latest start is kept, not the runs."""
+    """Only the latest start is kept, not the runs; of sets without order alone."""
 
 
 class CorrelatedArrays(NamedTuple):
@@ -97,6 +97,9 @@ class CorrelatedArrays(NamedTuple):
     """NO_GAP, or what the WITHIN of the part that the link stands in is measured in."""
     transition_begins: NDArray[np.uint8]
     """Whether the event begins a part that has a WITHIN of its own."""
+    guard_first: NDArray[np.int32]
+    """Links guard_first[q] … guard_first[q+1]-1 ask for what must be absent from matches of state
+    q; empty: nothing must."""
 
 
 NO_GAP, TIME_GAP, EVENTS_GAP = range(3)
@@ -127,14 +130,15 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
         values=tuple(differing),
         ordered=f"{sorted_by}{waits}" if sorted_by or waits else None,
         strict=link.strict,
-        collapsed=collapsed,
+        collapsed=collapsed and kind == UNION,
     )
 
 
 class CorrelatedTables:
     """The automaton for the kernels; `arrays` is replaced when symbols are added.
 
-    Of runs in `collapsed` states only the latest start is kept, and no match lists them.
+    Of runs in `collapsed` states, and of guards, only the latest start is kept, and no match lists
+    them.
     FarConditions `apart` are checked when matches are listed, and sums kept inside their `bounds`.
     """
 
@@ -146,7 +150,7 @@ class CorrelatedTables:
         bounds: tuple[WeightBound, ...] = (),
     ) -> None:
         self.pcea = pcea
-        self.collapsed = collapsed
+        self.collapsed = collapsed | pcea.guard_states
         self.apart = apart
         self.bounds = bounds
         self.weights = tuple(dict.fromkeys(b.attribute for b in bounds if b.attribute is not None))
@@ -164,15 +168,14 @@ class CorrelatedTables:
         self.different = tuple(
             dict.fromkeys([*(p for link in _links_of(pcea) for p in link.different), *unequal])
         )
-        sources = [source for t in pcea.transitions for source in t.sources]
+        sources = pcea.sources
         self.stores = sorted(
-            {store_of(s.state, s.link, s.state in collapsed) for s in sources},
+            {store_of(s.state, s.link, s.state in self.collapsed) for s in sources},
             key=lambda k: (k.state, repr(k)),
         )
         self.store_domain = [self.domain_of[self.columns[s.column]] for s in self.stores]
         self.width = max([len(s.values) for s in self.stores], default=0)
         assert self.width <= MOST_VALUES
-        assert all(store.kind == UNION for store in self.stores if store.collapsed)
         self.strict = any(store.strict for store in self.stores)
         self.is_sorted = any(store.kind in (SORTED, RECENT) for store in self.stores)
         self.is_recent = any(store.kind == RECENT for store in self.stores)
@@ -210,13 +213,13 @@ class CorrelatedTables:
             )
 
     def _find_reaches(self) -> list[Gap | None]:
-        sources = [source for t in self.pcea.transitions for source in t.sources]
+        sources = self.pcea.sources
         found = {store_of(s.state, s.link, s.state in self.collapsed): s.link.gap for s in sources}
         return [found[store] for store in self.stores]
 
     def _find_orders(self, numbers: Mapping[str, int]) -> NDArray[np.int32]:
         """Return, per store, the number of the attribute that it is sorted by; -1: by none."""
-        sources = [source for t in self.pcea.transitions for source in t.sources]
+        sources = self.pcea.sources
         found = {store_of(s.state, s.link, s.state in self.collapsed): s.link for s in sources}
         orders = [_ordered(found[store]) for store in self.stores]
         return _ints([-1 if order is None else numbers[order.earlier] for order in orders])
@@ -228,8 +231,7 @@ class CorrelatedTables:
         return self.labels.index(labels)
 
     def _arrays(self) -> CorrelatedArrays:
-        transitions = self.pcea.transitions
-        sources = [source for t in transitions for source in t.sources]
+        transitions, sources = self.pcea.transitions, self.pcea.sources
         width = max(self.width, 1)
         order = {name: i for i, name in enumerate(self.ordered)}
         orders = [_ordered(s.link) for s in sources]
@@ -272,10 +274,21 @@ class CorrelatedTables:
             store_first=_flags([s.state not in _find_later(self.pcea) for s in self.stores]),
             link_since=_units(self.sinces),
             transition_begins=_flags([_begins(t, self.pcea.timed_states) for t in transitions]),
+            guard_first=self._find_guards(),
+        )
+
+    def _find_guards(self) -> NDArray[np.int32]:
+        """Return where the guards of each state begin among the links."""
+        guards, states = self.pcea.guards, np.arange(len(self.pcea.names) + 1)
+        first = len(self.pcea.sources) - len(guards)
+        return (
+            _ints(first + np.searchsorted([final for final, _ in guards], states))
+            if guards
+            else _ints([])
         )
 
     def _links(self, width: int) -> Links:
-        sources = [source for t in self.pcea.transitions for source in t.sources]
+        sources = self.pcea.sources
         numbers = {store: i for i, store in enumerate(self.stores)}
         stores = [store_of(s.state, s.link, s.state in self.collapsed) for s in sources]
         orders = [_ordered(s.link) for s in sources]
@@ -371,7 +384,7 @@ def _flags(booleans: Sequence[int]) -> NDArray[np.uint8]:
 
 
 def _links_of(pcea: PCEA) -> list[Link]:
-    return [source.link for t in pcea.transitions for source in t.sources]
+    return [source.link for source in pcea.sources]
 
 
 CODE, HIGH, LOW, SINCE = range(4)

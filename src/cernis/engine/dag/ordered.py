@@ -142,6 +142,42 @@ def latest_inside(branches, root, operator, high, low):
 
 
 @inner
+def latest_alike(branches, root, operator, high, low):
+    """Like `latest_start`, among values of the same kind."""
+    top, inside = root, False
+    while top != 0:
+        comparable = is_comparable(branches[top], high)
+        inside = comparable and is_in_range(branches[top], operator, high, low)
+        if inside:
+            break
+        left = _is_before(branches[top], operator, high, comparable)
+        top = branches[top]["left"] if left else branches[top]["right"]
+    if not inside:
+        return r.NOTHING
+    latest = branches[top]["start"]
+    for to_left in (True, False):
+        at = branches[top]["left"] if to_left else branches[top]["right"]
+        while at != 0:
+            inside = is_comparable(branches[at], high)
+            inside = inside and is_in_range(branches[at], operator, high, low)
+            if inside:
+                latest = max(latest, branches[at]["start"])
+                side = branches[at]["right"] if to_left else branches[at]["left"]
+                if side != 0:
+                    latest = max(latest, branches[side]["best"])
+            at = branches[at]["left"] if inside == to_left else branches[at]["right"]
+    return latest
+
+
+@inner
+def _is_before(branch, operator, high, comparable):
+    """Whether values of a kind in range stand to the left of a branch that is not in range."""
+    if comparable:
+        return operator in (r.LESS, r.LESS_EQUAL)
+    return branch["high"] > high
+
+
+@inner
 def largest(branches, root):
     """Return the largest value of a tree, NOTHING if it is empty."""
     found = r.NOTHING

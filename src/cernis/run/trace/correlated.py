@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import product
 from math import prod
 from typing import NamedTuple
 
@@ -135,17 +136,37 @@ class _Replaying:
                 self._made += 1
                 for edge in self.replay.drawn.edges_of[number]:
                     taken[edge] = taken.get(edge, 0) + ways
-                if transition.target in pcea.finals and self.replay.events.is_usable(place):
+                usable = self.replay.events.is_usable(place)
+                if self._is_final(transition.target, since, rank) and usable:
                     completed += ways
         for arrow, vertex in met:
             self._gone.setdefault(arrow, set()).add(vertex.number)
         self.vertices += made
         return taken, completed
 
+    def _is_final(self, state: int, since: int, rank: int) -> bool:
+        """Whether runs that began with an event are matches: nothing forbids them."""
+        guards = (source for final, source in self.replay.pcea.guards if final == state)
+        return state in self.replay.pcea.finals and not any(
+            vertex.waiting.since > since
+            for source in guards
+            for vertex in self.vertices
+            if self._fits(vertex, source.state, source.link, rank)
+        )
+
     def _part_beginnings(
         self, transition: Transition, groups: list[list[_Vertex]], rank: int
     ) -> Iterator[tuple[int, list[list[_Vertex]]]]:
-        """Yield the runs that a transition gathers, by the rank at which they began their part."""
+        """Yield the runs that a transition gathers, by the rank at which they began their part.
+
+        Where something must be absent from matches: by the event with which they began.
+        """
+        if self.replay.pcea.guards:
+            starts = [sorted({vertex.waiting.since for vertex in group}) for group in groups]
+            for chosen in product(*starts):
+                together = zip(groups, chosen, strict=True)
+                yield -1, [[v for v in group if v.waiting.since == at] for group, at in together]
+            return
         if not any(source.link.since for source in transition.sources):
             yield rank if transition.target in self.replay.timed else -1, groups
             return
