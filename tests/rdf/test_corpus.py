@@ -1,8 +1,10 @@
-"""The corpus of SPAseQ on the embedded engine, through files of N-Quads."""
+"""The corpus of SPAseQ on the embedded engine: files of N-Quads, and pieces with freezing."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,34 @@ def test_the_engine_gives_the_answer_worked_out_by_hand(case: SpaseqCase, tmp_pa
     matches = run(case, tmp_path)
     case.check(map(comparable_match, matches))
     assert matches.count() == len(case.matches)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_session_that_is_frozen_after_each_event_gives_the_same_answers(part: int) -> None:
+    for case in read_cases()[part::4]:
+        query = cernis.query(case.query, lang="spaseq")
+        known: Any = case.knowledge() or None
+        session = query.session(background=known, time_unit="s")
+        texts = {name: list(split_events(text)) for name, text in case.files().items()}
+        times = sorted(
+            (time, name, number)
+            for name, events in case.streams.items()
+            for number, (time, _) in enumerate(events)
+        )
+        found = []
+        for _, name, number in times:
+            found += map(comparable_match, session.push({name: texts[name][number]}))
+            session = query.thaw(session.freeze(), background=known)
+        found += map(comparable_match, session.finish())
+        case.check(found)
+
+
+def split_events(text: bytes) -> Iterator[bytes]:
+    """The events of a stream; each begins with the line of its time."""
+    lines = text.splitlines(keepends=True)
+    begins = [i for i, line in enumerate(lines) if b"generatedAtTime" in line]
+    for begin, end in pairwise([*begins, len(lines)]):
+        yield b"".join(lines[begin:end])
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.values[0].graphs is not None])

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation
 from typing import Any
 
 from cernis.errors import Span
@@ -346,6 +346,21 @@ def _evaluate(expression: g.Expression, solution: Solution) -> Value:
             return re.search(_require_text(_evaluate(pattern, solution)), text) is not None
         case g.CallExpression("STRLEN", (part,)):
             return len(_require_text(_evaluate(part, solution)))
+        case g.CallExpression("SUBSTR", (part, *places)):
+            begin, *size = (_require_integer(_evaluate(one, solution)) for one in places)
+            text = _require_text(_evaluate(part, solution))
+            return text[max(begin - 1, 0) : max(begin - 1 + size[0], 0) if size else None]
+        case g.CallExpression("REPLACE", parts) if len(parts) == 3:
+            text, pattern, new = (_require_text(_evaluate(part, solution)) for part in parts)
+            return re.sub(pattern, new, text)
+        case g.CallExpression("STRDT", (part, kind)):
+            text = _require_text(_evaluate(part, solution))
+            return ("term", f'"{text}"^^{_find_term(kind, solution)}', "")
+        case g.CallExpression(name, (part,)) if name in _ROUNDED:
+            number = _evaluate(part, solution)
+            if not isinstance(number, int | Decimal) or isinstance(number, bool):
+                raise ExpressionError
+            return number if isinstance(number, int) else number.to_integral_value(_ROUNDED[name])
         case g.CallExpression("STR", (part,)):
             return _spell(_find_term(part, solution))
         case g.CallExpression("DATATYPE", (part,)):
@@ -355,6 +370,7 @@ def _evaluate(expression: g.Expression, solution: Solution) -> Value:
             raise NotImplementedError(expression)
 
 
+_ROUNDED = {"CEIL": ROUND_CEILING, "FLOOR": ROUND_FLOOR}
 _PROMOTED = [f"{_XSD}{name}" for name in ("integer", "decimal", "float", "double")]
 _SMALL = (
     "byte", "short", "int", "long", "unsignedByte", "unsignedShort", "unsignedInt", "unsignedLong",
@@ -376,6 +392,12 @@ def _find_datatype(expression: g.Expression, solution: Solution) -> str:
     if found is None or found[3]:
         raise ExpressionError
     return found[2] or f"{_XSD}string"
+
+
+def _require_integer(value: Value) -> int:
+    if not isinstance(value, int):
+        raise ExpressionError
+    return value
 
 
 def _require_text(value: Value) -> str:
