@@ -353,3 +353,20 @@ def test_misspelt_keywords_are_read_on() -> None:
     assert [line for line in told(query) if line.startswith("did you mean")] == [
         f"did you mean '{word}'?" for word in ("SELECT", "FROM", "STREAM", "WHERE", "SEQ", "DEFINE")
     ]
+
+
+def test_exists_beside_another_step_stands_in_one_step_alone() -> None:
+    own = "{ ?y :q ?b FILTER (?b > ?a || EXISTS { ?y :likes ?c }) }"
+    query = f"""PREFIX : <http://x/>
+SELECT * FROM STREAM S <http://x/s> WHERE {{
+  SEQ (A ; B ; B) DEFINE GPM A ON S {{ ?x :p ?a }}
+  DEFINE GPM B ON S {own}
+}}"""
+    assert complaint(query) == (
+        "line 4, column 51: B stands in several steps, and its EXISTS beside a comparison with "
+        "another step\n"
+        f"    DEFINE GPM B ON S {own}\n"
+        "                                                    ^^^^^^^^^^^^^^^^^^^^^^^\n"
+        "  help: define B once for each step, under other names"
+    )
+    parse(query.replace("B ; B", "B"))

@@ -485,6 +485,15 @@ def list_children(
             return arguments
 
 
+def find_exists(expression: Expression) -> Iterator[ExistsExpression]:
+    """Yield every EXISTS of an expression, those inside of another one left out."""
+    if isinstance(expression, ExistsExpression):
+        yield expression
+        return
+    for child in list_children(expression):
+        yield from find_exists(child)  # type: ignore[arg-type]
+
+
 def split_filters(pattern: GraphPattern) -> tuple[GraphPattern, tuple[Expression, ...]]:
     """Split a pattern from the conditions of its outermost FILTERs that it cannot decide alone.
 

@@ -20,7 +20,7 @@ from itertools import count
 
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SelectedVariable, SpaseqQuery, find_gpm_names
-from cernis.rdf.solving.columns import find_exists, find_hard, replace_parts
+from cernis.rdf.solving.columns import find_hard, replace_parts
 
 
 def hoist_functions(query: SpaseqQuery) -> SpaseqQuery:
@@ -58,8 +58,8 @@ def _find_parts(condition: g.Expression) -> Iterator[g.Expression]:
     """Yield the outermost parts of a condition that need columns."""
     hard = list(find_hard(condition))
     yield from hard
-    inside = {id(one) for part in hard for one in find_exists(part)}
-    yield from (one for one in find_exists(condition) if id(one) not in inside)
+    inside = {id(one) for part in hard for one in g.find_exists(part)}
+    yield from (one for one in g.find_exists(condition) if id(one) not in inside)
 
 
 def _find_home(
@@ -70,7 +70,7 @@ def _find_home(
     homes = [own] if names <= bound[own] else [name for name in bound if names & bound[name]]
     if len(homes) != 1 or uses[homes[0]] != 1 or not names <= bound[homes[0]]:
         return None
-    return None if homes[0] != own and any(True for _ in find_exists(part)) else homes[0]
+    return None if homes[0] != own and any(True for _ in g.find_exists(part)) else homes[0]
 
 
 def _name_selected(query: SpaseqQuery) -> SpaseqQuery:

@@ -13,6 +13,7 @@ mentions many variables of its companions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -271,8 +272,26 @@ class _SpaseqNames:
                 for variable in needed.values():
                     if variable.name not in self.everywhere:
                         self._note_unbound(variable)
+        self._check_exists()
         if self.sure:
             self._check_order(own)
+
+    def _check_exists(self) -> None:
+        """Check that EXISTS beside other steps stands in a pattern of one step: it becomes a
+        variable of that pattern, which all its steps would share."""
+        uses = Counter(
+            leaf.gpm for step in self.written.steps for leaf in q.find_gpm_names(step.element)
+        )
+        for gpm in self.written.gpms:
+            name = gpm.name.text
+            for condition in g.split_filters(gpm.pattern)[1] if uses[name] > 1 else ():
+                for exists in g.find_exists(condition):
+                    self.mistakes.note(
+                        f"{name} stands in several steps, and its EXISTS beside a comparison with "
+                        "another step",
+                        exists.span,
+                        suggestion=f"define {name} once for each step, under other names",
+                    )
 
     def _note_inner(self, gpm: WrittenGpm, variable: g.GraphVariable, word: str) -> None:
         if variable.name in self.everywhere:

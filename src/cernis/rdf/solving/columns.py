@@ -78,16 +78,7 @@ def is_hard(expression: g.Expression) -> bool:
 
 def has_exists(expression: g.Expression) -> bool:
     """Whether an expression asks EXISTS."""
-    return any(True for _ in find_exists(expression))
-
-
-def find_exists(expression: g.Expression) -> Iterable[g.ExistsExpression]:
-    """Yield every EXISTS of an expression, those inside of another one left out."""
-    if isinstance(expression, g.ExistsExpression):
-        yield expression
-        return
-    for child in g.list_children(expression):
-        yield from find_exists(child)  # type: ignore[arg-type]
+    return any(True for _ in g.find_exists(expression))
 
 
 def find_hard(expression: g.Expression) -> Iterable[g.CallExpression]:

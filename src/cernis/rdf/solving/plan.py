@@ -28,7 +28,6 @@ from cernis.pattern.paths import END, START, step_pattern
 from cernis.rdf.reading.background import Triples
 from cernis.rdf.solving import operators as op
 from cernis.rdf.solving.columns import (
-    find_exists,
     is_hard,
     plan_column,
     plan_program,
@@ -260,7 +259,7 @@ class _Planner(NamedTuple):
     ) -> tuple[op.PlanNode, g.Expression]:
         """Return a plan with a column for each EXISTS, and the expression that reads these."""
         found: dict[int, g.GraphVariable] = {}
-        for one in find_exists(expression):
+        for one in g.find_exists(expression):
             # the name is unique, so that no join takes it for a variable of both sides
             variable = g.GraphVariable(f"_:exists {id(one)}")
             pattern, rest, outer = _push_hard(one.pattern, one.condition)

@@ -351,8 +351,8 @@ def _evaluate(expression: g.Expression, solution: Solution) -> Value:
             text = _require_text(_evaluate(part, solution))
             return text[max(begin - 1, 0) : max(begin - 1 + size[0], 0) if size else None]
         case g.CallExpression("REPLACE", parts) if len(parts) == 3:
-            text, pattern, new = (_require_text(_evaluate(part, solution)) for part in parts)
-            return re.sub(pattern, new, text)
+            whole, old, new = (_require_text(_evaluate(part, solution)) for part in parts)
+            return re.sub(old, new, whole)
         case g.CallExpression("STRDT", (part, kind)):
             text = _require_text(_evaluate(part, solution))
             return ("term", f'"{text}"^^{_find_term(kind, solution)}', "")
