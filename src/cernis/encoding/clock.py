@@ -61,6 +61,13 @@ def read_time_clock(batch: EventBatch, ticks: int) -> Clock:
     return Clock(batch.time, _subtract(batch.time, ticks))
 
 
+def read_time_clocks(batch: EventBatch, ticks: Int64s) -> Clock:
+    """Return the clock of time windows of some ticks, at least 0, for each event its own."""
+    assert batch.time is not None
+    bound = batch.time - ticks
+    return Clock(batch.time, np.where(bound > batch.time, _SMALLEST, bound))
+
+
 def read_plain_clock(batch: EventBatch, ticks: int) -> Clock:
     """Return the clock of some ticks, or of as many positions where there is no time column."""
     if batch.time is not None:

@@ -19,10 +19,10 @@ first appear. Cost: one pass of a few nanoseconds per row and group, one for the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, pairwise
 from typing import Any, Protocol
 
@@ -98,15 +98,9 @@ class AtomEncoder:
     def _part(self, stream: str, table: pa.Table) -> Int32s:
         if not self._groups:
             return np.full(table.num_rows, self._code_of([]), np.int32)
-        columns = [group.columns(table) for group in self._groups]
-        cuts = _cuts(columns, table.num_rows)
-        if len(cuts) > 4 + table.num_rows / _SHORT:
-            columns = [[c if c is None else join_chunks(c) for c in some] for some in columns]
-            cuts = _cuts(columns, table.num_rows)
         out = np.empty(table.num_rows, np.int32)
-        for start, stop in pairwise(cuts):
-            pieces = [[_slice_chunk(column, start, stop) for column in some] for some in columns]
-            out[start:stop] = self._run(stream, pieces, stop - start)
+        for rows, pieces in _cut_columns(self._groups, table):
+            out[rows] = self._run(stream, pieces, rows.stop - rows.start)
         return out
 
     def _run(self, stream: str, columns: list[list[pa.Array | None]], length: int) -> Int32s:
@@ -129,7 +123,65 @@ class AtomEncoder:
         return code
 
 
+class ClassEncoder:
+    """Give each event the class of its values for each group of atoms.
+
+    It is for the atoms of many automata, of which each asks few (`encoding.bundle`): the vectors of
+    all atoms together are too many for a code each.
+    """
+
+    def __init__(self, atoms: Sequence[Atom], type_column: str = "type") -> None:
+        self._groups = _group_atoms(tuple(atoms), type_column, {})
+
+    @property
+    def groups(self) -> list[tuple[tuple[int, ...], list[Vector]]]:
+        """Of each group: the places of its atoms, and the truth of these in each class."""
+        return [(group.atoms, group.classes) for group in self._groups]
+
+    def encode(self, batch: EventBatch) -> list[npt.NDArray[np.int64]]:
+        """Return a class per event, for each group."""
+        return [batch.interleave(partial(self._part, group)) for group in self._groups]
+
+    def _part(self, group: _Group, stream: str, table: pa.Table) -> npt.NDArray[np.int64]:
+        out = np.zeros(table.num_rows, np.int64)
+        for rows, [columns] in _cut_columns([group], table):
+            digit = group.digit(stream, columns, rows.stop - rows.start)
+            digit.add(out[rows], digit.lookup)
+        return out
+
+
+def compares_constants(atom: Atom) -> bool:
+    """Return whether an atom compares one column with constants, by few classes of its values.
+
+    Text is compared for equality alone: its order needs a class for each value.
+    """
+    if isinstance(atom, TypeIs):
+        return True
+    predicate = collect_sets(atom)
+    paths = {each.path for each in pred.attributes_of(predicate)}
+    if len(paths) != 1 or not _is_plain(predicate):
+        return False
+    texts = any(isinstance(each, str) for each in _constants(predicate))
+    return _is_equality(predicate) or not texts
+
+
 # ------------------------------------------------------------------ chunks
+
+
+def _cut_columns(
+    groups: Sequence[_Group], table: pa.Table
+) -> Iterator[tuple[slice, list[list[pa.Array | None]]]]:
+    """Yield rows that lie within one chunk of each column, and the columns of each group there."""
+    columns = [group.columns(table) for group in groups]
+    cuts = _cuts(columns, table.num_rows)
+    if len(cuts) > 4 + table.num_rows / _SHORT:
+        columns = [[c if c is None else join_chunks(c) for c in some] for some in columns]
+        cuts = _cuts(columns, table.num_rows)
+    for start, stop in pairwise(cuts):
+        yield (
+            slice(start, stop),
+            [[_slice_chunk(column, start, stop) for column in some] for some in columns],
+        )
 
 
 def _cuts(groups: list[list[pa.ChunkedArray | None]], rows: int) -> list[int]:

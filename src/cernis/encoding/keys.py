@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,41 @@ class KeyCoder:
     def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore the state that `freeze` returned."""
         self._keys.thaw(arrays)
+
+
+class OwnedKeys(KeyCoder):
+    """A numbering of the keys of events, apart for each owner: a number that a batch has per event.
+
+    Without components a key is its owner.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[str]]) -> None:
+        super().__init__(groups)
+        self._keys = Tuples(max(1, len(self.groups)), leading=True)
+
+    def encode(self, batch: EventBatch) -> Int64s:
+        """Return a code per event, or -1."""
+        assert batch.owners is not None
+        parts = zip(self._keys.components, self._paths, strict=False)
+        found = [batch.interleave(partial(_read_component, *each)) for each in parts]
+        if not self.groups:
+            nothing = pa.chunked_array([np.zeros(len(batch), np.int64)])
+            found = [self._keys.components[0].codes(nothing)]
+        return self._keys.codes([batch.owners, *found])
+
+    def list_owners(self) -> Int64s:
+        """Return the owner of each key; -1 where a key is gone."""
+        return self._keys.list_first()
+
+    def find_keys(self, values: pa.Array) -> Int64s:
+        """Return the keys, ascending, of these owners."""
+        return np.flatnonzero(np.isin(self.list_owners(), np.asarray(values)))
+
+
+def _read_component(
+    component: Numbering, paths: list[tuple[str, ...]], _: str, table: pa.Table
+) -> Int64s:
+    return _first_present(table, paths, component)
 
 
 def _first_present(table: pa.Table, paths: list[tuple[str, ...]], component: Numbering) -> Int64s:

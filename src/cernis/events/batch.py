@@ -42,6 +42,8 @@ class EventBatch:
     index: Int64s | None = None
     type_column: str = "type"
     time_column: str | None = None
+    owners: Int64s | None = None
+    """Of each event, a number by which several automata share a batch; None: there is one."""
 
     @staticmethod
     def of(table: pa.Table, *, base: int = 0, stream: str = "S") -> EventBatch:

@@ -136,6 +136,15 @@ class EncodedBatch(NamedTuple):
             yield piece, EncodedBatch(self.symbols[piece], keys, clock)
 
 
+def push_pieces(engine: UnaryEngine, encoded: EncodedBatch) -> list[Any]:
+    """Let an engine read a batch; return the compact sets of its matches."""
+    return [
+        segment
+        for _, (symbols, keys, clock) in encoded.cut()
+        for segment in engine.push(symbols, keys=keys, **_clock(clock))
+    ]
+
+
 class UnaryFeed(Feed):
     """Encodes symbols alone: every condition looks at one event."""
 
@@ -155,11 +164,7 @@ class UnaryFeed(Feed):
         encoded = EncodedBatch(symbols, keys, clock)
         if self.read is not None:
             self.read.append(encoded)
-        return [
-            segment
-            for _, (symbols, keys, clock) in encoded.cut()
-            for segment in self.engine.push(symbols, keys=keys, **_clock(clock))
-        ]
+        return push_pieces(self.engine, encoded)
 
     def find(
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget

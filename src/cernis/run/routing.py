@@ -131,7 +131,7 @@ def _of_atom(atom: Atom) -> frozenset[ConstantTest] | None:
 
 
 def _of_sides(value: pred.Value, others: Sequence[pred.Value]) -> frozenset[ConstantTest] | None:
-    if not isinstance(value, pred.Attribute) or value.value is not None or value in _COMPUTED:
+    if not isinstance(value, pred.Attribute) or value.value is not None or value in COMPUTED:
         return None
     constants = [other.value for other in others if isinstance(other, pred.Literal)]
     if len(constants) < len(others) or any(_is_huge(constant) for constant in constants):
@@ -143,7 +143,7 @@ def _is_huge(constant: Constant) -> bool:
     return isinstance(constant, int) and not -(2**63) <= constant < 2**63
 
 
-_COMPUTED = (pred.TIME, pred.TIME_NS, pred.RANK)
+COMPUTED = (pred.TIME, pred.TIME_NS, pred.RANK)
 
 
 def _unite(parts: Iterable[frozenset[ConstantTest] | None]) -> frozenset[ConstantTest] | None:

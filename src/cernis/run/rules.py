@@ -3,12 +3,13 @@
 Events are opened, ordered and merged once for all rules. A `Router` sends each event to the rules
 that it can move; rules that must see every event share the batches, and the codes of equal
 predicates. All rules share the classes of the values that equal predicates tell apart. Rules that
-differ in one constant alone are one query (`families`).
+differ in one constant alone are one query (`families`), and plain rules of other shapes share an
+engine (`bundles`).
 
 Cost contract: reading once; per event one look-up for each indexed attribute; per rule the cost of
-a session over its own events, and some calls for each chunk: a million events, or up to eight
-where there are thousands of rules. Each rule keeps the state of a
-session, and the events that its matches may still report.
+a session over its own events. A rule that is in no family and no bundle costs some calls for each
+chunk: a million events, or up to eight where there are thousands of rules. Each rule keeps the
+state of a session, and the events that its matches may still report.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -44,8 +45,11 @@ from cernis.events.times import DAY, UNITS
 from cernis.pattern.atom import Atom
 from cernis.pattern.query import Pattern
 from cernis.plan.plan import Guarantee
+from cernis.results.matches import Matches
 from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.advice.skipped_rows import note_skipped
+from cernis.run.bundle_session import BundleSession
+from cernis.run.bundles import Bundle, find_bundles, join_bundle, join_rows, take_rows
 from cernis.run.derived import (
     NOTHING,
     Derivation,
@@ -83,6 +87,9 @@ from cernis.run.running_rule import RunningRule
 from cernis.run.session import RunOptions, Session
 from cernis.schema import Schema
 from cernis.state import check_list, check_mapping, check_number, check_text, read_array, require
+
+Group = TypeVar("Group", Family, Bundle)
+Rows = TypeVar("Rows")
 
 _CHUNK = 1 << 20
 """So many events are routed at once: each rule has a cost for each chunk."""
@@ -141,6 +148,11 @@ class RuleSet:
     def families(self) -> list[Family]:
         """The rules that differ in a constant alone."""
         return find_families(self.rules)
+
+    @cached_property
+    def bundles(self) -> list[Bundle]:
+        """The rules of different shapes that share an engine."""
+        return find_bundles(self.rules, apart=_name_members(self.families))
 
     def session(self, **options: Any) -> RuleSession:
         """Return a session to push events to, for all rules."""
@@ -207,6 +219,9 @@ class RuleSet:
             several = sum(len(family.rules) for family in self.families)
             queries = f"{len(self.families)} queries"
             yield f"families     {several} rules differ in one constant: {queries}"
+        if self.bundles:
+            several = sum(len(bundle.rules) for bundle in self.bundles)
+            yield f"bundles      {several} rules of other shapes share {len(self.bundles)} engines"
         kinds: dict[Guarantee, list[str]] = {}
         for rule in self.rules:
             kinds.setdefault(rule.query.plan.guarantee, []).append(rule.name)
@@ -326,7 +341,7 @@ class RuleSession:
         self._time_column: str | None = options.time_column
         self._encoders = _SharedEncoders(options.type_column)
         self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
-        self._begin(rules, rules.families if self._has_families else [], [])
+        self._begin(rules, [*rules.families, *rules.bundles] if self._has_families else [], [])
 
     def update(self, rules: RuleSet) -> RuleChanges:
         """Go on with other rules: those with the same name and text keep their state.
@@ -338,12 +353,21 @@ class RuleSession:
         changes = compare_rules(self.rules, rules)
         kept = {*changes.kept}
         running = [each for each in self.running if any(rule.name in kept for rule in each.rules)]
-        known = [each.family.keep(kept) for each in running if each.family is not None]
         alone = [each.rules[0].name for each in running if each.family is None]
         self._is_updated = True
         self._matches = Counter({name: self._matches[name] for name in kept})
-        families = find_families(rules.rules, known, alone) if self._has_families else []
-        self._begin(rules, families, running)
+        several: list[Family | Bundle] = []
+        if self._has_families:
+            known = [each.family.keep(kept) for each in running if each.family is not None]
+            before = [each for each in known if isinstance(each, Bundle)]
+            families = find_families(
+                rules.rules,
+                [each for each in known if isinstance(each, Family)],
+                [*alone, *_name_members(before)],
+            )
+            apart = [*alone, *_name_members(families)]
+            several = [*families, *find_bundles(rules.rules, before, apart)]
+        self._begin(rules, several, running)
         return changes
 
     def use_tables(self, tables: Mapping[str, Any]) -> None:
@@ -372,9 +396,10 @@ class RuleSession:
         }
 
     def _count(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Return what rules have found, counted."""
+        """Return what rules have found, counted; a rule that has found nothing costs nothing."""
         for name, each in found.items():
-            self._matches[name] += each.count()
+            if not (isinstance(each, Matches) and each.match_set.is_empty()):
+                self._matches[name] += each.count()
         return found
 
     @property
@@ -383,7 +408,7 @@ class RuleSession:
         return [running.session for running in self.running]
 
     def _begin(
-        self, rules: RuleSet, families: Sequence[Family], kept: Sequence[RunningRule]
+        self, rules: RuleSet, families: Sequence[Family | Bundle], kept: Sequence[RunningRule]
     ) -> None:
         """Make the sessions of rules and families, but for those that are kept, and their index."""
         self.rules = rules
@@ -391,7 +416,7 @@ class RuleSession:
         by_name = {each.rules[0].name: each for each in kept if each.family is None}
         members = {rule.name: family for family in families for rule in family.rules}
         running: list[RunningRule] = []
-        made: set[Family] = set()
+        made: set[Family | Bundle] = set()
         for number, rule in enumerate(rules):
             family = members.get(rule.name)
             if family is None:
@@ -401,7 +426,7 @@ class RuleSession:
                 made.add(family)
                 before = by_whole.get(family.whole)
                 if before is None:
-                    session = self._open(family.whole)
+                    session = self._open_family(family)
                     running.append(RunningRule(family.rules, session, family, number))
                 else:
                     running.append(before.change_family(family, number))
@@ -409,6 +434,11 @@ class RuleSession:
 
     def _open(self, query: Query[Any]) -> Session[Any]:
         return Session(query.plan, self.options, encode=self._encoders.get)
+
+    def _open_family(self, family: Family | Bundle) -> Session[Any]:
+        if isinstance(family, Bundle):
+            return BundleSession(family, self.options)
+        return self._open(family.whole)
 
     def _set_running(self, running: list[RunningRule]) -> None:
         """Run these rules and families; make their index."""
@@ -421,6 +451,15 @@ class RuleSession:
             and made.isdisjoint(each.pattern.streams)
             and (equalities := each.equalities) is not None
         }
+        self._members: dict[int, range] = {}
+        """The numbers that the rules of bundles have in the index, by the place of the bundle."""
+        first = len(running)
+        for place, each in enumerate(running):
+            if isinstance(each.family, Bundle):
+                self._members[place] = range(first, first + len(each.rules))
+                own = zip(self._members[place], each.rules, strict=True)
+                wanted |= {number: rule.equalities or frozenset() for number, rule in own}
+                first += len(each.rules)
         self._router = Router(wanted, self.options.type_column)
         self._patterns = [each.pattern for each in running]
         self._order, _ = order_rules(self._patterns)
@@ -445,7 +484,11 @@ class RuleSession:
             options = self.options
             meta: dict[str, Any] = {
                 "rules": [[rule.name, rule.text] for rule in self.rules],
-                "families": self._number_families(),
+                "families": [numbers for numbers, _ in self._number_members(Family)],
+                "bundles": [
+                    [numbers, list(bundle.owners)]
+                    for numbers, bundle in self._number_members(Bundle)
+                ],
                 "progress": list(astuple(self.progress)),
                 "reading": freeze_reading((options.time, options.type, options.time_unit)),
                 "events": self._events,
@@ -482,11 +525,12 @@ class RuleSession:
                     arrays |= own
             return pack({**meta, "states": sorted(arrays)}, arrays)
 
-    def _number_families(self) -> list[list[int]]:
-        """Return the families, each as the numbers of its rules."""
+    def _number_members(self, kind: type[Group]) -> Iterator[tuple[list[int], Group]]:
+        """Yield the families or the bundles, each with the numbers of its rules."""
         numbers = {name: number for number, name in enumerate(self.rules.names)}
-        families = [running.family for running in self.running if running.family is not None]
-        return [[numbers[rule.name] for rule in family.rules] for family in families]
+        for running in self.running:
+            if isinstance(running.family, kind):
+                yield [numbers[rule.name] for rule in running.family.rules], running.family
 
     @classmethod
     def thaw(cls, rules: RuleSet, state: bytes, options: RunOptions | None = None) -> RuleSession:
@@ -511,7 +555,11 @@ class RuleSession:
             if (name := f"rule.{running.number}") in arrays:
                 frozen = read_array(arrays, name, np.uint8).tobytes()
                 encode, plan = session._encoders.get, running.session.plan
-                running.session = Session[Any].thaw(plan, frozen, options, encode=encode)
+                if isinstance(running.family, Bundle):
+                    bundled = BundleSession.thaw_bundle(running.family, frozen, options)
+                    running.session, running.family = bundled, bundled.bundle
+                else:
+                    running.session = Session[Any].thaw(plan, frozen, options, encode=encode)
             if (name := f"events.{running.number}") in arrays:
                 shape = (len(running.rules),)
                 running.counted = read_array(arrays, name, np.int64, shape, low=0).copy()
@@ -663,6 +711,7 @@ class RuleSession:
         """Yield warnings about the events of a rule that has read all events of its types."""
         derived = not self._made.isdisjoint(self._patterns[place].streams)
         misses_events = derived or self._is_updated or place in self._router.narrowed
+        misses_events = misses_events or place in self._members
         if self._events and not misses_events:
             yield from self.running[place].session.warn_about_truths(self._types)
 
@@ -766,7 +815,7 @@ class RuleSession:
             own = [s for s in _choose_streams(sources, each.pattern) if not s.is_blank]
             if each.family is None or not own or each.family.fits(own, scale):
                 running.append(each)
-            elif each.session.events:
+            elif each.session.events and isinstance(each.family, Family):
                 name, kind = each.family.template.attribute, type(each.family.constants[0])
                 raise DataError(
                     f"{name!r} is compared with values of the type {kind.__name__} by "
@@ -810,7 +859,7 @@ class RuleSession:
         self._scale = scale
         views: dict[tuple[str, ...], EventBatch] = {}
         routed = self._route(batch) if scale.unit_ns is not None else {}
-        can_route = {*self._router.rules} if scale.unit_ns is not None else set[int]()
+        can_route = {*self._router.rules, *self._members} if scale.unit_ns is not None else set()
         first = self._events - len(batch)
         if self._made:
             self._input = self._input.append(batch, first)
@@ -826,7 +875,8 @@ class RuleSession:
                 continue
             if place in can_route:
                 own = routed.get(place)
-                own = None if own is None else _confine(own, pattern.streams)
+                if own is not None and own.owners is None:
+                    own = _confine(own, pattern.streams)
             else:
                 if pattern.streams not in views:
                     views[pattern.streams] = _confine(batch, pattern.streams)
@@ -889,13 +939,31 @@ class RuleSession:
         if not self._router.rules:
             return {}
         if len(batch.parts) == 1 and batch.index is None:
-            return _copy_events(batch, self._router.route(batch.parts[0][1]))
+            rows = self._router.route(batch.parts[0][1])
+            bundled = self._take_bundled(batch, {number: [at] for number, at in rows.items()})
+            return bundled | _copy_events(batch, _drop_members(rows, len(self.running)))
         found: dict[int, list[Int64s]] = {}
         empty = np.empty(0, np.int64)
         for place, (_, table) in enumerate(batch.parts):
             for number, at in self._router.route(table).items():
                 found.setdefault(number, [empty] * len(batch.parts))[place] = at
-        return {number: _select(batch, at) for number, at in found.items()}
+        bundled = self._take_bundled(batch, found)
+        rest = _drop_members(found, len(self.running))
+        return bundled | {number: _select(batch, at) for number, at in rest.items()}
+
+    def _take_bundled(
+        self, batch: EventBatch, rows: Mapping[int, Sequence[Int64s]]
+    ) -> dict[int, EventBatch]:
+        """Return the events of bundles, by their places; rules have rows of each part."""
+        taken = {}
+        for place, members in self._members.items():
+            bundle = self.running[place].family
+            assert isinstance(bundle, Bundle)
+            own = [(i, rows[number]) for i, number in enumerate(members) if number in rows]
+            routed = join_rows(batch, own, bundle.whole.pattern.streams)
+            if len(routed.at):
+                taken[place] = take_rows(batch, routed, bundle)
+        return taken
 
 
 def _list_certain(
@@ -952,6 +1020,11 @@ class _SharedEncoders:
         if encoder is None:
             encoder = self._known[key] = _SharedEncoder(key, self._type_column, self._groups)
         return encoder
+
+
+def _drop_members(rows: Mapping[int, Rows], below: int) -> dict[int, Rows]:
+    """Return the rows of rules that are in no bundle: their numbers are smaller."""
+    return {number: at for number, at in rows.items() if number < below}
 
 
 def _copy_events(batch: EventBatch, rows: Mapping[int, Int64s]) -> dict[int, EventBatch]:
@@ -1089,19 +1162,39 @@ def _read_schemas(meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[st
     return found
 
 
-def _read_families(rules: RuleSet, meta: Mapping[str, Any]) -> list[Family]:
-    """Return the families of a frozen session."""
-    families, inside = list[Family](), set[int]()
-    for each in check_list(meta.get("families", []), "the families"):
+def _read_families(rules: RuleSet, meta: Mapping[str, Any]) -> list[Family | Bundle]:
+    """Return the families and bundles of a frozen session."""
+    found, inside = list[Family | Bundle](), set[int]()
+
+    def read_members(written: object) -> list[Rule]:
         numbers = [
             check_number(number, "a rule of a family", 0, len(rules))
-            for number in check_list(each, "a family")
+            for number in check_list(written, "a family")
         ]
-        own = [rules.rules[number] for number in numbers]
-        require(bool(own) and inside.isdisjoint(numbers), "a rule is in two families")
-        inside.update(numbers)
-        families.append(join_family(own))
-    return families
+        distinct = {*numbers}
+        require(
+            bool(numbers) and len(distinct) == len(numbers) and inside.isdisjoint(distinct),
+            "a rule is in two families",
+        )
+        inside.update(distinct)
+        return [rules.rules[number] for number in numbers]
+
+    for each in check_list(meta.get("families", []), "the families"):
+        found.append(join_family(read_members(each)))
+    for each in check_list(meta.get("bundles", []), "the bundles"):
+        written, numbers = check_list(each, "a bundle", 2)
+        own = read_members(written)
+        owners = [
+            check_number(number, "the owner of a partition", 0, 1 << 20)
+            for number in check_list(numbers, "the owners of partitions", len(own))
+        ]
+        found.append(join_bundle(own, owners))
+    return found
+
+
+def _name_members(families: Iterable[Family | Bundle]) -> list[str]:
+    """Return the names of the rules that run in families or bundles."""
+    return [rule.name for family in families for rule in family.rules]
 
 
 def _check_rules(rules: RuleSet, frozen: Sequence[tuple[str, str]]) -> None:

@@ -1,6 +1,7 @@
-"""`RunningRule`: a rule, or a family of rules, at work: its session, and the numbers of its rules.
+"""`RunningRule`: a rule, or several at once, at work: its session, and the numbers of its rules.
 
-Cost contract: that of its session; of a family also that of `families.Family`.
+Cost contract: that of its session; of a family or a bundle also that of `families.Family` or
+`bundles.Bundle`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from cernis.output import UsedFile
 from cernis.pattern.query import Pattern
 from cernis.results.matches import Matches
 from cernis.results.unary import CompactMatches
+from cernis.run.bundle_session import BundleSession
+from cernis.run.bundles import Bundle
 from cernis.run.derived import PathLog, is_held, widen
 from cernis.run.families import Family
 from cernis.run.metrics import SessionMetrics
@@ -30,15 +33,15 @@ from cernis.run.session import Session
 
 @dataclass(eq=False)
 class RunningRule:
-    """A session over the events of a rule, or of the rules of a family."""
+    """A session over the events of a rule, or of the rules of a family or a bundle."""
 
     rules: tuple[Rule, ...]
     session: Session[Any]
-    family: Family | None = None
+    family: Family | Bundle | None = None
     number: int = 0
     """The place of the first of its rules in the rule set."""
     counted: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    """How many events each rule of a family has had."""
+    """How many events each rule of a family or a bundle has had."""
     log: PathLog = field(default_factory=PathLog)
     """The places of its last events, for matches that become events."""
     pending: PendingEvents = field(default_factory=PendingEvents)
@@ -52,8 +55,10 @@ class RunningRule:
     @property
     def equalities(self) -> frozenset[ConstantTest] | None:
         """Those of which one holds for each event that can move it; None: it reads every event."""
-        if self.family is not None:
+        if isinstance(self.family, Family):
             return self.family.equalities
+        if self.family is not None:  # each rule has its own
+            return None
         (rule,) = self.rules
         return None if rule.whole else rule.equalities
 
@@ -72,13 +77,15 @@ class RunningRule:
         self.log = self.log.forget_before(last if position is None else position)
         return None if position is None else find_bound(self.log, position)
 
-    def change_family(self, family: Family, number: int) -> RunningRule:
+    def change_family(self, family: Family | Bundle, number: int) -> RunningRule:
         """Return the same session with other rules; those that left it leave nothing behind."""
         assert self.family is not None
         before, after = [*self.family.list_pairs()], [*family.list_pairs()]
         stay = {*after}
         if left := [pair[1] for pair in before if pair not in stay]:
             self.session.pipeline.drop_partitions(pa.array(left))
+        if isinstance(family, Bundle) and isinstance(self.session, BundleSession):
+            self.session.pipeline.feed.use(family)
         known = dict(zip(before, self.counted, strict=False))
         counted = np.array([known.get(pair, 0) for pair in after], np.int64)
         return RunningRule(family.rules, self.session, family, number, counted)
@@ -103,8 +110,11 @@ class RunningRule:
 
         `notes` are those of all rules.
         """
+        if isinstance(self.session, BundleSession):
+            yield from self._conclude_bundle(self.session, segments, notes, used, every=every)
+            return
         found = self.session.conclude(segments, last=last)
-        if self.family is None:
+        if not isinstance(self.family, Family):
             yield self.rules[0].name, found
             return
         shares = dict(self.family.split(found))
@@ -117,6 +127,27 @@ class RunningRule:
                 matches = Matches(own, found.store, rule.query.pattern, notes=told, used=used)
                 yield rule.name, matches
 
+    def _conclude_bundle(
+        self,
+        session: BundleSession,
+        segments: list[Any],
+        notes: Sequence[str],
+        used: Sequence[UsedFile],
+        *,
+        every: bool,
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield what the rules of a bundle have found, as `conclude` does."""
+        bundle, owners = session.bundle, session.list_owners(segments)
+        found = session.conclude(segments)  # which may renumber keys
+        shares = dict(bundle.split(found, owners))
+        told = tuple(notes)
+        for place in range(len(self.rules)) if every else shares:
+            rule, plan = self.rules[place], bundle.plans[place]
+            own = shares.get(place) or bundle.find_nothing(place)
+            lines = partial(_list_notes, rule, told)
+            matches = Matches(own, found.store, plan.pattern, notes=lines, used=used)
+            yield rule.name, matches
+
     def count_events(self) -> Iterator[tuple[str, int]]:
         """Yield how many events each rule has had."""
         if self.family is None:
@@ -128,8 +159,8 @@ class RunningRule:
     def metrics(self) -> Iterator[tuple[str, SessionMetrics]]:
         """Yield the numbers of each rule.
 
-        What the rules of a family keep and spend is theirs together: each has a share of it by its
-        events.
+        What the rules of a family or a bundle keep and spend is theirs together: each has a share
+        of it by its events.
         """
         whole = self.session.metrics()
         if self.family is None:

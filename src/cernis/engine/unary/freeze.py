@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,7 +144,8 @@ def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> 
     tables = engine.tables
     position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
     bound = check_number(meta.get("bound"), "the bound of the window")
-    states, labels = _read_states(tables.automaton, meta), _read_labels(tables.automaton, meta)
+    states = _read_states(tables.automaton, meta)
+    labels = _read_labels(_list_labels(tables.automaton), meta)
     nodes = _read_arena(arrays, len(labels), position)
     counters, per_row = _read_rows(engine, arrays, len(states), len(nodes), position)
 
@@ -160,13 +161,7 @@ def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> 
                 per_row.pop(f"earliest.{name}") if first is None else nodes[name][first]
             )
     numbers = np.array([tables.label(names) for names in labels], np.int32)
-    items = nodes["label"] != UNION
-    nodes["label"][items] = numbers[nodes["label"][items]]
-    arena = engine.memory.arena
-    if len(nodes) <= len(arena):
-        arena[: len(nodes)] = nodes
-    else:
-        arena = np.concatenate([nodes, np.zeros(len(nodes), NODE)])
+    arena = _restore_arena(engine, nodes, numbers)
     engine.position, engine.bound, engine.consumed = position, bound, per_row.pop("consumed")
     engine.memory = engine.memory._replace(arena=arena, slots=slots, counters=counters, **per_row)
     if engine.earliest_starts is not None:
@@ -176,11 +171,134 @@ def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> 
     engine.fit_tables()
 
 
+def _restore_arena(
+    engine: UnaryEngine, nodes: NDArray[np.void], labels: NDArray[np.int32]
+) -> NDArray[np.void]:
+    """Return an arena with these nodes, whose label sets have new numbers."""
+    items = nodes["label"] != UNION
+    nodes["label"][items] = labels[nodes["label"][items]]
+    arena = engine.memory.arena
+    if len(nodes) > len(arena):
+        return np.concatenate([nodes, np.zeros(len(nodes), NODE)])
+    arena[: len(nodes)] = nodes
+    return arena
+
+
+class FrozenUnit(NamedTuple):
+    """The states of one automaton of a bundle, and the columns of slots that they have."""
+
+    owner: int
+    columns: list[int]
+    states: list[State]
+
+
+class FrozenUnits(NamedTuple):
+    """The states of the automata of a bundle, and the label sets of all."""
+
+    units: list[FrozenUnit]
+    labels: list[frozenset[str]]
+    width: int
+    """The number of columns."""
+
+
+def freeze_bundle(
+    engine: UnaryEngine,
+    owners: NDArray[np.int64],
+    automata: Mapping[int, Deterministic],
+    labels: Sequence[frozenset[str]],
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return (meta, arrays) of the engine of a bundle; rows and automata have owners."""
+    memory = engine.memory
+    rows, columns = np.nonzero(memory.slots)
+    width = int(columns.max(initial=-1)) + 1
+    pairs = np.unique(owners[rows] * max(width, 1) + columns).tolist()
+    units: dict[int, list[Any]] = {}
+    for owner, column in (divmod(pair, max(width, 1)) for pair in pairs):
+        state = _write_state(automata[owner].states[column])
+        units.setdefault(owner, []).append([column, state])
+    meta = {
+        "position": engine.position,
+        "bound": engine.bound,
+        "width": width,
+        "units": [[owner, states] for owner, states in units.items()],
+        "labels": [sorted(names) for names in labels],
+    }
+    arrays = {
+        "arena": memory.arena[: engine.records],
+        "counters": memory.counters,
+        "slots": memory.slots[:, :width],
+        "owners": owners,
+        "consumed": engine.consumed,
+        **{name: getattr(memory, name) for name in ("row_of_key", *_PER_ROW)},
+    }
+    return meta, arrays
+
+
+def read_units(meta: Mapping[str, Any], automata: Mapping[int, Deterministic]) -> FrozenUnits:
+    """Return the states of the automata of a frozen bundle, if these could be in them."""
+    width = check_number(meta.get("width"), "the number of states", 0, MOST_STATES)
+    units = []
+    for each in check_list(meta.get("units"), "'units'"):
+        owner, written = check_list(each, "a unit", 2)
+        require(type(owner) is int and owner in automata, "it has the states of another rule")
+        pairs = [check_list(pair, "a state", 2) for pair in check_list(written, "'states'")]
+        columns = [check_number(column, "a column", 0, width) for column, _ in pairs]
+        states = _read_states(automata[owner], {"states": [state for _, state in pairs]})
+        require(len(columns) == len({*columns}), "two states have one column")
+        units.append(FrozenUnit(owner, columns, states))
+    require(len(units) == len({unit.owner for unit in units}), "a rule comes twice")
+    known = frozenset[str]().union(*(_list_labels(each) for each in automata.values()))
+    return FrozenUnits(units, _read_labels(known, meta), width)
+
+
+def list_unknown(frozen: FrozenUnits, automata: Mapping[int, Deterministic]) -> list[int]:
+    """Return the owners of automata that have not met all of their frozen states."""
+    return [
+        unit.owner for unit in frozen.units if not all(map(automata[unit.owner].knows, unit.states))
+    ]
+
+
+def thaw_bundle(
+    engine: UnaryEngine,
+    meta: Mapping[str, Any],
+    arrays: Arrays,
+    frozen: FrozenUnits,
+    numbers: tuple[Mapping[int, Sequence[int]], Sequence[int]],
+) -> None:
+    """Put a fresh engine of the same bundle into a frozen state.
+
+    `numbers` are those of the states of each owner, and of the label sets.
+    """
+    position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
+    bound = check_number(meta.get("bound"), "the bound of the window")
+    states, labels = numbers
+    nodes = _read_arena(arrays, len(labels), position)
+    counters, per_row = _read_rows(engine, arrays, frozen.width, len(nodes), position)
+    used, consumed = per_row.pop("slots"), per_row.pop("consumed")
+    owners = read_array(arrays, "owners", np.int64, (len(used),), low=-1, below=1 << 31)
+    slots = enlarge_slots(used[:, :0], len(used), len(engine.tables.arrays.expanded))
+    rows, columns = np.nonzero(used)
+    pairs = owners[rows] * max(frozen.width, 1) + columns
+    known = {
+        unit.owner * frozen.width + column: number
+        for unit in frozen.units
+        for column, number in zip(unit.columns, states[unit.owner], strict=True)
+    }
+    distinct, back = np.unique(pairs, return_inverse=True)
+    require(all(pair in known for pair in distinct.tolist()), "a partition has no such state")
+    targets = np.array([known[pair] for pair in distinct.tolist()], np.int64)
+    slots[rows, targets[back.reshape(-1)]] = used[rows, columns]
+    arena = _restore_arena(engine, nodes, np.array(labels, np.int32))
+    engine.position, engine.bound, engine.consumed = position, bound, consumed
+    engine.memory = engine.memory._replace(arena=arena, slots=slots, counters=counters, **per_row)
+    engine.fit_tables()
+
+
 def is_known(tables: UnaryTables, meta: Mapping[str, Any]) -> bool:
     """Return whether the tables have all states and labels of a frozen engine."""
     automaton = tables.automaton
     return all(map(automaton.knows, _read_states(automaton, meta))) and frozenset(
-        _read_labels(automaton, meta)
+        _read_labels(_list_labels(automaton), meta)
     ) <= frozenset(tables.labels)
 
 
@@ -491,9 +609,13 @@ def _read_states(automaton: Deterministic, meta: Mapping[str, Any]) -> list[Stat
     return states
 
 
-def _read_labels(automaton: Deterministic, meta: Mapping[str, Any]) -> list[frozenset[str]]:
-    """Return the label sets of a frozen engine; the first is empty."""
-    known = automaton.selected | ({MARK} if automaton.keep_marks else set())
+def _list_labels(automaton: Deterministic) -> frozenset[str]:
+    """Return the labels that an automaton writes."""
+    return automaton.selected | ({MARK} if automaton.keep_marks else set())
+
+
+def _read_labels(known: frozenset[str], meta: Mapping[str, Any]) -> list[frozenset[str]]:
+    """Return the label sets of a frozen engine, of known labels; the first is empty."""
     labels = [
         frozenset(check_text(name, "a label") for name in check_list(names, "a label set"))
         for names in check_list(meta.get("labels"), "'labels'")

@@ -56,6 +56,15 @@ class UnaryArrays(NamedTuple):
     """Per state, whether its edges are known."""
 
 
+class CompleteTables(NamedTuple):
+    """Arrays, and how much of them is used."""
+
+    arrays: UnaryArrays
+    states: int
+    symbols: int
+    edges: int
+
+
 class UnaryTables:
     """The automaton for the kernels; `arrays` is replaced as states are found."""
 
@@ -131,6 +140,16 @@ class UnaryTables:
                 _list_movers(fresh, symbol, movers)
             fresh.expanded[state] = 1
             self.arrays = fresh
+
+    def complete(self) -> CompleteTables:
+        """Work out every state that the known symbols lead to; return the tables as they are."""
+        with self._growth:
+            self.add_symbols()
+            state = 0
+            while state < len(self.automaton.states):  # which expanding finds more of
+                self.expand(state)
+                state += 1
+            return CompleteTables(self.arrays, state, self.symbols, self.edge_count)
 
     # ------------------------------------------------------------- filling
 
