@@ -108,6 +108,8 @@ def test_the_best_of_an_interval_are_those_of_the_embedded_engine(
 def test_values_are_flat_columns_and_durations_are_intervals(spark: Any, events: pa.Table) -> None:
     terms = "b[price] - a[price] AS rise, END - START AS length, (END - START) / 7 AS part"
     query = KEYED.replace("*", f"{terms}, START AS began")
+    with pytest.warns(UserWarning, match=r"columns 'start' and 'START' apart; .*: START AS …"):
+        recognize(spark.createDataFrame(events), KEYED.replace("*", "START"))
     found = recognize(spark.createDataFrame(events), query)
     kinds = [field.dataType.simpleString() for field in found.schema.fields[-4:]]
     assert kinds == ["double", "interval day to second", "interval day to second", "timestamp"]

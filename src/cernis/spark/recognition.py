@@ -105,12 +105,12 @@ def recognize(
     if not job.is_streaming:
         if notes is not None:
             raise CernisError("notes= is for streams; of a batch, explain has them")
-        return recognize_batch(job, make_work(job))
+        return _warn_of_alike(recognize_batch(job, make_work(job)))
     # needs more of Spark than batches do
     from cernis.spark.streaming.dataflow import StreamOptions
     from cernis.spark.streaming.recognize import recognize_stream
 
-    return recognize_stream(
+    found = recognize_stream(
         job,
         StreamOptions(
             lateness=lateness,
@@ -120,6 +120,23 @@ def recognize(
             notes=notes,
         ),
     )
+    return _warn_of_alike(found)
+
+
+def _warn_of_alike(found: Any) -> Any:
+    """Warn of columns that Spark does not tell apart, as it ignores case, and return the frame."""
+    if str(found.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true":
+        return found
+    known: dict[str, str] = {}
+    for name in found.columns:
+        other = known.setdefault(name.lower(), name)
+        if other != name:
+            warnings.warn(
+                f"Spark does not tell the columns {other!r} and {name!r} apart; give one of them "
+                f"another name: {name} AS …",
+                stacklevel=3,
+            )
+    return found
 
 
 def recognizer(query: str | Query | Pattern, **options: Any) -> Callable[[Any], Any]:
