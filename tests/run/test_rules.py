@@ -505,7 +505,5 @@ def test_rules_are_explained_for_spark(folder: Path, capfd: pytest.CaptureFixtur
         "shuffles     1, each for the rules of one key",
         "             no key: sells, buys; rows that can move them travel",
     ]
-    assert main([*explain, "--events", str(folder / "S.csv")]) == 1
-    assert "on Spark a rule set is explained without events" in capfd.readouterr().err
     assert main(["explain", str(folder / "rules"), "--mermaid"]) == 1
     assert "a rule set is explained as text; draw its rules one by one" in capfd.readouterr().err

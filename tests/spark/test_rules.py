@@ -165,6 +165,22 @@ def test_the_command_line_writes_what_it_writes_in_this_process(arguments: list[
 
 
 @pytest.mark.usefixtures("spark", "folder")
+def test_explain_with_events_names_the_rules_that_find_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    never = "RULE never AS SELECT * FROM S WHERE SELL AS a FILTER a[name = 'NONE']"
+    rules = f"RULE buys AS SELECT * FROM S WHERE BUY AS b; {never}"
+    for engine in ("local", "spark"):
+        assert main(["explain", rules, "--events", "S=stock.csv", "--engine", engine]) == 0
+        lines = capfd.readouterr().out.splitlines()
+        assert "costly       the rules that took most of the time" in lines
+        assert lines[-2:] == [
+            "silent       1 rules find nothing in these events",
+            "             never: no event has name = 'NONE'",
+        ]
+
+
+@pytest.mark.usefixtures("spark", "folder")
 def test_the_command_line_writes_the_columns_of_all_rules() -> None:
     rules = f"{TOGETHER}; {MORE}"
     for engine in ("local", "spark"):

@@ -26,11 +26,11 @@ from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.events_on_spark import EventRun, load_frames, make_job_options, narrow_integers
 from cernis.cli.rules import CountedRule, FoundByRules, Shares, deliver, list_notes
 from cernis.cli.terminal import print_notes, spinner
-from cernis.errors import CernisError, StrictError, list_warnings
+from cernis.errors import StrictError, list_warnings
 from cernis.results.of_rules import name_rules
 from cernis.run.metrics import SessionMetrics
 from cernis.run.rule import Rule
-from cernis.run.rules import RuleSet
+from cernis.run.rules import RuleSet, describe_silence
 from cernis.spark.carriers import convert
 from cernis.spark.files.check import check_rule_files
 from cernis.spark.rules.answers import ORDER
@@ -58,12 +58,25 @@ def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None
 
 
 def explain(source: str | Path, arguments: RunArguments) -> str:
-    """Explain what the rules share, and in which shuffles their events travel."""
-    if arguments.files:
-        raise CernisError(
-            "on Spark a rule set is explained without events; leave out --events, or --engine spark"
-        )
-    return explain_rules(RuleSet.of(source))
+    """Explain what the rules share, and in which shuffles their events travel.
+
+    With events, a job counts: which rules take most of the time, and which find nothing.
+    """
+    rules, on_error = RuleSet.of(source), arguments.on_error
+    shared = explain_rules(rules)
+    if not arguments.files:
+        return shared
+    sources = check_rule_files(rules, arguments.files, on_error=on_error, **arguments.reading)
+    queries = [rule.query for rule in rules]
+    with load_frames(sources, queries, on_error) as frames, ExitStack() as stack:
+        found = _FoundOnSpark(rules, frames, arguments, stack)
+        numbers = {each.rule: each.numbers for each in found.count() if each.numbers is not None}
+        silent = []
+        for rule in rules:
+            if not found.matches[rule.name]:
+                notes = list_warnings([*_list_notes(rule, found, frames, arguments)])
+                silent.append((rule.name, describe_silence(rule, numbers[rule.name].events, notes)))
+    return "\n".join([shared, *rules.explain_run(numbers, silent)])
 
 
 class _FoundOnSpark(FoundByRules):

@@ -187,15 +187,19 @@ class RuleSet:
         if events is not None:
             session = self.session(**options)
             found = session.collect(events)
-            lines += self._explain_costs(session)
-            silent = [*session.list_silent(found)]
-            lines.append(f"silent       {len(silent)} rules find nothing in these events")
-            lines += [f"             {name}: {why}" for name, why in silent]
+            lines += self.explain_run(session.metrics(), [*session.list_silent(found)])
         return "\n".join(lines)
 
-    def _explain_costs(self, session: RuleSession) -> Iterator[str]:
+    def explain_run(
+        self, numbers: Mapping[str, SessionMetrics], silent: Sequence[tuple[str, str]]
+    ) -> Iterator[str]:
+        """Yield the rules that took most of the time in a run, and those that found nothing."""
+        yield from self._explain_costs(numbers)
+        yield f"silent       {len(silent)} rules find nothing in these events"
+        yield from (f"             {name}: {why}" for name, why in silent)
+
+    def _explain_costs(self, numbers: Mapping[str, SessionMetrics]) -> Iterator[str]:
         """Yield the rules that took most of the time, with what they have read and kept."""
-        numbers = session.metrics()
         spent = {name: sum(each.seconds.values()) for name, each in numbers.items()}
         total = sum(spent.values()) or 1.0
         yield "costly       the rules that took most of the time"
@@ -260,6 +264,17 @@ class _ChunkReading(NamedTuple):
         if self.until is None:
             return self
         return self._replace(until=_limit_time(self.until, bound, scale))
+
+
+def describe_silence(rule: Rule, events: int, warnings: Sequence[str]) -> str:
+    """Return why a rule finds nothing, by the number of its events and the warnings about them."""
+    if not events and rule.equalities:
+        tests = sorted(map(str, rule.equalities))
+        more = f" or {len(tests) - 3} others" if len(tests) > 3 else ""
+        return f"no event has {' or '.join(tests[:3])}{more}"
+    if not warnings:
+        return "events move it, and none completes a match"
+    return re.sub(r"^line \d+, column \d+: ", "", warnings[0].splitlines()[0])
 
 
 class _RuleChunk(NamedTuple):
@@ -721,16 +736,8 @@ class RuleSession:
         places = {rule.name: i for i, each in enumerate(self.running) for rule in each.rules}
         for rule in self.rules:
             if not found[rule.name].head(1):
-                notes = (
-                    note.splitlines()[0] for note in self._warn_about_events(places[rule.name])
-                )
-                odd = [re.sub(r"^line \d+, column \d+: ", "", note) for note in notes]
-                why = odd[0] if odd else "events move it, and none completes a match"
-                if not events[rule.name] and rule.equalities:
-                    tests = sorted(map(str, rule.equalities))
-                    more = f" or {len(tests) - 3} others" if len(tests) > 3 else ""
-                    why = f"no event has {' or '.join(tests[:3])}{more}"
-                yield rule.name, why
+                notes = [*self._warn_about_events(places[rule.name])]
+                yield rule.name, describe_silence(rule, events[rule.name], notes)
 
     def _refuse(self, warnings: Sequence[tuple[Rule, WarningNote]]) -> None:
         """Raise the warnings of rules, if there are any; those of all rules once."""
