@@ -13,8 +13,7 @@ Schneider, *Low-latency sliding-window aggregation*), as `cernis.engine.unary.sl
   backwards finds for each start before it the numbers of its runs in the groups at the split, added
   up from the latest start to the earliest.
 
-Vectors are sparse: a list of cells for each group. Long lists have a hash table; most are short,
-and a look-up in a large table costs more than the list.
+Vectors are sparse: a list of cells for each group, found by a hash table.
 
 Cost contract: O(1) amortized for each vertex and each cell that it adds. A group has a cell for
 each group at the split that leads to it: as many as stores where all runs of a join key wait
@@ -45,8 +44,6 @@ DONE, NO_ROOM, SPENT = range(3)
 _EXACT = float(2**53)
 _CELLS_PER_VERTEX = 64
 """The most cells that a vertex may add, on average."""
-_SHORT = 8
-"""The most cells of a list that is searched from its beginning."""
 _MOST_SPREAD = 8
 """Group numbers with larger gaps, on average, are numbered anew."""
 
@@ -77,14 +74,12 @@ class SlideScratch(NamedTuple):
     epoch: Ints
     """Per group, the pass that its list belongs to."""
     head: Ints
-    length: Ints
-    """Per group, the number of cells in its list."""
     cell_base: Ints
     """The group at the split that a cell counts from; the number of groups: the runs since."""
     cell_next: Ints
     cell_value: NDArray[np.float64]
     table: Ints
-    """A hash table of the cells of long lists, by pass, group and base."""
+    """A hash table of cells, by pass, group and base."""
     added: Ints
     """What the vertices of a moment add: (group, base)."""
     added_value: NDArray[np.float64]
@@ -101,7 +96,7 @@ CELLS, PASS, ADDED, FRONTS, WORK, SPLIT = range(6)
 
 
 @inner
-def _find_place(scratch, group, base):
+def _find_cell(scratch, group, base):
     """Return the place of a cell in the table; there is no cell if it holds another pass."""
     last = len(scratch.table) - 1
     at = (group * 2654435761 + base * 40503 + (base >> 7)) & last
@@ -114,52 +109,27 @@ def _find_place(scratch, group, base):
 
 
 @inner
-def _find_cell(scratch, group, base):
-    """Return a cell of a group's list; -1: there is none."""
-    if scratch.length[group] > _SHORT:
-        at = _find_place(scratch, group, base)
-        return scratch.table[at, 3] if scratch.table[at, 0] == scratch.counters[PASS] else -1
-    cell = scratch.head[group]
-    while cell >= 0 and scratch.cell_base[cell] != base:
-        cell = scratch.cell_next[cell]
-    return cell
-
-
-@inner
-def _note_cell(scratch, group, cell):
-    """Put a cell into the table."""
-    base = scratch.cell_base[cell]
-    at = _find_place(scratch, group, base)
-    scratch.table[at, 0] = scratch.counters[PASS]
-    scratch.table[at, 1] = group
-    scratch.table[at, 2] = base
-    scratch.table[at, 3] = cell
-
-
-@inner
 def _add_cell(scratch, group, base, value, prime):
     """Add to a cell of a group's list; return whether there was room."""
+    at = _find_cell(scratch, group, base)
     counters = scratch.counters
     counters[WORK] += 1
-    cell = _find_cell(scratch, group, base)
-    if cell >= 0:
+    if scratch.table[at, 0] == counters[PASS]:
+        cell = scratch.table[at, 3]
         scratch.cell_value[cell] = reduce(scratch.cell_value[cell] + value, prime)
         return True
     cell = counters[CELLS]
     if cell == len(scratch.cell_base):
         return False
     counters[CELLS] = cell + 1
+    scratch.table[at, 0] = counters[PASS]
+    scratch.table[at, 1] = group
+    scratch.table[at, 2] = base
+    scratch.table[at, 3] = cell
     scratch.cell_base[cell] = base
     scratch.cell_value[cell] = value
     scratch.cell_next[cell] = scratch.head[group]
     scratch.head[group] = cell
-    scratch.length[group] += 1
-    if scratch.length[group] == _SHORT + 1:
-        while cell >= 0:
-            _note_cell(scratch, group, cell)
-            cell = scratch.cell_next[cell]
-    elif scratch.length[group] > _SHORT:
-        _note_cell(scratch, group, cell)
     return True
 
 
@@ -170,7 +140,6 @@ def _open_list(scratch, group, is_base):
         return True
     scratch.epoch[group] = scratch.counters[PASS]
     scratch.head[group] = -1
-    scratch.length[group] = 0
     return not is_base or _add_cell(scratch, group, group, 1.0, 0.0)
 
 
@@ -374,8 +343,8 @@ def _count_log(log: MomentLog) -> list[int] | None:
     groups, roots = len(log.last_asked), len(log.bound)
     limit = _limit_work(log.start)
     out = np.empty(roots, np.float64)
-    room = max(1024, 1 << (len(log.start) // 4).bit_length())
-    room = _count_into(log, groups, 0.0, limit, out, room)
+    # a table with more room than needed costs more: its places are not in the cache
+    room = _count_into(log, groups, 0.0, limit, out, 1024)
     if not room:
         return None
     if not len(out) or out.max() < _EXACT:
@@ -415,7 +384,6 @@ def _new_scratch(groups: int, room: int) -> SlideScratch:
         counters=zeros(6),
         epoch=zeros(groups),
         head=zeros(groups),
-        length=zeros(groups),
         cell_base=zeros(room),
         cell_next=zeros(room),
         cell_value=np.zeros(room, np.float64),
