@@ -18,7 +18,7 @@ the states of all of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,6 +139,7 @@ def _enlarge(arrays: UnaryArrays, states: int, symbols: int, edges: int) -> Unar
         for needed, before in zip((states, symbols, edges), (*have, len(arrays.edges)), strict=True)
     ]
     larger = _new_arrays(*room)
-    for old, new in zip(arrays, larger, strict=True):
+    pairs: Iterable[tuple[Any, Any]] = zip(arrays, larger, strict=True)
+    for old, new in pairs:
         new[tuple(slice(0, n) for n in old.shape)] = old
     return larger
