@@ -51,6 +51,7 @@ LONG = {
     "aggregates",
     "endless",
     "endless-spark",
+    "first",
     "memory",
     "serve",
     "spark",
@@ -317,7 +318,7 @@ def test_an_unknown_benchmark_is_an_error_that_names_the_known_ones() -> None:
     assert str(caught.value) == (
         "unknown benchmark 'sequence'; there are sequences, partitions, strategies, aggregates, "
         "absence, rules, memory, endless, correlation, spark, streaming, "
-        "endless-spark, spaseq, serve"
+        "endless-spark, spaseq, serve, first"
     )
 
 

@@ -20,6 +20,7 @@ from cernis.bench.aggregates import AGGREGATES
 from cernis.bench.benchmark import Benchmark
 from cernis.bench.correlation import CORRELATION
 from cernis.bench.endurance import ENDLESS
+from cernis.bench.first import FIRST
 from cernis.bench.memory import MEMORY
 from cernis.bench.partitions import PARTITIONS
 from cernis.bench.record import Record
@@ -52,6 +53,7 @@ _ALL = (
     ENDLESS_SPARK,
     SPASEQ,
     SERVE,
+    FIRST,
 )
 BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in _ALL}
 _PAGES = Path("docs/benchmarks")

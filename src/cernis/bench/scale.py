@@ -20,6 +20,10 @@ class BenchmarkScale:
 
     name: str = "full"
     rounds: int = 3
+    first_rows: tuple[int, ...] = (2000, 200_000)
+    first_spark_rows: int = 20_000
+    first_pairs: int = 9
+    first_runs: int = 3
     lengths: tuple[int, ...] = (3, 6, 9, 12, 24)
     windows: tuple[int, ...] = (100, 1000, 10_000)
     events: int = 2_000_000
@@ -131,6 +135,10 @@ QUICK = BenchmarkScale(
     candidates=1000,
     asking=100,
     counted=20,
+    first_rows=(200,),
+    first_spark_rows=400,
+    first_pairs=1,
+    first_runs=1,
     spark_rows=4000,
     spark_rounds=1,
     spark_pairs=1,

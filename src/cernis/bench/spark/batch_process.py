@@ -11,8 +11,9 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -109,32 +110,38 @@ def measure_cases(
         for name in frames
     }
     if all(name in frames for name in PAIR):
-        one, other = (frames[name] for name in PAIR)
-        measured["pair"] = _compare_pair(one, other, request["pairs"])
+        plain, grouped = (partial(_measure_run, frames[name]) for name in PAIR)
+        wall, cpu = compare_pair(plain, grouped, request["pairs"])
+        measured["pair"] = {"wall": wall, "cpu": cpu}
     return measured
 
 
-def _compare_pair(one: Any, other: Any, pairs: int) -> dict[str, float]:
-    """Return the median ratio of the seconds of one frame to those of the other, run in turns.
+def compare_pair(
+    one: Callable[[], Sequence[float]], other: Callable[[], Sequence[float]], pairs: int
+) -> list[float]:
+    """Return the median ratios of the seconds that one action took to those of the other.
 
     Both of a pair run directly after one another, so that other work on the machine slows both.
     """
-    ratios: list[tuple[float, float]] = []
+    ratios: list[list[float]] = []
     for number in range(pairs):
         order = (one, other) if number % 2 == 0 else (other, one)
-        first, second = (_measure_run(frame) for frame in order)
+        first, second = (action() for action in order)
         above, below = (first, second) if number % 2 == 0 else (second, first)
-        ratios.append((above[0] / below[0], above[1] / below[1]))
-    wall, busy = (median(column) for column in zip(*ratios, strict=True))
-    return {"wall": wall, "cpu": busy}
+        ratios.append([a / b for a, b in zip(above, below, strict=True)])
+    return [median(column) for column in zip(*ratios, strict=True)]
+
+
+def measure_action(action: Callable[[], object]) -> tuple[float, float]:
+    """Return the seconds of an action on Spark by the clock, and those of all processors."""
+    processor, began = read_processor_seconds(), time.perf_counter()
+    action()
+    seconds = time.perf_counter() - began
+    return seconds, read_processor_seconds() - processor
 
 
 def _measure_run(frame: Any) -> tuple[float, float]:
-    """Return the seconds of one run by the clock, and those of all processors."""
-    processor, began = read_processor_seconds(), time.perf_counter()
-    frame.write.format("noop").mode("overwrite").save()
-    seconds = time.perf_counter() - began
-    return seconds, read_processor_seconds() - processor
+    return measure_action(frame.write.format("noop").mode("overwrite").save)
 
 
 def _time_frame(name: str, frame: Any, busy: dict[str, float]) -> Callable[[], float]:

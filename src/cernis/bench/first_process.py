@@ -1,0 +1,49 @@
+"""Measure a first answer: run as `python -m cernis.bench.first_process`.
+
+Reads a request on standard input and prints one JSON line: the seconds since this process began, by
+the clock and by the processor, when it knows the number of matches and the first three. Making the
+events is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+BEGAN = time.perf_counter()
+
+import numpy as np  # noqa: E402
+import pyarrow as pa  # noqa: E402
+
+import cernis  # noqa: E402
+
+
+def make_events(rows: int) -> pa.Table:
+    random = np.random.default_rng(7)
+    return pa.table(
+        {
+            "type": np.array(["SELL", "BUY", "ASK"])[random.integers(0, 3, rows)],
+            "name": np.array(["INTC", "MSFT", "AMZN"])[random.integers(0, 3, rows)],
+            "price": random.integers(0, 100, rows),
+        }
+    )
+
+
+def measure_answer(query: str, rows: int) -> dict[str, float]:
+    """Return the seconds to the first answer."""
+    clock, processor = time.perf_counter(), time.process_time()
+    events = make_events(rows)
+    made = time.perf_counter() - clock, time.process_time() - processor
+    matches = cernis.query(query).run(events)
+    if not matches.count() or not matches.head(3):
+        raise RuntimeError("nothing was found")
+    return {
+        "clock": time.perf_counter() - BEGAN - made[0],
+        "processor": time.process_time() - made[1],
+    }
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.stdin.read())
+    sys.stdout.write("\n" + json.dumps(measure_answer(asked["query"], asked["rows"])) + "\n")
