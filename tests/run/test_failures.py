@@ -250,3 +250,14 @@ def test_a_stream_of_graphs_that_fails_in_the_middle_says_so() -> None:
         session.collect({"S": write_stream(2)})
     with pytest.raises(cernis.StateError, match=FAILED):
         session.forget()
+
+
+def test_events_without_times_do_not_follow_events_with_times() -> None:
+    session = cernis.query("SELECT * FROM S WHERE A ; B WITHIN 10 EVENTS").session()
+    session.push([{"type": "A", "ts": 1}])
+    with pytest.raises(cernis.DataError) as caught:
+        session.push([{"type": "B"}])
+    assert str(caught.value) == (
+        "stream 'S': no column for the time, which the events before these have"
+    )
+    assert session.push([{"type": "B", "ts": 2}]).count() == 1

@@ -108,6 +108,8 @@ class Ordering:
         self.notes: list[str] = []
         self._load_bytes = load_bytes
         _check_alike(self.sources)
+        if self.after.unit_ns is not None:
+            _check_timed(self.sources)
         timed = (source.time_column for source in self.sources if source.time_column)
         self.time_column = next(timed, None)
         ticks = [s.tick for s in self.sources if s.tick is not None]
@@ -239,6 +241,15 @@ def _check_alike(sources: Sequence[Source]) -> None:
             f"{lacking.label}: no column {timed[0].time_column!r} for the time, "
             f"by which it is merged with {timed[0].label}"
         )
+
+
+def _check_timed(sources: Sequence[Source]) -> None:
+    """Raise if events have no times, where those before them had some."""
+    for source in sources:
+        if source.time_column is None and not source.is_blank:
+            raise DataError(
+                f"{source.label}: no column for the time, which the events before these have"
+            )
 
 
 def most_sorted() -> int:
