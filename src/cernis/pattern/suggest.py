@@ -22,14 +22,14 @@ def find_closest(word: str, candidates: Iterable[str], *, cutoff: float = 0.6) -
     >>> find_closest("PRICE", ["volume", "price"])
     'price'
     >>> find_closest("zzz", ["volume", "price"])
+    >>> find_closest("site", ["volume", "hosts.site"])
+    'hosts.site'
     """
     if len(word) > _LONGEST_WORD:
         return None
-    by_folded = {
-        name.casefold(): name
-        for name in islice(candidates, _MOST_CANDIDATES)
-        if len(name) <= _LONGEST_WORD
-    }
+    known = [name for name in islice(candidates, _MOST_CANDIDATES) if len(name) <= _LONGEST_WORD]
+    ends = {name.rpartition(".")[2].casefold(): name for name in known}
+    by_folded = ends | {name.casefold(): name for name in known}
     found = get_close_matches(word.casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[found[0]] if found else None
 

@@ -1,6 +1,6 @@
 """`BundleSession`: the session of a bundle of rules; see `bundles`.
 
-It is a session whose pipeline has other keys, windows and an other feed. The plan of the bundle has
+It is a session whose pipeline has other keys, windows and another feed. The plan of the bundle has
 its streams, its key and its longest window; the automata are those of the rules.
 
 Cost contract: that of a session over the events of all rules.
