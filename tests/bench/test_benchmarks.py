@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
@@ -36,6 +39,7 @@ from cernis.bench.record import EXPONENT, Record, find
 from cernis.bench.scale import QUICK, VARIABLE, choose_scale
 from cernis.bench.sequences import TYPES, encode_symbols, write_sequence_query
 from cernis.bench.spark import endurance
+from cernis.bench.spark.batch_process import read_processor_seconds
 from cernis.bench.strategies import make_halting_stream, write_kleene_query
 from cernis.bench.watched import Watched
 from cernis.errors import CernisError
@@ -358,3 +362,13 @@ def test_core_finds_as_many_matches() -> None:
     with start_peer(python, list(TYPES), names, codes) as peer:
         assert peer.events == 2000
         assert peer.run(text).matches == cernis.query(text).run(events).count()
+
+
+def test_a_process_that_has_ended_keeps_its_seconds_until_its_parent_looks() -> None:
+    import psutil
+
+    before = read_processor_seconds()
+    with subprocess.Popen([sys.executable, "-c", "sum(range(10**6))"]) as child:
+        while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        assert read_processor_seconds() > before
