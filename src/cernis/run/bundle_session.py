@@ -3,7 +3,7 @@
 It is a session whose pipeline has other keys, windows and another feed. The plan of the bundle has
 its streams, its key and its longest window; the automata are those of the rules.
 
-Cost contract: that of a session over the events of all rules.
+Cost contract: it costs as much as a session of one query over the events of all rules.
 """
 
 from __future__ import annotations

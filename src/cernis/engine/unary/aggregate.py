@@ -351,7 +351,8 @@ class SlidingAggregator:
     def _tighten(self, row: int) -> bool:
         """Return whether a partition needs no more residues, as its exact numbers show.
 
-        That is asked only so often that its cost vanishes in that of the events since.
+        It compares numbers only after as many events as there are pairs of states: each of these
+        events then pays a constant share.
         """
         states, events = self.memory.places.shape[1], self.relevant
         if events - self._tightened < states * states:

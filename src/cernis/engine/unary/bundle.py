@@ -113,7 +113,7 @@ class BundleEngine(UnaryEngine):
         self.fit_tables()
 
     def _advance_bound(self, bounds: NDArray[np.int64], at: int) -> None:
-        """Leave the bound: that of one event is the bound of one automaton."""
+        """Do nothing: an event knows the window of its own automaton, not the largest one."""
 
 
 def _new_arrays(states: int, symbols: int, edges: int) -> UnaryArrays:

@@ -162,7 +162,7 @@ class SlidingScratch(NamedTuple):
     suffixes: NDArray[np.int64]
     """Per state, the row of the matrix of the events since, while the stacks turn."""
     suffix_loads: NDArray[np.int64]
-    """The load of each of these rows, and at the end that of the row of the start."""
+    """The load of each row in `suffixes`; the last entry is the load of the row of the start."""
     lows: NDArray[np.int64]
     """Per state, the first element of that row that may have matches."""
     touched: NDArray[np.int32]
