@@ -137,7 +137,7 @@ exhaustive: $(VENV)/.dev ## Every small query over every short stream, in CEQL a
 
 soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, random queries (N=1000), all benchmarks
 	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" \
-		tests/spark/test_answers.py tests/spark/test_streams.py tests/spark/test_graphs.py \
+		tests/spark/test_answers.py tests/spark/test_streams.py tests/spark/test_graphs.py tests/spark/test_graph_streams.py \
 		tests/spark/test_shipping.py tests/spark/test_connect.py tests/spark/test_example_scripts.py tests/bench
 
 crash: $(VENV)/.dev ## Faults on streams: drivers and workers killed, failing sinks (CRASHES=100)

@@ -167,10 +167,8 @@ OUTERMOST = "compare with other steps in a FILTER of the outermost group"
         ("?h :p ?v BIND (?x AS ?y)", "nothing binds ?x"),
         ("?h :p ?v BIND (?w AS ?y)", f"A does not bind ?w, and BIND {ALONE}"),
         ("?h :p ?v MINUS { ?h :q ?w }", f"A does not bind ?w, and MINUS {ALONE}"),
-        (
-            "?h :p ?v FILTER EXISTS { ?h :q ?w }",
-            OUTERMOST,
-        ),
+        ("?h :p ?v FILTER EXISTS { ?h :q ?w }", "only B binds ?w, and SEQ does not use it"),
+        ("{ ?h :p ?v FILTER EXISTS { ?h :q ?w } }", OUTERMOST),
         (
             "?h :p ?v FILTER EXISTS { ?h :q ?x FILTER (?x < ?w) }",
             f"A does not bind ?w, and EXISTS {ALONE}",
@@ -368,5 +366,12 @@ SELECT * FROM STREAM S <http://x/s> WHERE {{
         f"    DEFINE GPM B ON S {own}\n"
         "                                                    ^^^^^^^^^^^^^^^^^^^^^^^\n"
         "  help: define B once for each step, under other names"
+    )
+    parse(query.replace("B ; B", "B"))
+    query = query.replace("?b > ?a || EXISTS { ?y :likes ?c }", "EXISTS { ?y :likes ?a }")
+    assert (
+        complaint(query)
+        .splitlines()[0]
+        .endswith("B stands in several steps, and its EXISTS has variables of another step")
     )
     parse(query.replace("B ; B", "B"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from threading import Thread
 from typing import Any
 
@@ -19,7 +20,13 @@ from cernis.run.bundles import SMALLEST, find_kind
 from cernis.run.rule import RuleSetError
 from cernis.run.rules import RuleSession, RuleSet
 from cernis.run.session import RunOptions
+from cernis.testing.differential import (
+    assert_agrees,
+    assert_suppression_agrees,
+    comparable_match,
+)
 from cernis.testing.grammar import split_batches
+from cernis.testing.rules import evaluate_rules
 from cernis.testing.strategies import cuts
 
 some = settings(
@@ -27,15 +34,23 @@ some = settings(
     suppress_health_check=list(HealthCheck),
 )
 HOSTS = ["h0", "h1", "h2"]
+READERS = (
+    "SELECT * FROM D WHERE D AS x ; D AS y",
+    "SELECT * FROM S, D WHERE S>A AS a : D AS x FILTER x[size > 1]",
+    "INSERT INTO E SELECT x[size] AS size FROM D WHERE D AS x FILTER x[size > 0]",
+    "SELECT * FROM E, D WHERE D AS x : E AS e",
+)
 KEYS = ("", "PARTITION BY [user]", "PARTITION BY [user], [kind, size]")
 WINDOWS = ("", "WITHIN 2 MILLISECONDS", "WITHIN 4 MILLISECONDS", "WITHIN 3 MILLISECONDS")
 
 
 @st.composite
-def shapes(draw: st.DrawFn, key: str) -> str:
+def shapes(draw: st.DrawFn, key: str, silences: bool = False, *, inserts: bool = False) -> str:
     """Draw a rule on the events of one host, or of two."""
     names = "abcd"[: draw(st.integers(1, 4))]
     steps = [f"{draw(st.sampled_from(['A', 'B', 'A', 'S>B', '*']))} AS {name}" for name in names]
+    again = draw(st.sampled_from(["", "", "+", "?", "{1,2}", "->+"])) if len(steps) > 1 else ""
+    steps[-1] = steps[-1].replace(" AS ", f"{again} AS ")
     if len(steps) > 2 and draw(st.booleans()):
         steps[:2] = [f"({steps[0]} OR {steps[1]})"]
     host = draw(st.sampled_from(HOSTS))
@@ -50,22 +65,36 @@ def shapes(draw: st.DrawFn, key: str) -> str:
     if "(" in steps[0] and "[" in chosen:
         chosen = "*"
     within, limit = draw(st.sampled_from(WINDOWS)), draw(st.sampled_from(["", "LIMIT 1"]))
+    if inserts:
+        chosen, limit = f"MIN({names[-1]}[size]) AS size", ""
+    silence = f"SUPPRESS BY [user] FOR {draw(st.integers(1, 4))} ms" if silences else ""
+    head = f"{'INSERT INTO D ' * inserts}SELECT {chosen} FROM S"
     return (
-        f"SELECT {chosen} FROM S WHERE ({' ; '.join(steps)}) FILTER {' AND '.join(tests)} "
-        f"{key} {within} {limit}"
+        f"{head} WHERE ({' ; '.join(steps)}) FILTER {' AND '.join(tests)} "
+        f"{key} {within} {limit} {silence}"
     )
 
 
 @st.composite
 def rule_sets(draw: st.DrawFn, smallest: int = 12) -> RuleSet:
     key = draw(st.sampled_from(KEYS))
-    texts = draw(st.lists(shapes(key), min_size=smallest, max_size=16))
+    silences = key != "" and draw(st.booleans())
+    texts = draw(st.lists(shapes(key, silences), min_size=smallest, max_size=16))
     return cernis.rules({f"r{i}": text for i, text in enumerate(texts)})
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> pa.Table:
-    number = draw(st.integers(0, 16))
+def levels(draw: st.DrawFn) -> RuleSet:
+    """Draw rules that insert into D, and rules that read it."""
+    makers = draw(st.lists(shapes(draw(st.sampled_from(KEYS)), inserts=True), min_size=12))
+    texts = {f"m{i}": text for i, text in enumerate(makers[:14])}
+    readers = {f"r{i}": text for i, text in enumerate(READERS)}
+    return cernis.rules({**readers, **texts} if draw(st.booleans()) else {**texts, **readers})
+
+
+@st.composite
+def logs(draw: st.DrawFn, most: int = 16) -> pa.Table:
+    number = draw(st.integers(0, most))
     size = {"min_size": number, "max_size": number}
     host = draw(st.sampled_from([pa.string(), pa.dictionary(pa.int32(), pa.string())]))
     steps = draw(st.lists(st.integers(0, 2), **size))
@@ -90,7 +119,8 @@ def assert_same(found: dict[str, Any], alone: dict[str, Any]) -> None:
     for name, matches in found.items():
         assert matches.to_arrow().equals(alone[name].to_arrow()), name
         assert matches.count() == alone[name].count()
-        assert matches.notes == alone[name].notes
+        # a rule that stays keeps its text, which its notes quote
+        assert len(matches.notes) == len(alone[name].notes)
 
 
 def make_mixed(hosts: range = range(SMALLEST)) -> dict[str, str]:
@@ -119,6 +149,42 @@ def test_each_rule_of_a_bundle_finds_what_it_finds_alone(rules: RuleSet, events:
     assert_same(found, run_alone(rules).collect(events))
 
 
+def list_events(table: pa.Table) -> list[dict[str, Any]]:
+    """Return events as the oracle reads them."""
+    rows = table.to_pylist()
+    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+
+
+@some
+@given(rule_sets(), logs(9))
+def test_each_rule_of_a_bundle_finds_what_the_oracle_finds(rules: RuleSet, table: pa.Table) -> None:
+    found, events = rules.run(table), list_events(table)
+    for rule in rules:
+        pattern, matches = rule.query.pattern, [*found[rule.name]]
+        if pattern.suppress is None:
+            assert_agrees(pattern, events, matches)
+        else:
+            numbered = [(match, match.suppressed) for match in matches]
+            assert_suppression_agrees(pattern, events, numbered)
+
+
+@some
+@given(st.data())
+def test_the_matches_of_a_bundle_become_events_in_the_order_of_the_oracle(
+    data: st.DataObject,
+) -> None:
+    """In pieces, and with restarts."""
+    rules, table = data.draw(levels()), data.draw(logs(7))
+    session, parts = rules.session(), []
+    for piece in split_batches(range(table.num_rows), data.draw(cuts(table.num_rows))):
+        parts.append(session.push(table.slice(piece[0] if piece else 0, len(piece))))
+        session = rules.thaw(session.freeze())
+    expected = evaluate_rules({r.name: r.query.pattern for r in rules}, list_events(table))
+    for name, own in expected.items():
+        got = Counter(comparable_match(match) for part in parts for match in part[name])
+        assert got == Counter(map(comparable_match, own)), name
+
+
 @some
 @given(st.data())
 def test_rules_join_and_leave_a_bundle_that_runs(data: st.DataObject) -> None:
@@ -128,14 +194,17 @@ def test_rules_join_and_leave_a_bundle_that_runs(data: st.DataObject) -> None:
     for piece in split_batches(range(whole.num_rows), data.draw(cuts(whole.num_rows))):
         part = whole.slice(piece[0] if piece else 0, len(piece))
         assert_same(session.push(part), alone.push(part))
-        numbers = {name: each.events for name, each in session.metrics().items()}
-        assert numbers == {name: each.events for name, each in alone.metrics().items()}
+        counted = [
+            {name: (own.events, own.suppressed) for name, own in each.metrics().items()}
+            for each in (session, alone)
+        ]
+        assert counted[0] == counted[1]
         if data.draw(st.booleans()):
             session = session.rules.thaw(session.freeze())
         if data.draw(st.booleans()):
             texts = {rule.name: rule.text for rule in session.rules}
             others = {rule.name: rule.text for rule in data.draw(rule_sets())}
-            for name in data.draw(st.lists(st.sampled_from([*texts, *others]), max_size=4)):
+            for name in data.draw(st.sets(st.sampled_from(sorted({*texts, *others})), max_size=4)):
                 if name in others:
                     texts[name] = others[name]
                 elif len(texts) > 1:
@@ -180,6 +249,40 @@ def test_a_bundle_that_runs_takes_more_rules_and_drops_the_state_of_those_that_l
     assert found == {f"r{i}": 1 for i in range(2, SMALLEST, 2)}
 
 
+def test_each_rule_of_a_bundle_silences_its_own_matches_for_its_own_time() -> None:
+    texts = {
+        name: f"{text} PARTITION BY [host] WITHIN 9 ms SUPPRESS BY [host] FOR {i + 1} ms"
+        for i, (name, text) in enumerate(
+            (name, text.removesuffix("WITHIN 9 ms")) for name, text in make_mixed().items()
+        )
+    }
+    session, every = cernis.rules(texts).session(), range(SMALLEST)
+    assert len(session.running) == 1
+    session.push(tell("A", every, 1))
+    session.push(tell("B", every, 2))
+    session = session.rules.thaw(session.freeze())
+    session.push(tell("B", every, 5))
+    found = session.push(tell("B", every, 9))
+    silenced = {name: match.suppressed for name, each in found.items() for match in each}
+    assert silenced == {"r0": 0, "r2": 1, "r4": 1}
+    numbers = {name: (own.matches, own.suppressed) for name, own in session.metrics().items()}
+    assert [numbers[f"r{i}"] for i in (0, 2, 4, 6)] == [(3, 0), (2, 1), (2, 1), (1, 2)]
+
+
+def test_rules_that_insert_into_one_stream_are_one_session() -> None:
+    makers = {
+        name: text.replace("SELECT *", "INSERT INTO D SELECT b[size] AS size")
+        for name, text in make_mixed().items()
+    }
+    rules = cernis.rules({**makers, "pairs": "SELECT * FROM D WHERE D AS x ; D AS y"})
+    session, every = rules.session(), range(SMALLEST)
+    assert len(session.running) == 2
+    assert "whole        1 rules read every event" in rules.explain()
+    session.push(tell("A", every, 1))
+    found = count(session.push(tell("B", every, 2)))
+    assert found == {f"r{i}": 1 for i in every if not i % 2} | {"pairs": 6}
+
+
 def test_more_rules_than_a_bundle_holds_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundles, "MOST_RULES", SMALLEST)
     rules = cernis.rules(make_mixed(range(2 * SMALLEST + 1)))
@@ -191,7 +294,7 @@ def test_more_rules_than_a_bundle_holds_are_several(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT * FROM S WHERE (A AS a ; B+ AS b) FILTER a[host = 'h'] AND b[host = 'h']",
+        "SELECT * FROM S WHERE (A AS a ; B{7,} AS b) FILTER a[host = 'h'] AND b[host = 'h']",
         "SELECT NEXT * FROM S WHERE (A AS a ; B AS b) FILTER a[host = 'h'] AND b[host = 'h']",
         "SELECT * FROM S WHERE A AS a FILTER a[host = 'h'] CONSUME BY ANY",
         "SELECT * FROM S WHERE A AS a FILTER a[host = 'h'] AND a[size > other]",
@@ -268,3 +371,15 @@ def test_a_state_of_states_that_no_session_has_met_is_thawed() -> None:
     fresh = cernis.rules(make_mixed()).thaw(session.freeze())
     events = tell("B", range(SMALLEST), 2)
     assert count(fresh.push(events)) == {f"r{i}": 1 for i in range(0, SMALLEST, 2)}
+
+
+def test_a_rule_that_replaces_another_does_not_go_on_with_its_partial_matches() -> None:
+    texts, last = make_mixed(range(SMALLEST + 1)), f"r{SMALLEST}"
+    session = cernis.rules(texts).session()
+    session.push(tell("A", range(SMALLEST + 1), 1))
+    texts[last] = texts[last].replace(f"size > {SMALLEST}", "size > 1")
+    session.update(cernis.rules(texts))
+    assert len(session.running) == 1
+    session.push(tell("A", range(SMALLEST + 1), 2))
+    found = count(session.push(tell("B", range(SMALLEST + 1), 3)))
+    assert found == {f"r{i}": 2 for i in range(0, SMALLEST, 2)} | {last: 1}

@@ -117,7 +117,7 @@ def test_a_damaged_state_is_refused() -> None:
     cases(
         disorder=False,
         selects=("COUNT",),
-        strategies=(Strategy.ALL, Strategy.STRICT),
+        strategies=(Strategy.ALL, Strategy.STRICT, Strategy.NEXT),
         consume=(Consume.NONE,),
     ).flatmap(lambda c: st.tuples(st.just(c), cuts(len(c[1]))))
 )

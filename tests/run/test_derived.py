@@ -339,3 +339,14 @@ def test_an_unknown_attribute_of_a_derived_stream_is_a_mistake() -> None:
     )
     with pytest.raises(RuleSetError, match="rule b: line 3, column 57: unknown attribute 'y'"):
         rules.run([{"type": "A", "x": 1, "ts": 1}])
+
+
+def test_the_longest_matches_come_by_their_ends_whether_they_become_events_or_not() -> None:
+    text = "SELECT LONGEST COUNT(*) AS n FROM S WHERE A:+ PARTITION BY [k] WITHIN 9 MILLISECONDS"
+    events = [("A", "x", 0), ("A", "y", 1), ("B", "y", 2)]  # that of x waits for the end
+    rows = [{"type": kind, "k": k, "ts": ts} for kind, k, ts in events]
+    ends = [
+        [match.end for match in cernis.rules({"r": into + text}).run(rows)["r"]]
+        for into in ("", "INSERT INTO D ")
+    ]
+    assert ends == [[0, 1], [0, 1]]

@@ -176,6 +176,7 @@ def test_counts_of_a_group_are_exact_beyond_64_bits() -> None:
         ("SELECT * WHERE A GROUP BY END", "SELECT of a query with GROUP BY takes aggregates"),
         ("SELECT COUNT(*) WHERE A GROUP BY k", "'k' is no key of a group"),
         ("SELECT COUNT(*) WHERE A GROUP BY END HAVING A[p = 1]", "HAVING compares aggregates"),
+        ("SELECT COUNT(*) WHERE A HAVING COUNT(*) > 3", "HAVING stands after GROUP BY"),
     ],
 )
 def test_a_mistake_in_group_by_is_told(text: str, message: str) -> None:
@@ -206,6 +207,23 @@ line 1, column 8: [k] in SELECT is no component of the partition
   SELECT [k] WHERE A
          ^^^
   help: an attribute is written with the event's variable: A[k]""",
+        """\
+line 1, column 25: unknown component 'k' of the partition in GROUP BY
+  SELECT COUNT(*) WHERE A GROUP BY [k]
+                          ^^^^^^^^^^^^
+  help: add PARTITION BY [k]""",
+        """\
+line 1, column 14: unexpected '('
+  SELECT MEDIAN(A[p]) AS m WHERE A GROUP BY END
+               ^
+  expected: an arithmetic operator, AS, FROM, WHERE, ',', '>' or '['
+  help: the functions are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST""",
+        """\
+line 1, column 38: 'n' is a column of SELECT
+  SELECT COUNT(A) AS n WHERE A+ FILTER n > 3
+                                       ^
+  expected: an attribute or an aggregate
+  help: write COUNT(A)""",
     ],
 )
 def test_the_caret_of_a_mistake_is_below_the_clause_to_blame(message: str) -> None:
@@ -214,15 +232,45 @@ def test_the_caret_of_a_mistake_is_below_the_clause_to_blame(message: str) -> No
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("strategy", ["NEXT", "LAST", "MAX", "ANY", "STRICT", "LONGEST", "ALL"])
+def test_a_component_may_stand_directly_after_a_strategy(strategy: str) -> None:
+    where = "COUNT(*) AS n WHERE A ; B PARTITION BY [k] GROUP BY [k]"
+    query = cernis.query(f"SELECT {strategy} [k], {where}")
+    assert query.pattern == cernis.query(f"SELECT {strategy} k, {where}").pattern
+    assert cernis.query(str(query.pattern)).pattern == query.pattern
+    named = cernis.query(f"SELECT {strategy}x[k] WHERE A AS {strategy}x").pattern
+    assert named.select.items[0].name == f"{strategy}x[k]"
+
+
+def test_a_variable_may_be_called_as_a_strategy() -> None:
+    pattern = cernis.query("SELECT NEXT[k] WHERE A AS NEXT").pattern
+    assert str(pattern.strategy) == "Strategy.ALL"
+
+
+def test_having_and_order_by_know_the_columns_of_select() -> None:
+    query = "SELECT COUNT(*) AS n, SUM(A[p]) AS s WHERE A GROUP BY END HAVING {}"
+    named, written = (
+        cernis.query(query.format(condition)).pattern
+        for condition in (
+            "n > 1 AND (3 < s OR s / n >= 2)",
+            "COUNT(*) > 1 AND (3 < SUM(A[p]) OR SUM(A[p]) / COUNT(*) >= 2)",
+        )
+    )
+    assert named == written
+    ordered = cernis.query("SELECT A[p] AS p WHERE A ORDER BY 2 * p DESC LIMIT 1").pattern
+    assert str(ordered) == "SELECT A[p] AS p WHERE A ORDER BY 2 * A[p] DESC LIMIT 1"
+
+
 @pytest.mark.parametrize(
     ("strategy", "filter_", "cost"),
     [
+        ("NEXT", "", "a constant cost per event, no match is made (numbers; other values: listed)"),
         (
             "LAST",
             "",
-            "the events that the strategy chooses at each end are listed and add their values",
+            "chooses at each end are listed and add their values: linear in these",
         ),
-        ("MAX", "", "matches are listed, each adds its own values: linear in the matches"),
+        ("MAX", "", "the matches that the strategy keeps are listed, and each adds its values"),
         ("LAST", "FILTER A[k] = B[k]", "all matches are listed, within the budget, and those that"),
     ],
 )

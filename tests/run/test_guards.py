@@ -13,105 +13,29 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.languages.ceql import parse
-from cernis.pattern.query import Pattern
 from cernis.testing.differential import assert_agrees
-from cernis.testing.grammar import split_batches
+from cernis.testing.grammar import RandomCase, split_batches
+from cernis.testing.strategies import guarded_cases
 from cernis.testing.tables import make_table
 
 few = settings(
     max_examples=max(60, settings.default.max_examples), suppress_health_check=list(HealthCheck)
 )
 
-BODIES = [
-    "A AS a ; B AS b",
-    "A AS a ; A AS m ; B AS b",
-    "A AS a ; C AS m ; B AS b",
-    "A AS a : B AS b",
-    "(A+) AS a ; B AS b",
-    "A AS a ; (B+) AS b",
-    "A AS a -> B AS b",
-    "A AS a ALL B AS b",
-    "A AS a ;[2 SECONDS] B AS b",
-    "A AS a ; (B OR C) AS b",
-    "A AS a ; C? ; B AS b",
-    "(A AS a)? ; C ; B AS b",
-    "A AS a ; B AS b OR C AS a ; A AS b",
-]
-GUARDS = [
-    "C AS c",
-    "(A OR C) AS c",
-    "B AS c",
-    "(C+) AS c",
-    "C AS d ; A AS c",
-    "C AS c : C AS d",
-    "C AS d ;[1 SECONDS] C AS c",
-    "(C AS c ; A AS d) FILTER c[k] = d[k]",
-]
-COMPARED = ["{}[k] = {}[k]"] * 4 + ["{}[p] > {}[p]", "{}[p] <= {}[p]", "{}[k] != {}[k]"]
-WINDOWS = ["", " WITHIN 2 SECONDS", " WITHIN 6 SECONDS", " WITHIN 5 EVENTS"]
-
-
-def make_text(random: Random) -> str:
-    def compare(one: str, other: str) -> str:
-        sides = [one, other]
-        random.shuffle(sides)
-        return random.choice(COMPARED).format(*sides)
-
-    def guard() -> str:
-        conditions = [compare("c", random.choice("ab")) for _ in range(random.choice([0, 1, 1, 2]))]
-        filtered = f" FILTER {' AND '.join(conditions)}" if conditions else ""
-        return f"(({random.choice(GUARDS)}){filtered})"
-
-    formula, equal = f"({random.choice(BODIES)})", random.choice(["a[k] = b[k]", "a[p] < b[p]", ""])
-    inside = random.random() < 0.5
-    if equal and inside:
-        formula = f"({formula} FILTER {equal})"
-    formula = f"{formula} UNLESS {guard()}"
-    if random.random() < 0.1:
-        formula = f"({formula}) UNLESS {guard()}"
-    if equal and not inside:
-        formula = f"({formula}) FILTER {equal}"
-    strategy = random.choice(["", "", "", "NEXT ", "LAST ", "MAX ", "LONGEST ", "STRICT "])
-    without = random.choice(["", "", "", "", " WITHOUT A FOR 1 SECONDS"])
-    partition = random.choice(["", "", " PARTITION BY [c]", " PARTITION BY [k]"])
-    return f"SELECT {strategy}* WHERE {formula}{without}{partition}{random.choice(WINDOWS)}"
-
-
-def make_events(random: Random) -> list[dict[str, Any]]:
-    time, events = 0, []
-    for _ in range(random.choice([8, 12, 18])):
-        time += random.choice([0, 0, 1, 2])
-        attributes = {
-            "k": random.choice([0, 1, 1, None]),
-            "p": random.choice([0, 1, 2, 2.5, None, float("nan")]),
-            "c": random.choice([0, 1]),
-        }
-        events.append({"type": random.choice("ABC"), "ts": time, **attributes})
-    return events
-
-
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Pattern, list[dict[str, Any]], Random]:
-    random = draw(st.randoms(use_true_random=False))
-    return parse(make_text(random)), make_events(random), random
-
 
 @few
-@given(cases())
-def test_guards_agree_with_the_oracle(case: tuple[Pattern, list[Any], Random]) -> None:
-    pattern, events, _ = case
+@given(guarded_cases())
+def test_guards_agree_with_the_oracle(case: RandomCase) -> None:
+    pattern, events = case
     found = cernis.query(pattern).run(make_table(events, timed=True))
     assert_agrees(pattern, events, list(found))
     assert found.count() == len(list(found))
 
 
 @few
-@given(cases())
-def test_neither_batches_nor_freezing_change_guards(
-    case: tuple[Pattern, list[Any], Random],
-) -> None:
-    pattern, events, random = case
+@given(guarded_cases(), st.randoms(use_true_random=False))
+def test_neither_batches_nor_freezing_change_guards(case: RandomCase, random: Random) -> None:
+    pattern, events = case
     query, table = cernis.query(pattern), make_table(events, timed=True)
     session = query.session()
 
@@ -130,6 +54,12 @@ def test_neither_batches_nor_freezing_change_guards(
 EQUAL = "((A AS a ; B AS b) FILTER a[k] = b[k]) UNLESS (C AS c FILTER c[k] = a[k])"
 ORDERED = "(A AS a ; B AS b) UNLESS (C AS c FILTER c[p] > b[p])"
 
+EARLIER = "(A AS a ; B AS b) UNLESS (C AS c FILTER c[k] = a[k])"
+"""Only the partial match has the value: the guard takes it out of the index."""
+ALONE = "(((A AS a ; B AS b) FILTER a[k] = b[k]) UNLESS C) ; B AS e"
+"""Nothing is compared with the guard: what has come since it occurred goes on."""
+IN_PART = f"(({EQUAL}) ; B AS e) FILTER e[k] = b[k]"
+
 
 def make_ticks(count: int) -> pa.Table:
     kinds = ["A", "B", "A", "C", "B", "B", "A"]
@@ -143,7 +73,7 @@ def make_ticks(count: int) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("formula", [EQUAL, ORDERED])
+@pytest.mark.parametrize("formula", [EQUAL, ORDERED, EARLIER, IN_PART, ALONE])
 @pytest.mark.parametrize("window", ["20 MILLISECONDS", "40 EVENTS"])
 def test_guards_leave_with_the_window(
     formula: str, window: str, monkeypatch: pytest.MonkeyPatch
@@ -158,7 +88,41 @@ def test_guards_leave_with_the_window(
     assert session.engine.records < 1_500
 
 
-@pytest.mark.parametrize("formula", [EQUAL, ORDERED])
+@pytest.mark.parametrize(
+    "formula",
+    [EARLIER, "(A AS a -> B AS b) FILTER a[k] = b[k]", EARLIER.replace(";", "->"), ALONE],
+)
+def test_what_leaves_an_index_leaves_the_memory_without_a_window(formula: str) -> None:
+    session = cernis.query(f"SELECT COUNT(*) WHERE {formula}").session()
+    rounds, sizes = 12_000, []
+    for first in range(0, 3 * rounds, rounds):
+        numbers = range(first, first + rounds)
+        last = "C" if formula in (EARLIER, ALONE) else "B"
+        session.push(
+            pa.table(
+                {
+                    "type": [kind for _ in numbers for kind in ("A", last)],
+                    "ts": [i for i in numbers for _ in "AB"],
+                    "k": [i % 5_000 for i in numbers for _ in "AB"],
+                }
+            )
+        )
+        session.engine.collect()
+        sizes.append(session.engine.records)
+    assert max(sizes) < 50
+
+
+def test_a_guard_takes_out_what_began_before_it_and_nothing_else() -> None:
+    kinds = [("A", 1), ("A", 2), ("A", None), ("C", 1), ("A", 1), ("C", None), ("B", 0), ("C", 2)]
+    events = [{"type": kind, "ts": i, "k": k} for i, (kind, k) in enumerate([*kinds, ("B", 0)])]
+    query = cernis.query(f"SELECT * WHERE {EARLIER}")
+    assert query.plan.tables is not None
+    assert query.plan.tables.pcea.removals
+    found = [(m.start, m.end) for m in query.run(make_table(events, timed=True))]
+    assert sorted(found) == [(1, 6), (2, 6), (2, 8), (4, 6), (4, 8)]
+
+
+@pytest.mark.parametrize("formula", [EQUAL, ORDERED, EARLIER, IN_PART, ALONE])
 @pytest.mark.parametrize("window", ["", " WITHIN 3 MILLISECONDS", " WITHIN 8 EVENTS"])
 @pytest.mark.parametrize("partition", ["", " PARTITION BY [k]"])
 def test_pulling_gives_the_guarded_matches_inside_the_window(

@@ -459,3 +459,25 @@ def test_a_time_takes_no_number_where_times_are_known_to_be_no_numbers(message: 
     with pytest.raises(cernis.QueryError) as caught:
         query.run([{**one, "ts": datetime(2026, 1, 1)}])
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("formula", "condition", "found"),
+    [
+        ("A AS a ; B AS b", "a[v] < b[v]", []),
+        ("B AS b ; A AS a", "b[v] > a[v]", []),
+        ("(A OR B) AS a ; (A OR B) AS b", "a[v] < b[v]", [(0, 1), (3, 4)]),
+        ("(A OR B)+ AS a", "a INCREASING BY v AND COUNT(a) >= 2", [(0, 1), (3, 4)]),
+        ("(A OR B){2} AS a", "MAX(a[v]) >= 5", [(0, 1)]),
+        ("(A OR B){2} AS a", "LAST(a[v]) < '5'", [(0, 3), (1, 3), (2, 3)]),
+    ],
+)
+def test_text_and_numbers_of_two_streams_do_not_compare(
+    formula: str, condition: str, found: list[tuple[int, int]]
+) -> None:
+    streams = {
+        "S": pa.table({"type": ["A", "A"], "ts": [0, 2], "v": [1, 5]}),
+        "T": pa.table({"type": ["B", "B", "B"], "ts": [1, 3, 4], "v": ["x", "3", "9"]}),
+    }
+    query = cernis.query(f"SELECT a FROM S, T WHERE ({formula}) FILTER {condition}")
+    assert sorted((match.start, match.end) for match in query.run(streams)) == found

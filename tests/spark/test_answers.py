@@ -32,7 +32,7 @@ from cernis.testing.differential import (
     comparable_group,
 )
 from cernis.testing.strategies import cases as random_cases
-from cernis.testing.strategies import grouped_cases
+from cernis.testing.strategies import grouped_cases, guarded_cases
 from cernis.testing.tables import STREAM, make_table, split_by_stream
 
 ROW = "row number"
@@ -239,12 +239,16 @@ def test_random_queries_agree_with_the_oracle(
         consume=(Consume.NONE,),
         untimed=False,
     ),
+    st.lists(guarded_cases(), min_size=AT_ONCE // 2, max_size=AT_ONCE // 2),
     st.sampled_from(SPREAD),
 )
 def test_what_must_be_absent_agrees_with_the_oracle(
-    spark: Any, drawn: list[tuple[Pattern, Events]], spread: int
+    spark: Any,
+    drawn: list[tuple[Pattern, Events]],
+    guarded: list[tuple[Pattern, Events]],
+    spread: int,
 ) -> None:
-    _agree(spark, drawn, spread)
+    _agree(spark, [*drawn[: AT_ONCE // 2], *guarded], spread)
 
 
 def test_the_time_of_the_whole_input_and_its_end_decide_deadlines(spark: Any) -> None:

@@ -1,13 +1,13 @@
 """SPAseQ on streaming DataFrames: the answers of the corpus and of the embedded engine, with late
-graphs, bad texts and restarts. `tests/streaming/test_graph_bucket.py` has the many cases: a
-micro-batch costs Spark about a second."""
+graphs, bad texts and restarts. A micro-batch costs Spark about a second: `make soak` runs all of
+the corpus, and `tests/streaming/test_graph_bucket.py` does each time, without Spark."""
 
 from __future__ import annotations
 
 import json
 import os
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import count, islice
@@ -26,7 +26,13 @@ from cernis.pattern.spaseq import SpaseqQuery
 from cernis.rdf.query import GraphQuery
 from cernis.spark import parse_graphs, progress_of, recognize_graphs
 from cernis.spark.graphs.texts import FILES
-from cernis.testing.spaseq.corpus import SECOND, comparable_match, read_cases, write_background
+from cernis.testing.spaseq.corpus import (
+    SECOND,
+    SpaseqCase,
+    comparable_match,
+    read_cases,
+    write_background,
+)
 from cernis.testing.spaseq.grammar import random_background, random_query, random_streams
 from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 
@@ -86,28 +92,20 @@ def put_rows(folder: Path, number: int, rows: list[dict[str, Any]]) -> None:
     put(folder, f"{number}.parquet", partial(pq.write_table, table))
 
 
-def test_cases_of_the_corpus_have_the_answers_worked_out_by_hand(
-    spark: Any, tmp_path: Path
-) -> None:
-    cases = [case for case in read_cases() if case.graphs is None and len(case.matches) > 1]
-    chance = random.Random(4)
-    chosen = [
-        next(case for case in cases if case.background),
-        next(case for case in cases if "PARTITION BY" in case.query and "," in case.query),
-        chance.choice([case for case in cases if "WITHIN" not in case.query]),
-        chance.choice([case for case in cases if len(case.streams) > 1]),
-    ]
+def check_corpus(spark: Any, folder: Path, chosen: Sequence[SpaseqCase], seed: int) -> None:
+    """Check the answers to some cases in one streaming query, each in two micro-batches."""
+    chance = random.Random(seed)
     frames = []
     for i, case in enumerate(chosen):
         rows = make_rows(case.streams, SECOND)
         cut = chance.randint(1, len(rows) - 1)
         for n, part in enumerate((rows[:cut], rows[cut:])):
-            put_rows(tmp_path / str(i), n, part)
+            put_rows(folder / str(i), n, part)
         source = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", 1)
         found = recognize_graphs(
             spark,
             case.query,
-            source.parquet(str(tmp_path / str(i))),
+            source.parquet(str(folder / str(i))),
             background=case.knowledge() or None,
             time_unit="s",
             matches="lines",
@@ -124,6 +122,29 @@ def test_cases_of_the_corpus_have_the_answers_worked_out_by_hand(
         lines[row.i].append(SimpleNamespace(**json.loads(row.line)))
     for case, found in zip(chosen, lines, strict=True):
         case.check(map(comparable_match, found))
+
+
+def test_cases_of_the_corpus_have_the_answers_worked_out_by_hand(
+    spark: Any, tmp_path: Path
+) -> None:
+    cases = [case for case in read_cases() if len(case.matches) > 1]
+    chance = random.Random(4)
+    chosen = [
+        next(case for case in cases if case.background),
+        next(case for case in cases if "PARTITION BY" in case.query and "," in case.query),
+        chance.choice([case for case in cases if "WITHIN" not in case.query]),
+        chance.choice([case for case in cases if len(case.streams) > 1]),
+    ]
+    check_corpus(spark, tmp_path, chosen, 4)
+
+
+PARTS = 8
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("part", range(PARTS))
+def test_all_of_the_corpus_has_these_answers(spark: Any, tmp_path: Path, part: int) -> None:
+    check_corpus(spark, tmp_path, read_cases()[part::PARTS], part)
 
 
 # --------------------------------------------------------------------- random

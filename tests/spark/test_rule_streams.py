@@ -12,6 +12,7 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -43,10 +44,15 @@ OTHER = {
     "hosts": "SELECT * FROM S WHERE OK ; FAIL PARTITION BY [user]",
     "same": "SELECT * FROM S WHERE OK : OK",
 }
+BUNDLE = {
+    f"{first} then {then}": f"SELECT * FROM S WHERE ({first} AS a ; {then} AS b) "
+    "FILTER a[host = 1] AND b[host = 1] PARTITION BY [user] SUPPRESS BY [user] FOR 15 ms"
+    for first, then in product(("FAIL", "OK", "OTHER"), repeat=2)
+}
 CHANGES = (
-    KNOWN,
-    {**KNOWN, **OTHER},
-    {name: KNOWN[name] for name in ("low", "high", "loud", "hosts")},
+    {**KNOWN, **BUNDLE},
+    {**KNOWN, **OTHER, **dict([*BUNDLE.items()][1:])},
+    {name: KNOWN[name] for name in ("low", "high", "loud", "hosts")} | BUNDLE,
 )
 
 
@@ -123,7 +129,9 @@ def test_rules_change_and_the_others_keep_their_state(spark: Any, tmp_path: Path
             for line in batch.column("line").to_pylist()
         ]
         assert found == sorted(lines)
-        assert {json.loads(line)["rule"] for line in found} == {*rules}
+        told = {json.loads(line)["rule"] for line in found}
+        assert told - {*BUNDLE} == {*rules} - {*BUNDLE}
+        assert len(told & {*BUNDLE}) > 2
     assert sum(progress.rows for progress in stream.progress) == 120
     assert sum(progress.late for progress in stream.progress) == 0
     counted = [own for progress in stream.progress for own in progress.rules_per_bucket.values()]

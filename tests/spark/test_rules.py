@@ -17,6 +17,7 @@ import pytest
 import cernis
 from cernis.cli.main import main
 from cernis.generators.stock import stock_stream
+from cernis.run.bundles import SMALLEST
 from cernis.run.rule import RuleSetError
 from cernis.spark.rules.recognition import recognize_rules
 
@@ -67,6 +68,14 @@ RULE spare AS INSERT INTO Runs SELECT s[name] AS name, 0 AS n FROM S WHERE SELL 
 RULE after AS SELECT r[n] AS n FROM S, Runs WHERE Runs AS r : S>BUY AS b PARTITION BY [name]
 """
 )
+BUNDLE = "".join(
+    f""";
+RULE bundled{i} AS SELECT * FROM S WHERE SELL AS s ; BUY{"+" * (i % 2)} AS b
+    FILTER s[name = 'MSFT'] AND b[name = 'MSFT'] AND b[price > {i}]
+    PARTITION BY [name] WITHIN 1 SECOND SUPPRESS BY [name] FOR {i + 1} SECONDS"""
+    for i in range(SMALLEST)
+)
+TOGETHER += BUNDLE
 TWO_COLUMNS = """
 RULE one AS SELECT s[volume] AS n FROM S WHERE SELL AS s FILTER s[price > 30];
 RULE other AS SELECT b[name] AS name FROM S WHERE BUY AS b FILTER b[price > 30]

@@ -29,6 +29,7 @@ from cernis.spark import progress_of, recognize
 from cernis.testing.corpus import CorpusGroup, read_cases
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.strategies import cases as random_cases
+from cernis.testing.strategies import guarded_cases
 from cernis.testing.tables import STREAM, make_table, split_by_stream
 
 ROW = "row number"
@@ -274,7 +275,8 @@ def _agree(spark: Any, folder: Path, drawn: Sequence[tuple[Pattern, Events]], se
             counted = [(line["end"], line["count"]) for line in lines]
             assert_counts_agree(pattern, events, counted)
         else:
-            assert_agrees(pattern, events, triples(lines))
+            complete = pattern.absent_after is not None
+            assert_agrees(pattern, events, triples(lines), complete=complete)
 
 
 KEYED = {
@@ -284,8 +286,21 @@ KEYED = {
 }
 AT_ONE_END = tuple(s for s in Strategy if s is not Strategy.LONGEST)
 WINDOWS = {"windows": (None, Unit.TIME), "strategies": AT_ONE_END}
-COMPARED = {"binary": True, "size": 7, "events": 7}
+COMPARED = {"binary": True, "next_": True, "gaps": True, "size": 7, "events": 7}
+WAITING = {
+    "after": ("free", "equal"),
+    "before": ("free",),
+    "strategies": AT_ONE_END,
+    "consume": (Consume.NONE,),
+    "selects": ("*", "list", "NONE"),
+}
 STREAMS = {"streams": ("S", "T"), "windows": (None, Unit.TIME)}
+
+
+def _ends_in_time(case: tuple[Pattern, Events]) -> bool:
+    """Whether the watermark passes every deadline."""
+    after = case[0].absent_after
+    return after is None or after.within.unit is Unit.TIME
 
 
 def _by_stream(drawn: Sequence[tuple[Pattern, Events]]) -> list[tuple[Pattern, Events]]:
@@ -297,17 +312,25 @@ def _by_stream(drawn: Sequence[tuple[Pattern, Events]]) -> list[tuple[Pattern, E
 
 
 @few
-@given(many(1, **KEYED), many(1, **WINDOWS), many(1, **COMPARED), many(1, **STREAMS), SEEDS)
+@given(
+    many(1, **KEYED),
+    many(1, **COMPARED),
+    many(1, **STREAMS),
+    guarded_cases(after=False),
+    random_cases(untimed=False, **WAITING).filter(_ends_in_time),
+    SEEDS,
+)
 def test_queries_of_all_kinds_agree_with_the_oracle(
     spark: Any,
     tmp_path_factory: Any,
     keyed: Drawn,
-    windows: Drawn,
     compared: Drawn,
     streams: Drawn,
+    guarded: tuple[Pattern, Events],
+    waiting: tuple[Pattern, Events],
     seed: int,
 ) -> None:
-    drawn = [*keyed, *windows, *compared, *_by_stream(streams)]
+    drawn = [*keyed, *compared, *_by_stream(streams), guarded, waiting]
     _agree(spark, tmp_path_factory.mktemp("kinds"), drawn, seed)
 
 

@@ -21,6 +21,7 @@ import cernis
 from cernis.errors import StateError
 from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Strategy
+from cernis.run import bundles
 from cernis.run.families import SMALLEST
 from cernis.run.session import RunOptions
 from cernis.spark.rules.keys import KeyedRules, RuleKey, key_rules
@@ -59,6 +60,12 @@ FAMILY = {
     f"f{i}": "SELECT * FROM S WHERE (A AS a ; B AS b) "
     f"FILTER a[host = 'h{i}'] AND b[host = 'h{i}'] WITHIN 5 MILLISECONDS"
     for i in range(SMALLEST + 1)
+}
+BUNDLE = {
+    f"b{i}": f"SELECT * FROM S WHERE (A AS a ; {'AB'[i % 2]}{'+' * (i % 3)} AS b) "
+    f"FILTER a[host = 'h{i % 2}'] AND b[host = 'h{i % 2}'] AND a[x >= {i // 6}] "
+    f"PARTITION BY [host] WITHIN {i % 3 + 3} ms SUPPRESS BY [host] FOR {i + 1} ms"
+    for i in range(bundles.SMALLEST + 1)
 }
 
 
@@ -137,7 +144,7 @@ def rule_texts(draw: st.DrawFn) -> dict[str, str]:
     drawn += draw(st.lists(suppressed_cases(untimed=False, size=4), max_size=1))
     texts = {f"r{i}": str(pattern) for i, (pattern, _) in enumerate(drawn)}
     texts |= draw(st.sampled_from(({}, DERIVING, HOLDING, RANKING)))
-    return {**texts, **(FAMILY if draw(st.booleans()) else {})}
+    return texts | draw(st.sampled_from(({}, FAMILY, BUNDLE, FAMILY | BUNDLE)))
 
 
 def comparable(line: dict[str, Any]) -> str:
@@ -165,8 +172,9 @@ def test_rules_that_come_and_go_survive_restarts(data: st.DataObject) -> None:
         names = data.draw(st.sets(st.sampled_from([*known]), min_size=1))
         if "reads D" in names:
             names |= {"makes D"}
-        if not names.isdisjoint(FAMILY):
-            names |= {*FAMILY} - {data.draw(st.sampled_from([*FAMILY]))}
+        for several in (FAMILY, BUNDLE):
+            if not names.isdisjoint(several):
+                names |= {*several} - {data.draw(st.sampled_from([*several]))}
         texts = {name: known[name] for name in known if name in names}
         run.change(tuple((name, str(cernis.query(text))) for name, text in texts.items()))
         session.update(cernis.rules(texts))

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import cernis
 from cernis.automata.correlated.pcea import PCEA, Link, Ordered, RunSource, Transition
 from cernis.automata.unary.cea import ANYTHING, Either, Is, Isnt
 from cernis.pattern.atom import TypeIs
@@ -71,3 +72,11 @@ def test_runs_grow_with_the_stream_unless_a_window_ends_them() -> None:
         bounded.push({})
     assert free.size == 20 + 190
     assert bounded.size == 3 + 3
+
+
+def test_a_guard_takes_runs_out() -> None:
+    query = cernis.query("SELECT * WHERE (A AS a ; B AS b) UNLESS (C AS c FILTER c[k] = a[k])")
+    assert query.plan.tables is not None
+    kinds = [("A", 1), ("A", 2), ("C", 1), ("B", 0), ("C", 2), ("B", 0)]
+    found = NaiveRuns(query.plan.tables.pcea).run([{"type": kind, "k": k} for kind, k in kinds])
+    assert [(match.start, match.end) for match in found] == [(1, 3)]

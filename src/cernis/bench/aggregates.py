@@ -4,7 +4,8 @@ Every event moves something, in two kinds of streams. In one, about half of the 
 and half end them; a few dozen events in each window, whatever its width, are of the types between.
 So the numbers of matches fit 64 bits. In the other all types come *in turn*, and numbers have up to
 60 digits: beyond 2^62 they are kept in several residues, and each costs. The digits of the largest
-number stand beside the rates. The aim for windows is for both.
+number stand beside the rates. The aim for windows is for both, and for `NEXT`, which
+keeps the matches of one start at each end.
 
 Two other ways run on fewer events. The *walk* counts on the compact set, once for each end, after a
 first window that is not measured: in a window that fills, there is less to walk. The aim beside the
@@ -37,6 +38,7 @@ KLEENE = "A ; B+ ; C"
 FUNCTIONS = ("COUNT", "SUM", "MIN", "AVG")
 TERMS = {"COUNT": "COUNT(*)", "SUM": "SUM({0}[v])", "MIN": "MIN({0}[v])", "AVG": "AVG({0}[v])"}
 IN_TURN = "in turn"
+NEXT = "NEXT"
 IN_WINDOW, OF_EACH = 20, 3
 """The events of the types in between that a window has: so many, or so many of each type."""
 
@@ -80,7 +82,9 @@ def make_moving_stream(types: Sequence[str], events: int, every: int | None = No
     )
 
 
-def write_group_query(function: str, pattern: str, window: int, variable: str) -> str:
+def write_group_query(
+    function: str, pattern: str, window: int, variable: str, strategy: str = ""
+) -> str:
     """Return the query that aggregates over matches.
 
     >>> write_group_query("SUM", "A ; B", 10, "B")
@@ -88,13 +92,14 @@ def write_group_query(function: str, pattern: str, window: int, variable: str) -
     """
     term = TERMS[function].format(variable)
     where = f"FROM S WHERE {pattern} WITHIN {window} EVENTS"
-    return f"SELECT {term} AS value {where} GROUP BY EVERY 10 SECONDS"
+    return f"SELECT {strategy}{term} AS value {where} GROUP BY EVERY 10 SECONDS"
 
 
 def run_aggregates(scale: BenchmarkScale, step: Step) -> list[Record]:
     """Measure every function in every window; walk and list the matches of fewer events."""
     lengths = [f"n = {n}" for n in scale.aggregate_lengths]
     patterns = [*lengths, KLEENE, *(f"{length}, {IN_TURN}" for length in lengths)]
+    patterns.append(f"{lengths[0]}, {NEXT}, {IN_TURN}")
     cases = list(product(patterns, scale.aggregate_windows))
     records: list[Record] = []
     for done, (pattern, window) in enumerate(cases):
@@ -114,12 +119,14 @@ def _measure(scale: BenchmarkScale, pattern: str, window: int) -> Iterator[Recor
     if not pattern.endswith(IN_TURN):
         every = max(2, window // max(IN_WINDOW, OF_EACH * (len(types) - 2)))
     events = make_moving_stream(types, scale.aggregate_events, every)
+    strategy = f"{NEXT} " if NEXT in pattern else ""
     contestants: dict[str, Contestant] = {}
     for function in FUNCTIONS:
-        query = cernis.query(write_group_query(function, text, window, types[1]))
+        query = cernis.query(write_group_query(function, text, window, types[1], strategy))
         query.run(events.slice(0, 100))
         contestants[function] = time_call(partial(query.run, events), process_time)
-    plain = cernis.query(f"SELECT * FROM S WHERE {text} WITHIN {window} EVENTS")
+    where = f"FROM S WHERE {text} WITHIN {window} EVENTS"
+    plain = cernis.query(f"SELECT {strategy}* {where}")
     few = events.slice(0, max(4 * window, FEW))
     if window <= scale.aggregate_walked:
         contestants["walk"] = _time_walk(plain, few, window)
@@ -127,7 +134,7 @@ def _measure(scale: BenchmarkScale, pattern: str, window: int) -> Iterator[Recor
     for measure, seconds in best.items():
         number = len(few) - window if measure == "walk" else len(events)
         yield Record(NAME, measure, number / seconds, "events/s", case)
-    counts = cernis.query(f"SELECT COUNT(*) FROM S WHERE {text} WITHIN {window} EVENTS").run(few)
+    counts = cernis.query(f"SELECT {strategy}COUNT(*) {where}").run(few)
     most = max((int(n) for n in counts.counts()["count"].to_pylist()), default=0)
     yield Record(NAME, "digits", len(str(most)), "digits", case)
     if "walk" in best:
@@ -254,7 +261,8 @@ Does an aggregate over all matches cost more in a wider window, where there are 
 and the like, on an Arrow table in memory in which every event moves something. About half of the
 events begin matches and half end them. A window has {IN_WINDOW} events of the types between, or
 {OF_EACH} of each type if that is more, whatever its width. In streams *in turn* all types come one
-after the other, and the numbers of matches exceed 64 bits. The *walk* is `counts()` on the compact
+after the other, and the numbers of matches exceed 64 bits. `{NEXT}` keeps the matches of the
+earliest start at each end. The *walk* is `counts()` on the compact
 set of a `push`, over four times the events of a window, or {FEW:,}, the first window left out;
 *listing* writes matches to
 Arrow one by one until its budget is spent. Seconds are those of the processor: other work on the

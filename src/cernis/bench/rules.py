@@ -1,11 +1,13 @@
 """`cernis bench rules`: the cost of an event against the number of rules.
 
 The rules are those of security teams: two to four steps on one host, a key and a window. Each host
-has one rule, and about as many events as any other. There are two workloads:
+has one rule, and about as many events as any other. There are three workloads:
 
 * *one shape*: the rules differ in the host alone, so they run as one query (`run.families`);
 * *many shapes*: they share types and attributes, and differ in their steps, a threshold and the
-  window, so each has a session, and an event is sent to the rules of its host (`run.routing`).
+  window, so they share an engine that has a copy of each event for the rule of its host
+  (`run.bundles`);
+* *many shapes that suppress*: the same rules with SUPPRESS BY.
 
 One pass of the rule set is compared with as many runs of single queries: a few of them are
 measured, and their mean stands for each. A session takes the same events in pieces; its state is
@@ -70,12 +72,18 @@ def write_mixed(number: int) -> str:
     )
 
 
+def write_alert(number: int) -> str:
+    """Return such a rule that reports a user once in ten minutes."""
+    return f"{write_mixed(number)} SUPPRESS BY [user] FOR 10 MINUTES"
+
+
 def run_rules(scale: BenchmarkScale, step: Step) -> list[Record]:
-    """Measure both workloads."""
+    """Measure all workloads."""
     events = make_log(scale.rule_events, max(scale.rules))
     workloads = {
         "one shape": (QUERY.format, scale.rules),
         "many shapes": (write_mixed, scale.mixed_rules),
+        "many shapes that suppress": (write_alert, scale.mixed_rules),
     }
     records = []
     for done, (name, (write, numbers)) in enumerate(workloads.items()):
@@ -176,6 +184,8 @@ Rules of one host, each with a key and a window. Those of one shape differ in th
 Those of many shapes have two to four steps in any order, a threshold and a window of their own:
 
 `{write_mixed(0)}`
+
+Those that suppress end with `SUPPRESS BY [user] FOR 10 MINUTES`.
 
 The log has {max(FULL.rules):,} hosts, so with fewer rules most events concern none. Processor
 time is measured. Start-up is parsing and planning. Separate runs are as many runs of one query.

@@ -16,7 +16,11 @@ an entry from Python gets the code that unpacks Python objects, which for tuples
 longer to compile than many a kernel: the rest are *inner* functions, which become machine code
 only as a part of their callers (`cernis.compiled.inner`). And a call from another kernel
 widens integers: Numba would compile a function again for each constant and each width that it is
-called with.
+called with. The types of a call are found once, not at each place (`cernis.compiled.calls`), and
+no function gets the code that lets C call it.
+
+A kernel also leaves out what the plan does not use. The plan passes None for it, and Numba compiles
+nothing of what `if … is None` skips (`cernis.engine.correlated.stores`).
 """
 
 from __future__ import annotations
@@ -33,9 +37,10 @@ from cernis.compiled.tiers import add_tiers
 
 try:
     from cernis.compiled.cache import KernelCache
+    from cernis.compiled.calls import RememberingCompiler
     from cernis.compiled.inner import InnerCompiler
 except (ImportError, AttributeError):  # a Numba of other parts: compile and keep code its way
-    KernelCache = InnerCompiler = None  # type: ignore[assignment,misc]
+    KernelCache = RememberingCompiler = InnerCompiler = None  # type: ignore[assignment,misc]
 
 types: Any = _numba_types
 
@@ -83,21 +88,21 @@ def callable_from_python(function: Function) -> Function:
 
 def _compile_entry(function: Function, **options: bool | str) -> Function:
     """Compile a function that Python calls."""
-    compiled = _compile(function, **options)
+    compiled = _compile(function, RememberingCompiler, **options)
     add_tiers(compiled)
     return compiled
 
 
 def _compile_inner(function: Function, **options: bool | str) -> Function:
     """Compile a function that Python does not call."""
-    options = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
+    options = {"_nrt": False, "no_cpython_wrapper": True, **options}
     return _compile(function, InnerCompiler, **options)
 
 
-def _compile(function: Function, pipeline: Any = None, **options: bool | str) -> Function:
+def _compile(function: Function, pipeline: Any, **options: bool | str) -> Function:
     compiler: Any = njit
     chosen = {} if pipeline is None else {"pipeline_class": pipeline}
-    compiled = compiler(nogil=True, **chosen, **options)(function)
+    compiled = compiler(nogil=True, no_cfunc_wrapper=True, **chosen, **options)(function)
     if compiled is function:  # Numba was told to compile nothing
         return function
     _share_versions(compiled)

@@ -17,9 +17,10 @@ from typing import Any
 from numba.core import codegen as _codegen
 from numba.core import compiler as _compiler
 
+from cernis.compiled.calls import RememberingCompiler
+
 _LLVM: Any = vars(_codegen)["ll"]
 JITCodeLibrary: Any = _codegen.JITCodeLibrary
-Compiler: Any = _compiler.Compiler
 _compile_result: Any = _compiler.compile_result
 _KIND = "inner"
 
@@ -64,8 +65,8 @@ class _NoEnvironments:
         """Do nothing: the callers set the environments that they refer to."""
 
 
-class InnerCompiler(Compiler):  # type: ignore[misc]
-    """Numba's compiler, which writes to an `InnerLibrary`."""
+class InnerCompiler(RememberingCompiler):
+    """The compiler of kernels, which writes to an `InnerLibrary`."""
 
     def define_pipelines(self) -> Any:
         state = self.state

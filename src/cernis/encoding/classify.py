@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cernis.compiled import kernel
+from cernis.compiled.tiers import call_briefly
 from cernis.encoding.hashing import Bytes, Words, are_same_bytes, hash_strings, head_words
 from cernis.events.batch import Int64s
 
@@ -241,9 +242,9 @@ class Literals:
         """Return a word per text: its first bytes, or a hash of all where those do not tell."""
         keys = np.empty(len(offsets) - 1, np.uint64)
         if self._hash is None:
-            head_words(offsets, data, keys)
+            call_briefly(head_words, len(keys), offsets, data, keys)
         else:
-            hash_strings(offsets, data, self._hash, keys)
+            call_briefly(hash_strings, len(keys), offsets, data, self._hash, keys)
         return keys
 
     def add(self, codes: Codes, column: pa.Array, lookup: Lookup) -> None:
@@ -267,13 +268,13 @@ def _choose_multiplier(
     best: tuple[int, np.uint64] | None = None
     for _ in range(64 if len(sizes) < 1000 else 4):
         multiplier = _odd(rng)
-        steps = _fill_slots(keys, sizes, slots, multiplier, shift)
+        steps = call_briefly(_fill_slots, len(keys), keys, sizes, slots, multiplier, shift)
         if best is None or steps < best[0]:
             best = steps, multiplier
         if steps <= 1:
             break
     assert best is not None
-    _fill_slots(keys, sizes, slots, best[1], shift)
+    call_briefly(_fill_slots, len(keys), keys, sizes, slots, best[1], shift)
     return best
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cernis.compiled import inner, kernel
+from cernis.compiled.tiers import call_briefly
 from cernis.events.batch import Int64s
 
 Bytes = npt.NDArray[np.uint8]
@@ -156,7 +157,7 @@ class IntTable:
             slots = np.empty(2 * size, np.int64)
         slots.fill(-1)
         table = _IntSlots(slots, known, self._multiplier, _shift_for(size))
-        _place_ints(table, len(values))
+        call_briefly(_place_ints, len(values), table, len(values))
         return table
 
 
@@ -383,7 +384,7 @@ class BytesTable:
 
     def _hash(self, offsets: npt.NDArray[Any], data: Bytes) -> Words:
         hashes = np.empty(len(offsets) - 1, np.uint64)
-        hash_strings(offsets, data, self._multiplier, hashes)
+        call_briefly(hash_strings, len(hashes), offsets, data, self._multiplier, hashes)
         return hashes
 
     def _rebuild(self, pool: Bytes, ends: Int64s, wanted: int = 0) -> _BytesSlots:
@@ -397,5 +398,5 @@ class BytesTable:
         )
         table.pool[:used] = pool
         table.ends[: len(ends)] = ends
-        _place_bytes(self._hash(ends, table.pool), table)
+        call_briefly(_place_bytes, len(ends), self._hash(ends, table.pool), table)
         return table

@@ -38,10 +38,12 @@ class Pushed(NamedTuple):
     time: Numbers
     number: Numbers
     """How many matches there are, at most MOST; the first of them can be reported."""
+    length: Numbers
+    """How long after it a reported match silences others."""
 
 
 @kernel
-def silence(silences: Silences, pushed: Pushed, length: int, suppressed: Numbers) -> None:
+def silence(silences: Silences, pushed: Pushed, suppressed: Numbers) -> None:
     """Set `suppressed` to the number silenced before each reported match; -1: not reported.
 
     Where an end has several matches and one is reported, it silences the others.
@@ -54,7 +56,7 @@ def silence(silences: Silences, pushed: Pushed, length: int, suppressed: Numbers
         more = pushed.number[i]
         if pushed.time[i] > silences.until[key]:
             suppressed[i] = silences.silenced[key]
-            time = pushed.time[i]
+            time, length = pushed.time[i], pushed.length[i]
             silences.until[key] = time + length if time <= MOST - length else MOST
             silences.silenced[key] = 0
             more -= 1 if more < MOST else 0

@@ -120,6 +120,11 @@ class EventStore:
         return range(self._batches[0].base, self._batches[-1].base + self._batches[-1].size)
 
     @property
+    def schemas(self) -> frozenset[pa.Schema]:
+        """The schemas of all tables that came or are expected; they decide the types of values."""
+        return frozenset(self._schemas)
+
+    @property
     def type_column(self) -> str:
         """The column in which events have their types."""
         return self._type_column
@@ -157,6 +162,27 @@ class EventStore:
         distinct, back = _distinct(positions)
         values = self._column(distinct, attribute)
         return values if back is None else values.take(pa.array(back))
+
+    def unlike_values(
+        self, positions: Int64s, attribute_name: str
+    ) -> Iterator[tuple[Int64s, pa.Array]]:
+        """Yield the values that `column` gives as text though they are none, with their places.
+
+        The positions ascend. An attribute is text as soon as one stream has text in it.
+        """
+        path = tuple(attribute_name.split("."))
+        if not is_text(self._type_of(attribute_name, path)):
+            return
+        start = 0
+        for stored, local in self._split(positions):
+            for table, rows, at in _per_part(stored, local):
+                found = attribute(table, path)
+                if found is not None and not is_text(value_type(found.type)):
+                    yield (
+                        np.arange(start, start + len(local))[at],
+                        _contiguous(found.take(pa.array(rows))),
+                    )
+            start += len(local)
 
     def _numeric_times(self, positions: Int64s, nanoseconds: bool) -> pa.Array:
         """Return times as numbers, in the unit of the column or in nanoseconds."""

@@ -341,6 +341,8 @@ class ExistsExpression:
     pattern: GraphPattern
     condition: Expression | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
+    shared: tuple[GraphVariable, ...] = ()
+    """The variables of P that other steps bind, and the pattern around does not."""
 
 
 Expression = (
@@ -435,13 +437,15 @@ def find_certain_variables(pattern: GraphPattern) -> set[str]:
 def find_mentions(expression: Expression) -> list[GraphVariable]:
     """Return the variables of an expression, each time they occur.
 
-    EXISTS mentions none: what it shares with the solution at hand is found by name.
+    EXISTS mentions those of other steps: what it shares with the solution at hand is found by name.
     """
     match expression:
         case GraphVariable():
             return [expression]
-        case Term() | ExistsExpression():
+        case Term():
             return []
+        case ExistsExpression(shared=shared):
+            return list(shared)
         case OrExpression(parts) | AndExpression(parts):
             return [v for part in parts for v in find_mentions(part)]
         case NotExpression(part) | NegativeExpression(part):

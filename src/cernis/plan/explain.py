@@ -137,8 +137,11 @@ _CLASSES = {
 
 def _describe_guarantee(plan: Plan) -> list[str]:
     name, *costs = _CLASSES[plan.guarantee]
-    if plan.guarantee is Guarantee.ORDERED and plan.tables is not None and any(plan.tables.gaps):
-        name = "ordered: neighbours in a match lie within a gap, or are compared by < <= > >="
+    if plan.guarantee is Guarantee.ORDERED and plan.tables is not None:
+        if any(plan.tables.gaps):
+            name = "ordered: neighbours in a match lie within a gap, or are compared by < <= > >="
+        elif not plan.tables.ordered:
+            name = "ordered: what must be absent takes partial matches out of a search tree"
     lines = [name, *_explain_residual(plan), *costs]
     if counts_only(plan.pattern) and plan.can_aggregate:
         return [*lines, "counting: per event, whatever the window and the matches; none are kept"]
@@ -198,6 +201,7 @@ _HOW = {
     How.ORDERED: "by an ordered index",
     How.NEXT: "by taking runs out of the index",
     How.ABSENT: "by the latest start of what must be absent",
+    How.LEAVING: "by taking the partial matches that it forbids out of the index",
     How.GAP: "by an index in the order of time",
     How.UNARY: "by the event alone",
     How.CANDIDATE: "on each candidate",
@@ -252,9 +256,10 @@ def _describe_indexes(plan: Plan) -> list[str]:
         kind = "set"
         if store.kind == UNLIKE:
             kind = f"list with back pointers over {', '.join(a for a, _ in store.values)}"
-        sorted_by, arrow, _ = (store.ordered or "").partition(" -> ")
+        ordered, guard, _ = (store.ordered or "").partition(" unless ")
+        sorted_by, arrow, _ = ordered.partition(" -> ")
         if store.kind == SORTED:
-            kind = f"search tree over {sorted_by}"
+            kind = f"search tree over {sorted_by}" if sorted_by else "search tree"
             if sorted_by.startswith("["):
                 reach = sorted_by[1:-1].lower()
                 kind = f"search tree in the order of time, each run for {reach}"
@@ -264,12 +269,15 @@ def _describe_indexes(plan: Plan) -> list[str]:
         facts = [f"a {kind} for each {by}" if store.column else f"one {kind}"]
         if arrow:
             facts.append("runs leave it with the next that fits")
+        if guard:
+            facts.append("runs leave it with what must be absent")
         if store.contiguous:
             facts.append("of the event right before")
         if store.strict:
             facts.append("with an earlier timestamp")
         if store.collapsed:
-            facts = [f"the latest start for each {by}" if store.column else "one latest start"]
+            kept = "group" if guard else "latest start"
+            facts = [f"the {kept} for each {by}" if store.column else f"one {kept}"]
         lines.append(f"after {names[store.state]}: {', '.join(facts)}")
     return [*dict.fromkeys(lines)]
 
@@ -331,8 +339,8 @@ def _describe_absence(plan: Plan) -> list[str]:
     return lines
 
 
-_ONE_PER_END = (Strategy.NEXT, Strategy.LAST, Strategy.ANY)
-"""The strategies that choose one set of events among the matches of an end."""
+_ONE_PER_END = (Strategy.LAST, Strategy.ANY)
+"""The strategies that choose one set of events at an end, and not by its start alone."""
 
 
 def _describe_groups(plan: Plan) -> list[str]:
@@ -356,7 +364,12 @@ def _describe_groups(plan: Plan) -> list[str]:
             "their values: linear in all"
         )
     elif plan.pattern.strategy in _ONE_PER_END:
-        cost = "the events that the strategy chooses at each end are listed and add their values"
+        cost = (
+            "the events that the strategy chooses at each end are listed and add their values: "
+            "linear in these"
+        )
+    elif plan.pattern.strategy in (Strategy.MAX, Strategy.LONGEST):
+        cost = "the matches that the strategy keeps are listed, and each adds its values"
     if plan.can_aggregate:
         cost = "a constant cost per event, no match is made (numbers; other values: listed)"
     when = "a group is reported when the input ends"

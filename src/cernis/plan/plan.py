@@ -76,6 +76,8 @@ _RESOLVE = {
     Strategy.MAX: settings.RESOLVE_MAX,
     Strategy.LONGEST: settings.RESOLVE_LONGEST,
 }
+_AGGREGATED = (settings.RESOLVE_NOTHING, settings.RESOLVE_NEXT)
+"""The resolutions that the sliding aggregator knows."""
 _CONSUME = {
     Consume.NONE: settings.CONSUME_NOTHING,
     Consume.PARTITION: settings.CONSUME_PARTITION,
@@ -241,12 +243,13 @@ class Plan:
 
     @property
     def can_aggregate(self) -> bool:
-        """Whether the matches are all accepting runs of the unary automaton.
+        """Whether the matches are all accepting runs of the unary automaton, or those of NEXT.
 
         Then aggregates over them need no match (`cernis.engine.unary.aggregate`).
         """
         settings = self.settings
-        is_free = not settings.resolve and not settings.consume and self.pattern.limit is None
+        is_free = settings.resolve in _AGGREGATED and not settings.consume
+        is_free = is_free and self.pattern.limit is None
         is_free = is_free and not self.pattern.without and self.pattern.order is None
         is_free = is_free and self.pattern.suppress is None
         return self.unary is not None and not self.listed and self.head is None and is_free
@@ -438,7 +441,7 @@ def _asks_earliest(pattern: Pattern, found: Correlated) -> bool:
         return False
     if found.pcea is None or not found.exact or found.apart or not found.pcea.is_chain:
         return False
-    if found.pcea.timed_states or found.pcea.guards:
+    if found.pcea.timed_states or found.pcea.guards or found.pcea.removals:
         return False
     links = [source.link for t in found.pcea.transitions for source in t.sources]
     return not any(link.different or link.unlike or link.ordered for link in links)

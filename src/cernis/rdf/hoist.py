@@ -7,6 +7,10 @@ part, the part becomes a variable of that pattern: `FILTER (CONCAT(?x, ?y) = ?be
 `BIND (CONCAT(?x, ?y) AS ?fn0)` and `FILTER (?fn0 = ?before)`. An error leaves the variable unbound,
 which is an error in the condition.
 
+EXISTS with variables of other steps becomes the set of values that they may have. `EXISTS { ?x :p
+?a }` with `?a` of an earlier step is a variable for all values of `?a` in its own event, and the
+condition asks whether the earlier one is among them.
+
 A pattern that stands in several steps is left alone: its variables would be those of all of them.
 Functions whose variables are of two patterns stay where they are (`solving.answers`).
 """
@@ -21,6 +25,7 @@ from itertools import count
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SelectedVariable, SpaseqQuery, find_gpm_names
 from cernis.rdf.solving.columns import find_hard, replace_parts
+from cernis.rdf.solving.functions import AMONG
 
 
 def hoist_functions(query: SpaseqQuery) -> SpaseqQuery:
@@ -34,12 +39,15 @@ def hoist_functions(query: SpaseqQuery) -> SpaseqQuery:
     late: dict[str, list[g.Expression]] = {}
     for own, (_, conditions) in split.items():
         for condition in conditions:
-            moved: dict[int, g.GraphVariable] = {}
+            moved: dict[int, g.Expression] = {}
             for part in _find_parts(condition):
                 home = _find_home(part, own, bound, uses)
                 if home is not None:
-                    moved[id(part)] = g.GraphVariable(next(fresh))
-                    values.setdefault(home, []).append((moved[id(part)], part))
+                    variable = g.GraphVariable(next(fresh))
+                    moved[id(part)] = variable
+                    if isinstance(part, g.ExistsExpression) and part.shared:
+                        moved[id(part)] = g.CallExpression(AMONG, (variable, *part.shared))
+                    values.setdefault(home, []).append((variable, part))
             late.setdefault(own, []).append(replace_parts(condition, moved))
     if not values:
         return query
@@ -66,6 +74,8 @@ def _find_home(
     part: g.Expression, own: str, bound: dict[str, set[str]], uses: Counter[str]
 ) -> str | None:
     """Return the pattern that has all variables of a part; EXISTS asks the event of its own."""
+    if isinstance(part, g.ExistsExpression):
+        return own if uses[own] == 1 else None
     names = {variable.name for variable in g.find_mentions(part)}
     homes = [own] if names <= bound[own] else [name for name in bound if names & bound[name]]
     if len(homes) != 1 or uses[homes[0]] != 1 or not names <= bound[homes[0]]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from cernis.events.store import EventStore
 from cernis.output import UsedFile
-from cernis.pattern.query import Pattern
+from cernis.pattern.query import Pattern, Strategy
 from cernis.results.columns import (
     SUPPRESSED,
     MatchFields,
@@ -41,6 +41,7 @@ from cernis.results.matchset import (
     join,
     part,
     pieces,
+    take,
 )
 from cernis.results.notebook import match_table
 from cernis.results.result import Notes, Result
@@ -296,12 +297,18 @@ class Matches(Result[Match]):
             yield MatchValues(ends, places, times, self._fields.values(block, events))
 
     def join(self, others: Sequence[Matches]) -> Matches:
-        """Return these matches and those of later batches of the same session as one result."""
+        """Return these matches and those of later batches of the same session as one result.
+
+        Those of LONGEST, which may end before others that were certain earlier, come by their ends.
+        """
         parts = [self, *others]
         last = parts[-1]
         found = ListedMatches(
             self._found.variables, [block for part in parts for block in part._found.blocks()]
         )
+        if self.pattern.strategy is Strategy.LONGEST and not self.pattern.without:
+            ordered = take(found.block, np.argsort(found.block.end, kind="stable"))
+            found = ListedMatches(found.variables, [ordered])
         stores = (part.store for part in parts)
         events = reduce(lambda earlier, later: later.add_earlier(earlier), stores)
         deadline, *later = (part._fields.deadline for part in parts)
@@ -313,6 +320,7 @@ class Matches(Result[Match]):
             self.pattern,
             notes=last.notes,
             partial=last.partial,
+            used=last._used,
             deadline=deadline,
         )
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.automata.unary.determinize import Deterministic
@@ -30,6 +31,7 @@ from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchSet
 from cernis.results.unary import CompactMatches
 from cernis.run.budget import Budget
+from cernis.run.bundle_suppress import OwnedSuppressor
 from cernis.run.bundles import Bundle
 from cernis.run.feed import Arrays, EncodedBatch, Feed, Keys, push_pieces
 from cernis.run.freeze import read_state, thaw_pipeline
@@ -104,7 +106,26 @@ class BundlePipeline(Pipeline):
         super().__init__(bundle.plan, store, budget, encode)
         self.keys = OwnedKeys(bundle.whole.pattern.partition)
         self.feed = BundleFeed(bundle, options.type_column, self.keys)
+        self.suppressor: OwnedSuppressor | None = None
+        if (suppress := bundle.whole.pattern.suppress) is not None:
+            self.suppressor = OwnedSuppressor(bundle.plan, suppress, store, budget, self.keys)
+            self.suppressor.use(bundle.list_clauses())
         self._windows: tuple[Bundle, Scale, Int64s | None] | None = None
+
+    def use(self, bundle: Bundle, left: Int64s) -> None:
+        """Go on with other rules; the owners that `left` leave nothing behind."""
+        if len(left):
+            self.drop_partitions(pa.array(left))
+        if self.suppressor is not None:
+            self.suppressor.drop_owners(left)
+            self.suppressor.use(bundle.list_clauses())
+        self.feed.use(bundle)
+
+    def count_silenced(self) -> Int64s:
+        """Return how many matches of each rule were silenced."""
+        if self.suppressor is None:
+            return np.zeros(len(self.feed.bundle.owners), np.int64)
+        return self.suppressor.silenced_of[self.feed.bundle.owner_numbers]
 
     def take(self, batch: EventBatch, scale: Scale, *, own: bool = True) -> list[Any]:
         taken = super().take(batch, scale, own=own)

@@ -7,9 +7,10 @@ rule is the first component of its partition (`encoding.keys.OwnedKeys`), the at
 evaluated once (`encoding.bundle`), and one kernel moves all automata (`engine.unary.bundle`).
 
 Only rules whose events are found by constants, with conditions on single columns and few states:
-sequences and alternatives of events, every match, a window in time or none. Rules of a bundle read
-the same streams with the same key, and their windows differ by a factor of four at most, so that
-the events of a short window are not kept for a long one.
+sequences, alternatives and iterations of events, every match, a window in time or none. Rules of a
+bundle read the same streams with the same key, and their windows differ by a factor of four at
+most, so that the events of a short window are not kept for a long one. Their SUPPRESS BY names the
+same components (`bundle_suppress`), and their INSERT INTO the same stream.
 
 Cost contract: a bundle costs one query over the events of all its rules, and some microseconds for
 each rule and batch. State: one arena, and the events of all rules.
@@ -30,6 +31,7 @@ import pyarrow as pa
 from cernis.encoding.bundle import MOST_ATOMS, BundleEncoder
 from cernis.encoding.encode import compares_constants
 from cernis.engine.settings import CLOCK_WINDOW, CONSUME_NOTHING, NO_WINDOW, RESOLVE_NOTHING
+from cernis.engine.silence import MOST
 from cernis.engine.unary.bundle import BundleTables
 from cernis.events.batch import EventBatch, Int32s, Int64s
 from cernis.events.order import Scale
@@ -37,12 +39,13 @@ from cernis.events.source import DescribedStream
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import TypeIs
-from cernis.pattern.query import Consume, Pattern, Unit
+from cernis.pattern.query import Consume, Pattern, Suppression, Unit
 from cernis.pattern.selection import counts_only
 from cernis.pattern.window import Window
 from cernis.plan.plan import Plan, Unary
 from cernis.results.matches import Matches
 from cernis.results.unary import CompactMatches
+from cernis.run.bundle_suppress import OwnedClauses, SilencedMatches
 from cernis.run.query import Query
 from cernis.run.routing import COMPUTED, sort_places
 from cernis.run.rule import Rule
@@ -64,6 +67,9 @@ class BundleKind(NamedTuple):
     partition: tuple[tuple[str, ...], ...]
     reach: Fraction | None
     """No window is longer, in nanoseconds; None: there is none."""
+    silences: tuple[str, ...] = ()
+    """The components that SUPPRESS BY names; none: there is no such clause."""
+    into: str | None = None
 
 
 def find_kind(rule: Rule) -> BundleKind | None:
@@ -73,8 +79,10 @@ def find_kind(rule: Rule) -> BundleKind | None:
     plan = rule.query.plan
     pattern, settings, within = plan.pattern, plan.settings, plan.pattern.within
     chooses = settings.resolve != RESOLVE_NOTHING or settings.consume != CONSUME_NOTHING
-    chooses = chooses or pattern.consume is not Consume.NONE or pattern.suppress is not None
-    if chooses or pattern.order is not None or pattern.into is not None or counts_only(pattern):
+    chooses = chooses or pattern.consume is not Consume.NONE
+    silences = () if pattern.suppress is None else pattern.suppress.names
+    chooses = chooses or not {*silences} <= {*pattern.components}
+    if chooses or pattern.order is not None or counts_only(pattern):
         return None
     if pattern.declared is not None or plan.conjunctive is not None or plan.unary is None:
         return None
@@ -83,10 +91,11 @@ def find_kind(rule: Rule) -> BundleKind | None:
     if settings.window not in (NO_WINDOW, CLOCK_WINDOW) or not _is_small(plan.unary, pattern):
         return None
     if within is None:
-        return BundleKind(pattern.streams, pattern.partition, None)
+        return BundleKind(pattern.streams, pattern.partition, None, silences, pattern.into)
     if within.unit is not Unit.TIME or within.attribute is not None or within.size < 0:
         return None
-    return BundleKind(pattern.streams, pattern.partition, _round_up(within.size))
+    reach = _round_up(within.size)
+    return BundleKind(pattern.streams, pattern.partition, reach, silences, pattern.into)
 
 
 def _round_up(size: Fraction) -> Fraction:
@@ -104,15 +113,23 @@ def _round_up(size: Fraction) -> Fraction:
 def _is_small(unary: Unary, pattern: Pattern) -> bool:
     """Return whether an automaton has few states, and asks few atoms that compare constants."""
     nodes, atoms = [*cel.walk(pattern.formula)], unary.automaton.alphabet.atoms
-    plain = (cel.Event, cel.As, cel.Sequence, cel.Choice, cel.Filter)
-    events = sum(isinstance(node, cel.Event) for node in nodes)
+    plain = (cel.Event, cel.As, cel.Sequence, cel.Choice, cel.Filter, cel.Iterate, cel.Optional)
     return (
         all(isinstance(node, plain) for node in nodes)
         and not pattern.inner_units
-        and events <= _MOST_EVENTS
+        and _count_events(pattern.formula) <= _MOST_EVENTS
         and len(atoms) <= MOST_ATOMS
         and all(compares_constants(atom) and not _is_computed(atom) for atom in atoms)
     )
+
+
+def _count_events(formula: cel.Formula) -> int:
+    """Return how many events a formula has where each round of an iteration is written out."""
+    rounds = 1
+    if isinstance(formula, cel.Iterate):
+        rounds = max(1, formula.low, formula.high or 1)
+    parts = sum(_count_events(part) for part in cel.children(formula))
+    return rounds * (parts + isinstance(formula, cel.Event))
 
 
 def _is_computed(atom: Any) -> bool:
@@ -220,6 +237,15 @@ class Bundle:
         sizes = [scale.ticks(each.size) for each in windows if each is not None]
         return np.array(sizes, np.int64) if sizes else None
 
+    def list_clauses(self) -> OwnedClauses:
+        """Return what SUPPRESS BY and LIMIT say, by owner."""
+        lengths, limits = [Fraction(0)] * len(self.places), np.full(len(self.places), MOST)
+        for owner, plan in zip(self.owners, self.plans, strict=True):
+            assert plan.pattern.suppress is not None
+            lengths[owner] = plan.pattern.suppress.length
+            limits[owner] = min(MOST if plan.limit is None else plan.limit, MOST)
+        return OwnedClauses(lengths, limits)
+
     def count_events(self, batch: EventBatch) -> Int64s:
         """Return how many events of a batch each rule has."""
         return np.bincount(self.find_places(batch), minlength=len(self.rules))
@@ -243,6 +269,9 @@ class Bundle:
         compact = found.match_set
         assert isinstance(compact, CompactMatches)
         shares: dict[int, list[Any]] = {}
+        reported = compact.reported if isinstance(compact, SilencedMatches) else None
+        if reported is not None:
+            owners = [reported.find_owners(segment.roots["end"]) for segment in compact.segments]
         for segment, numbers in zip(compact.segments, owners, strict=True):
             whose = self.places[numbers]
             order = sort_places(whose, len(self.rules))
@@ -251,7 +280,11 @@ class Bundle:
                 roots = segment.roots[own]
                 shares.setdefault(int(whose[own[0]]), []).append(segment._replace(roots=roots))
         for place in sorted(shares):
-            yield place, self.make_matches(place, shares[place], compact.labels)
+            variables, segments = self.plans[place].variables, shares[place]
+            if reported is None:
+                yield place, self.make_matches(place, segments, compact.labels)
+            else:
+                yield place, SilencedMatches(variables, segments, compact.labels, reported)
 
     def find_nothing(self, place: int) -> CompactMatches:
         """Return what a rule without matches has found."""
@@ -319,9 +352,19 @@ class BundleMachine:
 
 def make_bundle(kind: BundleKind, rules: Sequence[Rule], owners: Sequence[int]) -> Bundle:
     """Return a bundle of rules of one kind."""
-    whole = Query("SELECT * WHERE * AS every").pattern
+    whole = Query("SELECT START AS first WHERE * AS every").pattern
+    if kind.into is None:
+        whole = Query("SELECT * WHERE * AS every").pattern
     within = None if kind.reach is None else Window(Unit.TIME, kind.reach)
-    pattern = replace(whole, streams=kind.streams, partition=kind.partition, within=within)
+    suppress = Suppression(kind.silences, Fraction(1)) if kind.silences else None
+    pattern = replace(
+        whole,
+        streams=kind.streams,
+        partition=kind.partition,
+        within=within,
+        suppress=suppress,
+        into=kind.into,
+    )
     return Bundle(tuple(rules), tuple(owners), Query(pattern))
 
 

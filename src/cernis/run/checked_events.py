@@ -82,7 +82,12 @@ class CheckedEvents:
         name = None if attribute is None else attribute.name
         if name not in batch.values:
             positions = np.arange(batch.base, batch.base + len(batch.codes))
-            batch.values[name] = python_values(read_attribute(self.store, positions, attribute))
+            values = python_values(read_attribute(self.store, positions, attribute))
+            if attribute is not None and attribute.value is None:
+                for places, unlike in self.store.unlike_values(positions, attribute.name):
+                    for place, value in zip(places, python_values(unlike), strict=True):
+                        values[place] = value
+            batch.values[name] = values
         return batch.values[name][offset]
 
     def _find_batch(self, position: int) -> tuple[_CheckedBatch, int]:

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s
-from cernis.events.order import Scale
+from cernis.events.order import Scale, join_table
 from cernis.events.times import to_ticks
 from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.results.deadline import DEADLINE
@@ -241,6 +241,23 @@ def derive_events(found: Matches, log: PathLog, how: Derivation) -> DerivedEvent
     table = pa.concat_tables(tables, promote_options="permissive").take(pa.array(order))
     time = None if log.time is None else log.time[at]
     return DerivedEvents(table, np.concatenate(rows)[order], time, paths)
+
+
+def join_derived(several: Sequence[DerivedEvents]) -> DerivedEvents:
+    """Return the events of several rules as those of one: readers cost something for each table."""
+    if len(several) == 1:
+        return several[0]
+    paths = np.concatenate([each.paths for each in several])
+    order = np.lexsort(paths.T[::-1])
+    table = pa.concat_tables([each.table for each in several], promote_options="permissive")
+    rows = np.concatenate([each.rows for each in several])
+    times = [each.time for each in several if each.time is not None]
+    return DerivedEvents(
+        join_table(table).take(pa.array(order)),
+        rows[order],
+        np.concatenate(times)[order] if times else None,
+        paths[order],
+    )
 
 
 class InputLog(NamedTuple):

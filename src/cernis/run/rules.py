@@ -49,7 +49,7 @@ from cernis.results.matches import Matches
 from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.bundle_session import BundleSession
-from cernis.run.bundles import Bundle, find_bundles, join_bundle, join_rows, take_rows
+from cernis.run.bundles import Bundle, find_bundles, join_bundle, join_rows, take_events, take_rows
 from cernis.run.derived import (
     NOTHING,
     Derivation,
@@ -61,9 +61,9 @@ from cernis.run.derived import (
     count_steps,
     derive_events,
     derive_late,
-    derive_schema,
     is_held,
     is_late,
+    join_derived,
     merge_parts,
     order_rules,
     place_events,
@@ -89,7 +89,6 @@ from cernis.schema import Schema
 from cernis.state import check_list, check_mapping, check_number, check_text, read_array, require
 
 Group = TypeVar("Group", Family, Bundle)
-Rows = TypeVar("Rows")
 
 _CHUNK = 1 << 20
 """So many events are routed at once: each rule has a cost for each chunk."""
@@ -173,9 +172,8 @@ class RuleSet:
         found = {}
         for rule in self.rules:
             pattern = rule.query.pattern
-            derives = pattern.into is not None or not made.isdisjoint(pattern.streams)
-            why = "its events, or its matches, are put in order with those of other rules"
-            found[rule.name] = why if derives else rule.whole
+            why = "its events are put in order with the matches of other rules"
+            found[rule.name] = rule.whole if made.isdisjoint(pattern.streams) else why
         return {name: why for name, why in found.items() if why}
 
     def explain(self, events: Any = None, **options: Any) -> str:
@@ -242,7 +240,7 @@ def make_router(rules: Sequence[Rule], type_column: str) -> Router:
     made = {rule.query.pattern.into for rule in rules}
     for number, rule in enumerate(rules):
         pattern = rule.query.pattern
-        if pattern.into is not None or not made.isdisjoint(pattern.streams) or rule.whole:
+        if not made.isdisjoint(pattern.streams) or rule.whole:
             continue
         if rule.equalities is not None:
             wanted[number] = rule.equalities
@@ -277,6 +275,14 @@ def describe_silence(rule: Rule, events: int, warnings: Sequence[str]) -> str:
     return re.sub(r"^line \d+, column \d+: ", "", warnings[0].splitlines()[0])
 
 
+class _RoutedEvents(NamedTuple):
+    """The events of rules and bundles that read those alone that can move them."""
+
+    events: dict[int, EventBatch]
+    places: dict[int, Int64s]
+    """Where these stand in the batch, of bundles and of rules that insert into a stream."""
+
+
 class _RuleChunk(NamedTuple):
     """A chunk of the input, and what rules have derived from it."""
 
@@ -288,6 +294,7 @@ class _RuleChunk(NamedTuple):
     derived: dict[str, list[DerivedEvents]]
     bounds: dict[str, DerivedBound | None]
     """Up to where derived streams are known."""
+    routed: _RoutedEvents
 
 
 class RuleChanges(NamedTuple):
@@ -462,9 +469,7 @@ class RuleSession:
         wanted = {
             place: equalities
             for place, each in enumerate(running)
-            if each.pattern.into is None
-            and made.isdisjoint(each.pattern.streams)
-            and (equalities := each.equalities) is not None
+            if made.isdisjoint(each.pattern.streams) and (equalities := each.equalities) is not None
         }
         self._members: dict[int, range] = {}
         """The numbers that the rules of bundles have in the index, by the place of the bundle."""
@@ -476,6 +481,7 @@ class RuleSession:
                 wanted |= {number: rule.equalities or frozenset() for number, rule in own}
                 first += len(each.rules)
         self._router = Router(wanted, self.options.type_column)
+        self._numbers = {name: number for number, name in enumerate(self.rules.names)}
         self._patterns = [each.pattern for each in running]
         self._order, _ = order_rules(self._patterns)
         widths = (max(each.log.paths.shape[1], each.pending.width) for each in running)
@@ -484,8 +490,8 @@ class RuleSession:
             each.widen(self._width)
         self._bounds = {}
         self._made = {each.into for each in self._patterns if each.into is not None}
-        self._found: list[list[Any]] = [[] for _ in running]
-        """What rules with INSERT INTO have found since the last answer."""
+        self._found: list[list[tuple[str, Any]]] = [[] for _ in running]
+        """What rules with INSERT INTO have found since the last answer, with their names."""
 
     # -------------------------------------------------------------- frozen
 
@@ -699,7 +705,7 @@ class RuleSession:
             running = self.running[place]
             if parts := self._found[place]:
                 self._found[place] = []
-                yield running.rules[0].name, parts[0].join(parts[1:])
+                yield from running.join_found(parts, every=False)
             elif segments or running.session.pipeline.waits_for_time:
                 yield from running.conclude(segments, every=False)
             else:
@@ -717,8 +723,8 @@ class RuleSession:
             if running.pattern.into is None:
                 found.update(running.conclude(segments, self.notes, self.mistakes.used, last=last))
                 continue
-            first, *parts = [*self._found[place], session.empty_result()]
-            found[running.rules[0].name] = first.join(parts)
+            parts = self._found[place]
+            found.update(running.join_found(parts, self.notes, self.mistakes.used))
         self._found = [[] for _ in self.running]
         return {name: found[name] for name in self.rules.names}
 
@@ -803,8 +809,7 @@ class RuleSession:
                 schema = schema if tables is None else tables.extend(each.name, schema)
                 session.store.expect(schema, types, times)
             if pattern.into is not None:
-                empty = session.empty_result()
-                made.setdefault(pattern.into, []).append(derive_schema(empty, types, times))
+                made.setdefault(pattern.into, []).extend(running.derive_schemas(types, times))
         if mistakes:
             raise RuleSetError([*mistakes.values()], [*mistakes])
         if self.options.strict:
@@ -865,23 +870,27 @@ class RuleSession:
         """Let each rule read its events of a batch, those that rules have derived among them."""
         self._scale = scale
         views: dict[tuple[str, ...], EventBatch] = {}
-        routed = self._route(batch) if scale.unit_ns is not None else {}
-        can_route = {*self._router.rules, *self._members} if scale.unit_ns is not None else set()
+        can_route, routed = set[int](), _RoutedEvents({}, {})
+        if scale.unit_ns is not None:
+            can_route, routed = {*self._router.rules, *self._members}, self._route(batch)
         first = self._events - len(batch)
         if self._made:
             self._input = self._input.append(batch, first)
         if (len(batch) or how.last) and len(self._input.time) and scale.unit_ns is not None:
             how = how._replace(until=int(self._input.time[-1]) * scale.unit_ns)
-        chunk = _RuleChunk(batch, scale, first, how, {}, {})
+        chunk = _RuleChunk(batch, scale, first, how, {}, {}, routed)
         for place in self._order:
             running, pattern = self.running[place], self._patterns[place]
+            if pattern.into is not None and place in can_route:
+                self._derive_routed(place, chunk)
+                continue
             if pattern.into is not None or not self._made.isdisjoint(pattern.streams):
                 read[place] += self._derive(place, chunk)
                 continue
             if not len(batch):
                 continue
             if place in can_route:
-                own = routed.get(place)
+                own = routed.events.get(place)
                 if own is not None and own.owners is None:
                     own = _confine(own, pattern.streams)
             else:
@@ -895,6 +904,32 @@ class RuleSession:
         bound = find_least(chunk.bounds.values())
         self._input = self._input.forget_before(self._events if bound is None else bound.path[0])
 
+    def _derive_routed(self, place: int, chunk: _RuleChunk) -> None:
+        """Let a rule, or a bundle, read its events of the input, and add what matches become."""
+        running, pattern = self.running[place], self._patterns[place]
+        assert pattern.into is not None
+        schema, made = self._schemas.get(pattern.into), chunk.derived.setdefault(pattern.into, [])
+        own = chunk.routed.events.get(place)
+        if schema is None or own is None:
+            return
+        paths = np.full((len(own), self._width), NOTHING, np.int64)
+        paths[:, 0] = chunk.first + chunk.routed.places[place]
+        running.log = running.log.append(
+            PlacedBatch(replace(own, base=running.session.events), paths)
+        )
+        segments = running.read(own, chunk.scale)
+        columns, several = (own.type_column, own.time_column), list[DerivedEvents]()
+        if not segments:
+            running.session.pipeline.forget_if_due()
+        for name, found in running.conclude(segments, every=False) if segments else ():
+            derivation = Derivation(pattern.into, self._numbers[name], schema, *columns)
+            events = derive_events(found, running.log, derivation)
+            if events is not None:
+                self._found[place].append((name, found))
+                several.append(events)
+        made += [join_derived(several)] if several else []
+        running.find_open()
+
     def _derive(self, place: int, chunk: _RuleChunk) -> list[Any]:
         """Let a rule read a chunk with derived events, and add those that its matches become.
 
@@ -902,7 +937,7 @@ class RuleSession:
         it inserts into a stream.
         """
         running, pattern = self.running[place], self._patterns[place]
-        session, (batch, scale, first, how, derived, bounds) = running.session, chunk
+        session, (batch, scale, first, how, derived, bounds, _) = running.session, chunk
         streams = pattern.streams or tuple(name for name, _ in batch.parts)
         bound = None if how.last else find_least(bounds.get(name) for name in streams)
         self._bounds[place] = bound
@@ -933,7 +968,7 @@ class RuleSession:
             else:
                 events = derive_events(result, running.log, derivation)
             if events is not None:
-                self._found[place].append(result)
+                self._found[place].append((running.rules[0].name, result))
                 made.append(events)
                 before += len(events.rows)
         if not how.last:
@@ -941,36 +976,35 @@ class RuleSession:
             bounds[pattern.into] = least
         return []
 
-    def _route(self, batch: EventBatch) -> dict[int, EventBatch]:
+    def _route(self, batch: EventBatch) -> _RoutedEvents:
         """Return the events that can move each rule."""
-        if not self._router.rules:
-            return {}
-        if len(batch.parts) == 1 and batch.index is None:
-            rows = self._router.route(batch.parts[0][1])
-            bundled = self._take_bundled(batch, {number: [at] for number, at in rows.items()})
-            return bundled | _copy_events(batch, _drop_members(rows, len(self.running)))
-        found: dict[int, list[Int64s]] = {}
+        rows: dict[int, list[Int64s]] = {}
         empty = np.empty(0, np.int64)
-        for place, (_, table) in enumerate(batch.parts):
+        for part, (_, table) in enumerate(batch.parts if self._router.rules else ()):
             for number, at in self._router.route(table).items():
-                found.setdefault(number, [empty] * len(batch.parts))[place] = at
-        bundled = self._take_bundled(batch, found)
-        rest = _drop_members(found, len(self.running))
-        return bundled | {number: _select(batch, at) for number, at in rest.items()}
-
-    def _take_bundled(
-        self, batch: EventBatch, rows: Mapping[int, Sequence[Int64s]]
-    ) -> dict[int, EventBatch]:
-        """Return the events of bundles, by their places; rules have rows of each part."""
-        taken = {}
+                rows.setdefault(number, [empty] * len(batch.parts))[part] = at
+        routed = _RoutedEvents({}, {})
         for place, members in self._members.items():
             bundle = self.running[place].family
             assert isinstance(bundle, Bundle)
             own = [(i, rows[number]) for i, number in enumerate(members) if number in rows]
-            routed = join_rows(batch, own, bundle.whole.pattern.streams)
-            if len(routed.at):
-                taken[place] = take_rows(batch, routed, bundle)
-        return taken
+            found = join_rows(batch, own, bundle.whole.pattern.streams)
+            if len(found.at):
+                routed.events[place] = take_rows(batch, found, bundle)
+                routed.places[place] = found.at
+        plain = {}
+        for place in [place for place in rows if place < len(self.running)]:
+            streams = self._patterns[place].streams
+            if self._patterns[place].into is None:
+                plain[place] = rows[place]
+            elif len(at := join_rows(batch, [(0, rows[place])], streams).at):
+                routed.events[place] = take_events(batch, at, streams)
+                routed.places[place] = at
+        if len(batch.parts) == 1 and batch.index is None:
+            routed.events.update(_copy_events(batch, {place: at for place, (at,) in plain.items()}))
+        else:
+            routed.events.update({place: _select(batch, at) for place, at in plain.items()})
+        return routed
 
 
 def _list_certain(
@@ -1027,11 +1061,6 @@ class _SharedEncoders:
         if encoder is None:
             encoder = self._known[key] = _SharedEncoder(key, self._type_column, self._groups)
         return encoder
-
-
-def _drop_members(rows: Mapping[int, Rows], below: int) -> dict[int, Rows]:
-    """Return the rows of rules that are in no bundle: their numbers are smaller."""
-    return {number: at for number, at in rows.items() if number < below}
 
 
 def _copy_events(batch: EventBatch, rows: Mapping[int, Int64s]) -> dict[int, EventBatch]:

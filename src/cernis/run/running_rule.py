@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +22,11 @@ from cernis.results.matches import Matches
 from cernis.results.unary import CompactMatches
 from cernis.run.bundle_session import BundleSession
 from cernis.run.bundles import Bundle
-from cernis.run.derived import PathLog, is_held, widen
+from cernis.run.derived import PathLog, derive_schema, is_held, unite_schemas, widen
 from cernis.run.families import Family
 from cernis.run.metrics import SessionMetrics
 from cernis.run.pending import DerivedBound, PendingEvents, find_bound
-from cernis.run.routing import ConstantTest
+from cernis.run.routing import Constant, ConstantTest
 from cernis.run.rule import Rule
 from cernis.run.session import Session
 
@@ -46,6 +46,8 @@ class RunningRule:
     """The places of its last events, for matches that become events."""
     pending: PendingEvents = field(default_factory=PendingEvents)
     """The events that it may not read yet."""
+    derived: tuple[Any, pa.Schema] | None = None
+    """The columns of the events that matches of a bundle become, and what they follow from."""
 
     @property
     def pattern(self) -> Pattern:
@@ -80,14 +82,15 @@ class RunningRule:
     def change_family(self, family: Family | Bundle, number: int) -> RunningRule:
         """Return the same session with other rules; those that left it leave nothing behind."""
         assert self.family is not None
-        before, after = [*self.family.list_pairs()], [*family.list_pairs()]
+        before, after = _list_members(self.family), _list_members(family)
         stay = {*after}
-        if left := [pair[1] for pair in before if pair not in stay]:
-            self.session.pipeline.drop_partitions(pa.array(left))
+        left = [member.constant for member in before if member not in stay]
         if isinstance(family, Bundle) and isinstance(self.session, BundleSession):
-            self.session.pipeline.feed.use(family)
+            self.session.pipeline.use(family, np.array(left, np.int64))
+        elif left:
+            self.session.pipeline.drop_partitions(pa.array(left))
         known = dict(zip(before, self.counted, strict=False))
-        counted = np.array([known.get(pair, 0) for pair in after], np.int64)
+        counted = np.array([known.get(member, 0) for member in after], np.int64)
         return RunningRule(family.rules, self.session, family, number, counted)
 
     def read(self, batch: EventBatch, scale: Scale) -> list[Any]:
@@ -127,6 +130,36 @@ class RunningRule:
                 matches = Matches(own, found.store, rule.query.pattern, notes=told, used=used)
                 yield rule.name, matches
 
+    def join_found(
+        self,
+        parts: Sequence[tuple[str, Any]],
+        notes: Sequence[str] = (),
+        used: Sequence[UsedFile] = (),
+        *,
+        every: bool = True,
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield what rules that insert into a stream have found in chunks; with `every`, of all."""
+        by_name: dict[str, list[Any]] = {}
+        for name, part in parts:
+            by_name.setdefault(name, []).append(part)
+        if not isinstance(self.family, Bundle):
+            if every:  # for its notes
+                by_name.setdefault(self.rules[0].name, []).append(self.session.empty_result())
+            yield from ((name, own[0].join(own[1:])) for name, own in by_name.items())
+            return
+        told = tuple(notes)
+        for rule, plan in zip(self.rules, self.family.plans, strict=True):
+            own = by_name.get(rule.name, [])
+            lines = partial(_list_notes, rule, told)
+            if own:
+                found = own[0] if len(own) == 1 else own[0].join(own[1:])
+                matches, store = found.match_set, found.store
+                yield rule.name, Matches(matches, store, plan.pattern, notes=lines, used=used)
+        if every:
+            for name, nothing in self.conclude([], notes, used):
+                if name not in by_name:
+                    yield name, nothing
+
     def _conclude_bundle(
         self,
         session: BundleSession,
@@ -148,6 +181,16 @@ class RunningRule:
             matches = Matches(own, found.store, plan.pattern, notes=lines, used=used)
             yield rule.name, matches
 
+    def derive_schemas(self, type_column: str, time_column: str | None) -> list[pa.Schema]:
+        """Return the columns of the events that matches become; those of a bundle are united."""
+        if not isinstance(self.family, Bundle):
+            return [derive_schema(self.session.empty_result(), type_column, time_column)]
+        columns = self.session.store.schemas, type_column, time_column
+        if self.derived is None or self.derived[0] != columns:
+            found = [derive_schema(each, type_column, time_column) for _, each in self.conclude([])]
+            self.derived = columns, unite_schemas(self.pattern.into or "", found)
+        return [self.derived[1]]
+
     def count_events(self) -> Iterator[tuple[str, int]]:
         """Yield how many events each rule has had."""
         if self.family is None:
@@ -166,13 +209,17 @@ class RunningRule:
         if self.family is None:
             yield self.rules[0].name, whole
             return
-        for name, events in self.count_events():
+        silenced = np.zeros(len(self.rules), np.int64)
+        if isinstance(self.session, BundleSession):
+            silenced = self.session.pipeline.count_silenced()
+        for (name, events), suppressed in zip(self.count_events(), silenced.tolist(), strict=True):
             part = events / max(whole.events, 1)
             yield (
                 name,
                 replace(
                     whole,
                     events=events,
+                    suppressed=suppressed,
                     relevant=round(whole.relevant * part),
                     stored=round(whole.stored * part),
                     keys=round(whole.keys * part),
@@ -180,6 +227,19 @@ class RunningRule:
                     seconds={stage: part * spent for stage, spent in whole.seconds.items()},
                 ),
             )
+
+
+class _Member(NamedTuple):
+    """A rule of a family or a bundle, and the constant or the number that its partitions have."""
+
+    name: str
+    text: str
+    constant: Constant
+
+
+def _list_members(family: Family | Bundle) -> list[_Member]:
+    pairs = zip(family.rules, family.list_pairs(), strict=True)
+    return [_Member(name, rule.text, constant) for rule, (name, constant) in pairs]
 
 
 def _list_notes(rule: Rule, notes: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ one end at most one match is reported: the first in the order of the query.
 Where the key is made of components of the partition, it follows from the end. Then the compact set
 gives the number of matches of each end, and one match of each reported end is listed: a flood of
 matches costs no more than its ends. A key of other values lists all matches, within the budget.
+The rules of a bundle share one suppressor (`bundle_suppress`).
 
 Cost contract: a few NumPy passes and one kernel over the ends (or matches) of a batch; the numbers
 of matches cost what `counts` of the match set does. State: a time and a number for each key that is
@@ -14,6 +15,7 @@ silent, or has silenced a match since its last report.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import floor
 from typing import Any
 
@@ -74,7 +76,7 @@ class Suppressor:
         if batch.time is not None and len(batch):
             self._now = int(batch.time[-1])
 
-    def choose(self, found: MatchSet) -> ListedMatches:
+    def choose(self, found: MatchSet) -> MatchSet:
         """Return the matches that are reported, each with the number silenced before it."""
         if self._by_end and isinstance(found, RootedMatches):
             return ListedMatches(self.variables, [self._choose_ends(found)])
@@ -82,22 +84,18 @@ class Suppressor:
         if not len(block.end):
             return ListedMatches(self.variables, [block])
         columns = [self._read_values(name, block) for name in self.suppress.names]
-        suppressed = self._silence(block.end, columns, np.ones(len(block.end), np.int64))
+        numbers = np.ones(len(block.end), np.int64)
+        suppressed = self._silence(block.end, self._encode(columns), numbers)
         kept = np.flatnonzero(suppressed >= 0)
         chosen = take(block, kept)._replace(suppressed=suppressed[kept])
         return ListedMatches(self.variables, [chosen])
 
     def _choose_ends(self, found: RootedMatches) -> MatchBlock:
         """Return one match of each end that is reported; the others are counted, not listed."""
-        ends, counts = found.counts()
-        order = np.argsort(ends, kind="stable")
-        ends = ends[order]
+        ends, numbers = count_ends(found)
         if not len(ends):
             return join([], len(self.variables))
-        numbers = np.array([min(number, MOST) for number in counts], np.int64)[order]
-        columns = partition_columns(ends, self._fields, self.store)
-        named = [columns[self._components.index(name)] for name in self.suppress.names]
-        suppressed = self._silence(ends, named, numbers)
+        suppressed = self._silence(ends, self._encode_ends(ends), numbers)
         kept = suppressed >= 0
         block = join(list(found.of_ends(ends[kept])), len(self.variables))
         block = take(block, np.argsort(block.end, kind="stable"))
@@ -122,25 +120,38 @@ class Suppressor:
         columns = partition_columns(block.end, self._fields, self.store)
         return columns[self._components.index(name)]
 
-    def _silence(self, ends: Numbers, columns: list[pa.Array], numbers: Numbers) -> Numbers:
+    def _encode_ends(self, ends: Numbers) -> list[Numbers]:
+        """Return the codes of the named components, of matches with these ends."""
+        columns = partition_columns(ends, self._fields, self.store)
+        return self._encode([columns[self._components.index(n)] for n in self.suppress.names])
+
+    def _encode(self, columns: list[pa.Array]) -> list[Numbers]:
+        """Return the codes of values, column by column."""
+        pairs = zip(self._keys.components, columns, strict=True)
+        return [numbering.codes(pa.chunked_array([column])) for numbering, column in pairs]
+
+    def _silence(
+        self, ends: Numbers, parts: list[Numbers], numbers: Numbers, length: Numbers | None = None
+    ) -> Numbers:
         """Return how many were silenced before each end or match that is reported; -1: it is not.
 
-        `ends` ascend.
+        `ends` ascend; `parts` are the codes of the components of their keys. `length` is the
+        time of each, in ticks; None: all have the time of the clause.
         """
-        codes = self._keys.codes(
-            [
-                numbering.codes(pa.chunked_array([column]))
-                for numbering, column in zip(self._keys.components, columns, strict=True)
-            ]
-        )
+        codes = self._keys.codes(parts)
         self._reserve(len(self._keys))
-        assert self._tick is not None
+        if length is None:
+            length = np.full(len(ends), self._count_ticks(self.suppress.length), np.int64)
         suppressed = np.empty(len(ends), np.int64)
-        pushed = Pushed(codes, self._read_times(ends), numbers)
-        silence(self._silences, pushed, floor(self.suppress.length / self._tick), suppressed)
+        pushed = Pushed(codes, self._read_times(ends), numbers, length)
+        silence(self._silences, pushed, suppressed)
         reported = int((suppressed >= 0).sum())
         self.silenced = min(self.silenced + int(numbers.sum(dtype=object)) - reported, int(MOST))
         return suppressed
+
+    def _count_ticks(self, length: Fraction) -> int:
+        assert self._tick is not None
+        return min(floor(length / self._tick), int(MOST))
 
     def _read_times(self, ends: Numbers) -> Numbers:
         """Return the times of ends, in ticks of the stream."""
@@ -175,8 +186,13 @@ class Suppressor:
         until, silenced = (array[:number] for array in self._silences)
         live = np.flatnonzero((until >= now) | (silenced > 0))
         if 2 * len(live) < number:
-            self._keys.keep_only(live)
-            self._silences = Silences(until[live].copy(), silenced[live].copy())
+            self._keep(live)
+
+    def _keep(self, keys: Numbers) -> None:
+        """Drop all keys but these, which ascend."""
+        until, silenced = self._silences
+        self._keys.keep_only(keys)
+        self._silences = Silences(until[keys].copy(), silenced[keys].copy())
 
     # -------------------------------------------------------------- frozen
 
@@ -198,3 +214,10 @@ class Suppressor:
         tick, self.silenced = read_array(arrays, "totals", np.int64, (2,), low=0).tolist()
         require(tick > 0 or not len(until), "it silences matches without a unit of time")
         self._tick = tick or None
+
+
+def count_ends(found: RootedMatches) -> tuple[Numbers, Numbers]:
+    """Return the ends that have matches, ascending, and how many each has, at most MOST."""
+    ends, counts = found.counts()
+    order = np.argsort(ends, kind="stable")
+    return ends[order], np.array([min(number, MOST) for number in counts], np.int64)[order]

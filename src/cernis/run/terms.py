@@ -116,6 +116,8 @@ def _aggregate(term: pred.Aggregate, found: Valued) -> Any:
             return values[0]
         case "LAST":
             return values[-1]
+        case _ if len({_class_of(value) for value in values}) > 1:
+            return None
         case "MIN":
             return min(_drop_nan(values))
         case "MAX":

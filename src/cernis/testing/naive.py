@@ -52,6 +52,8 @@ class _NaiveRun(NamedTuple):
     last: int
     event: Event
     labels: frozenset[tuple[str, int]]
+    gone: frozenset[str] = frozenset()
+    """The guards that have taken it out."""
 
 
 class NaiveRuns:
@@ -80,6 +82,7 @@ class NaiveRuns:
             for run in self._extend(transition, event)
         ]
         ended = [run for state, run in made if self._is_match(state, run, event)]
+        self._remove(event)
         for state, run in made:
             self._runs[state].append(run)
         return [_make_match(run) for run in ended]
@@ -96,6 +99,23 @@ class NaiveRuns:
             for source in guards
             for other in self._find_waiting(source, event)
         )
+
+    def _remove(self, event: Event) -> None:
+        """Take out the runs that an event of a guard forbids.
+
+        Only steps inside the UNLESS may not go on with them: they keep the name of the guard.
+        """
+        for t in self.pcea.transitions:
+            if is_passed(t.test, event, type=self._type):
+                for taker, source in self.pcea.removals:
+                    if taker == t.target and source.link.unless is not None:
+                        name = source.link.unless.guard
+                        self._runs[source.state] = [
+                            run._replace(gone=run.gone | {name})
+                            if is_linked(source.link, run.event, event)
+                            else run
+                            for run in self._runs[source.state]
+                        ]
 
     def _extend(self, transition: Transition, event: Event) -> Iterator[_NaiveRun]:
         waiting = [self._find_waiting(source, event) for source in transition.sources]
@@ -114,6 +134,7 @@ class NaiveRuns:
             for run in self._runs[source.state]
             if is_linked(source.link, run.event, event)
             and (not source.link.contiguous or run.last == self.position - 1)
+            and (source.link.unless is None or source.link.unless.guard not in run.gone)
         ]
 
     def _forget(self) -> None:

@@ -2,8 +2,8 @@
 
 `cases(**features)` is what most tests want: a query and a stream that asks for its
 attributes. `grouped_cases` is the same with GROUP BY. `patterns`, `streams` and `cuts` give the
-parts; `ordered_cases` has ORDER BY, `suppressed_cases` SUPPRESS BY. The switches are those of
-`cernis.testing.grammar.Features`:
+parts; `ordered_cases` has ORDER BY, `suppressed_cases` SUPPRESS BY, `guarded_cases` UNLESS around
+the formula. The switches are those of `cernis.testing.grammar.Features`:
 
     @given(cases(binary=True, strategies=(Strategy.NEXT, Strategy.LAST)))
     def test_the_engine_agrees_with_the_oracle(case): ...
@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
+from cernis.languages.ceql import parse
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import (
     Consume,
@@ -34,6 +35,7 @@ from cernis.pattern.query import (
 from cernis.pattern.selection import marked_variables, starred_variables
 from cernis.testing.conjunctive.grammar import JoinCase, JoinFeatures, JoinGrammar
 from cernis.testing.grammar import Chooser, Events, Features, QueryGrammar, RandomCase, make_cuts
+from cernis.testing.guards import make_guarded_events, make_guarded_query
 from cernis.testing.terms import make_term
 
 T = TypeVar("T")
@@ -96,6 +98,13 @@ def ordered_cases(draw: st.DrawFn, /, every: bool = False, **features: Any) -> R
     order = OrderBy(term, draw(st.booleans()), size)
     limit = choose(4) if every or choose(4) else None
     return replace(pattern, select=select, order=order, limit=limit), events
+
+
+@st.composite
+def guarded_cases(draw: st.DrawFn, /, *, after: bool = True) -> RandomCase:
+    """Draw a query with UNLESS around its formula, and a stream for it."""
+    random = draw(st.randoms(use_true_random=False))
+    return parse(make_guarded_query(random, after=after)), make_guarded_events(random)
 
 
 @st.composite

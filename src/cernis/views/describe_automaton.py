@@ -447,7 +447,8 @@ def _name_state(pcea: PCEA, state: int) -> str:
     """Return what a state is called: what it has read, or that it joins runs."""
     name = pcea.names[state]
     labels = {label for t in pcea.transitions if t.target == state for label in t.labels}
-    if any(source.state == state for _, source in pcea.guards):
+    ends = [source.state for _, source in pcea.guards]
+    if state in ends or any(taker == state for taker, _ in pcea.removals):
         return f"unless {_last_word(name)}"
     if any(part in labels for part in name.split()):
         return f"after {_last_word(name)}"

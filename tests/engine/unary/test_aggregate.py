@@ -47,7 +47,7 @@ many = settings(
     suppress_health_check=list(HealthCheck),
 )
 ELIGIBLE: dict[str, Any] = {
-    "strategies": (Strategy.ALL, Strategy.STRICT),
+    "strategies": (Strategy.ALL, Strategy.STRICT, Strategy.NEXT),
     "consume": (Consume.NONE,),
     "selects": ("*", "list", "NONE"),
     "limit": False,

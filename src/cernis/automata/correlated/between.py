@@ -37,6 +37,7 @@ class How(Enum):
     GAP = "gap"
     NEXT = "next"
     ABSENT = "absent"
+    LEAVING = "leaving"
     UNARY = "unary"
     CANDIDATE = "candidate"
 

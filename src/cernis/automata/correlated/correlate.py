@@ -40,6 +40,7 @@ from cernis.automata.unary.construct import build_condition_test, build_type_tes
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.guard import split_guard
+from cernis.pattern.selection import single_variables
 from cernis.pattern.waits import Place, find_deciding, list_waits
 from cernis.pattern.window import Gap, Unit, Window
 from cernis.pattern.write import write_formula, write_gap, write_window
@@ -178,7 +179,9 @@ def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
         building = _CorrelatedBuilder(options, undecided)
         try:
             whole = building.build(formula, (), preceded=False)
-            pcea = fragments.build_automaton(whole, building.states, building.guards)
+            pcea = fragments.build_automaton(
+                whole, building.states, building.guards, building.removals
+            )
         except RefusedError as refused:
             return refused.refusal
         wrong = {
@@ -186,6 +189,8 @@ def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
             for at, places in arrows.items()
             if (why := _find_obstacle(at, places, building, pcea))
         }
+        unremovable = guards.find_unremovable(pcea)
+        wrong |= {building.removing[name]: why for name, why in unremovable.items()}
         if not wrong:
             if not options.timed.allows(pcea):
                 return _attempt(formula, replace(options, timed=replace(options.timed, first=True)))
@@ -250,6 +255,9 @@ class _CorrelatedBuilder:
         self.arranged: dict[Path, close.Arrangement] = {}
         self.scopes = options.scopes
         self.guards: list[fragments.GuardFragment] = []
+        self.removals: list[fragments.RemovalFragment] = []
+        self.removing: dict[str, Arrow] = {}
+        """The UNLESS whose guards take runs out of indexes, by name."""
 
     # --------------------------------------------------- one per operator
 
@@ -332,21 +340,35 @@ class _CorrelatedBuilder:
         """Build the body, and the guard beside it where its latest start decides."""
         body = self.build(node.body, (*path, 0), preceded)
         text = f"UNLESS {write_formula(node.guard)}"
-        found: fragments.GuardFragment | str = "it looks at events that are not in the match"
+        guard = self.build_guard(node, path)
+        if isinstance(guard, str):
+            self.verdicts.note(path, 0, Verdict(text, How.CANDIDATE, guard))
+            return body
+        sides = guard, self.find_body(node, path, body)
+        split = split_guard(node.guard)
+        links: Mapping[tuple[int, int], Link] | str = "it stands in a part of the formula"
         if path in self.scopes.paths:
-            found = self.build_guard(node, path, body)
-        if isinstance(found, str):
-            self.verdicts.note(path, 0, Verdict(text, How.CANDIDATE, found))
-        else:
+            links = guards.link_last_events(split, *sides, self.unordered)
+        if not isinstance(links, str):
             self.verdicts.note(path, 0, Verdict(text, How.ABSENT, "a match begins no earlier"))
-            self.guards.append(found)
-        return body
+            self.guards.append(fragments.GuardFragment(guard.fragment, links))
+            return body
+        why = self.undecided.get((path, 1))
+        name = _name_arrow(path, 1)
+        removal = why or guards.link_waiting(split, *sides, name, single_variables(node.body))
+        if isinstance(removal, str):
+            is_whole = path in self.scopes.paths and not guard.is_single
+            why = links if is_whole else removal
+            self.verdicts.note(path, 0, Verdict(text, How.CANDIDATE, why))
+            return body
+        self.verdicts.note(path, 0, Verdict(text, How.LEAVING, guards.say_leaving(split)))
+        self.removing[name] = (path, 1)
+        self.removals.append(fragments.RemovalFragment(guard.fragment, removal))
+        return guards.mark_waiting(body, removal)
 
-    def build_guard(
-        self, node: cel.Unless, path: Path, body: Fragment
-    ) -> fragments.GuardFragment | str:
-        """Return the guard of a whole formula, or why no index decides it."""
-        guard, scopes, here = split_guard(node.guard), self.scopes, (*path, 1)
+    def build_guard(self, node: cel.Unless, path: Path) -> guards.Side | str:
+        """Return the guard of a formula, or why no index decides it."""
+        guard, here = split_guard(node.guard), (*path, 1)
         judged = dict(self.verdicts.found)
         try:
             built = self.build(guard.formula, here, preceded=False)
@@ -361,17 +383,19 @@ class _CorrelatedBuilder:
         if why:
             return why
         known = frozenset(name for state in self.states.labels for name in state)
-        present = presence.find_always_present(node.body, (*path, 0), known, self.decided)
         own = presence.find_always_present(guard.formula, here, known, self.decided)
-        inside = guards.find_classes(guards.list_conditions(guard.formula), own)
-        outside = guards.find_classes(scopes.conditions, present, scopes.keys, scopes.shared)
-        links = guards.link_last_events(
-            guard,
-            guards.Side(built, self.states, inside, own),
-            guards.Side(body, self.states, outside, present),
-            self.unordered,
-        )
-        return links if isinstance(links, str) else fragments.GuardFragment(built, links)
+        classes = guards.find_classes(guards.list_conditions(guard.formula), own)
+        return guards.Side(built, self.states, classes, own)
+
+    def find_body(self, node: cel.Unless, path: Path, body: Fragment) -> guards.Side:
+        """Return what is known of the events of a formula that is guarded."""
+        scopes = self.scopes
+        if path not in scopes.paths:
+            scopes = Scopes(conditions=(*guards.list_conditions(node.body),), shared=scopes.shared)
+        known = frozenset(name for state in self.states.labels for name in state)
+        present = presence.find_always_present(node.body, (*path, 0), known, self.decided)
+        classes = guards.find_classes(scopes.conditions, present, scopes.keys, scopes.shared)
+        return guards.Side(body, self.states, classes, present)
 
     def build_sequence(
         self, node: cel.Sequence | cel.Contiguous, path: Path, preceded: bool

@@ -39,7 +39,7 @@ def determinize_chain(pcea: PCEA) -> PCEA | None:
     >>> print(determinize_chain(correlate(Choice((Event("A"), Event("A")))).pcea))
     ^ 0 A  A / A
     """
-    if not pcea.is_chain or pcea.timed_states or pcea.guards:
+    if not pcea.is_chain or pcea.timed_states or pcea.guards or pcea.removals:
         return None
     begin: list[Transition] = []
     after: list[list[Transition]] = [[] for _ in pcea.names]

@@ -202,6 +202,7 @@ def _is_weaker(one: Link, other: Link) -> bool:
         and one.gap in (None, other.gap)
         and one.since in (None, other.since)
         and one.arrow in (None, other.arrow)
+        and one.unless in (None, other.unless)
     )
 
 
@@ -228,7 +229,20 @@ class GuardFragment(NamedTuple):
     """By last state of the guard and last state of the formula."""
 
 
-def build_automaton(whole: Fragment, states: States, guards: Iterable[GuardFragment] = ()) -> PCEA:
+class RemovalFragment(NamedTuple):
+    """A guard of one event, and how it is compared with the runs that it takes out."""
+
+    fragment: Fragment
+    links: Mapping[tuple[int, int], Link]
+    """By state of the guard and state of the runs."""
+
+
+def build_automaton(
+    whole: Fragment,
+    states: States,
+    guards: Iterable[GuardFragment] = (),
+    removals: Iterable[RemovalFragment] = (),
+) -> PCEA:
     """Return the automaton without useless steps, its states in order of the formula."""
     kept = _clean(whole)
     ended = set(kept.last)
@@ -238,6 +252,15 @@ def build_automaton(whole: Fragment, states: States, guards: Iterable[GuardFragm
         if any(last in ended for _, last in guard.links)
     ]
     steps = [*kept.steps, *(step for fragment, _ in forbidding for step in fragment.steps)]
+    waiting = {(s.state, s.link.unless) for step in steps for s in step.sources}
+    taking = [
+        (
+            _clean(fragment),
+            {pair: link for pair, link in links.items() if (pair[1], link.unless) in waiting},
+        )
+        for fragment, links in removals
+    ]
+    steps += [step for fragment, links in taking if links for step in fragment.steps]
     number = {state: i for i, state in enumerate(sorted({step.target for step in steps}))}
     ordered = sorted(steps, key=lambda step: number[step.target])
     found = {
@@ -259,6 +282,12 @@ def build_automaton(whole: Fragment, states: States, guards: Iterable[GuardFragm
         ),
         finals=frozenset(number[state] for state in kept.last),
         guards=tuple(sorted(found, key=lambda guard: guard[0])),
+        removals=tuple(
+            (number[end], RunSource(number[state], link))
+            for fragment, links in taking
+            for (end, state), link in links.items()
+            if end in fragment.last
+        ),
     )
 
 

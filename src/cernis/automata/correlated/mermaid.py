@@ -27,5 +27,9 @@ def draw_pcea(pcea: PCEA) -> str:
     for final, source in pcea.guards:
         label = "unless" if source.link == ANY_LINK else f"unless {source.link}"
         lines.append(f"  s{source.state} --> s{final} : {escape(label)}")
+    for taker, source in pcea.removals:
+        pairs = " and ".join(f"{a} = {b}" for a, b in source.link.equal)
+        label = f"takes out where {pairs}" if pairs else "takes out"
+        lines.append(f"  s{taker} --> s{source.state} : {escape(label)}")
     lines += [f"  s{state} --> [*]" for state in sorted(pcea.finals)]
     return "\n".join(lines)

@@ -18,7 +18,8 @@ equal); `unlike` is the complement of `=`, which a missing value satisfies; only
 determinization needs it.
 
 A guard (`UNLESS`) is an automaton beside the others: the runs that have ended in its last states
-forbid the matches that have begun before them. No match contains their events.
+forbid the matches that have begun before them. No match contains their events. A guard of one event
+may instead take the runs that it forbids out of the index in which they wait (a *removal*).
 
 `str()` of an automaton has a line for each transition, under the state it leads to:
 
@@ -26,6 +27,7 @@ forbid the matches that have begun before them. No match contains their events.
     ^ 1 y  after 0 where a = b: B / B,y
            after 0 and 2: …  gathers a run from either
            unless 3 has begun: no run of a guard lies strictly inside the match
+           takes out 0 where k = k: the runs of 0 with this value end here
 """
 
 from __future__ import annotations
@@ -52,6 +54,14 @@ class Ordered:
     later: str
 
 
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """An event of a guard takes the runs out of the index that equal it in these attributes."""
+
+    guard: str
+    by: tuple[str, ...]
+
+
 AFTER = Ordered("@time", "<", "@time")
 """An index holds earlier events only, so this excludes those of the same timestamp."""
 
@@ -75,6 +85,8 @@ class Link:
     arrow: str | None = None
     """The `->` that it belongs to: an event that passes its test takes all runs that it fits out of
     the index, so that they meet no other."""
+    unless: Leaving | None = None
+    """The `UNLESS` that it stands in, if the events of its guard take runs out of the index."""
 
     @property
     def strict(self) -> bool:
@@ -99,6 +111,8 @@ class Link:
             parts.append(f"begun [{write_gap(self.since)}] before")
         if self.arrow is not None:
             parts.append("next")
+        if self.unless is not None:
+            parts.append("not taken out")
         return " and ".join(parts)
 
 
@@ -172,6 +186,8 @@ class PCEA:
     finals: frozenset[int]
     guards: tuple[tuple[int, RunSource], ...] = ()
     """Final states, each with runs that must not have begun inside the match (UNLESS)."""
+    removals: tuple[tuple[int, RunSource], ...] = ()
+    """States of guards, each with runs that reading into it takes out of their indexes."""
 
     @property
     def sources(self) -> tuple[RunSource, ...]:
@@ -186,15 +202,16 @@ class PCEA:
         for t in self.transitions:
             into.setdefault(t.target, set()).update(source.state for source in t.sources)
         ends = {source.state for _, source in self.guards}
+        ends |= {state for state, _ in self.removals}
         return frozenset(find_reachable(ends, lambda state: into.get(state, ())))
 
     def drop_guards(self) -> PCEA:
         """Return the automaton that accepts what no guard has left out; states keep numbers."""
-        if not self.guards:
+        if not self.guard_states:
             return self
         gone = self.guard_states
         kept = tuple(t for t in self.transitions if t.target not in gone)
-        return replace(self, transitions=kept, guards=())
+        return replace(self, transitions=kept, guards=(), removals=())
 
     @property
     def size(self) -> int:
@@ -232,6 +249,11 @@ class PCEA:
             lines.append(f"{head}  {facts[0]}")
             facts += [
                 f"unless {source} has begun" for final, source in self.guards if final == state
+            ]
+            facts += [
+                f"takes out {replace(source, link=replace(source.link, unless=None))}"
+                for taker, source in self.removals
+                if taker == state
             ]
             lines += [f"{' ' * len(head)}  {fact}" for fact in facts[1:]]
         return "\n".join(lines)

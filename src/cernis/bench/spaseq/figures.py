@@ -43,7 +43,7 @@ from cernis.bench.spaseq.stages import (
 from cernis.bench.spaseq.store import measure_store
 from cernis.bench.spaseq.tables import NAME, QUESTION, TITLE, build_points, build_tables
 
-NARROWER = {("smart grid", ":"): 4}
+NARROWER = {("smart grid", ":"): 4, ("falls", ";"): 4, ("falls", ":"): 16}
 """The factor by which windows and streams are shorter, for queries with very many runs."""
 MARKET_WINDOW = 800
 """40 minutes, as in the paper."""

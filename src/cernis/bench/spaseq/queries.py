@@ -163,5 +163,14 @@ HEAD_AND_SHOULDERS = make_market_workload(
 )
 """The paper's Query 3."""
 
-WORKLOADS = {"market": make_zigzag(3), "cards": _CARDS, "traffic": _TRAFFIC, "smart grid": _GRID}
-"""The V on the market (the paper's Query 4), Query 2, Query 5 and Query 1."""
+_FALLS = make_zigzag(3)._replace(sequences=_GRID.sequences)
+
+WORKLOADS = {
+    "market": make_zigzag(3),
+    "falls": _FALLS,
+    "cards": _CARDS,
+    "traffic": _TRAFFIC,
+    "smart grid": _GRID,
+}
+"""The V on the market (the paper's Query 4), the same with `B+` (Figure 19), Query 2, Query 5 and
+Query 1."""

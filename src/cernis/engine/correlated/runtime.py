@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.engine.correlated import step as kernel
+from cernis.engine.correlated.stores import find_uses
 from cernis.engine.correlated.tables import CODE, CorrelatedTables
 from cernis.engine.dag import records as r
 from cernis.engine.dag.collect import collect
@@ -59,7 +60,7 @@ class CorrelatedEngine:
     def __init__(self, tables: CorrelatedTables, settings: Settings) -> None:
         self.tables = tables
         self.settings = settings
-        self._rules = settings.rules
+        self._rules, self._uses = settings.rules, tuple(find_uses(tables.arrays))
         self.position = 0
         self.bound = int(FOREVER)
         self.capacity = [0] * len(tables.domains)
@@ -117,6 +118,7 @@ class CorrelatedEngine:
         at = 0
         while True:
             status, at, array, room = kernel.step(
+                self._uses,
                 tuple(self.tables.arrays),
                 tuple(self.memory),
                 tuple(events),
@@ -371,6 +373,36 @@ class CorrelatedEngine:
             mine["root"][dead] = mine["last"][dead] = 0
         self.memory = memory._replace(buckets=buckets)
 
+    def _end_groups(self) -> None:
+        """End the groups of the partitions in which a `->` has taken all runs."""
+        memory, tables, buckets = self.memory, self.tables, self.memory.buckets.copy()
+        number = {store: i for i, store in enumerate(tables.stores)}
+        for groups in {one.groups for one in tables.removals if one.groups is not None}:
+            waiting = [one.store for one in tables.removals if one.groups == groups]
+            if any(store.column for store in waiting):
+                continue
+            home = number[groups]
+            first = memory.base[home]
+            mine = buckets[first : first + self.capacity[tables.store_domain[home]]]
+            places = [(memory.base[number[s]], memory.base[number[s] + 1] - 1) for s in waiting]
+            roots = [buckets["root"][np.minimum(at + mine["part"], end)] for at, end in places]
+            dead = (mine["root"] != 0) & (np.max(roots, axis=0) == 0)
+            mine["root"][dead] = mine["last"][dead] = 0
+        self.memory = memory._replace(buckets=buckets)
+
+    def _drop_ended(self) -> None:
+        """Drop the runs of groups that have ended, where links ask for the last group alone."""
+        memory, tables, buckets = self.memory, self.tables, self.memory.buckets.copy()
+        number = {store: i for i, store in enumerate(tables.stores)}
+        for store, home in tables.since_stores.items():
+            mine = buckets[memory.base[number[store]] : memory.base[number[store] + 1]]
+            first, end = memory.base[number[home]], memory.base[number[home] + 1] - 1
+            group = buckets[np.minimum(first + mine["part"], end)]
+            dead = self._find_latest(number[store], mine["root"]) < group["ordinal"]
+            dead |= group["root"] == 0
+            mine["root"][dead] = mine["last"][dead] = 0
+        self.memory = memory._replace(buckets=buckets)
+
     def _drop_broken(self) -> None:
         """Empty the contiguous buckets whose runs an event has passed over."""
         dead = (self.memory.buckets["root"] != 0) & ~self._can_continue()
@@ -396,7 +428,12 @@ class CorrelatedEngine:
             self._has_dropped = True
         if self.tables.arrays.store_contiguous.any():
             self._drop_broken()
-        can_expire = self.settings.window != NO_WINDOW or self.tables.collapsed
+        if self.tables.removals:
+            self._end_groups()
+        if self.tables.since_stores:
+            self._drop_ended()
+        can_expire = self.settings.window != NO_WINDOW or self.tables.has_leaving
+        can_expire = can_expire or bool(self.tables.collapsed)
         if not can_expire and not self._has_dropped:
             return
         self._has_dropped = False

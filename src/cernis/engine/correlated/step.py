@@ -24,6 +24,11 @@ Where a guard stands around the formula (`UNLESS`), its runs wait like others, a
 reported from the latest start on that they have: a later one would lie inside the match. Starts
 count positions then.
 
+A guard of one event may take runs out of their buckets instead: all of a bucket, or a group of runs
+with equal values. A group has the position of its first run as its number, which a store of its own
+keeps, and the runs of a bucket wait in a search tree by these numbers. Events that come before the
+guard has been read again have a group anew.
+
 Cost contract: per event O(transitions of its symbol), times the cost of the index:
 amortized O(1) for = and ≠, O(log) for order; independent of the window and of the
 number of partial matches.
@@ -38,8 +43,26 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
+from cernis.engine.correlated.leave import (
+    ASK_ROOM,
+    END_GROUPS,
+    ERASE,
+    remove,
+    split_trees,
+    take_out,
+)
+from cernis.engine.correlated.stores import (
+    Filing,
+    Uses,
+    ask_list,
+    ask_tree,
+    file_in_list,
+    file_in_tree,
+    find_guard,
+    go_back,
+    read_gap,
+)
 from cernis.engine.correlated.tables import (
-    ALL_RUNS,
     CODE,
     HIGH,
     NO_GAP,
@@ -49,9 +72,8 @@ from cernis.engine.correlated.tables import (
     TIME_GAP,
     CorrelatedArrays,
 )
-from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
-from cernis.engine.dag import unions, unlike
+from cernis.engine.dag import unions
 from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, Rules
 
 DONE, NO_ROOM, NO_ROOM_TO_FILE = range(3)
@@ -99,14 +121,15 @@ class Now(NamedTuple):
 
 
 @kernel
-def step(tables, memory, events, scratch, rules, base, begin):
+def step(uses, tables, memory, events, scratch, rules, base, begin):
     """Read the events from `begin` on; return (status, event to go on with, array, room).
 
-    `scratch` has room for the values of one event. The tuples come plain: in each call
-    from Python, Numba takes a microsecond or two to recognise a NamedTuple.
+    `uses` says which indexes the plan has (`stores`). `scratch` has room for the values of one
+    event. The tuples come plain: in each call from Python, Numba takes a microsecond or two to
+    recognise a NamedTuple.
     """
     tables, memory = CorrelatedArrays(*tables), r.RunMemory(*memory)
-    events, rules = CorrelatedEvents(*events), Rules(*rules)
+    events, rules, uses = CorrelatedEvents(*events), Rules(*rules), Uses(*uses)
     counters = memory.counters
     partitioned = len(events.keys) > 0
     has_nulls = len(events.usable) > 0
@@ -119,6 +142,7 @@ def step(tables, memory, events, scratch, rules, base, begin):
         timed = max(timed, tables.link_since[link])
         arrows = arrows or tables.link_arrow[link] != NO_RUN
         sorted_arrows = sorted_arrows or tables.link_arrow[link] == RUNS_IN_RANGE
+    removes = len(tables.removal_first) > 0
     for i in range(begin, len(events.symbols)):
         symbol = events.symbols[i]
         first, last = tables.symbol_first[symbol], tables.symbol_first[symbol + 1]
@@ -160,23 +184,35 @@ def step(tables, memory, events, scratch, rules, base, begin):
             if counters[r.ROOTS] + allowed > len(memory.roots):
                 return NO_ROOM, i, r.ROOTS, allowed
             if sorted_arrows:
-                room = _split_trees(tables, memory, events, now, symbol)
+                room = split_trees(uses.arrows, uses.trees, tables, memory, events, now, symbol)
                 if room > 0:
+                    return NO_ROOM, i, r.BRANCHES, room
+            if removes:
+                room = remove(uses.guards, tables, memory, events, now, symbol, ASK_ROOM)
+                if counters[r.BRANCHES] + room > len(memory.branches):
                     return NO_ROOM, i, r.BRANCHES, room
             made = counters[r.VERTICES]
             for k in range(first, last):
                 transition = tables.symbol_transitions[k]
+                target = tables.transition_target[transition]
+                if removes and tables.removal_first[target] < tables.removal_first[target + 1]:
+                    continue
                 # in a chain, the first event must have a reading of the clock
                 if joins or clock != r.NO_CLOCK or tables.transition_count[transition] > 0:
-                    _fire(tables, memory, events, now, transition, scratch, rules.from_earliest)
+                    _fire(
+                        uses, tables, memory, events, now, transition, scratch, rules.from_earliest
+                    )
             if counters[r.VERTICES] > made:
                 counters[r.RELEVANT] += 1
             if arrows:
-                _take_out(tables, memory, events, i, symbol)
+                take_out(uses.arrows, tables, memory, events, i, symbol)
+            if removes:
+                remove(uses.guards, tables, memory, events, now, symbol, ERASE)
+                remove(uses.guards, tables, memory, events, now, symbol, END_GROUPS)
         while counters[r.FILED] < counters[r.PENDING]:
             k = counters[r.FILED]
             store, vertex = memory.pending_store[k], memory.pending_vertex[k]
-            array, room = _file(tables, memory, events, now, store, vertex, scratch)
+            array, room = _file(uses, tables, memory, events, now, store, vertex, scratch)
             if room > 0:
                 return NO_ROOM_TO_FILE, i, array, room
             counters[r.FILED] = k + 1
@@ -188,72 +224,7 @@ def step(tables, memory, events, scratch, rules, base, begin):
 
 
 @inner
-def _split_trees(tables, memory, events, now, symbol):
-    """Note what the event leaves of each tree of a `->` as its `last`; return the room missing."""
-    counters = memory.counters
-    for again in (False, True):
-        for k in range(tables.symbol_first[symbol], tables.symbol_first[symbol + 1]):
-            transition = tables.symbol_transitions[k]
-            first = tables.transition_first[transition]
-            for link in range(first, first + tables.transition_count[transition]):
-                code = events.codes[tables.link_column[link], now.at]
-                if tables.link_arrow[link] != RUNS_IN_RANGE or code < 0:
-                    continue
-                at = memory.base[tables.links.store[link]] + code
-                if not again:
-                    memory.buckets[at]["last"] = memory.buckets[at]["root"]
-                    continue
-                high = events.high[tables.link_ordered[link], now.at]
-                low = events.low[tables.link_ordered[link], now.at]
-                tree, operator = memory.buckets[at]["last"], tables.links.operator[link]
-                if high == r.NOTHING or tree == 0:
-                    continue
-                room = by_order.room_to_erase(memory.branches, tree, operator, high, low)
-                bound, store = now.bound, tables.links.store[link]
-                if tables.links.kind[store] == r.RECENT:
-                    reading = _read_gap(events, now, tables.store_gap[store])
-                    bound = _go_back(reading, events.store_reach[store])
-                if counters[r.BRANCHES] + room > len(memory.branches):
-                    return room
-                memory.buckets[at]["last"] = by_order.erase(
-                    memory.branches, counters, tree, operator, high, low, bound
-                )
-    return 0
-
-
-@inner
-def _take_out(tables, memory, events, i, symbol):
-    """Take the runs that this event fits out of the stores of a `->`."""
-    for again in (False, True):
-        for k in range(tables.symbol_first[symbol], tables.symbol_first[symbol + 1]):
-            transition = tables.symbol_transitions[k]
-            first = tables.transition_first[transition]
-            for link in range(first, first + tables.transition_count[transition]):
-                code = events.codes[tables.link_column[link], i]
-                if tables.link_arrow[link] == NO_RUN or code < 0:
-                    continue
-                at = memory.base[tables.links.store[link]] + code
-                if again or tables.link_arrow[link] == ALL_RUNS:
-                    memory.buckets[at]["last"] = 0
-                if not again:
-                    memory.buckets[at]["root"] = memory.buckets[at]["last"]
-
-
-@inner
-def _read_gap(events, now, unit):
-    """Return where the event stands, in the unit of a gap."""
-    return events.times[now.at] if unit == TIME_GAP else np.int64(now.ordinal)
-
-
-@inner
-def _go_back(reading, distance):
-    """Return the reading some distance before, at least the least one."""
-    earlier = reading - distance
-    return earlier if earlier <= reading else r.NOTHING + 1
-
-
-@inner
-def _fire(tables, memory, events, now, transition, asked, from_earliest):
+def _fire(uses, tables, memory, events, now, transition, asked, from_earliest):
     """Make the vertex of a transition, if each of its links finds a run."""
     counters = memory.counters
     first_source, first_asked = counters[r.SOURCES], counters[r.ASKED]
@@ -270,57 +241,18 @@ def _fire(tables, memory, events, now, transition, asked, from_earliest):
                 found = bucket["root"]
                 if tables.store_strict[store] and bucket["ordinal"] == now.moment:
                     found = bucket["before"]
-        # not a function of its own: passing all arrays on for each link costs 5% of an event
         kind = tables.links.kind[store]
         if found != 0 and kind == r.UNION:
             latest = memory.nodes[found]["start"]
         elif found != 0 and kind == r.UNLIKE:
-            width = tables.links.width[store]
-            for v in range(width):
-                asked[v] = events.codes[tables.link_values[link, v], now.at]
-                if asked[v] == r.MISSING and tables.store_required[store, v]:
-                    found = 0
-            if found != 0:
-                lists = unlike.Lists(memory.entries, memory.values, memory.back, tables.links.steps)
-                found = unlike.next_live(lists, found, asked, width, now.bound)
-            if found != 0:
-                latest = memory.entries[found]["best"]
-                question = counters[r.ASKED]
-                counters[r.ASKED] = question + 1
-                for v in range(width):
-                    memory.asked[question, v] = asked[v]
-        elif found != 0 and kind == r.SORTED and tables.link_gap[link] != NO_GAP:
-            reading = _read_gap(events, now, tables.link_gap[link])
-            high = _go_back(reading, events.gap_most[link])
-            low = _go_back(reading, events.gap_least[link])
-            latest = by_order.latest_inside(memory.branches, found, r.IN_GAP, high, low)
-            question = counters[r.ASKED]
-            counters[r.ASKED] = question + 1
-            memory.asked[question, 0] = high
-            memory.asked[question, 1] = low
+            found, latest, question = ask_list(
+                uses.lists, tables, memory, events, now, link, found, asked
+            )
         elif found != 0:
-            high = events.high[tables.link_ordered[link], now.at]
-            low = events.low[tables.link_ordered[link], now.at]
-            if high != r.NOTHING:
-                operator = tables.links.operator[link]
-                question = counters[r.ASKED]
-                counters[r.ASKED] = question + 1
-                memory.asked[question, 0] = high
-                memory.asked[question, 1] = low
-                if kind == r.RECENT:
-                    reading = _read_gap(events, now, tables.link_gap[link])
-                    earliest = _go_back(reading, events.gap_most[link])
-                    memory.asked[question, memory.asked.shape[1] - 1] = earliest
-                    run, alone = by_order.latest_run(memory.branches, found, operator, high, low)
-                    if run != 0 and memory.branches[run]["start"] >= earliest:
-                        newest, latest = memory.branches[run]["vertex"], now.clock
-                        if newest != 0 and alone and tables.store_first[store]:
-                            latest = memory.vertices[newest]["start"]
-                else:
-                    latest = by_order.latest_start(memory.branches, found, operator, high, low)
+            latest, question = ask_tree(uses.trees, tables, memory, events, now, link, found)
         if tables.link_since[link] != NO_GAP:
-            reading = _read_gap(events, now, tables.link_since[link])
-            since = max(_go_back(reading, events.since[link]), r.BEGINS + 1)
+            reading = read_gap(events, now, tables.link_since[link])
+            since = max(go_back(reading, events.since[link]), r.BEGINS + 1)
         if found == 0 or latest == r.NOTHING or latest < max(now.bound, since):
             counters[r.SOURCES] = first_source
             counters[r.ASKED] = first_asked
@@ -361,7 +293,7 @@ def _fire(tables, memory, events, now, transition, asked, from_earliest):
         memory.pending_store[pending] = store
     bound = start if from_earliest else now.bound
     if tables.transition_final[transition] and len(tables.guard_first) > 0:
-        bound = max(bound, _find_guard(tables, memory, events, now, target, asked))
+        bound = max(bound, find_guard(uses.guards, tables, memory, events, now, target, asked))
     if tables.transition_final[transition] and now.clock != r.NO_CLOCK and start >= bound:
         root = counters[r.ROOTS]
         counters[r.ROOTS] = root + 1
@@ -372,45 +304,11 @@ def _fire(tables, memory, events, now, transition, asked, from_earliest):
 
 
 @inner
-def _find_guard(tables, memory, events, now, state, asked):
-    """Return the latest start of what must be absent from the matches that end now in a state."""
-    latest = r.NOTHING
-    for link in range(tables.guard_first[state], tables.guard_first[state + 1]):
-        store = tables.links.store[link]
-        code = events.codes[tables.link_column[link], now.at]
-        found = memory.buckets[memory.base[store] + code]["root"] if code >= 0 else 0
-        kind = tables.links.kind[store]
-        if found == 0:
-            continue
-        if kind == r.UNION:
-            latest = max(latest, memory.nodes[found]["start"])
-        elif kind == r.SORTED:
-            high = events.high[tables.link_ordered[link], now.at]
-            low = events.low[tables.link_ordered[link], now.at]
-            if high != r.NOTHING:
-                operator = tables.links.operator[link]
-                begun = by_order.latest_alike(memory.branches, found, operator, high, low)
-                latest = max(latest, begun)
-        else:
-            width = tables.links.width[store]
-            for v in range(width):
-                asked[v] = events.codes[tables.link_values[link, v], now.at]
-                if asked[v] == r.MISSING and tables.store_required[store, v]:
-                    found = 0
-            if found != 0:
-                lists = unlike.Lists(memory.entries, memory.values, memory.back, tables.links.steps)
-                found = unlike.next_live(lists, found, asked, width, now.bound)
-            if found != 0:
-                latest = max(latest, memory.entries[found]["start"])
-    return latest
-
-
-@inner
-def _file(tables, memory, events, now, store, vertex, asked):
+def _file(uses, tables, memory, events, now, store, vertex, asked):
     """File a vertex; return (array, room) where there is not enough of it."""
     counters = memory.counters
-    i, position, bound = now.at, now.position, now.bound
-    code = events.codes[tables.store_column[store], i]
+    position = now.position
+    code = events.codes[tables.store_column[store], now.at]
     if code < 0:
         return 0, 0
     at = memory.base[store] + code
@@ -423,6 +321,9 @@ def _file(tables, memory, events, now, store, vertex, asked):
     last = 0 if fresh else memory.buckets[at]["last"]
     start = memory.vertices[vertex]["start"]
     kind = tables.links.kind[store]
+    groups = tables.store_groups[store]
+    if groups == store:
+        ordinal = memory.buckets[at]["ordinal"] if root != 0 else position
     if tables.store_collapsed[store]:
         if root != 0 and memory.nodes[root]["start"] >= start:
             return 0, 0
@@ -432,46 +333,16 @@ def _file(tables, memory, events, now, store, vertex, asked):
         if counters[r.NODES] + room > len(memory.nodes):
             return r.NODES, room
         root, last = unions.insert(
-            memory.nodes, counters, root, last, vertex, start, position, bound
+            memory.nodes, counters, root, last, vertex, start, position, now.bound
         )
-    elif kind == r.UNLIKE:
-        if counters[r.ENTRIES] + 1 > len(memory.entries):
-            return r.ENTRIES, 1
-        entry = counters[r.ENTRIES]
-        width = tables.links.width[store]
-        for v in range(width):
-            value = events.codes[tables.store_values[store, v], i]
-            if value == r.MISSING and tables.store_required[store, v]:
-                return 0, 0
-            memory.values[entry, v] = value
-        lists = unlike.Lists(memory.entries, memory.values, memory.back, tables.links.steps)
-        root = unlike.insert(lists, counters, root, vertex, start, bound, asked, width)
-        memory.entries[root]["store"] = store
     else:
-        gap = tables.store_gap[store]
-        if kind == r.SORTED and gap != NO_GAP:
-            high, low = _read_gap(events, now, gap), np.int64(0)
-            limit = _go_back(high, events.store_reach[store])
-            # once as much is dead as can be alive
-            trims = by_order.smallest(memory.branches, root) < _go_back(
-                limit, events.store_reach[store]
-            )
-            room = by_order.room_to_trim(memory.branches, root, limit) if trims else 0
+        filing = Filing(store, vertex, start, root)
+        if kind == r.UNLIKE:
+            root, array, room = file_in_list(uses.lists, tables, memory, events, now, filing, asked)
         else:
-            high = events.high[tables.store_ordered[store], i]
-            low = events.low[tables.store_ordered[store], i]
-            limit, room, trims = r.NOTHING, 0, False
-            if kind == r.RECENT:
-                start = _read_gap(events, now, gap)
-                bound = _go_back(start, events.store_reach[store])
-        if high == r.NOTHING:
-            return 0, 0
-        room += by_order.room_to_insert(memory.branches, root, high, low)
-        if counters[r.BRANCHES] + room > len(memory.branches):
-            return r.BRANCHES, room
-        if trims:
-            root = by_order.trim(memory.branches, counters, root, limit, bound)
-        root = by_order.insert(memory.branches, counters, root, high, low, vertex, start, bound)
+            root, array, room = file_in_tree(uses.trees, tables, memory, events, now, filing)
+        if root < 0:
+            return array, room
     memory.buckets[at]["root"] = root
     memory.buckets[at]["last"] = last
     memory.buckets[at]["ordinal"] = ordinal

@@ -26,7 +26,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.automata.correlated.pcea import PCEA, Apart, Link, Ordered, Transition, WeightBound
+from cernis.automata.correlated.pcea import (
+    ANY_LINK,
+    PCEA,
+    Apart,
+    Link,
+    Ordered,
+    Transition,
+    WeightBound,
+)
 from cernis.automata.unary.alphabet import Alphabet
 from cernis.engine.dag.links import FarConditions, Links, SumBounds
 from cernis.engine.dag.records import IN_GAP, OPERATORS, RECENT, SORTED, UNION, UNLIKE
@@ -53,6 +61,20 @@ class StoreKey(NamedTuple):
     """Only runs whose last event has an earlier timestamp are asked for."""
     collapsed: bool
     """Only the latest start is kept, not the runs; of sets without order alone."""
+
+
+class Removal(NamedTuple):
+    """Reading into a state of a guard takes runs out of a store."""
+
+    state: int
+    store: StoreKey
+    column: Column | None
+    """The attributes of the guard that give the bucket; None: all buckets, whose links ask for the
+    runs that have come since."""
+    groups: StoreKey | None
+    """The store that numbers groups of runs with equal values; None: the whole bucket leaves."""
+    group_column: Column
+    """The attributes of the guard that give the group."""
 
 
 class CorrelatedArrays(NamedTuple):
@@ -100,6 +122,17 @@ class CorrelatedArrays(NamedTuple):
     guard_first: NDArray[np.int32]
     """Links guard_first[q] … guard_first[q+1]-1 ask for what must be absent from matches of state
     q; empty: nothing must."""
+    removal_first: NDArray[np.int32]
+    """An event that is read into state q of a guard makes the removals removal_first[q] …
+    removal_first[q+1]-1; empty: there are none."""
+    removals: NDArray[np.int32]
+    """Per removal: the store, or -1 if its links ask for what has come since, and the column of the
+    guard's code there; the store that numbers groups, or -1, and the column of the code there."""
+    store_groups: NDArray[np.int32]
+    """Per store, the store that numbers the groups by which it is sorted, itself if it numbers
+    them, or -1."""
+    store_since: NDArray[np.uint8]
+    """Whether links ask for the last group of the store alone."""
 
 
 NO_GAP, TIME_GAP, EVENTS_GAP = range(3)
@@ -118,10 +151,14 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
     differing = [(a, True) for a, _ in link.different] + [(a, False) for a, _ in link.unlike]
     reach = None if link.gap is None else f"[{write_gap(replace(link.gap, least=Fraction(0)))}]"
     kind = UNLIKE if differing else UNION
-    if order or reach:
+    grouped = is_grouped(link)
+    if order or reach or grouped:
         kind = RECENT if order and reach else SORTED
     sorted_by = " ".join(filter(None, (order.earlier if order else None, reach)))
+    if grouped and link.unless:
+        sorted_by = ", ".join(link.unless.by)
     waits = "" if link.arrow is None else f" -> {link.arrow}"
+    waits += "" if link.unless is None else f" unless {link.unless.guard}"
     return StoreKey(
         state=state,
         kind=kind,
@@ -132,6 +169,36 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
         strict=link.strict,
         collapsed=collapsed and kind == UNION,
     )
+
+
+def is_grouped(link: Link) -> bool:
+    """Whether a guard takes some runs of a bucket out, and leaves others."""
+    equal = sorted(a for a, _ in link.equal)
+    return link.unless is not None and sorted(link.unless.by) != equal
+
+
+def _number_groups(state: int, link: Link) -> StoreKey:
+    """Return the store that numbers the groups of runs that a guard takes out together."""
+    named = store_of(state, replace(link, unless=None), collapsed=True)
+    return named._replace(ordered=f" unless {link.unless.guard}" if link.unless else None)
+
+
+def list_removals(pcea: PCEA) -> tuple[Removal, ...]:
+    """Return what the events of guards take out, by state of the guard."""
+    found: dict[Removal, None] = {}
+    waiting = [source for t in pcea.transitions for source in t.sources]
+    for state, taken in pcea.removals:
+        own, asked = sorted(taken.link.equal), dict(taken.link.equal)
+        for source in waiting:
+            if (source.state, source.link.unless) == (taken.state, taken.link.unless):
+                store = store_of(source.state, source.link)
+                groups = _number_groups(taken.state, taken.link)
+                is_last = bool(store.column) and not own
+                column = None if is_last else tuple(asked[name] for name in store.column)
+                group_column = tuple(name for _, name in own)
+                grouped = groups if is_grouped(source.link) else None
+                found[Removal(state, store, column, grouped, group_column)] = None
+    return tuple(sorted(found, key=lambda removal: removal.state))
 
 
 class CorrelatedTables:
@@ -157,7 +224,14 @@ class CorrelatedTables:
         """The attributes that are added up; their values are facts of vertices."""
         self.alphabet = Alphabet(pcea)
         self.labels: list[frozenset[str]] = []
-        self.domains = _domains(pcea, apart)
+        self.removals = list_removals(pcea)
+        self.since_stores = {
+            one.store: one.groups
+            for one in self.removals
+            if one.column is None and one.groups is not None
+        }
+        """Stores whose last group alone is asked for, and the stores that number the groups."""
+        self.domains = _domains(pcea, apart, self.removals)
         self.columns = {c: i for i, c in enumerate(c for d in self.domains for c in d)}
         self.domain_of = [d for d, columns in enumerate(self.domains) for _ in columns]
         orders = [order for link in _links_of(pcea) if (order := _ordered(link))]
@@ -169,9 +243,10 @@ class CorrelatedTables:
             dict.fromkeys([*(p for link in _links_of(pcea) for p in link.different), *unequal])
         )
         sources = pcea.sources
+        numbering = {removal.groups for removal in self.removals if removal.groups is not None}
         self.stores = sorted(
-            {store_of(s.state, s.link, s.state in self.collapsed) for s in sources},
-            key=lambda k: (k.state, repr(k)),
+            {store_of(s.state, s.link, s.state in self.collapsed) for s in sources} | numbering,
+            key=lambda k: (k.state, k not in numbering, repr(k)),
         )
         self.store_domain = [self.domain_of[self.columns[s.column]] for s in self.stores]
         self.width = max([len(s.values) for s in self.stores], default=0)
@@ -197,6 +272,11 @@ class CorrelatedTables:
         """Whether a part of the formula has a WITHIN that the links decide."""
         return any(self.sinces)
 
+    @property
+    def has_leaving(self) -> bool:
+        """Whether events take runs out of indexes: of a `->`, or by a guard."""
+        return bool(self.removals) or any(link.arrow is not None for link in _links_of(self.pcea))
+
     def add_symbols(self) -> None:
         """Work out the symbols that are new in the alphabet."""
         with self._growth:
@@ -215,14 +295,33 @@ class CorrelatedTables:
     def _find_reaches(self) -> list[Gap | None]:
         sources = self.pcea.sources
         found = {store_of(s.state, s.link, s.state in self.collapsed): s.link.gap for s in sources}
-        return [found[store] for store in self.stores]
+        return [found.get(store) for store in self.stores]
 
     def _find_orders(self, numbers: Mapping[str, int]) -> NDArray[np.int32]:
         """Return, per store, the number of the attribute that it is sorted by; -1: by none."""
         sources = self.pcea.sources
         found = {store_of(s.state, s.link, s.state in self.collapsed): s.link for s in sources}
-        orders = [_ordered(found[store]) for store in self.stores]
+        orders = [_ordered(found.get(store, ANY_LINK)) for store in self.stores]
         return _ints([-1 if order is None else numbers[order.earlier] for order in orders])
+
+    def _find_removals(self) -> NDArray[np.int32]:
+        """Return where the removals of each state begin."""
+        states = np.arange(len(self.pcea.names) + 1)
+        starts = np.searchsorted([removal.state for removal in self.removals], states)
+        return _ints(starts if self.removals else [])
+
+    def _number_removals(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the removals in numbers, and the store that numbers the groups of each store."""
+        number = {store: i for i, store in enumerate(self.stores)}
+        rows, groups = np.full((len(self.removals), 4), -1, np.int32), _ints([-1] * len(number))
+        for i, removal in enumerate(self.removals):
+            if removal.column is not None:
+                rows[i, :2] = number[removal.store], self.columns[removal.column]
+            if removal.groups is not None:
+                home = number[removal.groups]
+                rows[i, 2:] = home, self.columns[removal.group_column]
+                groups[number[removal.store]] = groups[home] = home
+        return rows, groups
 
     def label(self, labels: frozenset[str]) -> int:
         """Return the number of a label set."""
@@ -237,6 +336,7 @@ class CorrelatedTables:
         orders = [_ordered(s.link) for s in sources]
         counts = [len(t.sources) for t in transitions]
         labels = [self.label(t.labels) for t in transitions]
+        removals, groups = self._number_removals()
         return CorrelatedArrays(
             links=self._links(width),
             transition_target=_ints([t.target for t in transitions]),
@@ -275,6 +375,10 @@ class CorrelatedTables:
             link_since=_units(self.sinces),
             transition_begins=_flags([_begins(t, self.pcea.timed_states) for t in transitions]),
             guard_first=self._find_guards(),
+            removal_first=self._find_removals(),
+            removals=removals,
+            store_groups=groups,
+            store_since=_flags([s in self.since_stores for s in self.stores]),
         )
 
     def _find_guards(self) -> NDArray[np.int32]:
@@ -351,7 +455,7 @@ def _operator(link: Link, order: Ordered | None) -> int:
     """Return how a link asks a search tree; -1: it asks none."""
     if order is not None:
         return OPERATORS[order.op]
-    return -1 if link.gap is None else IN_GAP
+    return -1 if link.gap is None and not is_grouped(link) else IN_GAP
 
 
 def _find_later(pcea: PCEA) -> frozenset[int]:
@@ -420,7 +524,9 @@ def _facts(
     return tuple(found)
 
 
-def _domains(pcea: PCEA, apart: Iterable[Apart] = ()) -> tuple[tuple[Column, ...], ...]:
+def _domains(
+    pcea: PCEA, apart: Iterable[Apart] = (), removals: Iterable[Removal] = ()
+) -> tuple[tuple[Column, ...], ...]:
     """Group the columns that are compared with each other.
 
     >>> from cernis.automata.unary.cea import ANYTHING
@@ -436,6 +542,8 @@ def _domains(pcea: PCEA, apart: Iterable[Apart] = ()) -> tuple[tuple[Column, ...
         compared.append((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
         compared += [((a,), (b,)) for a, b in (*link.different, *link.unlike)]
     compared += [((a.attribute,), (a.other_attribute,)) for a in apart if a.op not in _ORDERS]
+    compared += [(one.store.column, one.column) for one in removals if one.column is not None]
+    compared += [(r.groups.column, r.group_column) for r in removals if r.groups is not None]
     together: dict[Column, list[Column]] = {}
     for left, right in compared:
         ours = together.setdefault(left, [left])

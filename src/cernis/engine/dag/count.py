@@ -205,11 +205,17 @@ def _list_branch(branches, at, bound, items):
     return found
 
 
+@inner
+def _list_others(others, links, memory, source, bound, items):
+    """Do as `list_items`, for an index that is no union; None: there is none, compile nothing."""
+    return -1 if others is None else list_items(links, memory, source, bound, items)
+
+
 @kernel
-def _count_roots(segment, begin, clock, scratch, prime, out):
+def _count_roots(segment, others, begin, clock, scratch, prime, out):
     """Count the roots from `begin` on; return the root for which the scratch is too small.
 
-    With a `prime`, count modulo it; 0: there is none.
+    With a `prime`, count modulo it; 0: there is none. Without `others` all indexes are unions.
 
     Roots with the same bound share their counts: `clock` is the current stamp and its bound.
     One kernel for all roots: a call for each would cost more than most roots do.
@@ -245,7 +251,7 @@ def _count_roots(segment, begin, clock, scratch, prime, out):
                     at, version = sources[source]["at"], sources[source]["version"]
                     found = list_union(nodes, at, version, bound, items)
                 else:
-                    found = list_items(links, memory, source, bound, items)
+                    found = _list_others(others, links, memory, source, bound, items)
                 if found < 0 or depth + found > len(stack):
                     return i
                 total = 0.0
@@ -407,13 +413,14 @@ def count_matches(segment: DagSegment) -> list[int]:
 def _count_into(segment: DagSegment, prime: float, out: NDArray[np.float64]) -> CountScratch:
     """Write the numbers of matches of all roots, with a prime modulo it; return those of items."""
     size = count_items(segment.memory)
+    others = None if (segment.links.kind == r.UNION).all() else True
     clock = np.zeros(2, np.int64)
     stamps, values = np.zeros(size, np.int64), np.empty(size, np.float64)
     room, done = 1024, 0
     while True:
         stack, items = np.empty(room, np.int64), np.empty(room, np.int64)
         scratch = CountScratch(stamps, values, stack, items)
-        done = _count_roots(segment, done, clock, scratch, prime, out)
+        done = _count_roots(segment, others, done, clock, scratch, prime, out)
         if done == len(segment.roots):
             return scratch
         room *= 2

@@ -7,7 +7,8 @@ left behind when a path is copied.
 
 A tree for gaps holds readings of time, or positions, in the first word. They only rise, and
 `trim` leaves those behind that no later event can reach, seldom enough to cost next to nothing.
-Of a `->`, `erase` leaves the runs behind that an event has taken on.
+Of a `->`, `erase` leaves the runs behind that an event has taken on; of an `UNLESS`, those that an
+event of its guard forbids, which have one word: the number of their group.
 
 A tree for a gap beside an order is by value; its starts are readings of the last event of each run.
 
@@ -246,6 +247,8 @@ def _lies_outside(branch, operator, high, low, to_left):
 
     Values of other kinds are never in this relation: numbers lie to the left of them.
     """
+    if operator == r.EQUAL:
+        return is_in_range(branch, r.LESS if to_left else r.GREATER, high, low)
     if to_left == (operator in (r.GREATER, r.GREATER_EQUAL)):
         return not is_in_range(branch, operator, high, low)
     h = branch["high"]

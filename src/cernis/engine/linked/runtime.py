@@ -154,7 +154,7 @@ class LinkedEngine:
             raise BudgetError(f"{live:,} groups of runs wait at once; set a smaller window")
         fresh = w.new_waiting_runs(2 * size, old.codes.shape[1], old.asked_after.shape[1])
         fresh.counters[:] = old.counters
-        for name in ("store", "part", "group", "sort", "codes", "moved", "after", "key"):
+        for name in ("store", "part", "group", "sort", "codes", "moved", "after", "key", "leaving"):
             getattr(fresh, name)[:size] = getattr(old, name)
         w.relink(self.tables, fresh)
         dag = self.memory.dag._replace(buckets=_double(self.memory.dag.buckets))

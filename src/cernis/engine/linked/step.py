@@ -5,8 +5,10 @@ reads all rows of a moment before it files any run, so that a moment never meets
 
 1. each transition of a row's reading asks its index for the entries that agree with the row, and
    makes a vertex for each whose conditions hold (all runs of an entry move at once);
-2. entries leave that wait under `;` and were taken, and those that a guard met;
-3. the new runs are filed under the values that later rows ask for.
+2. entries that wait under `;` and were taken lose their runs, and so do those that a guard met;
+3. the new runs are filed under the values that later rows ask for. An entry of (2) that none of
+   these came to leaves. In `B+;` most come back to their entry, which so keeps its place in all
+   indexes.
 
 Two rows of the same events that a match cannot tell apart (`LinkedRows.alike`) take the runs of an
 entry on once, so that each match has one run.
@@ -140,14 +142,17 @@ def step(tables, memory, rows, evaluation, base, begin):
                 own[w.MOVED], own[w.PENDING] = 0, 0
                 return status, i, array
             for m in range(own[w.MOVED]):
-                _drop(tables, memory, waiting.leaving[m])
-            own[w.MOVED] = 0
+                _empty(memory, waiting.leaving[m])
             own[w.PHASE], own[w.FILED], own[w.STORE_AT] = FILING, 0, 0
         while own[w.FILED] < own[w.PENDING]:
             status, array = _file(tables, memory, rows, evaluation.values.facts, base, i)
             if status != DONE:
                 return status, i, array
-        own[w.PENDING], own[w.PHASE] = 0, READING
+        for m in range(own[w.MOVED]):
+            entry = waiting.leaving[m]
+            if waiting.store[entry] >= 0 and dag.buckets[entry]["root"] == 0:
+                w.leave(tables, waiting, entry)
+        own[w.MOVED], own[w.PENDING], own[w.PHASE] = 0, 0, READING
         i = end
     return DONE, i, 0
 
@@ -319,6 +324,14 @@ def _drop(tables, memory, entry):
     """Drop an entry and its runs."""
     memory.dag.buckets[entry]["root"] = 0
     w.leave(tables, memory.waiting, entry)
+
+
+@inner
+def _empty(memory, entry):
+    """Drop the runs of an entry; it keeps its place for those that the moment files there."""
+    memory.dag.buckets[entry]["root"] = 0
+    memory.dag.buckets[entry]["last"] = 0
+    w.number_group(memory.waiting, entry)
 
 
 @inner

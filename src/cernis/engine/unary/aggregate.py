@@ -20,7 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled.tiers import has_code
-from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW, Settings
+from cernis.engine.settings import (
+    CLOCK_WINDOW,
+    EVENT_WINDOW,
+    FOREVER,
+    NO_WINDOW,
+    RESOLVE_NEXT,
+    Settings,
+)
 from cernis.engine.unary import semiring
 from cernis.engine.unary import slide as kernel
 from cernis.engine.unary.residue import Integers, join_integers, read_residues
@@ -89,7 +96,7 @@ class EndAggregates:
 
 
 class SlidingAggregator:
-    """One query's state over one stream. The settings resolve nothing and consume nothing."""
+    """One query's state over one stream. The settings resolve NEXT at most, and consume nothing."""
 
     def __init__(
         self, tables: UnaryTables, settings: Settings, measures: Sequence[Measure] = ()
@@ -122,6 +129,7 @@ class SlidingAggregator:
             places=np.zeros((rows, 8), np.int64),
             reach=np.zeros((rows, 8), np.int64),
             loads=np.zeros((rows, 8), np.int64),
+            firsts=np.zeros((rows, 8), np.int64),
             row_of_key=np.full(64, -1, np.int32),
             free_rows=np.arange(rows - 1, -1, -1).astype(np.int64),
         )
@@ -274,6 +282,7 @@ class SlidingAggregator:
                 places=_enlarge(memory.places, (rows, states)),
                 reach=_enlarge(memory.reach, (rows, states)),
                 loads=_enlarge(memory.loads, (rows, states)),
+                firsts=_enlarge(memory.firsts, (rows, states)),
             )
         labels, scratch = len(self.tables.labels), self._scratch
         is_larger = edges >= len(scratch.moving_edge) or states > len(scratch.gathered)
@@ -292,7 +301,8 @@ class SlidingAggregator:
 
         elements = len(self._arrays.expanded) + kernel.BLOCK
         lanes = semiring.new_lanes(residues, elements, *map(mark_labels, self._quantities))
-        return lanes._replace(signed=self._signed)
+        ranks = int(self.settings.resolve == RESOLVE_NEXT)
+        return lanes._replace(signed=self._signed, ranks=ranks)
 
     def _new_weights(self, events: int) -> Weights:
         sums, floats, leasts = map(len, self._quantities)
@@ -312,11 +322,15 @@ class SlidingAggregator:
             moving_edge=np.zeros(moves, np.int32),
             gathered=np.zeros(states, np.int64),
             gathered_loads=np.zeros(states, np.int64),
+            gathered_firsts=np.zeros(states, np.int64),
             suffixes=np.zeros(states, np.int64),
             suffix_loads=np.zeros(states + 1, np.int64),
             lows=np.zeros(states, np.int64),
+            ranks=np.zeros(states + kernel.BLOCK, np.int64),
             touched=np.zeros(states, np.int32),
             weights=Weights(weights.sums[0], weights.floats[0], weights.leasts[0]),
+            saved=np.zeros(self.lanes.words, np.int64),
+            earliest=np.zeros(1, np.int64),
             result=new_pool(self.lanes.words + len(self.lanes.primes) + self.lanes.floats),
             ends=np.zeros(ends, np.int64),
             found=np.zeros((ends, self.lanes.words), np.int64),
@@ -345,6 +359,7 @@ class SlidingAggregator:
             places=_enlarge(memory.places, (2 * rows, states)),
             reach=_enlarge(memory.reach, (2 * rows, states)),
             loads=_enlarge(memory.loads, (2 * rows, states)),
+            firsts=_enlarge(memory.firsts, (2 * rows, states)),
             free_rows=free_rows,
         )
 
@@ -402,7 +417,7 @@ class SlidingAggregator:
         memory, rows = self.memory, self.memory.rows
         vectors = np.count_nonzero(memory.places, axis=1)
         words = (vectors + rows["fronts"]) * (
-            self.lanes.words * rows["size"] + self.lanes.header + 1
+            (self.lanes.words + self.lanes.ranks) * rows["size"] + self.lanes.header + 1
         )
         size = max(_FIRST_WORDS, 2 * (int(words.sum()) + 2 * room))
         if size > MOST_WORDS:

@@ -327,6 +327,7 @@ def freeze_sliding(engine: SlidingAggregator) -> tuple[dict[str, Any], dict[str,
         **{f"log.{name}": getattr(memory.log_weights, name)[:logged] for name in Weights._fields},
         "places": memory.places[:, used],
         **{name: getattr(memory, name) for name in ("counters", "rows", "row_of_key", "free_rows")},
+        **({"firsts": memory.firsts[:, used]} if engine.lanes.ranks else {}),
     }
     return meta, arrays
 
@@ -349,7 +350,9 @@ def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arr
     tables.add_symbols()
     columns = tables.number_states(states)
     places = np.zeros((len(typed["rows"]), len(tables.arrays.expanded)), np.int64)
+    firsts = np.zeros_like(places)
     places[:, columns] = typed["places"]
+    firsts[:, columns] = typed["firsts"]
     log, words = typed["log"], typed["words"]
     log["symbol"] = symbols[log["symbol"]]
     lanes = engine.new_lanes(residues)
@@ -366,6 +369,7 @@ def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arr
             places=places,
             reach=np.where(places != 0, typed["rows"]["size"][:, None], 0),
             loads=np.ones_like(places),
+            firsts=firsts,
             **{name: typed[name] for name in ("counters", "rows", "row_of_key", "free_rows")},
         ),
         lanes,
@@ -422,6 +426,9 @@ def _read_sliding(
     log, rows, used = typed["log"], typed["rows"], len(typed["words"])
     typed["row_of_key"] = read_array(arrays, "row_of_key", np.int32, low=-1, below=len(rows))
     typed["places"] = read_array(arrays, "places", np.int64, (len(rows), states), low=0, below=used)
+    typed["firsts"] = np.zeros_like(typed["places"])
+    if engine.lanes.ranks:
+        typed["firsts"] = read_array(arrays, "firsts", np.int64, (len(rows), states), low=0)
     size = engine.memory.counters.size
     counters = typed["counters"] = read_array(arrays, "counters", np.int64, (size,))
     for name in Weights._fields:
@@ -450,12 +457,12 @@ def _read_sliding(
     _check_partitions(engine.settings.partitioned, rows["key"], typed["row_of_key"], free)
     places, vector = typed["places"], lanes.words * rows["size"]
     taken = places != 0
-    front, fronts = rows["front"], rows["fronts"]
+    front, fronts, stride = rows["front"], rows["fronts"], 1 + vector + lanes.ranks * rows["size"]
     require(
         is_inside(places[taken], lanes.header + 1)
         and bool((places + vector[:, None] <= used)[taken].all())
         and is_inside(front[fronts > 0], 1, used)
-        and bool((front + fronts * (1 + vector) <= used)[fronts > 0].all())
+        and bool((front + fronts * stride <= used)[fronts > 0].all())
         and not places[free].any(),
         "a vector lies outside",
     )

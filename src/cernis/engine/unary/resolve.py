@@ -476,8 +476,11 @@ def _resolve_max(arena, one_root, after, hidden, out, lists):
 
 @inner
 def _drop_inside(listing, n, order):
-    """Write the matches that lie in no other, earliest start first; return how many."""
-    start = listing.start
+    """Write the matches that lie in no other, earliest start first; return how many.
+
+    Only a match with more events can contain one: where all have as many, none are compared.
+    """
+    start, offset = listing.start, listing.offset
     for k in range(n):  # they come nearly in the opposite order
         m = n - 1 - k
         at = k
@@ -486,10 +489,12 @@ def _drop_inside(listing, n, order):
             at -= 1
         order[at] = m
     kept = 0
+    most = np.int64(0)
     for k in range(n):
         m = order[k]
+        events = offset[m + 1] - offset[m]
         is_inside = False
-        for other in range(kept):
+        for other in range(kept if events < most else 0):
             o = order[other]
             if start[o] < start[m] and _is_inside(listing, m, o):
                 is_inside = True
@@ -497,6 +502,7 @@ def _drop_inside(listing, n, order):
         if not is_inside:
             order[kept] = m
             kept += 1
+            most = max(most, events)
     return kept
 
 

@@ -99,6 +99,9 @@ class Lanes(NamedTuple):
     """The words of an element."""
     header: int
     """The words before a vector of partial matches."""
+    ranks: int
+    """1: of the matches of an element only those with the earliest start stay (NEXT), and an
+    element of the front has one word more, for that start; else 0."""
 
 
 def new_lanes(
@@ -132,6 +135,7 @@ def new_lanes(
         quantities=quantities,
         words=words,
         header=2 * quantities,
+        ranks=0,
     )
 
 
@@ -194,6 +198,45 @@ def add(pool, lanes, weights, new, base, source, size, length):
     _add_integers(pool.words, lanes, weights, new, base, source, size, length)
     if lanes.words > lanes.floats:
         _add_values(pool, lanes, weights, new, base, source, size, length)
+
+
+@inner
+def hide_first(pool, lanes, at, size, saved):
+    """Move the first element of a vector to `saved`, which has room for it."""
+    copy_first(lanes, pool.words, at, size, saved, 0, 1)
+    clear_element(pool, lanes, at, size, 0)
+
+
+@inner
+def copy_first(lanes, old, at, size, new, to, new_size):
+    """Copy the first element of a vector to the first of another."""
+    residues = len(lanes.moduli.primes)
+    for q in range(lanes.quantities):
+        for lane in range(residues):
+            new[to + q * new_size * residues + lane] = old[at + q * size * residues + lane]
+    for word in range(lanes.floats, lanes.words):
+        new[to + word * new_size] = old[at + word * size]
+
+
+@inlined
+def clear_element(pool, lanes, at, size, index):
+    """Take all matches out of one element of a vector."""
+    words, residues = pool.words, len(lanes.moduli.primes)
+    for q in range(lanes.quantities):
+        for lane in range(residues):
+            words[at + (q * size + index) * residues + lane] = 0
+    for word in range(lanes.floats, lanes.words):
+        words[at + word * size + index] = 0 if word <= lanes.leasts else NO_VALUE
+
+
+@inlined
+def has_matches(pool, lanes, at, index):
+    """Whether an element of a vector has matches."""
+    residues = len(lanes.moduli.primes)
+    found = False
+    for lane in range(residues):
+        found = found or pool.words[at + index * residues + lane] != 0
+    return found
 
 
 @inlined

@@ -26,6 +26,13 @@ Residues must have room for all numbers. Each vector has a bound, which grows wi
 shrinks at a turn, so it also counts matches of up to two windows. Before residues become more,
 `tighten_bounds` replaces bounds by the numbers themselves, which are those of one window.
 
+Under NEXT the automaton leaves one set of events per start, and the earliest start wins. Runs in
+one state have the same future. So the first element of a vector, whose matches begin in the back,
+keeps those of its earliest start alone (`firsts`), and so does each element of a row of the front
+(its *rank*: lower for earlier starts). The other elements of a vector are added as ever: their
+matches begin in the front. At an end the earliest start is looked up among the elements that both
+the row and the vector have, and the product leaves all others out.
+
 Cost contract: O(states with partial matches × edges that the event moves) per event, amortized,
 whatever the window and the number of matches; an inert event costs one look-up. Memory holds the
 events of the window that moved something, a row per start in it, and the square of the states
@@ -42,7 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing, inlined, inner
-from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NO_WINDOW
+from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NEVER, NO_WINDOW
 from cernis.engine.unary.residue import LANE_BITS, bound_integer
 from cernis.engine.unary.semiring import (
     MOST_LOAD,
@@ -55,9 +62,13 @@ from cernis.engine.unary.semiring import (
     add_tail,
     add_unit_bounds,
     clear,
+    clear_element,
+    copy_first,
     copy_vector,
     copy_weights,
     copy_words,
+    has_matches,
+    hide_first,
     lighten,
     set_unit,
     weigh,
@@ -144,6 +155,8 @@ class SlidingMemory(NamedTuple):
     """Per row and state, how many elements of the vector may have matches: the first ones."""
     loads: NDArray[np.int64]
     """Per row and state, the load of the vector (`semiring`)."""
+    firsts: NDArray[np.int64]
+    """Per row and state, the start of the vector's first element under NEXT; NEVER: it is empty."""
     row_of_key: NDArray[np.int32]
     free_rows: NDArray[np.int64]
 
@@ -159,14 +172,21 @@ class SlidingScratch(NamedTuple):
     gathered: NDArray[np.int64]
     """Per state, the vector that is being made."""
     gathered_loads: NDArray[np.int64]
+    gathered_firsts: NDArray[np.int64]
     suffixes: NDArray[np.int64]
     """Per state, the row of the matrix of the events since, while the stacks turn."""
     suffix_loads: NDArray[np.int64]
     """The load of each row in `suffixes`; the last entry is the load of the row of the start."""
     lows: NDArray[np.int64]
     """Per state, the first element of that row that may have matches."""
+    ranks: NDArray[np.int64]
+    """Per element of the row of the start, while the stacks turn, the rank of its start."""
     touched: NDArray[np.int32]
     weights: Weights
+    saved: NDArray[np.int64]
+    """Room for an element."""
+    earliest: NDArray[np.int64]
+    """One number: under NEXT the start, or its rank, of the matches in `result`."""
     result: Pool
     """One element: the matches that end at the event."""
     ends: NDArray[np.int64]
@@ -222,7 +242,8 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
                 missing = _expire(tables, memory, lanes, scratch, row, bound)
                 if missing > 0:
                     return POOL_FULL, i, missing
-            is_simple = begins and row >= 0 and _is_simple(tables, scratch, symbol)
+            is_simple = begins and row >= 0 and not lanes.ranks
+            is_simple = is_simple and _is_simple(tables, scratch, symbol)
             if is_simple and not _fits_simply(memory, lanes, events, scratch, row, i):
                 is_simple = False
             if is_simple:
@@ -242,7 +263,8 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
                 continue
             if row < 0:
                 row = _take_row(memory, lanes, key, bound)
-            room = (moves + starts) * (lanes.header + lanes.words * rows[row]["size"])
+            vector = lanes.words * rows[row]["size"]
+            room = (moves + starts) * (lanes.header + vector) + lanes.ranks * vector
             if counters[WORDS] + room > len(memory.pool.words) or counters[LOGGED] == len(
                 memory.log
             ):
@@ -253,6 +275,7 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
                 return LANES_FULL, i, row
             counters[RELEVANT] += 1
             clear(scratch.result, lanes, 0, 1)
+            scratch.earliest[0] = NEVER
             if not is_simple:
                 targets = _move(tables, memory, lanes, events, scratch, row, i, moves)
                 if leaves or targets:
@@ -260,7 +283,7 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
             elif moves:
                 _move_simply(memory, lanes, events, scratch, row, i)
             if starts:
-                _start(tables, memory, lanes, events, scratch, row, i)
+                _start(tables, memory, lanes, events, scratch, row, (i, base + i))
             if rules.window != NO_WINDOW:
                 _log(memory, events, row, i, start, starts)
             rows[row]["ordinal"] += 1
@@ -457,11 +480,45 @@ def _move_simply(memory, lanes, events, scratch, row, event):
 
 
 @inlined
+def find_stride(lanes, size):
+    """Return the words of a row of the front: its start, its vector, and the ranks of NEXT."""
+    return 1 + (lanes.words + lanes.ranks) * size
+
+
+@inlined
 def _find_front(lanes, record):
     """Return the row of the front for the earliest start in the window, or 0."""
     if record["fronts"] == 0:
         return 0
-    return record["front"] + (record["fronts"] - 1) * (1 + lanes.words * record["size"]) + 1
+    return record["front"] + (record["fronts"] - 1) * find_stride(lanes, record["size"]) + 1
+
+
+@inner
+def _choose_front(memory, lanes, scratch, row, state, front):
+    """Return a row of the front that has only the earliest start of a state; NONE: it is too late.
+
+    0 stands for a start of the back. The row is made above the words in use. Matches of later
+    starts leave the result.
+    """
+    pool, size = memory.pool, memory.rows[row]["size"]
+    source, ranks = memory.places[row, state], front + lanes.words * size
+    earliest = memory.firsts[row, state]
+    for r in range(1, memory.reach[row, state] if front else 1):
+        if pool.words[ranks + r] < earliest and has_matches(pool, lanes, source, r):
+            earliest = pool.words[ranks + r]
+    if earliest == NEVER or earliest > scratch.earliest[0]:
+        return NONE
+    if earliest < scratch.earliest[0]:
+        clear(scratch.result, lanes, 0, 1)
+        scratch.earliest[0] = earliest
+    if earliest >= 0:
+        return 0
+    chosen = memory.counters[WORDS]
+    copy_words(pool.words, chosen, front, lanes.words * size)
+    for r in range(size):
+        if pool.words[ranks + r] != earliest:
+            clear_element(pool, lanes, chosen, size, r)
+    return chosen
 
 
 @inlined
@@ -500,7 +557,12 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
         if lanes.floats > lanes.quantities:
             _lighten_source(memory, lanes, scratch, row, state, edge["accept"])
         if edge["accept"]:
-            add_product(pool, lanes, scratch.weights, scratch.result, front, source, size, length)
+            chosen = front
+            if lanes.ranks:
+                chosen = _choose_front(memory, lanes, scratch, row, state, front)
+            if chosen != NONE:
+                result = scratch.result
+                add_product(pool, lanes, scratch.weights, result, chosen, source, size, length)
         if target < 0:
             continue
         there = places[row, target]
@@ -508,11 +570,12 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
         stays = tables.stay[target, events.symbols[event]] != 0
         new = gathered[target]
         base = new
-        load = scratch.gathered_loads[target]
+        load, first = scratch.gathered_loads[target], scratch.gathered_firsts[target]
         if new == 0:
             new = _take_vector(memory, lanes, row)
             base = there if stays else 0
             load = memory.loads[row, target] if base else 0
+            first = memory.firsts[row, target]
             gathered[target] = new
             scratch.touched[targets] = target
             targets += 1
@@ -523,7 +586,14 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
                 memory.loads[row, target] = load
             scratch.gathered_loads[target] = load + memory.loads[row, state] + 1
         add_bounds(pool, scratch.weights, new, base, source, lanes.header)
+        later, other = np.int64(0), memory.firsts[row, state]
+        if base and first != other and lanes.ranks:
+            later = base if other < first else source
+            hide_first(pool, lanes, later, size, scratch.saved)
         add(pool, lanes, scratch.weights, new, base, source, size, size)
+        if later and later != new:
+            copy_first(lanes, scratch.saved, 0, 1, pool.words, later, size)
+        scratch.gathered_firsts[target] = min(first, other) if base else other
     return targets
 
 
@@ -561,23 +631,29 @@ def _settle(tables, memory, scratch, row, symbol, targets):
         state = scratch.touched[t]
         _put(memory, row, state, scratch.gathered[state])
         memory.loads[row, state] = scratch.gathered_loads[state]
+        memory.firsts[row, state] = scratch.gathered_firsts[state]
         scratch.gathered[state] = 0
 
 
 @inlined
-def _start(tables, memory, lanes, events, scratch, row, event):
-    """Begin the matches that start with this event."""
+def _start(tables, memory, lanes, events, scratch, row, which):
+    """Begin the matches that start with an event: its number in the batch, and its position."""
+    event, position = which
     pool, symbol, weights = memory.pool, events.symbols[event], scratch.weights
     record = memory.rows[row]
     first = tables.start_first[symbol]
     for e in range(first, first + tables.start_count[symbol]):
         target = tables.edges[e]["target"]
         weigh(lanes, events.weights, event, tables.edges[e]["label"], weights)
-        if tables.edges[e]["accept"]:
+        if tables.edges[e]["accept"] and not (lanes.ranks and scratch.earliest[0] < position):
+            scratch.earliest[0] = position
             add_one(scratch.result, lanes, weights, 0, 1)
         if target < 0:
             continue
         at = memory.places[row, target]
+        if lanes.ranks and at and memory.firsts[row, target] < position:
+            continue
+        memory.firsts[row, target] = position
         if at == 0:
             at = _take_vector(memory, lanes, row)
             memory.places[row, target] = at
@@ -668,7 +744,7 @@ def _expire(tables, memory, lanes, scratch, row, bound):
     if record["newest"] < bound:
         reset_row(memory, lanes, row)
         return 0
-    stride = 1 + lanes.words * record["size"]
+    stride = find_stride(lanes, record["size"])
     fronts = record["fronts"]
     while fronts > 0 and words[record["front"] + (fronts - 1) * stride] < bound:
         fronts -= 1
@@ -693,15 +769,17 @@ def _turn(tables, memory, lanes, scratch, row, bound):
     size = round_up(size)
     for state in range(places.shape[1]):
         scratch.lows[state] = size
-    vector = lanes.words * size
+    vector, stride = lanes.words * size, find_stride(lanes, size)
     front = memory.counters[WORDS]
-    vectors = front + record["begun"] * (1 + vector)
+    vectors = front + record["begun"] * stride
     used = vectors + (size - 1) * (header + vector)
     most = used + size * vector
     if most > len(pool.words):
         return most - front
     whole = used
     set_unit(pool, lanes, whole, size, 0)
+    for r in range(size):
+        scratch.ranks[r] = NEVER
     loads = scratch.suffix_loads
     for state in range(len(loads)):
         loads[state] = 1
@@ -721,26 +799,26 @@ def _turn(tables, memory, lanes, scratch, row, bound):
         symbol = memory.log[event]["symbol"]
         if top + tables.mover_count[symbol] * vector > len(pool.words):
             return top + tables.mover_count[symbol] * vector - front
-        top, spare = _prepend(tables, memory, lanes, scratch, event, size, (whole, top, spare))
+        room = (whole, top, spare)
+        top, spare = _prepend(tables, memory, lanes, scratch, event, size, room, NONE - fronts)
         if begins:
-            at = front + fronts * (1 + vector)
+            at = front + fronts * stride
             load, part = loads[len(loads) - 1], (0, size)
             loads[len(loads) - 1] = lighten(pool, lanes, whole, size, part, load, 1)
             pool.words[at] = start
             copy_words(pool.words, at + 1, whole, vector)
+            for r in range(lanes.ranks * size):
+                pool.words[at + 1 + vector + r] = scratch.ranks[r]
             fronts += 1
         event = memory.log[event]["before"]
-    oldest = front + (fronts - 1) * (1 + vector) + 1
+    oldest = front + (fronts - 1) * stride + 1
     largest = 0.0
     index = 0
     for state in range(places.shape[1]):
         if places[row, state]:
             at = vectors + header + index * (header + vector)
             index += 1
-            is_alive = False
-            for lane in range(len(lanes.moduli.primes)):
-                number = pool.words[oldest + index * len(lanes.moduli.primes) + lane]
-                is_alive = is_alive or number != 0
+            is_alive = has_matches(pool, lanes, oldest, index)
             half = header // 2
             for i in range(half):
                 pool.reals[at - header + i] = pool.reals[places[row, state] - half + i]
@@ -750,6 +828,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
             places[row, state] = at if is_alive else 0
             memory.reach[row, state] = round_up(index + 1)
             memory.loads[row, state] = 1
+            memory.firsts[row, state] = NEVER
     memory.counters[WORDS] = used
     if len(memory.rows) == 1:
         memory.counters[LOGGED] = 0
@@ -766,11 +845,11 @@ def _turn(tables, memory, lanes, scratch, row, bound):
 
 
 @inlined
-def _prepend(tables, memory, lanes, scratch, event, size, room):
+def _prepend(tables, memory, lanes, scratch, event, size, room, rank):
     """Multiply the matrix of the later events by that of one more, from the left.
 
     `room` has the row of the start, the first free word, and a list of free rows; the last two
-    are returned.
+    are returned. A start with this event has the `rank`.
     """
     pool, log, suffixes, gathered = memory.pool, memory.log, scratch.suffixes, scratch.gathered
     weights, lows = scratch.weights, scratch.lows
@@ -786,6 +865,8 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
                 weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
                 if several:
                     _add_loads(pool, lanes, scratch, size, whole, len(suffixes), target)
+                if lanes.ranks:
+                    _supersede(pool, lanes, scratch, size, whole, target, rank)
                 add_tail(pool, lanes, weights, whole, suffixes[target], size, lows[target])
     if step["movers"] == tables.mover_count[symbol]:
         state, target = step["state"], step["target"]
@@ -846,6 +927,15 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
         loads[state] = scratch.gathered_loads[state]
         gathered[state] = 0
     return top, spare
+
+
+@inner
+def _supersede(pool, lanes, scratch, size, whole, target, rank):
+    """Take the matches of later starts out of the elements that one with this rank reaches."""
+    for r in range(scratch.lows[target], size):
+        if scratch.ranks[r] != rank and has_matches(pool, lanes, scratch.suffixes[target], r):
+            clear_element(pool, lanes, whole, size, r)
+            scratch.ranks[r] = rank
 
 
 @inlined
@@ -914,10 +1004,12 @@ def copy_live(memory, lanes, fresh, fresh_lanes, scratch):
         front = rows[row]["front"]
         rows[row]["front"] = used
         for f in range(rows[row]["fronts"]):
-            at = front + f * (1 + lanes.words * size)
+            at = front + f * find_stride(lanes, size)
             new.words[used] = old.words[at]
             copy_vector(old, lanes, at + 1, new, fresh_lanes, used + 1, size, scratch)
-            used += 1 + vector * size
+            used += find_stride(fresh_lanes, size)
+            for r in range(lanes.ranks * size):
+                new.words[used - size + r] = old.words[at + 1 + lanes.words * size + r]
         event = rows[row]["last"]
         if event >= 0:
             rows[row]["last"] = logged

@@ -132,6 +132,10 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             return "compare the attribute with something: flag = TRUE"
         case "LPAR" if last_type == "NAME" and clause == "_FILTER" and not in_formula:
             return "PREV(x)[price] is the event before; there are no other functions"
+        case "LPAR" if last_type == "NAME" and clause in ("_SELECT", "_HAVING", "_ORDER"):
+            return "the functions are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST"
+        case "_HAVING" if all(earlier.type != "_GROUP" for earlier in before):
+            return "HAVING stands after GROUP BY; FILTER is for conditions on a match"
         case "LSQB" if last_type in ("COLON", "COLON_PLUS", "RBRACE") and clause == "_WHERE":
             return "a gap bounds what lies between: write ;[5 MINUTES], ->[…], +[…] or {2,}[…]"
         case "LSQB" if clause == "_PARTITION":

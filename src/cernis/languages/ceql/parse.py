@@ -36,9 +36,21 @@ _AFTER_NAME = frozenset(("COMMA", "LSQB", "GT", "_FROM", "_WHERE", "_AS"))
 """What may follow a name in SELECT, so that a strategy's word before it is a name."""
 
 _BEFORE_TERM = frozenset(
-    ("_FILTER", "_AND", "_OR", "LPAR", "CMP", "PLUS", "MINUS", "STAR", "SLASH", "PERCENT")
+    (
+        "_FILTER",
+        "_HAVING",
+        "_AND",
+        "_OR",
+        "LPAR",
+        "CMP",
+        "PLUS",
+        "MINUS",
+        "STAR",
+        "SLASH",
+        "PERCENT",
+    )
 )
-"""What may stand before a term in FILTER."""
+"""What may stand before a term in FILTER and HAVING."""
 
 _BEGINS_TERM = frozenset(("INT", "FLOAT", "STRING", "LPAR", "PLUS", "MINUS"))
 """What begins a term and no event type, so that `>` before it compares."""
@@ -56,12 +68,24 @@ def _retype_in_context(tokens: list[Token]) -> None:
     for first, second, third, fourth in zip(tokens, tokens[1:], tokens[2:], fourths, strict=False):
         if first.type == "_SELECT" and second.type in ("ANY", "STRATEGY", "LASTMAX"):
             aggregate = second.type == "LASTMAX" and third.type == "LPAR"
-            if not aggregate and third.type not in _AFTER_NAME:
+            is_component = third.type == "LSQB" and not _is_in_formula(second, tokens)
+            if not aggregate and (is_component or third.type not in _AFTER_NAME):
                 second.type = "CHOICE"
         is_compared = second.value.upper() in MOMENTS or fourth in _BEGINS_TERM
         is_named = second.type == "NAME" and third.type == "GT"
         if is_named and is_compared and first.type in _BEFORE_TERM:
             third.type = "CMP"
+
+
+def _is_in_formula(word: Token, tokens: list[Token]) -> bool:
+    """Whether a word also stands after WHERE, as a type or a variable."""
+    where = next((i for i, token in enumerate(tokens) if token.type == "_WHERE"), len(tokens))
+    return any(
+        token.value == word.value and before.type != "_BY" and after.type != "LPAR"
+        for before, token, after in zip(
+            tokens[where:], tokens[where + 1 :], [*tokens[where + 2 :], word], strict=False
+        )
+    )
 
 
 def _read(text: str, start: str) -> Tree[Token]:

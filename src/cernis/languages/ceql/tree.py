@@ -6,6 +6,7 @@ a `Pattern` cannot hold; everything else is for `cernis.pattern.check`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple, cast
@@ -34,7 +35,7 @@ from cernis.pattern.query import (
 )
 from cernis.pattern.selection import marked_variables, starred_variables
 from cernis.pattern.window import Gap, Unit
-from cernis.pattern.write import write_condition
+from cernis.pattern.write import write_condition, write_term
 from cernis.schema import Schema
 
 MOMENTS = ("START", "END")
@@ -82,6 +83,10 @@ class CeqlReader(TreeReader):
         self.spans: dict[str, tuple[Span, ...]] = {}
         self._bare: list[Alone] = []
         """Names that stand for values; the formula, read later, says which are variables."""
+        self._columns: dict[str, pred.MatchTerm] = {}
+        """The terms that SELECT names."""
+        self._renamed: list[Alone] = []
+        """Names of such terms that stand for values."""
 
     # ---------------------------------------------------------------------- query
 
@@ -90,8 +95,9 @@ class CeqlReader(TreeReader):
         without, clauses = tuple(clauses[:-8]), clauses[-8:]
         partition, within, grouping, consume, order, limited, forget, suppress = clauses
         limit, every = limited or (None, None)
-        ordered = self._read_order(order, every, select)
+        ordered = self._read_order(order, every)
         self._note_bare_names(formula, without)
+        self._note_early_columns([one.span for one in (grouping, ordered) if one is not None])
         return Pattern(
             formula=formula,
             select=select,
@@ -153,7 +159,10 @@ class CeqlReader(TreeReader):
         if isinstance(term, Alone) and alias is None:
             return Variable(term.variable, span=span)
         name = None if alias is None else alias.text
-        return SelectedTerm(self._read_term(term), name, span=span)
+        selected = SelectedTerm(self._read_term(term), name, span=span)
+        if name is not None:
+            self._columns[name] = selected.term
+        return selected
 
     def from_clause(self, meta: Meta, parts: list[Any]) -> list[tuple[Name, list[TableJoin]]]:
         self.spans["streams"] = tuple(name.span for name, _ in parts)
@@ -240,9 +249,8 @@ class CeqlReader(TreeReader):
         self,
         order: tuple[Any, bool, Span] | None,
         every: pred.ConstantDuration | None,
-        select: Select,
     ) -> OrderBy | None:
-        """Return ORDER BY, whose term may be the name of a column."""
+        """Return ORDER BY, in whose term columns of SELECT may be named."""
         if order is None:
             if every is not None:
                 self.mistakes.note(
@@ -252,9 +260,6 @@ class CeqlReader(TreeReader):
                 )
             return None
         term, is_descending, span = order
-        named = {i.alias: i.term for i in select.items if isinstance(i, SelectedTerm)}
-        if isinstance(term, Alone) and term.variable in named:
-            term = named[term.variable]
         size = None if every is None else every.nanoseconds
         return OrderBy(self._read_term(term), is_descending, size, span=span)
 
@@ -446,7 +451,10 @@ class CeqlReader(TreeReader):
     # ---------------------------------------------------------------------- terms
 
     def _read_term(self, term: Any) -> pred.MatchTerm:
-        """Return the term; note a variable that stands for a value."""
+        """Return the term, or that of a column; note a variable that stands for a value."""
+        if isinstance(term, Alone) and term.variable in self._columns:
+            self._renamed.append(term)
+            return self._columns[term.variable]
         if isinstance(term, Alone):
             self._bare.append(term)
             return pred.Literal(0, span=term.span)
@@ -465,6 +473,17 @@ class CeqlReader(TreeReader):
                 instead = f"{variable}[{name}], with the variable whose events have it"
             expected = "an attribute or an aggregate"
             self.mistakes.note(message, span, expected=expected, suggestion=f"write {instead}")
+
+    def _note_early_columns(self, late: Sequence[Span | None]) -> None:
+        """Note each name of a column outside of the clauses that are decided after SELECT."""
+        for name, span in self._renamed:
+            if not any(one and one.start <= span.start < one.end for one in late):
+                self.mistakes.note(
+                    f"'{name}' is a column of SELECT",
+                    span,
+                    expected="an attribute or an aggregate",
+                    suggestion=f"write {write_term(self._columns[name])}",
+                )
 
     def _calculate(self, meta: Meta, parts: list[Any]) -> pred.Calculation:
         left, operator, right = parts

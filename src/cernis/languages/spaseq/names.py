@@ -1,8 +1,8 @@
 """Resolve the names of a written query: streams, graph patterns and variables.
 
 All mistakes are collected. A variable is bound by the steps that are not negated; the FILTER of
-a graph pattern may mention those of earlier steps and of the patterns of the same `&`, a
-FILTER further inside only what its own graph pattern binds.
+a graph pattern, and EXISTS there, may mention those of earlier steps and of the patterns of the
+same `&`, a FILTER further inside only what its own graph pattern binds.
 
 Where SEQ names graph patterns that do not exist, it is not known what a step binds: then
 only variables that no graph pattern binds at all are mistakes.
@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cernis.errors import Diagnostic, Span
 from cernis.languages.spaseq.tree import WrittenGpm, WrittenSpaseqQuery
@@ -51,7 +51,12 @@ def resolve(written: WrittenSpaseqQuery, mistakes: MistakeList, source: str) -> 
         select=None if written.select is None else tuple(i.selected for i in written.select),
         streams=tuple((stream.name.text, stream.iri) for stream in written.streams),
         gpms=tuple(
-            q.Gpm(gpm.name.text, tuple(s.text for s in gpm.streams), gpm.pattern, gpm.name.span)
+            q.Gpm(
+                gpm.name.text,
+                tuple(s.text for s in gpm.streams),
+                _share_variables(gpm, names.everywhere),
+                gpm.name.span,
+            )
             for gpm in written.gpms
         ),
         steps=written.steps,
@@ -148,6 +153,36 @@ def _find_mentions(
         ):
             yield from (_Mention(variable, word, known) for variable in g.find_mentions(child))
         yield from _find_mentions(child, known)
+
+
+def _find_shared(exists: g.ExistsExpression, others: set[str]) -> list[g.GraphVariable]:
+    """Return the variables that EXISTS may bind and that are among others, where they stand."""
+    names = others.intersection(g.find_variables(exists.pattern))
+    return [one for one in _find_nodes(exists.pattern) if one.name in names and not one.hidden]
+
+
+def _share_variables(gpm: WrittenGpm, everywhere: set[str]) -> g.GraphPattern:
+    """Return a graph pattern whose EXISTS know which of their variables other steps bind."""
+    inside, condition = gpm.group
+    if condition is None:
+        return inside
+    others = everywhere.difference(g.find_variables(inside))
+
+    def share(part: Any) -> Any:
+        if isinstance(part, tuple):
+            return tuple(map(share, part))
+        if isinstance(part, g.ExistsExpression):
+            shared = {one.name: one for one in _find_shared(part, others)}
+            return replace(part, shared=tuple(shared.values()))
+        if isinstance(part, g.Expression) and not isinstance(part, g.GraphVariable | g.Term):
+            return replace(
+                part, **{one.name: share(getattr(part, one.name)) for one in fields(part)}
+            )
+        return part
+
+    if any(_find_shared(exists, others) for exists in g.find_exists(condition)):
+        condition = share(condition)
+    return g.FilterPattern(inside, condition)
 
 
 class _SpaseqNames:
@@ -259,12 +294,16 @@ class _SpaseqNames:
         for gpm in self.written.gpms:
             inside, condition = gpm.group
             bound = self.bound[gpm.name.text]
+            asked = () if condition is None else g.find_exists(condition)
+            shared = [one for exists in asked for one in _find_shared(exists, self.everywhere)]
+            places = set(map(id, shared))
             for part in (inside,) if condition is None else (inside, condition):
                 for variable, word, aside in _find_mentions(part):
-                    if not variable.hidden and variable.name not in bound | aside:
+                    known = variable.hidden or id(variable) in places
+                    if not known and variable.name not in bound | aside:
                         self._note_inner(gpm, variable, word)
             needed = own.setdefault(gpm.name.text, {})
-            for variable in () if condition is None else g.find_mentions(condition):
+            for variable in () if condition is None else (*g.find_mentions(condition), *shared):
                 if variable.name not in bound:
                     needed.setdefault(variable.name, variable)
         for name, needed in own.items():
@@ -284,11 +323,13 @@ class _SpaseqNames:
         )
         for gpm in self.written.gpms:
             name = gpm.name.text
-            for condition in g.split_filters(gpm.pattern)[1] if uses[name] > 1 else ():
+            if uses[name] <= 1:
+                continue
+            for condition in g.split_filters(_share_variables(gpm, self.everywhere))[1]:
                 for exists in g.find_exists(condition):
+                    why = "has variables of" if exists.shared else "beside a comparison with"
                     self.mistakes.note(
-                        f"{name} stands in several steps, and its EXISTS beside a comparison with "
-                        "another step",
+                        f"{name} stands in several steps, and its EXISTS {why} another step",
                         exists.span,
                         suggestion=f"define {name} once for each step, under other names",
                     )

@@ -214,7 +214,8 @@ class PatternCheck(FormulaCheck):
         for name in grouping.components:
             if name not in pattern.components:
                 message = f"component '{name}' of the partition in GROUP BY"
-                self.note_unknown(message, name, pattern.components, grouping.span)
+                instead = did_you_mean(name, pattern.components) or f"add PARTITION BY [{name}]"
+                self.mistakes.note(f"unknown {message}", grouping.span, suggestion=instead)
         if grouping.every is not None and grouping.end:
             self.mistakes.note("GROUP BY takes EVERY or END, not both", grouping.span)
         if grouping.every is not None and (grouping.every <= 0 or grouping.every % 1):

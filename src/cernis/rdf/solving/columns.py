@@ -97,8 +97,8 @@ def _is_function(name: str) -> bool:
     return name in ARGUMENTS
 
 
-def replace_parts(expression: g.Expression, parts: Mapping[int, g.GraphVariable]) -> g.Expression:
-    """Return an expression with variables in place of some of its parts, by their identity."""
+def replace_parts(expression: g.Expression, parts: Mapping[int, g.Expression]) -> g.Expression:
+    """Return an expression with others in place of some of its parts, by their identity."""
 
     def change(part: Any) -> Any:
         if id(part) in parts:

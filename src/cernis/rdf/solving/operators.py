@@ -9,6 +9,7 @@ Cost: some tens of microseconds per operator and batch, and its kernel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from cernis.rdf.solving.columns import (
     extend_table,
     keep_rows,
 )
+from cernis.rdf.solving.functions import TermParts, write_set
 from cernis.rdf.solving.programs import Program
 from cernis.rdf.solving.solutions import (
     Names,
@@ -151,6 +153,8 @@ class ProbeNode(PairNode):
     shared: tuple[tuple[int, int], ...]
     """For MINUS where no variable is shared for certain: the columns of those that may be, in the
     left and, once more, in the join."""
+    gathered: Names
+    """For EXISTS, the variables of other steps: its answer is the set of their values."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,6 +175,8 @@ class RefineNode(OperatorNode):
     """The column of row numbers in the inner plan."""
     answers: tuple[int, int] | None
     """The codes of false and true, for EXISTS; None: OPTIONAL."""
+    gathered: Names
+    """As of `ProbeNode`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -300,6 +306,9 @@ def _run_probe(plan: ProbeNode, data: PlanInput, events: Codes) -> Solutions:
         numbered, right, plan.join, plan.depth, plan.index, data.values, data.budget
     )
     rows = found.codes[:, len(left.names)]
+    if plan.gathered:
+        sets = _gather(found, rows, plan.gathered, len(left.event), data.terms)
+        return _add_column(left, plan.names[-1], sets)
     if plan.shared:
         both = [(left.codes[rows, i] >= 0) & (found.codes[:, j] >= 0) for i, j in plan.shared]
         rows = rows[np.any(both, axis=0)]
@@ -308,6 +317,21 @@ def _run_probe(plan: ProbeNode, data: PlanInput, events: Codes) -> Solutions:
     if plan.answers is None:
         return left.take(~fits)
     return _add_column(left, plan.names[-1], np.where(fits, plan.answers[1], plan.answers[0]))
+
+
+def _gather(
+    found: Solutions, rows: Codes, names: Names, size: int, values: TermValues
+) -> NDArray[np.int64]:
+    """Return for each of so many rows the code of a set: the values of some columns, as text."""
+    columns = [found.codes[:, found.names.index(name)] for name in names]
+    table = np.unique(np.stack([rows, *columns], axis=1), axis=0)
+    parts = values.take_apart(np.ascontiguousarray(table[:, 1:].reshape(-1)))
+    cells: list[TermParts | None] = [None if one.kind == e.NOTHING else one for one in parts]
+    first = np.searchsorted(table[:, 0], np.arange(size + 1)) * len(names)
+    codes = [
+        values.terms.code(write_set(cells[a:b], len(names))) for a, b in pairwise(first.tolist())
+    ]
+    return np.array(codes, np.int64)
 
 
 def _number_rows(table: Solutions, name: str) -> Solutions:
@@ -323,8 +347,12 @@ def _run_refine(plan: RefineNode, data: PlanInput, events: Codes) -> Solutions:
     left = run_plan(plan.left, data, events)
     inside = data._replace(given=_number_rows(left, plan.row))
     found = run_plan(plan.inner, inside, events)
+    rows = found.codes[:, found.names.index(plan.row)]
+    if plan.gathered:
+        sets = _gather(found, rows, plan.gathered, len(left.event), data.terms)
+        return _add_column(left, plan.names[-1], sets)
     fits = np.zeros(len(left.event), np.bool_)
-    fits[found.codes[:, found.names.index(plan.row)]] = True
+    fits[rows] = True
     if plan.answers is not None:
         return _add_column(left, plan.names[-1], np.where(fits, plan.answers[1], plan.answers[0]))
     both = arrange(found, plan.names), arrange(left.take(~fits), plan.names)

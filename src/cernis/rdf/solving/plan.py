@@ -263,12 +263,13 @@ class _Planner(NamedTuple):
             # the name is unique, so that no join takes it for a variable of both sides
             variable = g.GraphVariable(f"_:exists {id(one)}")
             pattern, rest, outer = _push_hard(one.pattern, one.condition)
-            asked = frozenset(plan.names).union(*map(_find_all_names, rest + outer))
+            shared = tuple(other.name for other in one.shared)
+            asked = frozenset((*plan.names, *shared)).union(*map(_find_all_names, rest + outer))
             right = self.plan(pattern, (), asked, dataset)
             if outer:
-                plan = self._refine(plan, right, rest, outer, variable.name, dataset)
+                plan = self._refine(plan, right, rest, outer, variable.name, dataset, shared)
             else:
-                plan = self._probe(plan, right, rest, variable.name)
+                plan = self._probe(plan, right, rest, variable.name, shared)
             found[id(one)] = variable
         return plan, replace_parts(expression, found) if found else expression
 
@@ -278,8 +279,12 @@ class _Planner(NamedTuple):
         right: op.PlanNode,
         conditions: Conditions,
         answer: str | None,
+        gathered: tuple[str, ...] = (),
     ) -> op.PlanNode:
-        """Plan EXISTS, whose answer is a column of this name, or MINUS."""
+        """Plan EXISTS, whose answer is a column of this name, or MINUS.
+
+        With `gathered`, the answer is the set of values that these variables have.
+        """
         always = left.certain & right.certain
         loose = [name for name in left.names if name in right.names]
         if answer is None and not loose:
@@ -300,7 +305,7 @@ class _Planner(NamedTuple):
             answers, shown = (false, true), (*left.names, answer)
         shared = tuple((one, len(names) - len(again) + i) for i, one in enumerate(again))
         return op.ProbeNode(
-            shown, left.certain, left, right, join, program.depth, index, answers, shared
+            shown, left.certain, left, right, join, program.depth, index, answers, shared, gathered
         )
 
     def _refine(
@@ -311,6 +316,7 @@ class _Planner(NamedTuple):
         hard: Conditions,
         answer: str | None,
         dataset: _Dataset,
+        gathered: tuple[str, ...] = (),
     ) -> op.PlanNode:
         """Plan EXISTS, whose answer is a column of this name, or OPTIONAL, with hard conditions."""
         row = f"{op.ROW_NUMBER} {id(hard)}"
@@ -319,10 +325,10 @@ class _Planner(NamedTuple):
         inner = self._filter_hard(inner, hard, dataset)
         if answer is None:
             names = merge_names(left.names, right.names)
-            return op.RefineNode(names, left.certain, left, inner, row, None)
+            return op.RefineNode(names, left.certain, left, inner, row, None, ())
         false, true = (self.values.constant(write_boolean(one)) for one in (False, True))
         names = (*left.names, answer)
-        return op.RefineNode(names, left.certain, left, inner, row, (false, true))
+        return op.RefineNode(names, left.certain, left, inner, row, (false, true), gathered)
 
     def _plan_closure(
         self,

@@ -98,7 +98,7 @@ class _Replaying:
         self.view: EventView = replay.events.view(members, replay.pcea.atoms())
         self.vertices: list[_Vertex] = []
         self._gone: dict[str, set[int]] = {}
-        """By arrow, the numbers of the vertices that have met the next that fits."""
+        """By arrow or UNLESS, the numbers of the vertices that have left its index."""
         self._made = 0
 
     def drop_before(self, first: int) -> None:
@@ -139,10 +139,23 @@ class _Replaying:
                 usable = self.replay.events.is_usable(place)
                 if self._is_final(transition.target, since, rank) and usable:
                     completed += ways
+        met += self._list_removed(rank)
         for arrow, vertex in met:
             self._gone.setdefault(arrow, set()).add(vertex.number)
         self.vertices += made
         return taken, completed
+
+    def _list_removed(self, rank: int) -> list[tuple[str, _Vertex]]:
+        """Return what the event takes out as one of a guard, with the name of the UNLESS."""
+        pcea, truth = self.replay.pcea, self.view.truth(rank)
+        read = {t.target for t in pcea.transitions if passes(t.test, truth)}
+        return [
+            (f"unless {source.link.unless.guard}", vertex)
+            for taker, source in pcea.removals
+            if taker in read and source.link.unless is not None
+            for vertex in self.vertices
+            if self._fits(vertex, source.state, source.link, rank)
+        ]
 
     def _is_final(self, state: int, since: int, rank: int) -> bool:
         """Whether runs that began with an event are matches: nothing forbids them."""
@@ -177,6 +190,8 @@ class _Replaying:
     def _fits(self, vertex: _Vertex, state: int, link: Link, rank: int) -> bool:
         """Whether the event at a rank can go on from a vertex over a link."""
         if vertex.state != state or vertex.number in self._gone.get(link.arrow or "", ()):
+            return False
+        if link.unless and vertex.number in self._gone.get(f"unless {link.unless.guard}", ()):
             return False
         if link.contiguous and vertex.rank + 1 != rank:
             return False

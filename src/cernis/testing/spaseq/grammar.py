@@ -217,15 +217,21 @@ def _add_condition(
     op = random.choice(("<", "<=", ">", "=", "!="))
     condition: g.Expression = g.ComparisonExpression(op, left, right)
     if random.random() < 0.25:
-        condition = _make_late_function(random, own, others)
+        uses = [leaf.gpm for step in steps for leaf in find_gpm_names(step.element)]
+        condition = _make_late_function(random, own, others, uses.count(gpm.name) == 1)
     if random.random() < 0.2:
         bound = g.CallExpression("BOUND", (g.GraphVariable(others[0]),))
         condition = g.OrExpression((condition, g.NotExpression(bound)))
     return replace(gpm, pattern=g.FilterPattern(gpm.pattern, condition))
 
 
-def _make_late_function(random: Random, own: list[str], others: list[str]) -> g.Expression:
-    """Make a condition with a function of several variables, of the pattern alone or of two."""
+def _make_late_function(
+    random: Random, own: list[str], others: list[str], is_single: bool
+) -> g.Expression:
+    """Make a condition with a function of several variables, of the pattern alone or of two.
+
+    EXISTS is for patterns of a single step.
+    """
 
     def text(name: str) -> g.Expression:
         return g.CallExpression("STR", (g.GraphVariable(name),))
@@ -242,6 +248,11 @@ def _make_late_function(random: Random, own: list[str], others: list[str]) -> g.
     if kind < 0.85:
         both = g.CallExpression("STRLEN", (g.CallExpression("CONCAT", (other, mine)),))
         return g.ComparisonExpression(op, both, g.GraphVariable(random.choice(own)))
+    if kind < 0.93 and is_single:
+        shared = g.GraphVariable(random.choice(others))
+        triple = g.Triple(g.GraphVariable("e"), g.Term(iri(random.choice("vw"))), shared)
+        exists = g.ExistsExpression(g.BasicPattern((triple,)), shared=(shared,))
+        return g.NotExpression(exists) if random.random() < 0.5 else exists
     double = g.ArithmeticExpression("*", g.GraphVariable(own[0]), g.Term(number(2)))
     datatype = g.CallExpression("DATATYPE", (double,))
     same = g.ComparisonExpression("=", datatype, g.Term(f"<{INTEGER}>"))

@@ -26,6 +26,7 @@ Dataset = Mapping[str, Triples]
 """Background knowledge: the triples of each named graph, names in N-Triples form."""
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
+_FALSE, _TRUE = (g.Term(f'"{word}"^^<{_XSD}boolean>') for word in ("false", "true"))
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^<([^>]*)>|@([\w-]+))?', re.DOTALL)
 
 
@@ -160,21 +161,38 @@ def _follow_ways(
 def decide_exists(
     expression: g.Expression, solution: Solution, triples: Triples, kb: Dataset
 ) -> g.Expression:
-    """Return an expression in which each EXISTS is true or false, as it is for a solution."""
+    """Return an expression in which each EXISTS is true or false, as it is for a solution.
+
+    With variables of other steps, it is a condition on these.
+    """
 
     def decide(part: Any) -> g.Expression | None:
         match part:
-            case g.ExistsExpression(pattern, condition):
-                found = join_solutions([solution], list(_find_solutions(pattern, triples, kb)))
-                holds = any(
-                    condition is None or is_true(decide_exists(condition, one, triples, kb), one)
-                    for one in found
-                )
-                return g.Term(f'"{str(holds).lower()}"^^<{_XSD}boolean>')
+            case g.ExistsExpression(pattern, condition, shared=shared):
+                joined = join_solutions([solution], list(_find_solutions(pattern, triples, kb)))
+                found = [
+                    one
+                    for one in joined
+                    if condition is None or is_true(decide_exists(condition, one, triples, kb), one)
+                ]
+                if shared:
+                    return g.OrExpression((_FALSE, *(_agree_with(one, shared) for one in found)))
+                return _TRUE if found else _FALSE
         return None
 
     decided: g.Expression = _replace_parts(expression, decide)
     return decided
+
+
+def _agree_with(solution: Solution, variables: tuple[g.GraphVariable, ...]) -> g.Expression:
+    """Return the condition that the variables that are bound have the terms of a solution."""
+    parts: list[g.Expression] = [_TRUE]
+    for one in variables:
+        if one.name in solution:
+            bound = g.CallExpression("BOUND", (one,))
+            same = g.CallExpression("SAMETERM", (one, g.Term(solution[one.name])))
+            parts.append(g.OrExpression((g.NotExpression(bound), same)))
+    return g.AndExpression(tuple(parts))
 
 
 def _replace_parts(part: Any, decide: Callable[[Any], g.Expression | None]) -> Any:
@@ -331,6 +349,8 @@ def _evaluate(expression: g.Expression, solution: Solution) -> Value:
             return _compute("-", 0, _evaluate(part, solution))
         case g.CallExpression("BOUND", (g.GraphVariable(name),)):
             return name in solution
+        case g.CallExpression("SAMETERM", (one, other)):
+            return _find_term(one, solution) == _find_term(other, solution)
         case g.CallExpression("IF", (condition, one, other)):
             chosen = one if _to_boolean(_evaluate(condition, solution)) else other
             return _evaluate(chosen, solution)

@@ -1,0 +1,237 @@
+"""The stores of the step kernel: asking for runs, and filing them, by each kind of index.
+
+A plan has few kinds of indexes, and compiling all of them is most of what its first query waits
+for. So each function takes what the plan uses (`Uses`), and begins with `if uses is None`: Numba
+then leaves out the rest, and all that only the rest calls. Unions are in every plan.
+
+Cost contract: amortized O(1) for = and ≠, O(log) for an order or a gap.
+
+Turned down: `if` on the tables, as for everything else. It costs nothing per event, but Numba
+compiles both sides: 15 processor seconds for equal values, in place of 9 (one run each).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cernis.compiled import inlined, inner
+from cernis.engine.correlated.tables import NO_GAP, NO_RUN, TIME_GAP, CorrelatedArrays
+from cernis.engine.dag import ordered as by_order
+from cernis.engine.dag import records as r
+from cernis.engine.dag import unlike
+
+
+class Uses(NamedTuple):
+    """What a plan uses beside unions: True, or None, which Numba tells apart when it compiles."""
+
+    lists: bool | None
+    """Lists with back pointers, for ≠."""
+    trees: bool | None
+    """Search trees, for orders and gaps."""
+    arrows: bool | None
+    guards: bool | None
+
+
+def find_uses(tables: CorrelatedArrays) -> Uses:
+    """Return what the tables of a plan use."""
+    kinds = set(tables.links.kind.tolist())
+    return Uses(
+        r.UNLIKE in kinds or None,
+        not kinds <= {r.UNION, r.UNLIKE} or None,
+        bool((tables.link_arrow != NO_RUN).any()) or None,
+        len(tables.guard_first) + len(tables.removal_first) > 0 or None,
+    )
+
+
+class Filing(NamedTuple):
+    """A vertex to file: in which store, after which root of its bucket."""
+
+    store: int
+    vertex: int
+    start: int
+    root: int
+
+
+@inner
+def read_gap(events, now, unit):
+    """Return where the event stands, in the unit of a gap."""
+    return events.times[now.at] if unit == TIME_GAP else np.int64(now.ordinal)
+
+
+@inner
+def go_back(reading, distance):
+    """Return the reading some distance before, at least the least one."""
+    earlier = reading - distance
+    return earlier if earlier <= reading else r.NOTHING + 1
+
+
+@inlined
+def ask_list(uses, tables, memory, events, now, link, found, asked):
+    """Return the first run with other values, its start, and the place of the question."""
+    if uses is None:
+        return 0, r.NOTHING, 0
+    store = tables.links.store[link]
+    width = tables.links.width[store]
+    for v in range(width):
+        asked[v] = events.codes[tables.link_values[link, v], now.at]
+        if asked[v] == r.MISSING and tables.store_required[store, v]:
+            return 0, r.NOTHING, 0
+    lists = unlike.Lists(memory.entries, memory.values, memory.back, tables.links.steps)
+    first = unlike.next_live(lists, found, asked, width, now.bound)
+    if first == 0:
+        return 0, r.NOTHING, 0
+    question = memory.counters[r.ASKED]
+    memory.counters[r.ASKED] = question + 1
+    for v in range(width):
+        memory.asked[question, v] = asked[v]
+    return first, memory.entries[first]["best"], question
+
+
+@inlined
+def ask_tree(uses, tables, memory, events, now, link, found):
+    """Return the latest start in a search tree, and the place of the question."""
+    if uses is None:
+        return r.NOTHING, 0
+    store = tables.links.store[link]
+    kind = tables.links.kind[store]
+    question = memory.counters[r.ASKED]
+    if kind == r.SORTED and tables.link_gap[link] != NO_GAP:
+        reading = read_gap(events, now, tables.link_gap[link])
+        high = go_back(reading, events.gap_most[link])
+        low = go_back(reading, events.gap_least[link])
+        latest = by_order.latest_inside(memory.branches, found, r.IN_GAP, high, low)
+    elif tables.store_groups[store] >= 0:
+        high, low = np.int64(0), np.int64(now.position)
+        latest = memory.branches[found]["best"]
+        if tables.store_since[store]:
+            groups = tables.store_groups[store]
+            at = memory.base[groups] + events.codes[tables.store_column[groups], now.at]
+            if memory.buckets[at]["root"] == 0:
+                return r.NOTHING, 0
+            high = memory.buckets[at]["ordinal"]
+            latest = by_order.latest_inside(memory.branches, found, r.IN_GAP, high, low)
+    else:
+        high = events.high[tables.link_ordered[link], now.at]
+        low = events.low[tables.link_ordered[link], now.at]
+        if high == r.NOTHING:
+            return r.NOTHING, 0
+        operator = tables.links.operator[link]
+        if kind == r.RECENT:
+            reading = read_gap(events, now, tables.link_gap[link])
+            earliest = go_back(reading, events.gap_most[link])
+            memory.asked[question, memory.asked.shape[1] - 1] = earliest
+            latest = r.NOTHING
+            run, alone = by_order.latest_run(memory.branches, found, operator, high, low)
+            if run != 0 and memory.branches[run]["start"] >= earliest:
+                newest, latest = memory.branches[run]["vertex"], now.clock
+                if newest != 0 and alone and tables.store_first[store]:
+                    latest = memory.vertices[newest]["start"]
+        else:
+            latest = by_order.latest_start(memory.branches, found, operator, high, low)
+    memory.counters[r.ASKED] = question + 1
+    memory.asked[question, 0] = high
+    memory.asked[question, 1] = low
+    return latest, question
+
+
+@inner
+def find_guard(uses, tables, memory, events, now, state, asked):
+    """Return the latest start of what must be absent from the matches that end now in a state."""
+    if uses is None:
+        return r.NOTHING
+    latest = r.NOTHING
+    for link in range(tables.guard_first[state], tables.guard_first[state + 1]):
+        store = tables.links.store[link]
+        code = events.codes[tables.link_column[link], now.at]
+        found = memory.buckets[memory.base[store] + code]["root"] if code >= 0 else 0
+        kind = tables.links.kind[store]
+        if found == 0:
+            continue
+        if kind == r.UNION:
+            latest = max(latest, memory.nodes[found]["start"])
+        elif kind == r.SORTED:
+            high = events.high[tables.link_ordered[link], now.at]
+            low = events.low[tables.link_ordered[link], now.at]
+            if high != r.NOTHING:
+                operator = tables.links.operator[link]
+                begun = by_order.latest_alike(memory.branches, found, operator, high, low)
+                latest = max(latest, begun)
+        else:
+            width = tables.links.width[store]
+            for v in range(width):
+                asked[v] = events.codes[tables.link_values[link, v], now.at]
+                if asked[v] == r.MISSING and tables.store_required[store, v]:
+                    found = 0
+            if found != 0:
+                lists = unlike.Lists(memory.entries, memory.values, memory.back, tables.links.steps)
+                found = unlike.next_live(lists, found, asked, width, now.bound)
+            if found != 0:
+                latest = max(latest, memory.entries[found]["start"])
+    return latest
+
+
+@inner
+def file_in_list(uses, tables, memory, events, now, filing, asked):
+    """Put a run before its list; return (root or -1 for none, array, room) as `step` does."""
+    if uses is None:
+        return -1, 0, 0
+    counters, store = memory.counters, filing.store
+    if counters[r.ENTRIES] + 1 > len(memory.entries):
+        return -1, r.ENTRIES, 1
+    entry = counters[r.ENTRIES]
+    width = tables.links.width[store]
+    for v in range(width):
+        value = events.codes[tables.store_values[store, v], now.at]
+        if value == r.MISSING and tables.store_required[store, v]:
+            return -1, 0, 0
+        memory.values[entry, v] = value
+    lists = unlike.Lists(memory.entries, memory.values, memory.back, tables.links.steps)
+    root = unlike.insert(
+        lists, counters, filing.root, filing.vertex, filing.start, now.bound, asked, width
+    )
+    memory.entries[root]["store"] = store
+    return root, 0, 0
+
+
+@inner
+def file_in_tree(uses, tables, memory, events, now, filing):
+    """Put a run into its search tree; return (root or -1 for none, array, room) as `step` does."""
+    if uses is None:
+        return -1, 0, 0
+    counters, store, root = memory.counters, filing.store, filing.root
+    start, bound = filing.start, now.bound
+    kind, gap = tables.links.kind[store], tables.store_gap[store]
+    groups = tables.store_groups[store]
+    limit, room, trims = r.NOTHING, 0, False
+    if kind == r.SORTED and gap != NO_GAP:
+        high, low = read_gap(events, now, gap), np.int64(0)
+        limit = go_back(high, events.store_reach[store])
+        # once as much is dead as can be alive
+        dead = go_back(limit, events.store_reach[store])
+        trims = by_order.smallest(memory.branches, root) < dead
+        room = by_order.room_to_trim(memory.branches, root, limit) if trims else 0
+    elif groups >= 0:
+        group = events.codes[tables.store_column[groups], now.at]
+        high, low = np.int64(now.position), np.int64(0)
+        if group >= 0:
+            high = memory.buckets[memory.base[groups] + group]["ordinal"]
+        if tables.store_since[store]:
+            limit, trims = high, by_order.smallest(memory.branches, root) < high
+            room = by_order.room_to_trim(memory.branches, root, limit) if trims else 0
+    else:
+        high = events.high[tables.store_ordered[store], now.at]
+        low = events.low[tables.store_ordered[store], now.at]
+        if kind == r.RECENT:
+            start = read_gap(events, now, gap)
+            bound = go_back(start, events.store_reach[store])
+    if high == r.NOTHING:
+        return -1, 0, 0
+    room += by_order.room_to_insert(memory.branches, root, high, low)
+    if counters[r.BRANCHES] + room > len(memory.branches):
+        return -1, r.BRANCHES, room
+    if trims:
+        root = by_order.trim(memory.branches, counters, root, limit, bound)
+    root = by_order.insert(memory.branches, counters, root, high, low, filing.vertex, start, bound)
+    return root, 0, 0
