@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cernis.results.matches import Matches
     from cernis.results.result import Result
     from cernis.run.query import Query
-    from cernis.run.rules import RuleSet
+    from cernis.run.rules.rule_set import RuleSet
     from cernis.run.session import Session
     from cernis.schema import Schema
 
@@ -73,7 +73,7 @@ _MODULES = {
     "Pattern": "cernis.pattern.query",
     "Query": "cernis.run.query",
     "Result": "cernis.results.result",
-    "RuleSet": "cernis.run.rules",
+    "RuleSet": "cernis.run.rules.rule_set",
     "Schema": "cernis.schema",
     "Session": "cernis.run.session",
 }
@@ -120,7 +120,7 @@ def rules(source: Any) -> RuleSet:
     `source` is a text of `RULE name AS SELECT …`, a path of a file or of a folder of such texts
     (.ceql), a list of texts and paths, or a dictionary of queries by name.
     """
-    from cernis.run.rules import RuleSet
+    from cernis.run.rules.rule_set import RuleSet
 
     return RuleSet.of(source)
 

@@ -9,8 +9,8 @@ import pytest
 
 from cernis.cli.rule_watch import RuleRevision, RuleWatch
 from cernis.errors import CernisError
-from cernis.run.rule import RuleSetError
-from cernis.run.rules import RuleSet
+from cernis.run.rules.rule import RuleSetError
+from cernis.run.rules.rule_set import RuleSet
 
 A, B = "RULE a AS SELECT * WHERE A", "RULE b AS SELECT * WHERE B"
 

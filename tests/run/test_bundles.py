@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 import cernis
 from cernis.engine.unary.freeze import pack, unpack
 from cernis.errors import StateError
-from cernis.run import bundles
-from cernis.run.bundles import SMALLEST, find_kind
-from cernis.run.rule import RuleSetError
-from cernis.run.rules import RuleSession, RuleSet
+from cernis.run.rules import bundles
+from cernis.run.rules.bundles import SMALLEST, find_kind
+from cernis.run.rules.rule import RuleSetError
+from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
 from cernis.testing.differential import (
     assert_agrees,

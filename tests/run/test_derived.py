@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import cernis
 import cernis.pattern as p
 from cernis.pattern.query import Consume, Pattern, Select, SelectedTerm, Strategy
-from cernis.run.rule import RuleSetError
+from cernis.run.rules.rule import RuleSetError
 from cernis.testing.differential import comparable_match, describe_case
 from cernis.testing.grammar import split_batches
 from cernis.testing.rules import evaluate_rules

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.run.families import SMALLEST
-from cernis.run.rule import RuleSetError
-from cernis.run.rules import RuleSession, RuleSet
+from cernis.run.rules.families import SMALLEST
+from cernis.run.rules.rule import RuleSetError
+from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
 from cernis.testing.grammar import split_batches
 from cernis.testing.strategies import cuts

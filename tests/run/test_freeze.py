@@ -17,7 +17,7 @@ from cernis.engine.dag.records import NODE
 from cernis.engine.unary.freeze import VERSION, pack, unpack
 from cernis.engine.unary.slide import ROW
 from cernis.pattern.selection import counts_only
-from cernis.run.families import SMALLEST
+from cernis.run.rules.families import SMALLEST
 from cernis.testing import oracle
 from cernis.testing.conjunctive import oracle as conjunctive_oracle
 from cernis.testing.differential import comparable_match

@@ -18,9 +18,9 @@ from cernis.cli.main import main
 from cernis.errors import CernisError, DataError, StateError
 from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.pattern.selection import counts_only
-from cernis.run.routing import ConstantTest, find_equalities, why_whole
-from cernis.run.rule import RuleSetError
-from cernis.run.rules import RuleSession
+from cernis.run.rules.routing import ConstantTest, find_equalities, why_whole
+from cernis.run.rules.rule import RuleSetError
+from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.grammar import split_batches
@@ -122,9 +122,9 @@ def test_the_size_of_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     rules, events = cernis.rules(on_hosts(5)), log(600, 5)
     batches = pa.RecordBatchReader.from_batches(events.schema, events.to_batches(max_chunksize=40))
     whole = rules.run(events)
-    monkeypatch.setattr("cernis.run.rules._CHUNK", 50)
-    monkeypatch.setattr("cernis.run.rules._CHUNK_PER_RULE", 20)
-    monkeypatch.setattr("cernis.run.rules._CHUNK_BYTES", 2000)
+    monkeypatch.setattr("cernis.run.rules.chunks.CHUNK", 50)
+    monkeypatch.setattr("cernis.run.rules.chunks.CHUNK_PER_RULE", 20)
+    monkeypatch.setattr("cernis.run.rules.chunks.CHUNK_BYTES", 2000)
     for name, found in rules.run(batches).items():
         assert found.to_arrow().equals(whole[name].to_arrow())
         assert found.count() > 0
@@ -256,7 +256,7 @@ def test_a_rule_that_is_removed_takes_its_encoder_along() -> None:
     session = RuleSession(cernis.rules(on_hosts(20)), RunOptions(), families=False)
     session.push(log(60, 20))
     session.update(cernis.rules(on_hosts(2)))
-    shared = session._encoders
+    shared = session._opener.encoders
     assert (len(shared._known), len(shared._groups)) == (2, 3)  # types, and two hosts
 
 

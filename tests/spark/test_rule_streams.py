@@ -24,7 +24,7 @@ import pytest
 import cernis
 from cernis.cli.main import main
 from cernis.errors import CernisError, StateError
-from cernis.run.rule import RuleSetError
+from cernis.run.rules.rule import RuleSetError
 from cernis.spark import progress_of, recognize_rules
 
 SCHEMA = pa.schema({"type": pa.string(), "user": pa.string(), "host": pa.int64(), "ts": pa.int64()})

@@ -17,8 +17,8 @@ import pytest
 import cernis
 from cernis.cli.main import main
 from cernis.generators.stock import stock_stream
-from cernis.run.bundles import SMALLEST
-from cernis.run.rule import RuleSetError
+from cernis.run.rules.bundles import SMALLEST
+from cernis.run.rules.rule import RuleSetError
 from cernis.spark.rules.recognition import recognize_rules
 
 RULES = """

@@ -21,8 +21,8 @@ import cernis
 from cernis.errors import StateError
 from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Strategy
-from cernis.run import bundles
-from cernis.run.families import SMALLEST
+from cernis.run.rules import bundles
+from cernis.run.rules.families import SMALLEST
 from cernis.run.session import RunOptions
 from cernis.spark.rules.keys import KeyedRules, RuleKey, key_rules
 from cernis.spark.rules.stream_worker import RuleStreamWork

@@ -3,10 +3,10 @@
 The rules are those of security teams: two to four steps on one host, a key and a window. Each host
 has one rule, and about as many events as any other. There are three workloads:
 
-* *one shape*: the rules differ in the host alone, so they run as one query (`run.families`);
+* *one shape*: the rules differ in the host alone, so they run as one query (`run.rules.families`);
 * *many shapes*: they share types and attributes, and differ in their steps, a threshold and the
   window, so they share an engine that has a copy of each event for the rule of its host
-  (`run.bundles`);
+  (`run.rules.bundles`);
 * *many shapes that suppress*: the same rules with SUPPRESS BY.
 
 One pass of the rule set is compared with as many runs of single queries: a few of them are
@@ -30,7 +30,8 @@ from cernis.bench.clock import Contestant, race, time_call
 from cernis.bench.record import Case, Record
 from cernis.bench.scale import FULL, BenchmarkScale
 from cernis.bench.table import Table, tabulate
-from cernis.run.rules import RuleSession, RuleSet
+from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.session import RuleSession
 
 NAME = "rules"
 SEED = 7

@@ -62,7 +62,7 @@ def list_problems(argument: str, language: str) -> list[dict[str, Any]]:
 
 def _list_warnings(argument: str, language: str) -> list[dict[str, Any]]:
     from cernis.pattern.advice import find_warnings
-    from cernis.run.rules import RuleSet
+    from cernis.run.rules.rule_set import RuleSet
 
     if (rules := find_rules(argument, language)) is not None:
         return [

@@ -24,8 +24,10 @@ from cernis.cli.stream import (
 )
 from cernis.cli.terminal import print_message
 from cernis.errors import CernisError, StrictError
-from cernis.run.rule import RuleSetError, describe_mistake, name_warning
-from cernis.run.rules import RuleSet, compare_rules, name_streams, unite_declared
+from cernis.run.rules.changes import compare_rules
+from cernis.run.rules.rule import RuleSetError, describe_mistake, name_warning
+from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.streams import name_streams, unite_declared
 from cernis.spark.rules.explanation import explain_rules
 from cernis.spark.streaming import sinks, sources
 from cernis.spark.streaming.sources import UNDECODED, StreamInput

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cernis.errors import CernisError
-from cernis.run.rule import Rule, RuleSetError, revise_rules
-from cernis.run.rules import RuleSet
+from cernis.run.rules.rule import Rule, RuleSetError, revise_rules
+from cernis.run.rules.rule_set import RuleSet
 
 _Stock = dict[Path, tuple[int, int]]
 

@@ -28,8 +28,9 @@ from cernis.results.jsonlines import name_lines, text_of
 from cernis.results.matches import Matches
 from cernis.results.of_rules import fill_table, name_rules, name_table, unite_columns
 from cernis.run.metrics import SessionMetrics
-from cernis.run.rule import Rule, name_warning
-from cernis.run.rules import RuleSession, RuleSet
+from cernis.run.rules.rule import Rule, name_warning
+from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
 
 Shares = Iterator[tuple[str, Any]]

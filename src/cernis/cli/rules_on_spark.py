@@ -29,8 +29,9 @@ from cernis.cli.terminal import print_notes, spinner
 from cernis.errors import StrictError, list_warnings
 from cernis.results.of_rules import name_rules
 from cernis.run.metrics import SessionMetrics
-from cernis.run.rule import Rule
-from cernis.run.rules import RuleSet, describe_silence
+from cernis.run.rules.explain import describe_silence
+from cernis.run.rules.rule import Rule
+from cernis.run.rules.rule_set import RuleSet
 from cernis.spark.carriers import convert
 from cernis.spark.files.check import check_rule_files
 from cernis.spark.rules.answers import ORDER

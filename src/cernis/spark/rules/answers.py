@@ -19,7 +19,7 @@ from cernis.results.groups import Groups
 from cernis.results.jsonlines import TextEvents
 from cernis.results.matches import Matches
 from cernis.results.of_rules import fill_table, name_rules, unite_columns
-from cernis.run.rules import RuleSession
+from cernis.run.rules.session import RuleSession
 from cernis.spark.carriers import carrier_of
 from cernis.spark.group_parts import DECIMAL, cast_groups, exact_columns
 from cernis.spark.worker import AnswerForm

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cernis.run.rules import RuleSet
+from cernis.run.rules.rule_set import RuleSet
 from cernis.spark.rules.keys import KeyedRules, key_rules
 
 

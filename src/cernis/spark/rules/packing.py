@@ -1,7 +1,7 @@
 """`RulePacking`: rows travel once for each key of rules that they can move.
 
 Cost contract: per row and key, one look-up in the index over types and constants
-(`run.routing.Router`). Does not import Spark.
+(`run.rules.routing.Router`). Does not import Spark.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.events.batch import Bools
-from cernis.run.routing import ConstantTest, Router
+from cernis.run.rules.routing import ConstantTest, Router
 from cernis.spark.rules.versions import RuleRecord
 from cernis.spark.streaming.packing import Packing
 from cernis.spark.streaming.side_output import find_batch

@@ -19,8 +19,10 @@ from cernis.events.order import Scale
 from cernis.events.source import choose_inputs, read_table
 from cernis.pattern.query import Pattern
 from cernis.plan.plan import Plan
-from cernis.run.rule import RuleSetError, describe_mistake
-from cernis.run.rules import RuleSession, RuleSet, name_streams
+from cernis.run.rules.rule import RuleSetError, describe_mistake
+from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.session import RuleSession
+from cernis.run.rules.streams import name_streams
 from cernis.run.session import RunOptions
 from cernis.run.tables import find_table
 from cernis.spark.frame import Frame, arrow_type, make_frames

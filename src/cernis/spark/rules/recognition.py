@@ -18,8 +18,9 @@ from typing import Any
 
 from cernis.errors import CernisError
 from cernis.events.source import choose_inputs
-from cernis.run.rule import Rule, RuleSetError, describe_mistake, refuse_inserts
-from cernis.run.rules import RuleSet, name_streams
+from cernis.run.rules.rule import Rule, RuleSetError, describe_mistake, refuse_inserts
+from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.streams import name_streams
 from cernis.spark.batch import recognize_batch
 from cernis.spark.notes import Notes
 from cernis.spark.options import JobOptions

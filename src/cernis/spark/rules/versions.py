@@ -109,7 +109,7 @@ def describe_moves(known: RuleRecord, keyed: Sequence[KeyedRules], batch: int) -
 
     `batch` is the last micro-batch that has been planned.
 
-    >>> from cernis.run.rules import RuleSet
+    >>> from cernis.run.rules.rule_set import RuleSet
     >>> rules = RuleSet.of({"a": "SELECT * WHERE A"}).rules
     >>> texts = (RuleText("a", rules[0].text),)
     >>> known = RuleRecord((BucketGroup(RuleKey((("k",),)), (0,)),), (RuleVersion(0, (texts,)),))

@@ -25,10 +25,12 @@ import pyarrow as pa
 
 from cernis.pattern.query import Pattern, Strategy
 from cernis.results.jsonlines import TextEvents, name_lines
-from cernis.run.derived import KnownStream
 from cernis.run.query import Query
-from cernis.run.rule import Rule
-from cernis.run.rules import RuleSession, RuleSet, read_rule_texts
+from cernis.run.rules.derived import KnownStream
+from cernis.run.rules.freeze import read_rule_texts
+from cernis.run.rules.rule import Rule
+from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.session import RuleSession
 from cernis.spark.carriers import carrier_of
 from cernis.spark.rules.answers import fill_columns, list_answers, order_answers
 from cernis.spark.worker import (

@@ -18,10 +18,13 @@ from typing import Any, NamedTuple
 from cernis.error_codes import find_kind
 from cernis.errors import CernisError, Diagnostic, QueryError, WarningNote
 from cernis.languages.ceql.rules import parse_rules
-from cernis.run.derived import order_rules
 from cernis.run.query import Query
-from cernis.run.routing import ConstantTest, find_equalities, why_whole
-from cernis.run.templates import Template, find_template
+from cernis.run.rules.derived import order_rules
+from cernis.run.rules.routing import ConstantTest, find_equalities, why_whole
+from cernis.run.rules.templates import Template, find_template
+
+_SHOWN = 10
+"""So many names are shown of rules that have something in common."""
 
 
 class RuleSetError(CernisError):
@@ -135,6 +138,12 @@ def refuse_inserts(rules: Iterable[Rule]) -> None:
             mistakes.append(describe_mistake(rule.name, rule.origin, error))
     if mistakes:
         raise RuleSetError(mistakes)
+
+
+def shorten_names(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are more."""
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def name_warning(rule: Rule, warning: WarningNote) -> WarningNote:

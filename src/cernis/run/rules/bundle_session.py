@@ -31,11 +31,11 @@ from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchSet
 from cernis.results.unary import CompactMatches
 from cernis.run.budget import Budget
-from cernis.run.bundle_suppress import OwnedSuppressor
-from cernis.run.bundles import Bundle
 from cernis.run.feed import Arrays, EncodedBatch, Feed, Keys, push_pieces
 from cernis.run.freeze import read_state, thaw_pipeline
 from cernis.run.pipeline import Pipeline
+from cernis.run.rules.bundle_suppress import OwnedSuppressor
+from cernis.run.rules.bundles import Bundle
 from cernis.run.session import RunOptions, Session
 from cernis.run.tables import Tables
 from cernis.schema import Schema

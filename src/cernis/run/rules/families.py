@@ -29,9 +29,9 @@ from cernis.events.times import is_text
 from cernis.results.matches import Matches
 from cernis.results.unary import CompactMatches
 from cernis.run.query import Query
-from cernis.run.routing import Constant, ConstantTest, sort_places
-from cernis.run.rule import Rule
-from cernis.run.templates import Template
+from cernis.run.rules.routing import Constant, ConstantTest, sort_places
+from cernis.run.rules.rule import Rule
+from cernis.run.rules.templates import Template
 from cernis.state import require
 
 SMALLEST = 8

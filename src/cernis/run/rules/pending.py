@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.events.batch import Int64s
-from cernis.run.derived import LATE, NOTHING, InputLog, PathLog, PlacedPart, widen
 from cernis.run.freeze import read_table, write_table
+from cernis.run.rules.derived import LATE, NOTHING, InputLog, PathLog, PlacedPart, widen
 from cernis.state import check_list, check_text, read_array, require
 
 Arrays = dict[str, np.ndarray[Any, Any]]

@@ -20,14 +20,13 @@ from cernis.output import UsedFile
 from cernis.pattern.query import Pattern
 from cernis.results.matches import Matches
 from cernis.results.unary import CompactMatches
-from cernis.run.bundle_session import BundleSession
-from cernis.run.bundles import Bundle
-from cernis.run.derived import PathLog, derive_schema, is_held, unite_schemas, widen
-from cernis.run.families import Family
-from cernis.run.metrics import SessionMetrics
-from cernis.run.pending import DerivedBound, PendingEvents, find_bound
-from cernis.run.routing import Constant, ConstantTest
-from cernis.run.rule import Rule
+from cernis.run.rules.bundle_session import BundleSession
+from cernis.run.rules.bundles import Bundle
+from cernis.run.rules.derived import PathLog, derive_schema, is_held, unite_schemas, widen
+from cernis.run.rules.families import Family
+from cernis.run.rules.pending import DerivedBound, PendingEvents, find_bound
+from cernis.run.rules.routing import Constant, ConstantTest
+from cernis.run.rules.rule import Rule
 from cernis.run.session import Session
 
 
@@ -198,35 +197,6 @@ class RunningRule:
             return
         counted = self.counted if len(self.counted) else np.zeros(len(self.rules), np.int64)
         yield from zip((rule.name for rule in self.rules), counted.tolist(), strict=True)
-
-    def metrics(self) -> Iterator[tuple[str, SessionMetrics]]:
-        """Yield the numbers of each rule.
-
-        What the rules of a family or a bundle keep and spend is theirs together: each has a share
-        of it by its events.
-        """
-        whole = self.session.metrics()
-        if self.family is None:
-            yield self.rules[0].name, whole
-            return
-        silenced = np.zeros(len(self.rules), np.int64)
-        if isinstance(self.session, BundleSession):
-            silenced = self.session.pipeline.count_silenced()
-        for (name, events), suppressed in zip(self.count_events(), silenced.tolist(), strict=True):
-            part = events / max(whole.events, 1)
-            yield (
-                name,
-                replace(
-                    whole,
-                    events=events,
-                    suppressed=suppressed,
-                    relevant=round(whole.relevant * part),
-                    stored=round(whole.stored * part),
-                    keys=round(whole.keys * part),
-                    records=round(whole.records * part),
-                    seconds={stage: part * spent for stage, spent in whole.seconds.items()},
-                ),
-            )
 
 
 class _Member(NamedTuple):

@@ -23,7 +23,7 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Pattern
 from cernis.pattern.selection import counts_only
 from cernis.plan.plan import Plan
-from cernis.run.routing import Constant, ConstantTest, find_equalities, why_whole
+from cernis.run.rules.routing import Constant, ConstantTest, find_equalities, why_whole
 
 if TYPE_CHECKING:
     from cernis.run.query import Query

@@ -45,10 +45,10 @@ from cernis.pattern.window import Window
 from cernis.plan.plan import Plan, Unary
 from cernis.results.matches import Matches
 from cernis.results.unary import CompactMatches
-from cernis.run.bundle_suppress import OwnedClauses, SilencedMatches
 from cernis.run.query import Query
-from cernis.run.routing import COMPUTED, sort_places
-from cernis.run.rule import Rule
+from cernis.run.rules.bundle_suppress import OwnedClauses, SilencedMatches
+from cernis.run.rules.routing import COMPUTED, sort_places
+from cernis.run.rules.rule import Rule
 from cernis.schema import Schema
 from cernis.state import require
 

@@ -1,0 +1,88 @@
+"""Say how rules share the work, which of them cost most, and why some find nothing.
+
+Cost contract: the plans of all rules; no event is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from cernis.plan.plan import Guarantee
+from cernis.run.metrics import SessionMetrics
+from cernis.run.rules.routing import ConstantTest, Router
+from cernis.run.rules.rule import Rule, shorten_names
+from cernis.run.rules.shared_rules import SharedRules
+
+_COSTLY = 5
+"""So many rules are shown of those that took most of the time."""
+
+
+def list_work(rules: SharedRules) -> Iterator[str]:
+    """Yield which rules read which events, which share an engine, and their guarantees."""
+    yield f"rules        {len(rules)}"
+    router = _make_router(rules.rules)
+    indexed = ", ".join(f"{n} ({count:,} constants)" for n, count in router.attributes.items())
+    yield f"routed       {len(router.rules)} rules read the events that can move them"
+    if indexed:
+        yield f"             by look-ups of {indexed}"
+    yield f"whole        {len(rules.wholes)} rules read every event"
+    for name, why in rules.wholes.items():
+        yield f"             {name}: {why}"
+    if rules.families:
+        several = sum(len(family.rules) for family in rules.families)
+        queries = f"{len(rules.families)} queries"
+        yield f"families     {several} rules differ in one constant: {queries}"
+    if rules.bundles:
+        several = sum(len(bundle.rules) for bundle in rules.bundles)
+        yield f"bundles      {several} rules of other shapes share {len(rules.bundles)} engines"
+    kinds: dict[Guarantee, list[str]] = {}
+    for rule in rules:
+        kinds.setdefault(rule.query.plan.guarantee, []).append(rule.name)
+    shown = sorted(f"{len(names)} {kind.value}" for kind, names in kinds.items())
+    yield f"classes      {', '.join(shown)}"
+    if residual := kinds.get(Guarantee.RESIDUAL):
+        why = "some conditions are checked on candidates, whose number has no bound"
+        yield f"             {shorten_names(residual)}: {why}"
+
+
+def _make_router(rules: Sequence[Rule]) -> Router:
+    """Return the index of the rules that need not read every event."""
+    wanted: dict[int, frozenset[ConstantTest]] = {}
+    made = {rule.query.pattern.into for rule in rules}
+    for number, rule in enumerate(rules):
+        pattern = rule.query.pattern
+        if not made.isdisjoint(pattern.streams) or rule.whole:
+            continue
+        if rule.equalities is not None:
+            wanted[number] = rule.equalities
+    return Router(wanted, "type")
+
+
+def list_costly(rules: SharedRules, numbers: Mapping[str, SessionMetrics]) -> Iterator[str]:
+    """Yield the rules that took most of the time, with the events that they read."""
+    spent = {name: sum(each.seconds.values()) for name, each in numbers.items()}
+    total = sum(spent.values()) or 1.0
+    yield "costly       the rules that took most of the time"
+    for name in sorted(spent, key=lambda name: -spent[name])[:_COSTLY]:
+        own = numbers[name]
+        read = f"{own.events:,} events, {own.records:,} records of partial matches"
+        why = rules.wholes.get(name, "it reads the events that can move it")
+        yield f"             {name}: {spent[name] / total:.0%}, {read}; {why}"
+
+
+def list_silent(silent: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield the rules that found nothing, each with its reason."""
+    yield f"silent       {len(silent)} rules find nothing in these events"
+    yield from (f"             {name}: {why}" for name, why in silent)
+
+
+def describe_silence(rule: Rule, events: int, warnings: Sequence[str]) -> str:
+    """Return why a rule finds nothing, by the number of its events and the warnings about them."""
+    if not events and rule.equalities:
+        tests = sorted(map(str, rule.equalities))
+        more = f" or {len(tests) - 3} others" if len(tests) > 3 else ""
+        return f"no event has {' or '.join(tests[:3])}{more}"
+    if not warnings:
+        return "events move it, and none completes a match"
+    return re.sub(r"^line \d+, column \d+: ", "", warnings[0].splitlines()[0])

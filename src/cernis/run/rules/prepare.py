@@ -1,0 +1,112 @@
+"""Check rules against the columns of their streams, before they read events.
+
+All mistakes of all rules are raised together. A family or a bundle whose rules these columns do not
+tell apart is split: its rules run alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from cernis.errors import CernisError, DataError
+from cernis.events.order import Scale
+from cernis.events.source import DescribedStream
+from cernis.run.rules.derived import KnownStream, unite_schemas
+from cernis.run.rules.families import Family
+from cernis.run.rules.open_sessions import SessionOpener
+from cernis.run.rules.rule import RuleSetError, describe_mistake
+from cernis.run.rules.running_rule import RunningRule
+from cernis.run.rules.running_rules import RunningRules
+from cernis.run.rules.streams import choose_streams
+
+
+class GivenStreams(NamedTuple):
+    """The streams that are given to rules."""
+
+    sources: Sequence[DescribedStream]
+    scale: Scale
+    type_column: str
+    time_column: str | None
+
+
+def split_families(
+    running: RunningRules, given: GivenStreams, opener: SessionOpener
+) -> list[RunningRule] | None:
+    """Return all rules at work, without families that the columns do not fit; None: all fit."""
+    found: list[RunningRule] = []
+    for each in running:
+        own = [s for s in choose_streams(given.sources, each.pattern) if not s.is_blank]
+        if each.family is None or not own or each.family.fits(own, given.scale):
+            found.append(each)
+        elif each.session.events and isinstance(each.family, Family):
+            name, kind = each.family.template.attribute, type(each.family.constants[0])
+            raise DataError(
+                f"{name!r} is compared with values of the type {kind.__name__} by "
+                f"{len(each.rules)} rules, and is no such column any more; begin a new session"
+            )
+        else:
+            found += [
+                RunningRule((rule,), opener.open(rule.query), number=running.numbers[rule.name])
+                for rule in each.rules
+            ]
+    return sorted(found, key=lambda each: each.number) if len(found) > len(running) else None
+
+
+def check_rules(
+    running: RunningRules, given: GivenStreams, opener: SessionOpener
+) -> dict[str, pa.Schema]:
+    """Check each rule against its streams, and return the columns of derived streams.
+
+    Raises all mistakes together.
+    """
+    mistakes: dict[str, str] = {}
+    made: dict[str, list[pa.Schema]] = {}
+    types, times = given.type_column, given.time_column
+    for place in running.order:
+        each = running[place]
+        session, pattern = each.session, each.pattern
+        own = choose_streams(given.sources, pattern)
+        for name in pattern.streams:
+            if name in made:
+                own.append(KnownStream(name, unite_schemas(name, made[name])))
+        try:
+            session.prepare(own)
+            session.check_scale(given.scale)
+        except CernisError as error:
+            mistakes |= _blame(each, own, given.scale, opener, error)
+            continue
+        for stream in own:
+            schema, tables = stream.schema, session.tables
+            schema = schema if tables is None else tables.extend(stream.name, schema)
+            session.store.expect(schema, types, times)
+        if pattern.into is not None:
+            made.setdefault(pattern.into, []).extend(each.derive_schemas(types, times))
+    if mistakes:
+        raise RuleSetError([*mistakes.values()], [*mistakes])
+    return {name: unite_schemas(name, schemas) for name, schemas in made.items()}
+
+
+def _blame(
+    running: RunningRule,
+    streams: Sequence[DescribedStream],
+    scale: Scale,
+    opener: SessionOpener,
+    error: CernisError,
+) -> Mapping[str, str]:
+    """Return what is wrong with each rule, in words."""
+    mistakes: dict[str, CernisError] = {}
+    for rule in running.rules if running.family is not None else ():
+        try:
+            session = opener.open(rule.query)
+            session.prepare(streams)
+            session.check_scale(scale)
+        except CernisError as own:
+            mistakes[rule.name] = own
+    mistakes = mistakes or {running.rules[0].name: error}
+    rules = (rule for rule in running.rules if rule.name in mistakes)
+    return {
+        rule.name: describe_mistake(rule.name, rule.origin, mistakes[rule.name]) for rule in rules
+    }

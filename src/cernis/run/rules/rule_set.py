@@ -1,0 +1,80 @@
+"""`RuleSet`: many rules over the same events, in one pass.
+
+Events are opened, ordered and merged once for all rules. A `Router` sends each event to the rules
+that it can move; rules that must see every event share the batches, and the codes of equal
+predicates. All rules share the classes of the values that equal predicates tell apart. Rules may
+also share an engine (`shared_rules`).
+
+Cost contract: that of `session`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cernis.run.metrics import SessionMetrics
+from cernis.run.query import Query
+from cernis.run.rules.explain import list_costly, list_silent, list_work
+from cernis.run.rules.rule import read_rules
+from cernis.run.rules.session import RuleSession
+from cernis.run.rules.shared_rules import SharedRules
+from cernis.run.session import RunOptions
+
+
+class RuleSet(SharedRules):
+    """Rules that run over the same events.
+
+    >>> two = RuleSet.of({"buys": "SELECT * WHERE BUY", "sells": "SELECT * WHERE SELL"})
+    >>> {name: found.count() for name, found in two.run([{"type": "BUY"}]).items()}
+    {'buys': 1, 'sells': 0}
+    """
+
+    @classmethod
+    def of(cls, source: Any) -> RuleSet:
+        """Read rules: a text, a file, a folder, texts in a list, or queries by name.
+
+        All mistakes of all rules are raised together.
+        """
+        return cls(read_rules(source))
+
+    def __getitem__(self, name: str) -> Query[Any]:
+        for rule in self.rules:
+            if rule.name == name:
+                return rule.query
+        raise KeyError(name)
+
+    def run(self, events: Any, **options: Any) -> dict[str, Any]:
+        """Return what each rule finds in the events; the options are those of `Query.run`."""
+        return RuleSession(self, RunOptions(**options)).collect(events)
+
+    def session(self, **options: Any) -> RuleSession:
+        """Return a session to push events to, for all rules."""
+        return RuleSession(self, RunOptions(**options))
+
+    def thaw(self, frozen: bytes, **options: Any) -> RuleSession:
+        """Return the session that `RuleSession.freeze` turned into bytes.
+
+        The options are those of `Query.thaw`. The rules are those of the session that was frozen;
+        `update` goes on with others.
+        """
+        return RuleSession.thaw(self, frozen, RunOptions(**options))
+
+    def explain(self, events: Any = None, **options: Any) -> str:
+        """Return how the rules share the work, and which of them cost most.
+
+        With events (the options are those of `run`), also which rules find nothing in them.
+        """
+        lines = [*list_work(self)]
+        if events is not None:
+            session = self.session(**options)
+            found = session.collect(events)
+            lines += self.explain_run(session.metrics(), [*session.list_silent(found)])
+        return "\n".join(lines)
+
+    def explain_run(
+        self, numbers: Mapping[str, SessionMetrics], silent: Sequence[tuple[str, str]]
+    ) -> Iterator[str]:
+        """Yield the rules that took most of the time in a run, and those that found nothing."""
+        yield from list_costly(self, numbers)
+        yield from list_silent(silent)

@@ -1,0 +1,379 @@
+"""`RuleSession`: the rules of a set on a stream that goes on.
+
+It opens events and puts them in order once for all rules, lets the rules read them chunk by chunk
+(`read_chunk`), and gives each rule what it has found.
+
+Cost contract: reading once; per event one look-up for each indexed attribute; per rule the cost of
+a session over its own events. A rule that is in no family and no bundle costs some calls for each
+chunk: a million events, or up to eight where there are thousands of rules. Each rule keeps the
+state of a session, and the events that its matches may still report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cernis.errors import (
+    DataError,
+    SessionGuard,
+    StateError,
+    StrictError,
+    WarningNote,
+    list_warnings,
+)
+from cernis.events.batch import EventBatch
+from cernis.events.mistakes import Mistakes
+from cernis.events.odd_times import TimeSpan, check_times, extend_span
+from cernis.events.order import Ordering, Scale, StreamPosition
+from cernis.events.source import DescribedStream, Source
+from cernis.results.matches import Matches
+from cernis.run.advice.absent_types import SampledTypes
+from cernis.run.advice.skipped_rows import note_skipped
+from cernis.run.metrics import RuleMetrics
+from cernis.run.rules.bundles import Bundle
+from cernis.run.rules.changes import RuleChanges, compare_rules
+from cernis.run.rules.chunks import join_batches
+from cernis.run.rules.derived import is_held, is_late
+from cernis.run.rules.explain import describe_silence
+from cernis.run.rules.families import Family
+from cernis.run.rules.freeze import FrozenRules, StreamState, freeze_rules
+from cernis.run.rules.measure import measure_rules
+from cernis.run.rules.open_sessions import SessionOpener
+from cernis.run.rules.prepare import GivenStreams, check_rules, split_families
+from cernis.run.rules.read_chunk import ChunkReader, ChunkReading, limit_time
+from cernis.run.rules.rule import Rule, name_warning
+from cernis.run.rules.running_rule import RunningRule
+from cernis.run.rules.running_rules import RunningRules
+from cernis.run.rules.shared_rules import SharedRules
+from cernis.run.rules.streams import name_streams, unite_declared
+from cernis.run.session import RunOptions, Session
+
+
+class RuleSession:
+    """The rules of a set over one stream of events."""
+
+    def __init__(self, rules: SharedRules, options: RunOptions, *, families: bool = True) -> None:
+        """Without `families` each rule has a session of its own, as `strict` and limits need it."""
+        self.rules = rules
+        self._has_families = families and _can_share(options)
+        self.mistakes = Mistakes(options.on_error)
+        self.progress = StreamPosition()
+        self.notes: list[str] = []
+        self._types = SampledTypes()
+        self._is_updated = False
+        self._matches: Counter[str] = Counter()
+        """How many matches of each rule were pushed."""
+        self._time_column: str | None = options.time_column
+        self._opener = SessionOpener(options)
+        self._reader = ChunkReader(self._index([]), options.time_unit)
+        self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
+        self._begin([*rules.families, *rules.bundles] if self._has_families else [], [])
+
+    @property
+    def options(self) -> RunOptions:
+        return self._opener.options
+
+    @property
+    def running(self) -> RunningRules:
+        """All rules, families and bundles at work."""
+        return self._reader.running
+
+    @property
+    def sessions(self) -> list[Session[Any]]:
+        """The sessions of all rules and families."""
+        return [running.session for running in self.running]
+
+    def _begin(self, families: Sequence[Family | Bundle], kept: Sequence[RunningRule]) -> None:
+        """Open the sessions of the rules, but for those that are kept."""
+        self._use(self._opener.start(self.rules.rules, families, kept))
+
+    def _use(self, running: Sequence[RunningRule]) -> None:
+        self._reader.use(self._index(running))
+
+    def _index(self, running: Sequence[RunningRule]) -> RunningRules:
+        return RunningRules(running, self.rules.names, self._opener.options.type_column)
+
+    # -------------------------------------------------------------- changes
+
+    def update(self, rules: SharedRules) -> RuleChanges:
+        """Go on with other rules: those with the same name and text keep their state.
+
+        A rule that is new, or has another text, begins with the next events. Rules that are wrong
+        raise an error when they are read (`cernis.rules`), and the session goes on as it was.
+        """
+        self._guard.check()
+        changes = compare_rules(self.rules, rules)
+        names = {*changes.kept}
+        kept = [each for each in self.running if any(rule.name in names for rule in each.rules)]
+        self._is_updated = True
+        self._matches = Counter({name: self._matches[name] for name in names})
+        families: list[Family | Bundle] = []
+        if self._has_families:
+            before = [each.family.keep(names) for each in kept if each.family is not None]
+            alone = [each.rules[0].name for each in kept if each.family is None]
+            families = rules.extend_groups(before, alone)
+        self.rules = rules
+        self._begin(families, kept)
+        return changes
+
+    def use_tables(self, tables: Mapping[str, Any]) -> None:
+        """Join these tables to the events to come; they have the columns of those before.
+
+        Tables that are not given stay. An error leaves the session as it was.
+        """
+        self._guard.check()
+        tables = {**self.options.tables, **tables}
+        joining = [each.session for each in self.running if each.pattern.joins]
+        if not joining:
+            raise StateError("the rules join no tables")
+        for session in joining:
+            session.check_tables(tables)
+        for session in joining:
+            session.use_tables(tables)
+        self._opener.options = replace(self.options, tables=tables)
+
+    # -------------------------------------------------------------- frozen
+
+    def freeze(self) -> bytes:
+        """Return the state of all rules as versioned bytes; `RuleSet.thaw` goes on from there.
+
+        The bytes hold the names and the texts of the rules, and the state of those that have
+        read events.
+        """
+        with self._guard:
+            columns = self.options.time, self.options.type, self.options.time_unit
+            stream = StreamState(columns, self.progress, self._time_column, self._matches)
+            return freeze_rules(self.rules, self._reader, stream)
+
+    @classmethod
+    def thaw(
+        cls, rules: SharedRules, state: bytes, options: RunOptions | None = None
+    ) -> RuleSession:
+        """Return the session that `freeze` turned into bytes; StateError if they are not its own.
+
+        The bytes name the columns that events are read by; `options` has the rest.
+        """
+        frozen = FrozenRules(rules, state)
+        time, type_, time_unit = frozen.columns
+        options = replace(options or RunOptions(), time=time, type=type_, time_unit=time_unit)
+        session = cls(rules, options, families=False)
+        session._has_families = _can_share(options)
+        running = session._opener.start(rules.rules, frozen.read_families(), [])
+        frozen.thaw_sessions(running, session._opener)
+        session._use(running)
+        frozen.thaw_reader(session._reader)
+        stream = frozen.read_stream(session._time_column)
+        session.progress, session._time_column = stream.progress, stream.time_column
+        session._matches.update(stream.matches)
+        session._is_updated = True  # what rules have read before is not known for warnings
+        return session
+
+    # ------------------------------------------------------------- reading
+
+    def collect(self, events: Any) -> dict[str, Any]:
+        """Return all that the rules find in the last events of a stream."""
+        return self.collect_sources(self.open(events))
+
+    def collect_sources(self, sources: Sequence[Source]) -> dict[str, Any]:
+        """Return all that the rules find in sources that `open` gave."""
+        ordering = self._start(sources)
+        with self._guard:
+            read = self._read(ordering, forget=False)
+            self._read_last(read, ordering.scale, forget=False)
+            found = self._conclude(read, last=True, warns=True)
+        if self.options.strict:
+            pairs = ((rule, list_warnings(found[rule.name].notes)) for rule in self.rules)
+            self._refuse([(rule, one) for rule, several in pairs for one in several])
+        return found
+
+    def push(self, events: Any) -> dict[str, Any]:
+        """Return what each rule finds in these events, which follow all events pushed before."""
+        self.renew_budget()
+        ordering = self._start(self.open(events))
+        with self._guard:
+            return self._count(self._conclude(self._read(ordering)))
+
+    def finish(self) -> dict[str, Any]:
+        """Return what is certain now that no further event comes."""
+        with self._guard:
+            read = self._reader.begin()
+            if self._reader.scale is not None:
+                self._read_last(read, self._reader.scale)
+            return self._count(self._conclude(read, last=True))
+
+    def open(self, events: Any) -> list[Source]:
+        """Open the streams that any rule reads."""
+        self._guard.check()
+        patterns = self.running.patterns
+        names, declared = name_streams(patterns), unite_declared(patterns)
+        sources = self.options.open_sources(events, names, self.mistakes, declared)
+        for source in sources:
+            if source.name in self.running.made:
+                raise DataError(f"rules insert into the stream {source.name!r}, which is given too")
+        return sources
+
+    def _start(self, sources: Sequence[Source]) -> Ordering:
+        """Check the rules against sources; an error leaves the session as it was."""
+        ordering = Ordering(sources, after=self.progress)
+        first = sources[0]
+        self._prepare(GivenStreams(sources, ordering.scale, first.type_column, first.time_column))
+        return ordering
+
+    def _prepare(self, given: GivenStreams) -> None:
+        """Check each rule against its streams; raise all mistakes together."""
+        self._time_column = given.time_column
+        split = split_families(self.running, given, self._opener)
+        if split is not None:
+            self._use(split)
+        schemas = check_rules(self.running, given, self._opener)
+        if self.options.strict:
+            warnings = [
+                (each.rules[0], one) for each in self.running for one in each.session.plan.warnings
+            ]
+            self._refuse(warnings)
+        self._reader.schemas = schemas
+
+    def _read(self, ordering: Ordering, *, forget: bool = True) -> list[list[Any]]:
+        sources = ordering.sources
+        read = self._reader.begin()
+        times: TimeSpan | None = None
+        for batch in join_batches(ordering, len(self.rules)):
+            times = extend_span(times, batch, ordering.unit_ns)
+            self._types.add(batch)
+            self._reader.read(batch, ordering.scale, read, ChunkReading(forget=forget))
+        self.mistakes.complete()
+        self.progress = ordering.progress
+        odd = () if times is None else check_times(sources, times)
+        self.notes = [*ordering.notes, *note_skipped(sources), *map(WarningNote.of, odd)]
+        return read
+
+    def _read_last(self, read: list[list[Any]], scale: Scale, *, forget: bool = True) -> None:
+        """Let rules read what others derive now that no further event comes."""
+        if self.running.made:
+            self._reader.read(self._empty, scale, read, ChunkReading(forget=forget, last=True))
+
+    @property
+    def _empty(self) -> EventBatch:
+        """A chunk without events."""
+        nothing, options = np.empty(0, np.int64), self.options
+        columns = options.type_column, self._time_column
+        return EventBatch(0, nothing, nothing, (), None, None, *columns)
+
+    # --------------------------------------------- batches in final order
+
+    def prepare(self, streams: Sequence[DescribedStream], scale: Scale) -> None:
+        """Check the rules against the columns of streams whose events `take` gets.
+
+        Raises all mistakes together. Necessary before the first batch, and after `update`.
+        """
+        self._guard.check()
+        options = self.options
+        self._prepare(GivenStreams(streams, scale, options.type_column, options.time_column))
+
+    def take(self, batch: EventBatch, scale: Scale) -> Iterator[tuple[str, Any]]:
+        """Yield what rules find in a batch whose events are in their final order.
+
+        Only rules that may have found something are named.
+        """
+        with self._guard:
+            read = self._reader.begin()
+            self._reader.read(batch, scale, read, ChunkReading())
+            found = list(self._list_found(read))
+        yield from found
+
+    def pass_time(self, nanoseconds: int, scale: Scale) -> Iterator[tuple[str, Any]]:
+        """Yield what is certain for each rule once no event before a time comes."""
+        inserting = [each for each in self.running.patterns if each.into is not None]
+        if any(is_late(each) or is_held(each) for each in inserting):
+            with self._guard:
+                read = self._reader.begin()
+                self._reader.read(self._empty, scale, read, ChunkReading(until=nanoseconds))
+                derived = list(self._list_found(read))
+            yield from derived
+        for place, running in enumerate(self.running):
+            if running.session.pipeline.waits_for_time and running.pattern.into is None:
+                until = limit_time(nanoseconds, self._reader.bounds.get(place), scale)
+                for found in running.session.pass_watermark(until, scale):
+                    yield running.rules[0].name, found
+
+    def _list_found(self, read: list[list[Any]]) -> Iterator[tuple[str, Any]]:
+        for place, segments in enumerate(read):
+            running = self.running[place]
+            if parts := self._reader.take_found(place):
+                yield from running.join_found(parts, every=False)
+            elif segments or running.session.pipeline.waits_for_time:
+                yield from running.conclude(segments, every=False)
+            else:
+                running.session.pipeline.forget_if_due()
+
+    # ------------------------------------------------------------- answers
+
+    def _conclude(
+        self, read: list[list[Any]], *, last: bool = False, warns: bool = False
+    ) -> dict[str, Any]:
+        """Return what each rule has found, with its notes."""
+        found: dict[str, Any] = {}
+        for place, segments in enumerate(read):
+            running = self.running[place]
+            session, plan = running.session, running.session.plan
+            odd = self._warn_about_events(place) if warns else ()
+            session.notes = [*self.notes, *plan.warnings, *odd, *plan.notes]
+            if running.pattern.into is None:
+                found.update(running.conclude(segments, self.notes, self.mistakes.used, last=last))
+                continue
+            parts = self._reader.take_found(place)
+            found.update(running.join_found(parts, self.notes, self.mistakes.used))
+        return {name: found[name] for name in self.rules.names}
+
+    def _count(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return what rules have found, counted; a rule that has found nothing costs nothing."""
+        for name, each in found.items():
+            if not (isinstance(each, Matches) and each.match_set.is_empty()):
+                self._matches[name] += each.count()
+        return found
+
+    def _warn_about_events(self, place: int) -> Iterator[WarningNote]:
+        """Yield warnings about the events of a rule that has read all events of its types."""
+        running = self.running
+        misses_events = running.reads_derived(place) or self._is_updated
+        misses_events = misses_events or place in running.router.narrowed
+        misses_events = misses_events or place in running.members
+        if self._reader.events and not misses_events:
+            yield from running[place].session.warn_about_truths(self._types)
+
+    def _refuse(self, warnings: Sequence[tuple[Rule, WarningNote]]) -> None:
+        """Raise the warnings of rules, if there are any; those of all rules once."""
+        named = [one if one in self.notes else name_warning(rule, one) for rule, one in warnings]
+        if named:
+            raise StrictError(dict.fromkeys(named))
+
+    def renew_budget(self) -> None:
+        """Allow each rule as many candidates again."""
+        for session in self.sessions:
+            session.renew_budget()
+
+    # ------------------------------------------------------------- numbers
+
+    def metrics(self) -> dict[str, RuleMetrics]:
+        """Return the numbers of each rule at this moment; they cost nothing."""
+        found = measure_rules(self.running, self._matches)
+        return {name: found[name] for name in self.rules.names}
+
+    def list_silent(self, found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Yield the rules that have found nothing in all events so far, and why."""
+        events = dict(pair for running in self.running for pair in running.count_events())
+        places = {rule.name: i for i, each in enumerate(self.running) for rule in each.rules}
+        for rule in self.rules:
+            if not found[rule.name].head(1):
+                notes = [*self._warn_about_events(places[rule.name])]
+                yield rule.name, describe_silence(rule, events[rule.name], notes)
+
+
+def _can_share(options: RunOptions) -> bool:
+    """Return whether rules may share sessions: not where each has limits or errors of its own."""
+    return not options.strict and options.max_keys is None
