@@ -7,7 +7,7 @@ record for all types.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -62,10 +62,21 @@ def texts(schema: Schema) -> frozenset[str]:
     >>> sorted(texts(Schema((Stream("S", {"name": Kind.STRING, "n": Kind.INT}),))))
     ['name']
     """
-    return frozenset(
-        name
-        for stream in schema.streams
-        for attributes in (stream.attributes, *stream.events.values())
-        for name, kind in attributes.items()
-        if kind is Kind.STRING
-    )
+    return frozenset(name for name, kind in _list_kinds(schema) if kind is Kind.STRING)
+
+
+def are_mixed(schema: Schema, names: Collection[str]) -> bool:
+    """Whether some values of these attributes cannot be compared: text and numbers, for example.
+
+    >>> mixed = Schema((Stream("S", {"v": Kind.INT}), Stream("T", {"v": Kind.STRING})))
+    >>> are_mixed(mixed, ["v"]), are_mixed(Schema(mixed.streams[:1]), ["v"])
+    (True, False)
+    """
+    kinds = {kind for name, kind in _list_kinds(schema) if name in names}
+    return len(kinds) > 1 and not all(kind.numeric for kind in kinds)
+
+
+def _list_kinds(schema: Schema) -> Iterator[tuple[str, Kind]]:
+    for stream in schema.streams:
+        for attributes in (stream.attributes, *stream.events.values()):
+            yield from attributes.items()

@@ -46,7 +46,20 @@ from cernis.encoding.evaluate import calculate_column
 from cernis.encoding.keys import NONE, Arrays, Tuples, select_arrays, ticks_of, valid_rows
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s, attribute
-from cernis.events.times import is_number, is_text, parse_timestamps, value_type
+from cernis.events.kinds import (
+    BOOLEAN,
+    BYTES,
+    CLOCK_TIME,
+    DURATION,
+    INSTANT,
+    NUMBER,
+    OTHER,
+    TEXT,
+    Int8s,
+    kind_of,
+    kinds_in,
+)
+from cernis.events.times import parse_timestamps, value_type
 from cernis.pattern.predicate import Value
 from cernis.state import read_array, require
 
@@ -60,40 +73,8 @@ KIND_BITS = 34
 # a and b are comparable ⇔ neither is NOTHING, and both are at most INFINITY or
 # a >> KIND_BITS == b >> KIND_BITS.
 
-Int8s = npt.NDArray[np.int8]
-
-NULL, NUMBER, TEXT, BOOLEAN, INSTANT, CLOCK_TIME, DURATION, BYTES, LIST, RECORD, OTHER = range(11)
-"""Kinds of values; values of different kinds are neither equal nor unequal."""
-
 _REST_BITS = 62
 _UNORDERED = frozenset({TEXT, BYTES})
-_KIND_TESTS: tuple[tuple[int, Callable[[pa.DataType], bool]], ...] = (
-    (NULL, pa.types.is_null),
-    (NUMBER, is_number),
-    (TEXT, is_text),
-    (BOOLEAN, pa.types.is_boolean),
-    (INSTANT, pa.types.is_timestamp),
-    (INSTANT, pa.types.is_date),
-    (CLOCK_TIME, pa.types.is_time),
-    (DURATION, pa.types.is_duration),
-    (BYTES, pa.types.is_binary),
-    (BYTES, pa.types.is_large_binary),
-    (BYTES, pa.types.is_fixed_size_binary),
-    (LIST, pa.types.is_list),
-    (LIST, pa.types.is_large_list),
-    (LIST, pa.types.is_fixed_size_list),
-    (RECORD, pa.types.is_struct),
-)
-
-
-def kind_of(type_: pa.DataType) -> int:
-    """Return the kind of a type's values.
-
-    >>> kind_of(pa.int8()) == kind_of(pa.float64()), kind_of(pa.string()) == kind_of(pa.int8())
-    (True, False)
-    """
-    values = value_type(type_)
-    return next((kind for kind, test in _KIND_TESTS if test(values)), OTHER)
 
 
 def kinds(batch: EventBatch, attributes: Sequence[str]) -> Int8s:
@@ -105,16 +86,8 @@ def kinds(batch: EventBatch, attributes: Sequence[str]) -> Int8s:
     """
     found = np.empty((len(attributes), len(batch)), np.int8)
     for row, name in zip(found, attributes, strict=True):
-        row[:] = _per_part(batch, name, _kinds_in)
+        row[:] = _per_part(batch, name, kinds_in)
     return found
-
-
-def _kinds_in(column: pa.ChunkedArray) -> Int8s:
-    kind = kind_of(column.type)
-    values = np.full(len(column), kind, np.int8)
-    if kind != NULL and (pa.types.is_dictionary(column.type) or column.null_count):
-        values[column.is_null().to_numpy()] = NULL
-    return values
 
 
 # ---------------------------------------------------------------- equality

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch, attribute
-from cernis.events.times import as_floats
+from cernis.events.times import as_floats, is_number, value_type
 
 
 def read_measure(
@@ -45,3 +45,25 @@ def read_measure(
 
     found = batch.interleave(read_part)
     return np.ascontiguousarray(found["value"]), np.ascontiguousarray(found["valid"])
+
+
+def read_weights(batch: EventBatch, path: tuple[str, ...]) -> npt.NDArray[np.float64]:
+    """Return the values of an attribute as the nearest float64; 0 where there is no number.
+
+    >>> batch = EventBatch.of(pa.table({"type": ["A", "B"], "price": [2**60 + 1, None]}))
+    >>> read_weights(batch, ("price",)).tolist()
+    [1.152921504606847e+18, 0.0]
+    """
+
+    def read_part(_: str, table: pa.Table) -> npt.NDArray[np.float64]:
+        column = attribute(table, path)
+        type_ = pa.null() if column is None else value_type(column.type)
+        if column is None or not is_number(type_):
+            return np.zeros(table.num_rows)
+        whole = pa.types.is_integer(type_)
+        plain = column.cast(type_)
+        numbers = plain.cast(pa.float64(), safe=False) if whole else as_floats(plain)
+        found = pc.fill_null(numbers, 0).to_numpy()
+        return np.asarray(np.nan_to_num(found, nan=0.0, posinf=np.inf, neginf=-np.inf))
+
+    return np.asarray(batch.interleave(read_part), np.float64)

@@ -13,12 +13,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from cernis.events.batch import TIMES, EventBatch, Int64s, Parts, attribute, is_computed
+from cernis.events.kinds import NULL, Int8s, kind_of, kinds_in
 from cernis.events.times import UNITS, is_number, is_text, tick_of, to_ticks, value_type
 from cernis.pattern.predicate import TIME, TIME_NS
 
@@ -49,6 +51,7 @@ class EventStore:
         self._bases: list[int] = []
         self._types: dict[str, pa.DataType] = {}
         self._schemas: set[pa.Schema] = set()
+        self._kinds: dict[str, tuple[int, ...]] = {}
         self._type_column = "type"
         self._time_column: str | None = None
 
@@ -163,26 +166,40 @@ class EventStore:
         values = self._column(distinct, attribute)
         return values if back is None else values.take(pa.array(back))
 
-    def unlike_values(
-        self, positions: Int64s, attribute_name: str
-    ) -> Iterator[tuple[Int64s, pa.Array]]:
-        """Yield the values that `column` gives as text though they are none, with their places.
+    def list_kinds(self, name: str) -> tuple[int, ...]:
+        """Return the kinds of values that an attribute has in the tables that came so far."""
+        known = self._kinds.get(name)
+        if known is None:
+            path = tuple(name.split("."))
+            found = (_find_type(schema, path) for schema in self._schemas)
+            known = tuple(sorted({kind_of(type_) for type_ in found} - {NULL}))
+            self._kinds[name] = known
+        return known
 
-        The positions ascend. An attribute is text as soon as one stream has text in it.
+    def kinds(self, positions: Int64s, name: str) -> Int8s | None:
+        """Return the kind of each value of an attribute; None if all have one kind."""
+        if len(self.list_kinds(name)) < 2:
+            return None
+        path = tuple(name.split("."))
+        distinct, back = _distinct(positions)
+        kinds = np.zeros(len(distinct), np.int8)
+        for table, rows, places in self._read_parts(distinct):
+            column = attribute(table, path)
+            if column is not None:
+                kinds[places] = kinds_in(column)[rows]
+        return kinds if back is None else kinds[back]
+
+    def column_of_kind(self, positions: Int64s, name: str, kind: int) -> pa.Array:
+        """Return the values of an attribute that have this kind, in a type of it; others are null.
+
+        `column` gives values of several kinds as text.
         """
-        path = tuple(attribute_name.split("."))
-        if not is_text(self._type_of(attribute_name, path)):
-            return
-        start = 0
-        for stored, local in self._split(positions):
-            for table, rows, at in _per_part(stored, local):
-                found = attribute(table, path)
-                if found is not None and not is_text(value_type(found.type)):
-                    yield (
-                        np.arange(start, start + len(local))[at],
-                        _contiguous(found.take(pa.array(rows))),
-                    )
-            start += len(local)
+        path = tuple(name.split("."))
+        types = [_find_type(schema, path) for schema in self._schemas]
+        type_ = reduce(common_type, (t for t in types if kind_of(t) == kind), pa.null())
+        distinct, back = _distinct(positions)
+        values = self._gather(distinct, path, type_, kind)
+        return values if back is None else values.take(pa.array(back))
 
     def _numeric_times(self, positions: Int64s, nanoseconds: bool) -> pa.Array:
         """Return times as numbers, in the unit of the column or in nanoseconds."""
@@ -220,6 +237,7 @@ class EventStore:
         if schema in self._schemas:
             return
         self._schemas.add(schema)
+        self._kinds.clear()
         for field in schema:
             if is_computed(field.name) and field.name != TIMES:
                 continue
@@ -236,20 +254,27 @@ class EventStore:
             type_ = type_.field(step).type
         return value_type(type_)
 
-    def _gather(self, distinct: Int64s, path: tuple[str, ...], type_: pa.DataType) -> pa.Array:
-        """Return one attribute of the events at ascending positions."""
-        arrays: list[pa.Array] = []
-        places: list[Int64s] = []
+    def _read_parts(self, distinct: Int64s) -> Iterator[tuple[pa.Table, Int64s, Int64s]]:
+        """Yield each table with rows of it, and the places of these among ascending positions."""
         start = 0
         for stored, local in self._split(distinct):
             for table, rows, at in _per_part(stored, local):
-                found = attribute(table, path)
-                if found is None:
-                    arrays.append(pa.nulls(len(rows), type_))
-                else:
-                    arrays.append(cast_to(_contiguous(found.take(pa.array(rows))), type_))
-                places.append(np.arange(start, start + len(local))[at])
+                yield table, rows, np.arange(start, start + len(local))[at]
             start += len(local)
+
+    def _gather(
+        self, distinct: Int64s, path: tuple[str, ...], type_: pa.DataType, kind: int | None = None
+    ) -> pa.Array:
+        """Return one attribute, or its values of one kind, of the events at ascending positions."""
+        arrays: list[pa.Array] = []
+        places: list[Int64s] = []
+        for table, rows, own in self._read_parts(distinct):
+            found = attribute(table, path)
+            if found is None or (kind is not None and kind_of(found.type) != kind):
+                arrays.append(pa.nulls(len(rows), type_))
+            else:
+                arrays.append(cast_to(_contiguous(found.take(pa.array(rows))), type_))
+            places.append(own)
         if not arrays:
             return pa.nulls(0, type_)
         whole = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
@@ -325,6 +350,12 @@ def _contiguous(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
+
+
+def _find_type(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
+    """Return the type of an attribute in a table of this schema; null where it has none."""
+    column = attribute(schema.empty_table(), path)
+    return pa.null() if column is None else value_type(column.type)
 
 
 def cast_to(values: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cernis.automata.correlated.between import How, Verdict
-from cernis.automata.correlated.pcea import Apart
+from cernis.automata.correlated.pcea import Apart, explain_no_index
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.write import write_condition
@@ -43,9 +43,9 @@ def _find_outermost(formula: cel.Formula) -> Iterator[pred.Compare]:
 
 
 def _is_checkable(leaf: pred.Compare, unordered: frozenset[str]) -> bool:
-    names = {leaf.left.attribute.name, leaf.right.attribute.name}
-    ordered = leaf.op not in ("=", "!=")
-    return not leaf.adjacent and leaf.shift is None and not (ordered and names & unordered)
+    one, other = leaf.left.attribute.name, leaf.right.attribute.name
+    obstacle = explain_no_index(leaf.op, one, other, unordered)
+    return not leaf.adjacent and leaf.shift is None and not obstacle
 
 
 def _make_apart(leaf: pred.Compare) -> Apart:

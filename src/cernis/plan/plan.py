@@ -19,6 +19,7 @@ from functools import lru_cache
 from math import floor
 from typing import Any
 
+from cernis.automata.correlated.pcea import mark_mixed
 from cernis.automata.unary.cea import CEA
 from cernis.automata.unary.construct import construct, is_correlated
 from cernis.automata.unary.determinize import Deterministic
@@ -47,7 +48,7 @@ from cernis.plan.lower_terms import lower_terms
 from cernis.plan.reach import is_bounded_in_events, is_bounded_in_time
 from cernis.plan.weights import EventWeight, find_weights
 from cernis.plan.whole_runs import is_whole_run, take_whole_runs
-from cernis.schema import Schema, texts
+from cernis.schema import Schema, are_mixed, texts
 
 
 class Guarantee(Enum):
@@ -137,7 +138,8 @@ class Plan:
     warnings: tuple[WarningNote, ...] = ()
     """What the query probably does not mean as it is written."""
     unordered: frozenset[str] = frozenset()
-    """Attributes that are known to hold text, whose order no index keeps."""
+    """Attributes that are known to hold text, whose order no index keeps; and, marked, those that
+    hold values of several kinds, which no index compares by !=."""
     conjunctive: ConjunctiveQuery | None = None
     """The conjunctive query that the pattern was lowered from."""
     head: Head | None = None
@@ -164,8 +166,13 @@ class Plan:
             self._right_for[:] = [schema]
 
     def for_schema(self, schema: Schema) -> Plan:
-        """Return the plan for events of this schema: no index keeps the order of text."""
-        return self.for_text(texts(schema) & self._ordered)
+        """Return the plan for events of this schema.
+
+        No index keeps the order of text, nor compares values of several kinds by !=.
+        """
+        pairs = {pair for tables in self._tables for pair in tables.different}
+        mixed = {mark_mixed(name) for pair in pairs if are_mixed(schema, pair) for name in pair}
+        return self.for_text(texts(schema) & self._ordered | mixed)
 
     @property
     def guards(self) -> tuple[Plan, ...]:
@@ -175,14 +182,19 @@ class Plan:
     @property
     def _ordered(self) -> frozenset[str]:
         """The attributes that an index keeps in order."""
+        return frozenset(name for tables in self._tables for name in tables.ordered)
+
+    @property
+    def _tables(self) -> list[CorrelatedTables]:
+        """The automata that compare events."""
         plans = (self, *self.guards)
-        tables = [plan.tables for plan in plans if plan.tables is not None]
-        return frozenset(name for each in tables for name in each.ordered)
+        return [plan.tables for plan in plans if plan.tables is not None]
 
     def for_text(self, attributes: frozenset[str], *, keep: bool = True) -> Plan:
         """Return the plan for events in which these attributes hold text, and keep it for others.
 
-        Do not `keep` the plan of attributes that come from outside.
+        Marked attributes hold values of several kinds. Do not `keep` the plan of attributes that
+        come from outside.
         """
         if attributes <= self.unordered:
             return self

@@ -2,7 +2,8 @@
 
 NULLs are left out; over nothing COUNT is 0 and the others are NULL. FIRST and LAST go
 by the order of the stream. SUM of integers is exact: a sum that does not fit 64 bits
-is an error, not a wrapped number.
+is an error, not a wrapped number. SUM and AVG of anything but numbers are NULL, as are MIN and MAX
+of values of several kinds.
 
 Cost contract: one gather of the attribute and one grouped pass in Arrow, whatever the
 number of matches.
@@ -18,18 +19,51 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.errors import DataError
+from cernis.events.kinds import NULL, Int8s
 from cernis.events.store import EventStore
-from cernis.pattern.predicate import Aggregate
+from cernis.pattern.predicate import Aggregate, Reference
 from cernis.pattern.write import write_term
 from cernis.results.matchset import MatchBlock, Positions
 
 _GROUPED = {"SUM": "sum", "MIN": "min", "MAX": "max", "AVG": "mean"}
 
 
-def evaluate(
+SEVERAL = -1
+"""The kind of an aggregate over values of several kinds."""
+
+
+def find_kinds(
     aggregate: Aggregate, block: MatchBlock, variables: Sequence[str], events: EventStore
+) -> Int8s | None:
+    """Return the kind of the value for each match; None if the kind is always the same."""
+    function, argument = aggregate.function.upper(), aggregate.argument
+    if function == "COUNT" or not isinstance(argument, Reference):
+        return None
+    v = variables.index(argument.variable)
+    offsets = block.offsets[v]
+    kinds = events.kinds(block.positions[v], argument.attribute.name)
+    if kinds is None:
+        return None
+    if function in ("FIRST", "LAST"):
+        known = pa.array(kinds, mask=kinds == NULL)
+        chosen = _outermost(known, offsets, last=function == "LAST")
+        return np.asarray(chosen.fill_null(NULL), np.int8)
+    found = np.full(len(offsets) - 1, NULL, np.int8)
+    for kind in np.unique(kinds[kinds != NULL]):
+        before = np.concatenate(([0], np.cumsum(kinds == kind)))
+        here = before[offsets[1:]] > before[offsets[:-1]]
+        found[here] = np.where(found[here] == NULL, kind, SEVERAL)
+    return found
+
+
+def evaluate(
+    aggregate: Aggregate,
+    block: MatchBlock,
+    variables: Sequence[str],
+    events: EventStore,
+    kind: int | None = None,
 ) -> pa.Array:
-    """Return one value for each match of the block."""
+    """Return one value for each match of the block, whose values have this kind."""
     function, argument = aggregate.function.upper(), aggregate.argument
     if argument is None:
         return pa.array(_distinct_events(block), pa.int64())
@@ -37,10 +71,22 @@ def evaluate(
         return pa.array(np.diff(block.offsets[variables.index(argument)]), pa.int64())
     v = variables.index(argument.variable)
     offsets = block.offsets[v]
-    values = events.column(block.positions[v], argument.attribute.name)
+    positions, name = block.positions[v], argument.attribute.name
+    if function == "COUNT" and aggregate.distinct:
+        kinds = events.list_kinds(name)
+        of_kinds = (events.column_of_kind(positions, name, each) for each in kinds)
+        distinct = sum(_count_distinct(values, offsets) for values in of_kinds)
+        return pa.array(np.zeros(len(block.start), np.int64) + distinct)
+    if kind is None:
+        if function in _GROUPED and len(events.list_kinds(name)) > 1:
+            raise DataError(
+                f"{write_term(aggregate)}: {name} is of one type in one stream and of another type "
+                "in another; GROUP BY aggregates values of one type"
+            )
+        values = events.column(positions, name)
+    else:
+        values = events.column_of_kind(positions, name, kind)
     match function:
-        case "COUNT" if aggregate.distinct:
-            return pa.array(_count_distinct(values, offsets), pa.int64())
         case "COUNT":
             valid = values.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
             before = np.concatenate(([0], np.cumsum(valid)))
@@ -101,7 +147,7 @@ def _aggregate_groups(aggregate: Aggregate, values: pa.Array, offsets: Positions
     if function in ("SUM", "AVG") and not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     ):
-        raise DataError(f"{write_term(aggregate)}: values of type {kind} cannot be added")
+        return pa.nulls(m)
     if function == "AVG":
         values = values.cast(pa.float64())
     owner = np.repeat(np.arange(m), np.diff(offsets))

@@ -11,22 +11,26 @@ number of matches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.encoding.evaluate import Constant, Operand, calculate
 from cernis.errors import DataError
-from cernis.events.store import EventStore
+from cernis.events.kinds import NULL, Int8s, split_by_kind
+from cernis.events.store import EventStore, cast_to, common_type
 from cernis.events.times import UNITS
 from cernis.pattern import predicate as pred
 from cernis.pattern.write import write_term
-from cernis.results.aggregate import evaluate
-from cernis.results.matchset import MatchBlock
+from cernis.results.aggregate import SEVERAL, evaluate, find_kinds
+from cernis.results.matchset import MatchBlock, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +47,66 @@ TermValue = Operand | _ConstantSpan
 def evaluate_term(
     term: pred.MatchTerm, block: MatchBlock, variables: Sequence[str], events: EventStore
 ) -> pa.Array:
-    """Return one value for each match of the block."""
+    """Return one value for each match of the block.
+
+    Where values of an attribute have several kinds, matches whose values have the same kinds are
+    evaluated together. A column of several kinds is text.
+    """
+    kinds: dict[pred.MatchTerm, Int8s | None] = {}
+    for leaf in pred.walk_term(term):
+        match leaf:
+            case pred.Reference(variable=variable, attribute=attribute) if leaf is not term:
+                positions = block.positions[variables.index(variable)]
+                kinds[leaf] = events.kinds(positions, attribute.name)
+            case pred.Aggregate():
+                kinds[leaf] = find_kinds(leaf, block, variables, events)
+    mixed = [leaf for leaf, found in kinds.items() if found is not None]
+    if not mixed:
+        return _evaluate_alike(term, block, variables, events, {})
+    rows, pieces = [np.empty(0, np.int64)], []
+    for found, held in split_by_kind(kinds):
+        assert found is not None
+        rows.append(found)
+        pieces.append(_evaluate_alike(term, take(block, found), variables, events, held))
+    # the type must not depend on the kinds that this block happens to hold
+    for each in product(*(events.list_kinds(_attribute_of(leaf)) for leaf in mixed)):
+        held = dict(zip(mixed, each, strict=True))
+        pieces.append(_evaluate_alike(term, take(block, rows[0]), variables, events, held))
+    type_ = reduce(common_type, (piece.type for piece in pieces))
+    whole = pa.concat_arrays([cast_to(piece, type_) for piece in pieces])
+    return whole.take(pa.array(np.argsort(np.concatenate(rows))))
+
+
+def _attribute_of(leaf: pred.MatchTerm) -> str:
+    reference = leaf.argument if isinstance(leaf, pred.Aggregate) else leaf
+    assert isinstance(reference, pred.Reference)
+    return reference.attribute.name
+
+
+def _evaluate_alike(
+    term: pred.MatchTerm,
+    block: MatchBlock,
+    variables: Sequence[str],
+    events: EventStore,
+    kinds: Mapping[pred.MatchTerm, int],
+) -> pa.Array:
+    """Return one value for each match; where an attribute has several kinds, all have this one."""
 
     def read(leaf: pred.MatchTerm) -> Operand:
+        kind = kinds.get(leaf)
+        if kind in (NULL, SEVERAL):
+            return None
         match leaf:
             case pred.IntervalTime(which=which):
                 return events.times(block.start if which == "START" else block.end)
             case pred.Reference(variable=variable, attribute=attribute):
                 positions = block.positions[variables.index(variable)]
                 assert len(positions) == len(block.start)  # the variable holds one event
+                if kind is not None:
+                    return events.column_of_kind(positions, attribute.name, kind)
                 return events.column(positions, attribute.name)
             case pred.Aggregate():
-                return evaluate(leaf, block, variables, events)
+                return evaluate(leaf, block, variables, events, kind)
             case _:
                 raise AssertionError(leaf)
 

@@ -7,7 +7,7 @@ when a check first asks for them. It keeps the batches since the last `forget_be
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from cernis.encoding.encode import Encode
 from cernis.encoding.evaluate import calculate_column
 from cernis.events.batch import EventBatch, Int64s
+from cernis.events.kinds import split_by_kind
 from cernis.events.store import EventStore
 from cernis.events.times import UNITS
 from cernis.pattern.atom import Atom
-from cernis.pattern.predicate import Attribute
+from cernis.pattern.predicate import Attribute, attributes_of
 from cernis.results.values import python_values
 from cernis.run.conditions import EventView
 
@@ -82,12 +83,7 @@ class CheckedEvents:
         name = None if attribute is None else attribute.name
         if name not in batch.values:
             positions = np.arange(batch.base, batch.base + len(batch.codes))
-            values = python_values(read_attribute(self.store, positions, attribute))
-            if attribute is not None and attribute.value is None:
-                for places, unlike in self.store.unlike_values(positions, attribute.name):
-                    for place, value in zip(places, python_values(unlike), strict=True):
-                        values[place] = value
-            batch.values[name] = values
+            batch.values[name] = read_values(self.store, positions, attribute)
         return batch.values[name][offset]
 
     def _find_batch(self, position: int) -> tuple[_CheckedBatch, int]:
@@ -95,14 +91,27 @@ class CheckedEvents:
         return self._batches[at], position - self._batches[at].base
 
 
-def read_attribute(store: EventStore, positions: Int64s, attribute: Attribute | None) -> pa.Array:
+def read_values(store: EventStore, positions: Int64s, attribute: Attribute | None) -> list[Any]:
     """Return an attribute, or the value calculated for it, of some events; their times for None."""
     if attribute is None:
-        return store.times(positions)
-    if attribute.value is None:
-        return store.column(positions, attribute.name)
+        return python_values(store.times(positions))
+    value = attribute if attribute.value is None else attribute.value
+    names = {source.name for source in attributes_of(value)}
+    values: list[Any] = [None] * len(positions)
+    for places, kinds in split_by_kind({name: store.kinds(positions, name) for name in names}):
+        taken = positions if places is None else positions[places]
 
-    def lookup(path: tuple[str, ...]) -> pa.Array:
-        return store.column(positions, ".".join(path))
+        def lookup(
+            path: tuple[str, ...], taken: Int64s = taken, kinds: Mapping[str, int] = kinds
+        ) -> pa.Array:
+            name = ".".join(path)
+            if name in kinds:
+                return store.column_of_kind(taken, name, kinds[name])
+            return store.column(taken, name)
 
-    return calculate_column(attribute.value, lookup, len(positions))
+        found = python_values(calculate_column(value, lookup, len(taken)))
+        if places is None:
+            return found
+        for place, each in zip(places, found, strict=True):
+            values[place] = each
+    return values

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,10 +20,10 @@ from numpy.typing import NDArray
 from cernis.automata.unary.alphabet import Alphabet
 from cernis.compiled.tiers import cut_events
 from cernis.encoding.clock import Clock, PositionClock
-from cernis.encoding.compare import OTHER, TIME, Equality, OrderValues, kinds
+from cernis.encoding.compare import TIME, Equality, OrderValues, kinds
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import select_arrays
-from cernis.encoding.measure import read_measure
+from cernis.encoding.measure import read_measure, read_weights
 from cernis.engine.correlated.freeze import freeze_correlated, thaw_correlated
 from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.correlated.tables import CorrelatedTables
@@ -47,6 +46,7 @@ from cernis.engine.unary.freeze import (
 from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
+from cernis.events.kinds import OTHER
 from cernis.events.order import Scale
 from cernis.plan.plan import Plan, Unary
 from cernis.results.correlated import CorrelatedMatches
@@ -304,13 +304,7 @@ class CorrelatedFeed(Feed):
         """Return the bits of the values that are added up: 0 where there is no number."""
         rows = np.zeros((len(self.tables.weights), len(batch)))
         for row, name in zip(rows, self.tables.weights, strict=True):
-            with suppress(DataError):
-                row[:] = np.nan_to_num(
-                    read_measure(batch, tuple(name.split(".")), is_real=True)[0],
-                    nan=0.0,
-                    posinf=np.inf,
-                    neginf=-np.inf,
-                )
+            row[:] = read_weights(batch, tuple(name.split(".")))
         return rows.view(np.int64)
 
     def _moments(self, batch: EventBatch) -> NDArray[np.int64]:

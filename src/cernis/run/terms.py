@@ -122,6 +122,8 @@ def _aggregate(term: pred.Aggregate, found: Valued) -> Any:
             return min(_drop_nan(values))
         case "MAX":
             return max(_drop_nan(values))
+        case _ if not _is_number(values[0]):
+            return None
         case "SUM":
             return sum(values)
         case _:

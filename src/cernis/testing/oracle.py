@@ -1057,6 +1057,11 @@ def _aggregate(function: str, found: list[Any]) -> Any:
     if not found:
         return None
     ordered = [value for value in found if value == value] or found  # without NaN
+    kinds = {kind_of(value) for value in found}
+    if function in ("SUM", "AVG") and kinds != {"number"}:
+        return None
+    if function in ("MIN", "MAX") and len(kinds) > 1:
+        return None
     match function:
         case "SUM":
             return sum(found)

@@ -18,7 +18,7 @@ from math import inf
 
 from cernis.automata.correlated.classes import KeyClass, choose_attributes, close_equalities
 from cernis.automata.correlated.fragments import Fragment, States, Step, strengthen
-from cernis.automata.correlated.pcea import Link, Ordered
+from cernis.automata.correlated.pcea import Link, Ordered, explain_no_index
 from cernis.automata.correlated.presence import Path
 from cernis.automata.unary.cea import ANYTHING, Is, Test, conjoin, conjoin_tests
 from cernis.automata.unary.construct import CLOCKS, build_test, compare_with_itself
@@ -292,8 +292,9 @@ class FilterConditions:
                 for earlier_name, op, later_name in _find_comparisons(
                     leaf, labels[source.state], later
                 ):
-                    if op not in _KIND and {earlier_name, later_name} & self.unordered:
-                        full = "text has no order that an index could keep"
+                    obstacle = explain_no_index(op, earlier_name, later_name, self.unordered)
+                    if obstacle:
+                        full = obstacle
                         continue
                     added = _add_comparison(link, earlier_name, op, later_name)
                     if not isinstance(added, str) and added.asks_recent and self.in_part:

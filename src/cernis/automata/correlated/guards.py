@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from cernis.automata.correlated.classes import Key, KeyClass, close_equalities
 from cernis.automata.correlated.exclusion import are_exclusive_tests
 from cernis.automata.correlated.fragments import Fragment, States
-from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Leaving, Link, Ordered
+from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Leaving, Link, Ordered, explain_no_index
 from cernis.automata.correlated.presence import Path
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -212,10 +212,11 @@ def _compare(
         return NOT_LAST if first is None or second is None else Link(equal=((first, second),))
     if not guard.is_last(own.variable) or not body.is_last(other.variable):
         return NOT_LAST
+    obstacle = explain_no_index(op, earlier, later, unordered)
+    if obstacle:
+        return obstacle
     if op == "!=":
         return Link(different=((earlier, later),))
-    if {earlier, later} & unordered:
-        return "text has no order that an index could keep"
     return Link(ordered=(Ordered(earlier, op, later),))
 
 

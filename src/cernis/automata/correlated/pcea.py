@@ -119,6 +119,30 @@ class Link:
 ANY_LINK = Link()
 
 
+def mark_mixed(name: str) -> str:
+    """Return how `unordered` says that an attribute holds values of several kinds.
+
+    >>> mark_mixed("price")
+    '@mixed price'
+    """
+    return f"@mixed {name}"
+
+
+def explain_no_index(op: Operator, one: str, other: str, unordered: frozenset[str]) -> str:
+    """Return why no index compares two attributes so, or \"\".
+
+    >>> explain_no_index("<", "name", "name", frozenset({"name"}))
+    'text has no order that an index could keep'
+    >>> explain_no_index("!=", "a", "b", frozenset({mark_mixed("b")}))
+    'values differ only if they are of one kind, and an attribute has several'
+    """
+    if op == "!=" and not unordered.isdisjoint((mark_mixed(one), mark_mixed(other))):
+        return "values differ only if they are of one kind, and an attribute has several"
+    if op not in ("=", "!=") and not unordered.isdisjoint((one, other)):
+        return "text has no order that an index could keep"
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Apart:
     """`x[a] op y[b]` of every pair in a match, neighbours or not: no link can say it."""

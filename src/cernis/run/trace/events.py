@@ -26,8 +26,8 @@ from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import TIME_NS, Attribute
 from cernis.pattern.query import Pattern, Unit
 from cernis.pattern.window import Window
-from cernis.results.values import python_records, python_values
-from cernis.run.checked_events import read_attribute
+from cernis.results.values import python_records
+from cernis.run.checked_events import read_values
 from cernis.run.conditions import EventView
 
 Int64s = NDArray[np.int64]
@@ -182,5 +182,5 @@ class ChunkedValues:
         key = (None if attribute is None else attribute.name, chunk)
         if key not in self._known:
             positions = self.positions[chunk * _CHUNK : (chunk + 1) * _CHUNK]
-            self._known[key] = python_values(read_attribute(self.store, positions, attribute))
+            self._known[key] = read_values(self.store, positions, attribute)
         return self._known[key][offset]
