@@ -30,6 +30,9 @@ QUERIES = {
     "equal values": f"{_PAIR} FILTER a[name] = b[name] WITHIN 20 EVENTS",
     "unlike values": f"{_PAIR} FILTER a[name] != b[name] WITHIN 20 EVENTS",
     "ordered values": f"{_PAIR} FILTER a[price] < b[price] WITHIN 20 EVENTS",
+    "the next that fits": "SELECT * FROM S WHERE (SELL AS a -> BUY AS b) FILTER a[name] = b[name]",
+    "equal and unlike values": "SELECT * FROM S WHERE (SELL AS a ; BUY AS b ; SELL AS c) "
+    "FILTER a[name] = b[name] AND b[volume] != c[volume] AND b[price] < c[price] WITHIN 20 EVENTS",
     "joins": "SELECT * FROM S WHERE (SELL AS a ALL BUY AS b) FILTER a[name] = b[name] "
     "WITHIN 20 EVENTS",
     "gaps": "SELECT * FROM S WHERE (SELL AS a ;[1 SECONDS] BUY AS b)",

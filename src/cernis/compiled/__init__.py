@@ -45,6 +45,7 @@ except (ImportError, AttributeError):  # a Numba of other parts: compile and kee
 types: Any = _numba_types
 
 Function = TypeVar("Function", bound=Callable[..., object])
+Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
 
 def record(wide: str, narrow: str) -> np.dtype[np.void]:
@@ -55,6 +56,16 @@ def record(wide: str, narrow: str) -> np.dtype[np.void]:
     """
     fields = [(name, np.int64) for name in wide.split()]
     return np.dtype([*fields, *((name, np.int32) for name in narrow.split())])
+
+
+def read_only(array: Array) -> Array:
+    """Return a view that cannot be written to, as kernels take arrays of the input.
+
+    Some of them come from Arrow, and are so. Numba would compile a kernel again for the others.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def kernel(function: Function) -> Function:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cernis.compiled import kernel
+from cernis.compiled import kernel, read_only
 from cernis.compiled.tiers import call_briefly
 from cernis.encoding.hashing import Bytes, Words, are_same_bytes, hash_strings, head_words
 from cernis.events.batch import Int64s
@@ -21,7 +21,7 @@ from cernis.events.batch import Int64s
 Codes = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 Lookup = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
-_NO_BITS = np.frombuffer(b"", np.uint8)  # read-only, as all buffers of Arrow are
+_NO_BITS = np.frombuffer(b"", np.uint8)  # read-only, as all arrays of `read_only`
 
 
 class Nulls(NamedTuple):
@@ -37,7 +37,7 @@ def nulls_of(array: pa.Array) -> Nulls:
     buffer = array.buffers()[0]
     if buffer is None or not array.null_count:
         return Nulls(_NO_BITS, 0, False)
-    return Nulls(np.frombuffer(buffer, np.uint8), array.offset, True)
+    return Nulls(read_only(np.frombuffer(buffer, np.uint8)), array.offset, True)
 
 
 def values_of(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -45,8 +45,8 @@ def values_of(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     buffer = array.buffers()[1]
     size = np.dtype(dtype).itemsize
     if buffer is None:
-        return np.zeros(len(array), dtype)
-    return np.frombuffer(buffer, dtype, len(array), array.offset * size)
+        return read_only(np.zeros(len(array), dtype))
+    return read_only(np.frombuffer(buffer, dtype, len(array), array.offset * size))
 
 
 def text_of(array: pa.Array) -> tuple[npt.NDArray[Any], Bytes]:
@@ -54,10 +54,10 @@ def text_of(array: pa.Array) -> tuple[npt.NDArray[Any], Bytes]:
     dtype = np.int64 if pa.types.is_large_string(array.type) else np.int32
     _, offsets, data = array.buffers()
     if offsets is None or not len(array):
-        return np.zeros(len(array) + 1, dtype), _NO_BITS
+        return read_only(np.zeros(len(array) + 1, dtype)), _NO_BITS
     at = array.offset * np.dtype(dtype).itemsize
-    ends = np.frombuffer(offsets, dtype, len(array) + 1, at)
-    return ends, _NO_BITS if data is None else np.frombuffer(data, np.uint8)
+    ends = read_only(np.frombuffer(offsets, dtype, len(array) + 1, at))
+    return ends, _NO_BITS if data is None else read_only(np.frombuffer(data, np.uint8))
 
 
 # --------------------------------------------------------------- by lookup

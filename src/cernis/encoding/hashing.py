@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cernis.compiled import inner, kernel
+from cernis.compiled import inner, kernel, read_only
 from cernis.compiled.tiers import call_briefly
 from cernis.events.batch import Int64s
 
@@ -136,7 +136,7 @@ class IntTable:
     def codes(self, keys: Int64s, valid: Marks | None = None) -> Int64s:
         """Return a code per key; -1 where it is not valid."""
         valid = _ALL_VALID if valid is None else valid
-        keys = np.ascontiguousarray(keys, np.int64)
+        keys = read_only(np.ascontiguousarray(keys, np.int64))
         codes = np.empty(len(keys), np.int64)
         done = 0
         while True:
@@ -372,6 +372,7 @@ class BytesTable:
     def codes(self, offsets: npt.NDArray[Any], data: Bytes, valid: Marks | None = None) -> Int64s:
         """Return a code per string; -1 where it is not valid."""
         valid = _ALL_VALID if valid is None else valid
+        offsets, data = read_only(offsets), read_only(data)
         strings = _Strings(offsets, data, self._hash(offsets, data))
         codes = np.empty(len(strings.hashes), np.int64)
         done = 0

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cernis.compiled import kernel
+from cernis.compiled import kernel, read_only
 from cernis.encoding.keys import Arrays, KeyCoder
 from cernis.events.batch import EventBatch, Int64s
 from cernis.state import is_inside, read_array, require
@@ -62,7 +62,7 @@ class LifeCoder:
         self._reserve(1 if self._keys is None else len(self._keys))
         codes = np.empty(len(keys), np.int64)
         self._count = _number_lives(
-            keys, batch.time, self._ticks, self._last, self._life, self._count, codes
+            keys, read_only(batch.time), self._ticks, self._last, self._life, self._count, codes
         )
         if len(batch):
             self._now = int(batch.time[-1])

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
+from cernis.compiled import read_only
 from cernis.engine.renumber import list_distinct, renumber
 from cernis.state import require
 
@@ -261,7 +262,7 @@ class Deadlines:
         """
         self._reserve(0, 0, int(lines.max(initial=-1)) + 1)
         found = np.empty(len(self), np.int64)
-        number = int(_pass(self._entries, self._queues, lines, clocks, base, found, 0))
+        number = int(_pass(self._entries, self._queues, lines, read_only(clocks), base, found, 0))
         return self._leave(found[:number])
 
     def remove(self, payloads: Numbers) -> None:

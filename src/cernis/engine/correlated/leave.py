@@ -8,7 +8,7 @@ A guard of one event takes out a bucket, or a group of runs with equal values; o
 that the links of all buckets ask for.
 
 Cost contract: per event O(transitions of its symbol), each at most a logarithm. Where the plan has
-no `->`, or no guard, nothing of this is compiled (`stores.Uses`).
+neither `->` nor guards, nothing of this is compiled (`stores.Uses`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ASK_ROOM, ERASE, END_GROUPS = range(3)
 
 
 @inner
-def split_trees(arrows, trees, tables, memory, events, now, symbol):
+def split_trees(removals, trees, tables, memory, events, now, symbol):
     """Note what the event leaves of each tree of a `->` as its `last`; return the room missing."""
-    if arrows is None or trees is None:
+    if removals is None or trees is None:
         return 0
     counters = memory.counters
     for again in (False, True):

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.compiled import read_only
 from cernis.engine.correlated import step as kernel
 from cernis.engine.correlated.stores import find_uses
 from cernis.engine.correlated.tables import CODE, CorrelatedTables
@@ -105,10 +106,10 @@ class CorrelatedEngine:
             low,
             _NO_NUMBERS if keys is None else keys,
             _NO_NUMBERS if moments is None else moments,
-            _NO_NUMBERS if clocks is None else clocks,
+            read_only(_NO_NUMBERS if clocks is None else clocks),
             _NO_NUMBERS if bounds is None else bounds,
             _NO_MASK if usable is None else usable,
-            _NO_NUMBERS if times is None else times,
+            read_only(_NO_NUMBERS if times is None else times),
             *self._gaps,
         )
         if keys is not None and len(keys):

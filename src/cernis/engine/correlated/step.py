@@ -184,11 +184,11 @@ def step(uses, tables, memory, events, scratch, rules, base, begin):
             if counters[r.ROOTS] + allowed > len(memory.roots):
                 return NO_ROOM, i, r.ROOTS, allowed
             if sorted_arrows:
-                room = split_trees(uses.arrows, uses.trees, tables, memory, events, now, symbol)
+                room = split_trees(uses.removals, uses.trees, tables, memory, events, now, symbol)
                 if room > 0:
                     return NO_ROOM, i, r.BRANCHES, room
             if removes:
-                room = remove(uses.guards, tables, memory, events, now, symbol, ASK_ROOM)
+                room = remove(uses.removals, tables, memory, events, now, symbol, ASK_ROOM)
                 if counters[r.BRANCHES] + room > len(memory.branches):
                     return NO_ROOM, i, r.BRANCHES, room
             made = counters[r.VERTICES]
@@ -205,10 +205,10 @@ def step(uses, tables, memory, events, scratch, rules, base, begin):
             if counters[r.VERTICES] > made:
                 counters[r.RELEVANT] += 1
             if arrows:
-                take_out(uses.arrows, tables, memory, events, i, symbol)
+                take_out(uses.removals, tables, memory, events, i, symbol)
             if removes:
-                remove(uses.guards, tables, memory, events, now, symbol, ERASE)
-                remove(uses.guards, tables, memory, events, now, symbol, END_GROUPS)
+                remove(uses.removals, tables, memory, events, now, symbol, ERASE)
+                remove(uses.removals, tables, memory, events, now, symbol, END_GROUPS)
         while counters[r.FILED] < counters[r.PENDING]:
             k = counters[r.FILED]
             store, vertex = memory.pending_store[k], memory.pending_vertex[k]
@@ -293,7 +293,7 @@ def _fire(uses, tables, memory, events, now, transition, asked, from_earliest):
         memory.pending_store[pending] = store
     bound = start if from_earliest else now.bound
     if tables.transition_final[transition] and len(tables.guard_first) > 0:
-        bound = max(bound, find_guard(uses.guards, tables, memory, events, now, target, asked))
+        bound = max(bound, find_guard(uses.removals, tables, memory, events, now, target, asked))
     if tables.transition_final[transition] and now.clock != r.NO_CLOCK and start >= bound:
         root = counters[r.ROOTS]
         counters[r.ROOTS] = root + 1

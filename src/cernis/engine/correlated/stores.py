@@ -30,19 +30,24 @@ class Uses(NamedTuple):
     """Lists with back pointers, for ≠."""
     trees: bool | None
     """Search trees, for orders and gaps."""
-    arrows: bool | None
-    guards: bool | None
+    removals: bool | None
+    """Runs that leave their stores: those of a `->`, and those that a guard forbids."""
 
 
 def find_uses(tables: CorrelatedArrays) -> Uses:
-    """Return what the tables of a plan use."""
+    """Return what the tables of a plan use, or everything where they use two of the three.
+
+    So there are five engines to compile, and `cernis warm` compiles them all.
+    """
     kinds = set(tables.links.kind.tolist())
-    return Uses(
+    has_arrows = bool((tables.link_arrow != NO_RUN).any())
+    has_guards = len(tables.guard_first) + len(tables.removal_first) > 0
+    found = Uses(
         r.UNLIKE in kinds or None,
         not kinds <= {r.UNION, r.UNLIKE} or None,
-        bool((tables.link_arrow != NO_RUN).any()) or None,
-        len(tables.guard_first) + len(tables.removal_first) > 0 or None,
+        has_arrows or has_guards or None,
     )
+    return found if found.count(None) > 1 else Uses(True, True, True)
 
 
 class Filing(NamedTuple):

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.compiled import read_only
 from cernis.compiled.tiers import has_code
 from cernis.engine.settings import (
     CLOCK_WINDOW,
@@ -153,7 +154,7 @@ class SlidingAggregator:
         events = kernel.SlidingEvents(
             symbols,
             _NO_NUMBERS if keys is None else keys,
-            _NO_NUMBERS if clocks is None else clocks,
+            read_only(_NO_NUMBERS if clocks is None else clocks),
             _NO_NUMBERS if bounds is None else bounds,
             _NO_MASK if usable is None else usable,
             self._weigh(columns, len(symbols)),

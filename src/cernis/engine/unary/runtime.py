@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.compiled import read_only
 from cernis.compiled.tiers import call_briefly
 from cernis.engine.longest import keep_longest
 from cernis.engine.poison import poison
@@ -83,7 +84,7 @@ class UnaryEngine:
         events = kernel.UnaryEvents(
             symbols,
             _NO_NUMBERS if keys is None else keys,
-            _NO_NUMBERS if clocks is None else clocks,
+            read_only(_NO_NUMBERS if clocks is None else clocks),
             _NO_NUMBERS if bounds is None else bounds,
             _NO_MASK if usable is None else usable,
         )

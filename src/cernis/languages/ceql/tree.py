@@ -451,7 +451,10 @@ class CeqlReader(TreeReader):
     # ---------------------------------------------------------------------- terms
 
     def _read_term(self, term: Any) -> pred.MatchTerm:
-        """Return the term, or that of a column; note a variable that stands for a value."""
+        """Return the term; for the name of a column, the term that it names.
+
+        A variable where a value should stand is noted as a mistake.
+        """
         if isinstance(term, Alone) and term.variable in self._columns:
             self._renamed.append(term)
             return self._columns[term.variable]
