@@ -201,6 +201,28 @@ def test_queries_equal_their_text(query: QueryBuilder, text: str) -> None:
         (lambda: p.gap(minutes=5, events=3), "gap() takes a duration, or events"),
         (lambda: p.gap(), "gap() takes a duration, or events"),
         (lambda: p.seq(A, 3), "expected a formula such as p.event('A'), not 3"),
+        (
+            lambda: p.select().where("A AS a ; B"),
+            (
+                "text names an event type here, but 'A AS a ; B' looks like a formula\n"
+                "  help: build the formula, as in p.seq('A', 'B'), or write the whole query as "
+                "text; for a type of this name write p.event('A AS a ; B')"
+            ),
+        ),
+        (
+            lambda: p.select("SUM(a[price])"),
+            (
+                "text names a variable in select(), but 'SUM(a[price])' looks like a value\n"
+                "  help: write p.var('x')['a'], p.count() or p.aggregate('sum', p.var('x')['a'])"
+            ),
+        ),
+        (
+            lambda: p.select().where(A).within("5 minutes"),  # type: ignore[arg-type]
+            (
+                "a duration must be a timedelta, not '5 minutes'\n"
+                "  help: write within(minutes=5) for example"
+            ),
+        ),
         (lambda: p.event(""), "an event type must be a string that is not empty, not ''"),
         (
             lambda: (A >> B).where(price > 1),
@@ -300,3 +322,14 @@ def test_a_group_by_of_nothing_is_told() -> None:
         p.select(p.count()).where("A").group_by()
     message = "group_by() needs a component of the partition, every=… or end=True"
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("name", ["page view", "A-1", "404", "sign in", "a.b/c", "*"])
+def test_text_without_the_signs_of_a_formula_is_the_name_of_a_type(name: str) -> None:
+    assert p.select().where(name).build() == p.select().where(p.event(name)).build()
+
+
+@pytest.mark.parametrize("text", ["A+", "S>A", "A : B", "A OR B", "NOT A", "A -> B", "(A)", "A?"])
+def test_text_that_looks_like_a_formula_is_no_name(text: str) -> None:
+    with pytest.raises(QueryError, match="looks like a formula"):
+        p.seq("A", text)

@@ -25,6 +25,11 @@ _SIZES = {
 def sum_units(length: timedelta | None, units: dict[str, Any], method: str = "within") -> Fraction:
     """Return a duration in nanoseconds."""
     size = Fraction(0)
+    if length is not None and not isinstance(length, timedelta):
+        raise refuse(
+            f"a duration must be a timedelta, not {length!r}",
+            f"write {method}(minutes=5) for example",
+        )
     if length is not None:
         size += Fraction(length // timedelta(microseconds=1)) * 1000
     for unit, number in units.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
@@ -140,13 +141,24 @@ def _make_key(key: str | Property) -> cel.KeyPart:
     return cel.KeyPart(None, make_attribute((check_name(key, "an attribute"),)))
 
 
+_NAME = re.compile(r"[\w \-./#@]+")
+_KEYWORDS = frozenset({"AS", "IN", "OR", "ALL", "NOT", "FILTER", "UNLESS", "WITHIN", "PARTITION"})
+
+
 def make_formula(part: object) -> cel.Formula:
-    """Return a formula; text is the name of an event type."""
+    """Return a formula; text is the name of an event type, and must not look like CEQL."""
     match part:
         case FormulaBuilder(formula=formula):
             return formula
         case str():
-            return cel.Event(check_name(part, "an event type"))
+            name = check_name(part, "an event type")
+            if name != "*" and (not _NAME.fullmatch(name) or _KEYWORDS & {*name.split()}):
+                raise refuse(
+                    f"text names an event type here, but {show(name)} looks like a formula",
+                    "build the formula, as in p.seq('A', 'B'), or write the whole query as text; "
+                    f"for a type of this name write p.event({show(name)})",
+                )
+            return cel.Event(name)
         case (
             cel.Event()
             | cel.Not()

@@ -240,7 +240,13 @@ def _make_item(item: object) -> Variable | SelectedTerm:
         case Var(name=name):
             return Variable(name)
         case str():
-            return Variable(check_name(item, "a variable"))
+            name = check_name(item, "a variable")
+            if {*name} & {*"[]()"}:
+                raise refuse(
+                    f"text names a variable in select(), but {show(name)} looks like a value",
+                    "write p.var('x')['a'], p.count() or p.aggregate('sum', p.var('x')['a'])",
+                )
+            return Variable(name)
         case Property():
             return SelectedTerm(refer_to(item, "select()"))
         case TermBuilder():
