@@ -104,6 +104,14 @@ def test_a_pipe_tells_its_form_by_its_first_bytes(data: bytes) -> None:
         assert rows_of(only(name)) == ROWS
 
 
+@pytest.mark.parametrize("name", ["events.csv", "events.jsonl"])
+def test_text_in_utf_16_is_told_apart(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(TEXT.encode("utf-16"))
+    with pytest.raises(DataError, match=f"{name}: the text is UTF-16; convert it to UTF-8"):
+        cernis.query("SELECT * FROM S WHERE SELL").run(path).count()
+
+
 def test_a_pipe_is_read_once() -> None:
     with piped(TEXT.encode()) as name:
         source = only(name)

@@ -111,6 +111,15 @@ line 1, column 51: unexpected '>'
   help: the comparison stands outside the brackets: PREV(x)[price] < y[price]""",
         ),
         (
+            "PREV(x[a]) < y[b]",
+            """\
+line 1, column 47: unexpected '['
+  SELECT * WHERE (A AS x ; B AS y) FILTER PREV(x[a]) < y[b]
+                                                ^
+  expected: '>' or ')'
+  help: the attribute stands outside the parentheses: PREV(x)[price]""",
+        ),
+        (
             "PREVIOUS(x)[a] < y[b]",
             """\
 line 1, column 49: unexpected '('
@@ -123,6 +132,11 @@ line 1, column 49: unexpected '('
 )
 def test_a_mistake_with_prev_is_explained(condition: str, message: str) -> None:
     assert complaint(f"SELECT * WHERE (A AS x ; B AS y) FILTER {condition}") == message
+
+
+def test_prev_in_select_is_explained() -> None:
+    text = complaint("SELECT PREV(x) WHERE A AS x ; B")
+    assert text.endswith("help: PREV is for conditions: FILTER PREV(x)[price] < x[price]")
 
 
 def test_kinds_that_cannot_be_compared_are_told_as_they_were_written() -> None:

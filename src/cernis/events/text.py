@@ -182,10 +182,15 @@ class TextReader:
                 raise DataError(f"{self.label}: cannot be read: {error}") from error
 
     def _cut_blocks(self, stream: Any, longest: int) -> Iterator[bytes | BrokenRecord]:
-        rest, skips, ended = b"", False, False
+        rest, skips, first, ended = b"", False, True, False
         while not ended:
             data = stream.read(self.block_bytes)
-            ended = not data
+            if first and data.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise DataError(
+                    f"{self.label}: the text is UTF-16; convert it to UTF-8: "
+                    "iconv -f UTF-16 -t UTF-8 OLD > NEW"
+                )
+            first, ended = False, not data
             if skips:  # the rest of a line that is too long
                 end = data.find(b"\n") + 1
                 skips, data = not end, data[end:] if end else b""

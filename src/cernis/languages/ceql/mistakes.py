@@ -116,6 +116,10 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
     if "RSQB" in accepted and any(each.type == "PREV" for each in before[-6:-5]):
         return "the comparison stands outside the brackets: PREV(x)[price] < y[price]"
     match token.type:
+        case "LSQB" if [each.type for each in before[-3:]] == ["PREV", "LPAR", "NAME"]:
+            return f"the attribute stands outside the parentheses: PREV({before[-1].value})[price]"
+        case "LPAR" if last_type == "PREV":
+            return "PREV is for conditions: FILTER PREV(x)[price] < x[price]"
         case "INT" if clause == "_WHERE" and "NAME" in accepted and "STAR" in accepted:
             return f"a type that is a number stands in backquotes: `{token.value}`"
         case "STAR" if in_formula:
