@@ -680,6 +680,10 @@ def test_what_cannot_be_events_is_said_so() -> None:
     assert failure([42]) == "stream 'S', row 0: expected a dict, found int"
     assert failure(iter([42])) == "stream 'S': expected Arrow batches or dicts, found int"
     assert failure({}) == "no events: the dict of streams is empty"
+    assert failure({"type": "A", "ts": 3}) == (
+        "a dict maps the names of streams to their events, and this looks like one event; "
+        "put it into a list: [{…}]"
+    )
 
 
 def test_a_reader_can_be_read_only_once() -> None:

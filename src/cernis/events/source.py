@@ -8,6 +8,7 @@ Frames and tables are not copied; files are read batch by batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -457,6 +458,11 @@ def _inputs(events: Any) -> list[tuple[str | None, Any]]:
     if isinstance(events, Mapping):
         if not events:
             raise DataError("no events: the dict of streams is empty")
+        if any(isinstance(value, int | float | date) for value in events.values()):
+            raise DataError(
+                "a dict maps the names of streams to their events, and this looks like one event; "
+                "put it into a list: [{…}]"
+            )
         return [(str(k), _as_paths(v)) for k, v in events.items()]
     if _are_paths(events):
         return [(stem_of(path), path) for path in map(Path, events)]
