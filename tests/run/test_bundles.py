@@ -42,11 +42,14 @@ READERS = (
     "SELECT * FROM E, D WHERE D AS x : E AS e",
 )
 KEYS = ("", "PARTITION BY [user]", "PARTITION BY [user], [kind, size]")
+STRATEGIES = ("", "", "NEXT", "LAST", "MAX", "ANY")
 WINDOWS = ("", "WITHIN 2 MILLISECONDS", "WITHIN 4 MILLISECONDS", "WITHIN 3 MILLISECONDS")
 
 
 @st.composite
-def shapes(draw: st.DrawFn, key: str, silences: bool = False, *, inserts: bool = False) -> str:
+def shapes(
+    draw: st.DrawFn, key: str, silences: bool = False, *, inserts: bool = False, strategy: str = ""
+) -> str:
     """Draw a rule on the events of one host, or of two."""
     names = "abcd"[: draw(st.integers(1, 4))]
     steps = [f"{draw(st.sampled_from(['A', 'B', 'A', 'S>B', '*']))} AS {name}" for name in names]
@@ -60,6 +63,7 @@ def shapes(draw: st.DrawFn, key: str, silences: bool = False, *, inserts: bool =
         tests[0] = f"{names[0]}[host IN {{'{host}', 'h2'}}]"
     name, number = draw(st.sampled_from(names)), draw(st.integers(0, 4))
     conditions = ("size > {0}", "size <= {0}", "size = {0}", "kind != {0}", "kind IS NULL")
+    conditions += ("size > kind", "size - kind <= {0}", "user LIKE 'x.*'")
     for condition in draw(st.lists(st.sampled_from(conditions), max_size=2)):
         tests.append(f"{name}[{condition.format(number)}]")
     chosen = draw(st.sampled_from(["*", names[-1], f"{names[0]}[size] AS first", "START, END"]))
@@ -69,7 +73,7 @@ def shapes(draw: st.DrawFn, key: str, silences: bool = False, *, inserts: bool =
     if inserts:
         chosen, limit = f"MIN({names[-1]}[size]) AS size", ""
     silence = f"SUPPRESS BY [user] FOR {draw(st.integers(1, 4))} ms" if silences else ""
-    head = f"{'INSERT INTO D ' * inserts}SELECT {chosen} FROM S"
+    head = f"{'INSERT INTO D ' * inserts}SELECT {strategy} {chosen} FROM S"
     return (
         f"{head} WHERE ({' ; '.join(steps)}) FILTER {' AND '.join(tests)} "
         f"{key} {within} {limit} {silence}"
@@ -80,7 +84,9 @@ def shapes(draw: st.DrawFn, key: str, silences: bool = False, *, inserts: bool =
 def rule_sets(draw: st.DrawFn, smallest: int = 12) -> RuleSet:
     key = draw(st.sampled_from(KEYS))
     silences = key != "" and draw(st.booleans())
-    texts = draw(st.lists(shapes(key, silences), min_size=smallest, max_size=16))
+    strategy = draw(st.sampled_from(STRATEGIES))
+    rules = shapes(key, silences, strategy=strategy)
+    texts = draw(st.lists(rules, min_size=smallest, max_size=16))
     return cernis.rules({f"r{i}": text for i, text in enumerate(texts)})
 
 
@@ -296,17 +302,31 @@ def test_more_rules_than_a_bundle_holds_are_several(monkeypatch: pytest.MonkeyPa
     "text",
     [
         "SELECT * FROM S WHERE (A AS a ; B{7,} AS b) FILTER a[host = 'h'] AND b[host = 'h']",
-        "SELECT NEXT * FROM S WHERE (A AS a ; B AS b) FILTER a[host = 'h'] AND b[host = 'h']",
         "SELECT * FROM S WHERE A AS a FILTER a[host = 'h'] CONSUME BY ANY",
-        "SELECT * FROM S WHERE A AS a FILTER a[host = 'h'] AND a[size > other]",
-        "SELECT * FROM S WHERE A AS a FILTER a[host = 'h'] AND a[host > 'b']",
+        "SELECT * FROM S WHERE A AS a FILTER a[host = 'h'] ORDER BY a[size] LIMIT 1",
         "SELECT COUNT(*) FROM S WHERE A AS a FILTER a[host = 'h']",
-        "SELECT * FROM S WHERE A AS a",
     ],
 )
 def test_rules_that_choose_or_compare_more_run_alone(text: str) -> None:
     [rule] = cernis.rules({"r": text})
     assert find_kind(rule) is None
+
+
+def test_rules_by_types_share_an_engine_unless_many_name_one_type() -> None:
+    own = {f"r{i}": f"SELECT * FROM S WHERE A{i} ; B{i}{'+' * (i % 2)}" for i in range(SMALLEST)}
+    rules = cernis.rules(own)
+    assert [len(bundle.rules) for bundle in rules.bundles] == [SMALLEST]
+    events = [{"type": kind, "ts": ts} for ts, kind in enumerate(["A1", "B1", "A2", "B9"])]
+    found = rules.run(events)
+    assert count(found) == {"r1": 1}
+    alone = run_alone(rules).collect(events)
+    assert {name: each.notes for name, each in found.items()} == {
+        name: each.notes for name, each in alone.items()
+    }
+    assert "no event has the type 'B2'" in "".join(found["r2"].notes)
+    shared = {name: text.replace(" ; ", " ; C ; ") for name, text in own.items()}
+    shared["last"] = "SELECT * FROM S WHERE C"
+    assert cernis.rules(shared).bundles == []
 
 
 def test_windows_of_one_bundle_differ_by_a_factor_of_four_at_most() -> None:

@@ -58,11 +58,17 @@ _SHORT = 1 << 14  # rows in a chunk
 _FEW = 16  # values that are put into classes one by one
 
 
-class Encoder(Protocol):
-    """Tells which atoms hold for an event."""
+class KnownTruths(Protocol):
+    """The combinations of truths of some atoms that events have had."""
 
-    atoms: tuple[Atom, ...]
-    vectors: list[Vector]
+    @property
+    def atoms(self) -> tuple[Atom, ...]: ...
+    @property
+    def vectors(self) -> list[Vector]: ...
+
+
+class Encoder(KnownTruths, Protocol):
+    """Tells which atoms hold for an event."""
 
     def encode(self, batch: EventBatch) -> Int32s:
         """Return one code per event; `vectors[code]` is the truth of every atom."""

@@ -10,7 +10,7 @@ A session opens events, checks the query against them, puts them in order, and h
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, cast
 
 import pyarrow as pa
 
-from cernis.encoding.encode import AtomEncoder, Encode
+from cernis.encoding.encode import AtomEncoder, Encode, KnownTruths
 from cernis.errors import (
     CernisError,
     SessionGuard,
@@ -536,11 +536,8 @@ class Session(Generic[Found]):
 
     def warn_about_truths(self, types: SampledTypes) -> Iterator[WarningNote]:
         """Yield warnings about types and conditions, after all events that they can concern."""
-        pattern = self.plan.pattern
-        found = [*find_absent_types(pattern, self.pipeline.encoders(), types)]
-        if not self.plan.warnings:
-            found += find_unmet_conditions(pattern, find_passed(self.pipeline.feed.encoder))
-        yield from (WarningNote.of(one, pattern.source) for one in found)
+        encoder, encoders = self.pipeline.feed.encoder, self.pipeline.encoders()
+        yield from warn_about_truths(self.plan, encoder, encoders, types)
 
     def _refuse_warnings(self) -> None:
         """Raise the warnings about the events, if they are errors."""
@@ -697,3 +694,17 @@ class Session(Generic[Found]):
         session._table_columns = frozen.tables
         session.progress = replace(frozen.progress, position=session.events)
         return session
+
+
+def warn_about_truths(
+    plan: Plan, own: KnownTruths, every: Iterable[KnownTruths], types: SampledTypes
+) -> Iterator[WarningNote]:
+    """Yield warnings about types and conditions that no event has met.
+
+    `own` are the truths of the atoms of the query, `every` also those of its guards.
+    """
+    pattern = plan.pattern
+    found = [*find_absent_types(pattern, every, types)]
+    if not plan.warnings:
+        found += find_unmet_conditions(pattern, find_passed(own))
+    yield from (WarningNote.of(one, pattern.source) for one in found)

@@ -231,6 +231,9 @@ def freeze_bundle(
         "consumed": engine.consumed,
         **{name: getattr(memory, name) for name in ("row_of_key", *_PER_ROW)},
     }
+    if engine.earliest_starts is not None:
+        known = engine.earliest_starts.of_slot[:, :width]
+        arrays |= {f"earliest.{name}": known[name] for name in _EARLIEST}
     return meta, arrays
 
 
@@ -286,11 +289,20 @@ def thaw_bundle(
     }
     distinct, back = np.unique(pairs, return_inverse=True)
     require(all(pair in known for pair in distinct.tolist()), "a partition has no such state")
-    targets = np.array([known[pair] for pair in distinct.tolist()], np.int64)
-    slots[rows, targets[back.reshape(-1)]] = used[rows, columns]
+    targets = np.array([known[pair] for pair in distinct.tolist()], np.int64)[back.reshape(-1)]
+    slots[rows, targets] = used[rows, columns]
+    earliest = np.zeros(slots.shape, a.FIRST)
+    if engine.earliest_starts is not None:
+        for name in _EARLIEST:
+            require(f"earliest.{name}" in per_row, "the earliest starts are missing")
+            earliest[name][rows, targets] = per_row.pop(f"earliest.{name}")[rows, columns]
     arena = _restore_arena(engine, nodes, np.array(labels, np.int32))
     engine.position, engine.bound, engine.consumed = position, bound, consumed
     engine.memory = engine.memory._replace(arena=arena, slots=slots, counters=counters, **per_row)
+    if engine.earliest_starts is not None:
+        engine.earliest_starts = engine.earliest_starts._replace(of_slot=earliest)
+        engine.fit_earliest()
+        link_starts(arena, len(nodes))
     engine.fit_tables()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cernis.encoding.encode import Encoder
+from cernis.encoding.encode import KnownTruths
 from cernis.errors import Diagnostic, Span
 from cernis.events.batch import EventBatch
 from cernis.pattern import formula as cel
@@ -45,7 +45,7 @@ class SampledTypes:
 
 
 def find_absent_types(
-    pattern: Pattern, encoders: Iterable[Encoder], types: SampledTypes
+    pattern: Pattern, encoders: Iterable[KnownTruths], types: SampledTypes
 ) -> Iterator[Diagnostic]:
     """Yield a warning for each type that the query names and no event has had."""
     for atom in dict.fromkeys(atom for encoder in encoders for atom in _unseen_types(encoder)):
@@ -69,7 +69,7 @@ def describe_absent_type(
     )
 
 
-def _unseen_types(encoder: Encoder) -> Iterator[TypeIs]:
+def _unseen_types(encoder: KnownTruths) -> Iterator[TypeIs]:
     for index, atom in enumerate(encoder.atoms):
         if isinstance(atom, TypeIs) and not any(vector[index] for vector in encoder.vectors):
             yield atom

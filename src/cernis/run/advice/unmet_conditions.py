@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test, find_atoms
 from cernis.automata.unary.construct import build_test, build_type_test
-from cernis.encoding.encode import Encoder
+from cernis.encoding.encode import KnownTruths
 from cernis.errors import Diagnostic
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -68,7 +68,7 @@ def find_unmet_conditions(
             )
 
 
-def find_passed(encoder: Encoder) -> Passed:
+def find_passed(encoder: KnownTruths) -> Passed:
     """Return which tests the events of a session have passed; of very many atoms, not known."""
     if len(encoder.atoms) * len(encoder.vectors) > _MOST_TRUTHS:
         return lambda test: None

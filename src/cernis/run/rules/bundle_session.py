@@ -8,7 +8,7 @@ Cost contract: it costs as much as a session of one query over the events of all
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,20 +23,21 @@ from cernis.encoding.encode import AtomEncoder
 from cernis.encoding.keys import OwnedKeys
 from cernis.engine.unary.bundle import BundleEngine
 from cernis.engine.unary.freeze import freeze_bundle, list_unknown, read_units, thaw_bundle
-from cernis.events.batch import EventBatch, Int64s
+from cernis.events.batch import Bools, EventBatch, Int64s
 from cernis.events.order import Scale
 from cernis.events.source import DescribedStream, stream_of
 from cernis.events.store import EventStore
 from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchSet
 from cernis.results.unary import CompactMatches
+from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.budget import Budget
 from cernis.run.feed import Arrays, EncodedBatch, Feed, Keys, push_pieces
 from cernis.run.freeze import read_state, thaw_pipeline
 from cernis.run.pipeline import Pipeline
 from cernis.run.rules.bundle_suppress import OwnedSuppressor
-from cernis.run.rules.bundles import Bundle
-from cernis.run.session import RunOptions, Session
+from cernis.run.rules.bundles import Bundle, BundleMachine
+from cernis.run.session import RunOptions, Session, warn_about_truths
 from cernis.run.tables import Tables
 from cernis.schema import Schema
 
@@ -50,15 +51,18 @@ class BundleFeed(Feed):
         self.keys = keys
         self._type_column = type_column
         self.bundle, self.machine = bundle, bundle.make_machine(type_column)
+        self.seen = np.zeros(self.machine.codes, np.bool_)
+        """Which codes of events have occurred, since the rules are these."""
         self.engine = BundleEngine(self.machine.tables, bundle.plan.settings)
 
     def use(self, bundle: Bundle) -> None:
         """Go on with other rules."""
         self.bundle, self.machine = bundle, bundle.make_machine(self._type_column)
+        self.seen = np.zeros(self.machine.codes, np.bool_)
         self.engine.use_tables(self.machine.tables)
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
-        symbols = self.machine.encode(batch, self.bundle.find_places(batch))
+        symbols = self.machine.encode(batch, self.bundle.find_places(batch), self.seen)
         self.engine.fit_tables()
         return push_pieces(self.engine, EncodedBatch(symbols, keys, clock))
 
@@ -178,6 +182,11 @@ class BundleSession(Session[Any]):
         owners = self.pipeline.keys.list_owners() if segments else np.empty(0, np.int64)
         return [owners[segment.roots["key"]] for segment in segments]
 
+    def find_warnings(self, types: SampledTypes) -> Callable[[int], tuple[str, ...]]:
+        """Return what is odd about the events of each rule, by its place, when it is asked for."""
+        feed = self.pipeline.feed
+        return partial(_list_warnings, feed.bundle, feed.machine, feed.seen.copy(), types)
+
     @classmethod
     def thaw_bundle(cls, bundle: Bundle, state: bytes, options: RunOptions) -> BundleSession:
         """Return the session that `freeze` turned into bytes; StateError if they are others."""
@@ -188,3 +197,11 @@ class BundleSession(Session[Any]):
         thaw_pipeline(session.pipeline, frozen)
         session.progress = replace(frozen.progress, position=session.events)
         return session
+
+
+def _list_warnings(
+    bundle: Bundle, machine: BundleMachine, seen: Bools, types: SampledTypes, place: int
+) -> tuple[str, ...]:
+    """Return the warnings about the events of a rule; it holds no session."""
+    truths = machine.list_truths(place, seen)
+    return tuple(warn_about_truths(bundle.plans[place], truths, [truths], types))

@@ -6,18 +6,23 @@ number of events. A bundle has one session: an event is copied for each rule tha
 rule is the first component of its partition (`encoding.keys.OwnedKeys`), the atoms of all rules are
 evaluated once (`encoding.bundle`), and one kernel moves all automata (`engine.unary.bundle`).
 
-Only rules whose events are found by constants, with conditions on single columns and few states:
-sequences, alternatives and iterations of events, every match, a window in time or none. Rules of a
-bundle read the same streams with the same key, and their windows differ by a factor of four at
-most, so that the events of a short window are not kept for a long one. Their SUPPRESS BY names the
-same components (`bundle_suppress`), and their INSERT INTO the same stream.
+Only rules whose events are found by types or constants, with conditions on single events and few
+states: sequences, alternatives and iterations of events, a window in time or none. Rules of a
+bundle read the same streams with the same key, have the same strategy, and their windows differ by
+a factor of four at most, so that the events of a short window are not kept for a long one. Their
+SUPPRESS BY names the same components (`bundle_suppress`), and their INSERT INTO the same stream.
 
-Cost contract: a bundle costs one query over the events of all its rules, and some microseconds for
-each rule and batch. State: one arena, and the events of all rules.
+Not in a bundle: CONSUME BY, whose rules the engine applies to a partition or to the whole stream,
+and ORDER BY, which reads the values of matches rule by rule.
+
+Cost contract: a bundle costs one query over the events of all its rules, some microseconds for each
+rule and batch, and some tens of them for each distinct condition that compares several columns.
+State: one arena, and the events of all rules.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -28,18 +33,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cernis.encoding.bundle import MOST_ATOMS, BundleEncoder
-from cernis.encoding.encode import compares_constants
-from cernis.engine.settings import CLOCK_WINDOW, CONSUME_NOTHING, NO_WINDOW, RESOLVE_NOTHING
+from cernis.encoding.bundle import MOST_ATOMS, BundleEncoder, SeenTruths
+from cernis.engine.settings import CLOCK_WINDOW, CONSUME_NOTHING, NO_WINDOW
 from cernis.engine.silence import MOST
 from cernis.engine.unary.bundle import BundleTables
-from cernis.events.batch import EventBatch, Int32s, Int64s
+from cernis.events.batch import Bools, EventBatch, Int32s, Int64s
 from cernis.events.order import Scale
 from cernis.events.source import DescribedStream
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import TypeIs
-from cernis.pattern.query import Consume, Pattern, Suppression, Unit
+from cernis.pattern.query import Consume, Pattern, Strategy, Suppression, Unit
 from cernis.pattern.selection import counts_only
 from cernis.pattern.window import Window
 from cernis.plan.plan import Plan, Unary
@@ -47,7 +51,7 @@ from cernis.results.matches import Matches
 from cernis.results.unary import CompactMatches
 from cernis.run.query import Query
 from cernis.run.rules.bundle_suppress import OwnedClauses, SilencedMatches
-from cernis.run.rules.routing import COMPUTED, sort_places
+from cernis.run.rules.routing import COMPUTED, ConstantTest, sort_places
 from cernis.run.rules.rule import Rule
 from cernis.schema import Schema
 from cernis.state import require
@@ -56,6 +60,11 @@ SMALLEST = 8
 """Fewer rules run one by one."""
 MOST_RULES = 1024
 """More rules run in several bundles: tables have an entry for each rule and constant."""
+_STRATEGIES = (Strategy.ALL, Strategy.ANY, Strategy.NEXT, Strategy.LAST, Strategy.MAX)
+"""Strategies that the engine decides at each end."""
+_MOST_SHARING = 8
+"""A rule by types alone runs alone if more rules than this name one of its types: each event is
+copied for all of them, and a rule alone reads an event for about half of what it costs here."""
 _MOST_EVENTS = 6
 """A rule with more events in its formula runs alone: its automaton may have many states."""
 
@@ -70,19 +79,21 @@ class BundleKind(NamedTuple):
     silences: tuple[str, ...] = ()
     """The components that SUPPRESS BY names; none: there is no such clause."""
     into: str | None = None
+    strategy: Strategy = Strategy.ALL
 
 
 def find_kind(rule: Rule) -> BundleKind | None:
     """Return the bundles that a rule fits into; None: it runs alone."""
-    if rule.whole or not rule.equalities or all(e.attribute is None for e in rule.equalities):
+    if rule.whole or not rule.equalities:
         return None
     plan = rule.query.plan
     pattern, settings, within = plan.pattern, plan.settings, plan.pattern.within
-    chooses = settings.resolve != RESOLVE_NOTHING or settings.consume != CONSUME_NOTHING
-    chooses = chooses or pattern.consume is not Consume.NONE
     silences = () if pattern.suppress is None else pattern.suppress.names
-    chooses = chooses or not {*silences} <= {*pattern.components}
-    if chooses or pattern.order is not None or counts_only(pattern):
+    if pattern.consume is not Consume.NONE or settings.consume != CONSUME_NOTHING:
+        return None
+    if pattern.strategy not in _STRATEGIES or not {*silences} <= {*pattern.components}:
+        return None
+    if pattern.order is not None or counts_only(pattern):
         return None
     if pattern.declared is not None or plan.conjunctive is not None or plan.unary is None:
         return None
@@ -90,12 +101,13 @@ def find_kind(rule: Rule) -> BundleKind | None:
         return None
     if settings.window not in (NO_WINDOW, CLOCK_WINDOW) or not _is_small(plan.unary, pattern):
         return None
-    if within is None:
-        return BundleKind(pattern.streams, pattern.partition, None, silences, pattern.into)
-    if within.unit is not Unit.TIME or within.attribute is not None or within.size < 0:
-        return None
-    reach = _round_up(within.size)
-    return BundleKind(pattern.streams, pattern.partition, reach, silences, pattern.into)
+    reach = None
+    if within is not None:
+        if within.unit is not Unit.TIME or within.attribute is not None or within.size < 0:
+            return None
+        reach = _round_up(within.size)
+    streams, partition, into = pattern.streams, pattern.partition, pattern.into
+    return BundleKind(streams, partition, reach, silences, into, pattern.strategy)
 
 
 def _round_up(size: Fraction) -> Fraction:
@@ -111,7 +123,7 @@ def _round_up(size: Fraction) -> Fraction:
 
 
 def _is_small(unary: Unary, pattern: Pattern) -> bool:
-    """Return whether an automaton has few states, and asks few atoms that compare constants."""
+    """Return whether an automaton has few states, and asks few atoms about columns of events."""
     nodes, atoms = [*cel.walk(pattern.formula)], unary.automaton.alphabet.atoms
     plain = (cel.Event, cel.As, cel.Sequence, cel.Choice, cel.Filter, cel.Iterate, cel.Optional)
     return (
@@ -119,7 +131,7 @@ def _is_small(unary: Unary, pattern: Pattern) -> bool:
         and not pattern.inner_units
         and _count_events(pattern.formula) <= _MOST_EVENTS
         and len(atoms) <= MOST_ATOMS
-        and all(compares_constants(atom) and not _is_computed(atom) for atom in atoms)
+        and not any(map(_is_computed, atoms))
     )
 
 
@@ -315,10 +327,16 @@ class BundleMachine:
         self._symbols = np.full(len(self._encoder), -1, np.int32)
         self._growth = RLock()
 
-    def encode(self, batch: EventBatch, places: Int64s) -> Int32s:
-        """Return a symbol per event, of the automata in these places."""
+    @property
+    def codes(self) -> int:
+        """How many codes there are."""
+        return len(self._encoder)
+
+    def encode(self, batch: EventBatch, places: Int64s, seen: Bools) -> Int32s:
+        """Return a symbol per event, of the automata in these places; mark the codes in `seen`."""
         with self._growth:
             codes = self._encoder.encode(batch, places)
+            seen[codes] = True
             symbols = self._symbols[codes]
             if symbols.min(initial=0) < 0:
                 self._add_symbols(np.unique(codes[symbols < 0]).tolist())
@@ -336,6 +354,10 @@ class BundleMachine:
             numbers = self.tables.number_symbols(place)
             for code, symbol in pairs:
                 self._symbols[code] = numbers[symbol]
+
+    def list_truths(self, place: int, seen: Bools) -> SeenTruths:
+        """Return the truths of the atoms of an automaton, for the codes that are seen."""
+        return self._encoder.list_truths(place, seen)
 
     def number_states(self, place: int, states: Sequence[Any]) -> list[int]:
         """Return the numbers of the states of an automaton, which is worked out for them."""
@@ -364,6 +386,7 @@ def make_bundle(kind: BundleKind, rules: Sequence[Rule], owners: Sequence[int]) 
         within=within,
         suppress=suppress,
         into=kind.into,
+        strategy=kind.strategy,
     )
     return Bundle(tuple(rules), tuple(owners), Query(pattern))
 
@@ -388,10 +411,11 @@ def find_bundles(
     inside = {*apart, *(rule.name for bundle in before for rule in bundle.rules)}
     made = {rule.query.pattern.into for rule in rules}
     kinds: dict[BundleKind, list[Rule]] = {}
+    readers = Counter(test for rule in rules for test in rule.equalities or ())
     for rule in rules:
         if rule.name not in inside and made.isdisjoint(rule.query.pattern.streams):
             kind = find_kind(rule)
-            if kind is not None:
+            if kind is not None and not _shares_types(rule, readers):
                 kinds.setdefault(kind, []).append(rule)
     found = []
     for bundle in before:
@@ -405,6 +429,13 @@ def find_bundles(
             if len(some) >= SMALLEST:
                 found.append(make_bundle(kind, some, range(len(some))))
     return found
+
+
+def _shares_types(rule: Rule, readers: Mapping[ConstantTest, int]) -> bool:
+    """Return whether a rule finds its events by types alone, one of which many rules name."""
+    tests = rule.equalities or frozenset()
+    by_type = all(test.attribute is None for test in tests)
+    return by_type and any(readers[test] > _MOST_SHARING for test in tests)
 
 
 class RoutedRows(NamedTuple):

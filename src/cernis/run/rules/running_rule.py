@@ -6,7 +6,7 @@ Cost contract: that of its session; of a family or a bundle also that of `famili
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,6 +28,21 @@ from cernis.run.rules.pending import DerivedBound, PendingEvents, find_bound
 from cernis.run.rules.routing import Constant, ConstantTest
 from cernis.run.rules.rule import Rule
 from cernis.run.session import Session
+
+RuleWarnings = Callable[[int], tuple[str, ...]]
+"""The warnings about the events of a rule, by its place in a bundle."""
+
+
+class BundleNotes(NamedTuple):
+    """The notes of the rules of a bundle, which are listed when they are asked for."""
+
+    shared: tuple[str, ...]
+    """Those of all rules."""
+    warn: RuleWarnings | None
+
+    def list_notes(self, rule: Rule, place: int) -> tuple[str, ...]:
+        """Return the notes of a rule after those of all."""
+        return _list_notes(rule, self.shared, () if self.warn is None else self.warn(place))
 
 
 @dataclass(eq=False)
@@ -107,13 +122,15 @@ class RunningRule:
         *,
         last: bool = False,
         every: bool = True,
+        warn: RuleWarnings | None = None,
     ) -> Iterator[tuple[str, Any]]:
         """Yield what rules have found; of a family, those that have found something, or `every`.
 
-        `notes` are those of all rules.
+        `notes` are those of all rules, and `warn` has those about the events of a bundle.
         """
         if isinstance(self.session, BundleSession):
-            yield from self._conclude_bundle(self.session, segments, notes, used, every=every)
+            all_notes = BundleNotes(tuple(notes), warn)
+            yield from self._conclude_bundle(self.session, segments, all_notes, used, every=every)
             return
         found = self.session.conclude(segments, last=last)
         if not isinstance(self.family, Family):
@@ -136,6 +153,7 @@ class RunningRule:
         used: Sequence[UsedFile] = (),
         *,
         every: bool = True,
+        warn: RuleWarnings | None = None,
     ) -> Iterator[tuple[str, Any]]:
         """Yield what rules that insert into a stream have found in chunks; with `every`, of all."""
         by_name: dict[str, list[Any]] = {}
@@ -146,16 +164,16 @@ class RunningRule:
                 by_name.setdefault(self.rules[0].name, []).append(self.session.empty_result())
             yield from ((name, own[0].join(own[1:])) for name, own in by_name.items())
             return
-        told = tuple(notes)
-        for rule, plan in zip(self.rules, self.family.plans, strict=True):
+        told = BundleNotes(tuple(notes), warn)
+        for place, (rule, plan) in enumerate(zip(self.rules, self.family.plans, strict=True)):
             own = by_name.get(rule.name, [])
-            lines = partial(_list_notes, rule, told)
+            lines = partial(told.list_notes, rule, place)
             if own:
                 found = own[0] if len(own) == 1 else own[0].join(own[1:])
                 matches, store = found.match_set, found.store
                 yield rule.name, Matches(matches, store, plan.pattern, notes=lines, used=used)
         if every:
-            for name, nothing in self.conclude([], notes, used):
+            for name, nothing in self.conclude([], notes, used, warn=warn):
                 if name not in by_name:
                     yield name, nothing
 
@@ -163,7 +181,7 @@ class RunningRule:
         self,
         session: BundleSession,
         segments: list[Any],
-        notes: Sequence[str],
+        told: BundleNotes,
         used: Sequence[UsedFile],
         *,
         every: bool,
@@ -172,11 +190,10 @@ class RunningRule:
         bundle, owners = session.bundle, session.list_owners(segments)
         found = session.conclude(segments)  # which may renumber keys
         shares = dict(bundle.split(found, owners))
-        told = tuple(notes)
         for place in range(len(self.rules)) if every else shares:
             rule, plan = self.rules[place], bundle.plans[place]
             own = shares.get(place) or bundle.find_nothing(place)
-            lines = partial(_list_notes, rule, told)
+            lines = partial(told.list_notes, rule, place)
             matches = Matches(own, found.store, plan.pattern, notes=lines, used=used)
             yield rule.name, matches
 
@@ -212,7 +229,10 @@ def _list_members(family: Family | Bundle) -> list[_Member]:
     return [_Member(name, rule.text, constant) for rule, (name, constant) in pairs]
 
 
-def _list_notes(rule: Rule, notes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the notes of a rule after those of all; its plan is made for them."""
+def _list_notes(rule: Rule, notes: tuple[str, ...], odd: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the notes of a rule after those of all; its plan is made for them.
+
+    `odd` are the warnings about its events.
+    """
     plan = rule.query.plan
-    return (*notes, *plan.warnings, *plan.notes)
+    return (*notes, *plan.warnings, *odd, *plan.notes)

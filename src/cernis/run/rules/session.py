@@ -35,6 +35,7 @@ from cernis.results.matches import Matches
 from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.metrics import RuleMetrics
+from cernis.run.rules.bundle_session import BundleSession
 from cernis.run.rules.bundles import Bundle
 from cernis.run.rules.changes import RuleChanges, compare_rules
 from cernis.run.rules.chunks import join_batches
@@ -47,7 +48,7 @@ from cernis.run.rules.open_sessions import SessionOpener
 from cernis.run.rules.prepare import GivenStreams, check_rules, split_families
 from cernis.run.rules.read_chunk import ChunkReader, ChunkReading, limit_time
 from cernis.run.rules.rule import Rule, name_warning
-from cernis.run.rules.running_rule import RunningRule
+from cernis.run.rules.running_rule import RuleWarnings, RunningRule
 from cernis.run.rules.running_rules import RunningRules
 from cernis.run.rules.shared_rules import SharedRules
 from cernis.run.rules.streams import name_streams, unite_declared
@@ -321,13 +322,15 @@ class RuleSession:
         for place, segments in enumerate(read):
             running = self.running[place]
             session, plan = running.session, running.session.plan
-            odd = self._warn_about_events(place) if warns else ()
+            warn = self._find_warnings(place) if warns else None
+            odd = () if warn is None or running.family is not None else warn(0)
             session.notes = [*self.notes, *plan.warnings, *odd, *plan.notes]
+            told = self.notes, self.mistakes.used
             if running.pattern.into is None:
-                found.update(running.conclude(segments, self.notes, self.mistakes.used, last=last))
+                found.update(running.conclude(segments, *told, last=last, warn=warn))
                 continue
             parts = self._reader.take_found(place)
-            found.update(running.join_found(parts, self.notes, self.mistakes.used))
+            found.update(running.join_found(parts, *told, warn=warn))
         return {name: found[name] for name in self.rules.names}
 
     def _count(self, found: dict[str, Any]) -> dict[str, Any]:
@@ -337,14 +340,21 @@ class RuleSession:
                 self._matches[name] += each.count()
         return found
 
-    def _warn_about_events(self, place: int) -> Iterator[WarningNote]:
-        """Yield warnings about the events of a rule that has read all events of its types."""
-        running = self.running
-        misses_events = running.reads_derived(place) or self._is_updated
-        misses_events = misses_events or place in running.router.narrowed
-        misses_events = misses_events or place in running.members
-        if self._reader.events and not misses_events:
-            yield from running[place].session.warn_about_truths(self._types)
+    def _find_warnings(self, place: int) -> RuleWarnings | None:
+        """Return the warnings about the events of rules that have read all events of their types.
+
+        None: there are none.
+        """
+        running, session = self.running, self.running[place].session
+        if running.reads_derived(place) or self._is_updated or not self._reader.events:
+            return None
+        narrowed, members = running.router.narrowed, running.members.get(place, (place,))
+        if narrowed.issuperset(members):
+            return None
+        if not isinstance(session, BundleSession):
+            return lambda _: tuple(session.warn_about_truths(self._types))
+        warn = session.find_warnings(self._types)
+        return lambda member: () if members[member] in narrowed else warn(member)
 
     def _refuse(self, warnings: Sequence[tuple[Rule, WarningNote]]) -> None:
         """Raise the warnings of rules, if there are any; those of all rules once."""
@@ -367,10 +377,16 @@ class RuleSession:
     def list_silent(self, found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield the rules that have found nothing in all events so far, and why."""
         events = dict(pair for running in self.running for pair in running.count_events())
-        places = {rule.name: i for i, each in enumerate(self.running) for rule in each.rules}
+        places = {
+            rule.name: (place, member)
+            for place, each in enumerate(self.running)
+            for member, rule in enumerate(each.rules)
+        }
         for rule in self.rules:
             if not found[rule.name].head(1):
-                notes = [*self._warn_about_events(places[rule.name])]
+                place, member = places[rule.name]
+                warn = self._find_warnings(place)
+                notes = () if warn is None else warn(member)
                 yield rule.name, describe_silence(rule, events[rule.name], notes)
 
 
