@@ -175,7 +175,10 @@ class Query(Generic[Found]):
         from cernis.run.trace.look import Trace
 
         if not isinstance(matches, Matches):
-            raise CernisError("a trace needs the matches of a query; groups and answers have none")
+            raise CernisError(
+                "a trace needs the matches of a query, as in query.trace(query.run(events)); "
+                "groups and answers have none"
+            )
         store = matches.store
         streams = {name: table.schema for b in store.stored_batches() for name, table in b.parts}
         schema = Schema(tuple(stream_of(name, own) for name, own in streams.items()))
