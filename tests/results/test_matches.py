@@ -292,6 +292,19 @@ def test_a_sum_of_integers_is_exact_or_refused(make: Make) -> None:
         make([(0, 3, {"s": [0, 1, 3]})], **options).to_arrow()
 
 
+def test_an_average_of_integers_that_no_double_holds_is_that_of_their_sum(make: Make) -> None:
+    table = pa.table({"v": pa.array([2**60 + 1, -(2**60) - 3, 2**63 - 1, None], pa.int64())})
+    select = Select(False, (of("AVG", "s", "v"),))
+    found = make(
+        [(0, 1, {"s": [0, 1]}), (2, 2, {"s": [2, 2]}), (3, 3, {"s": [3]})],
+        table=table,
+        time=None,
+        variables=("s",),
+        select=select,
+    )
+    assert [match.values["AVG(s[v])"] for match in found] == [-1.0, 2.0**63, None]
+
+
 def test_words_have_no_sum(make: Make) -> None:
     (match,) = make(ONE, select=Select(False, (of("SUM", "s", "name"), of("AVG", "s", "name"))))
     assert list(match.values.values()) == [None, None]

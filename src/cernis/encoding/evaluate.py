@@ -333,18 +333,12 @@ def _compare_numbers(op: pred.Operator, left: pa.Array, right: pa.Array) -> pa.B
             found = _compare_decimals(op, _as_decimal(left), _as_decimal(right))
             if found is not None:
                 return found
-        return _ARROW[op](_nearest(left), _nearest(right))
+        return _ARROW[op](times.as_floats(left), times.as_floats(right))
     if types.is_floating(a) and types.is_floating(b):
         return _ARROW[op](left.cast(pa.float64()), right.cast(pa.float64()))
     if types.is_floating(a):
         return _compare_numbers(pred.MIRRORED[op], right, left)
     return _integers_with_floats(op, left, right.cast(pa.float64()))
-
-
-def _nearest(column: pa.Array) -> pa.Array:
-    """Return numbers as the nearest float64."""
-    integer = pa.types.is_integer(column.type)
-    return column.cast(pa.float64(), safe=False) if integer else times.as_floats(column)
 
 
 def _as_decimal(column: pa.Array) -> pa.Array:

@@ -60,10 +60,7 @@ def read_weights(batch: EventBatch, path: tuple[str, ...]) -> npt.NDArray[np.flo
         type_ = pa.null() if column is None else value_type(column.type)
         if column is None or not is_number(type_):
             return np.zeros(table.num_rows)
-        whole = pa.types.is_integer(type_)
-        plain = column.cast(type_)
-        numbers = plain.cast(pa.float64(), safe=False) if whole else as_floats(plain)
-        found = pc.fill_null(numbers, 0).to_numpy()
+        found = pc.fill_null(as_floats(column.cast(type_)), 0).to_numpy()
         return np.asarray(np.nan_to_num(found, nan=0.0, posinf=np.inf, neginf=-np.inf))
 
     return np.asarray(batch.interleave(read_part), np.float64)

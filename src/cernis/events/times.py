@@ -66,14 +66,17 @@ def tick_of(type_: pa.DataType, time_unit: str) -> int | None:
 def as_floats(values: pa.Array | pa.ChunkedArray) -> Any:
     """Return numbers as the nearest float64.
 
-    Arrow's own cast of decimals is off by a bit for one value in ten; their text is not.
+    Arrow's own cast of decimals is off by a bit for one value in ten; their text is not. Its safe
+    cast of integers refuses those that are no float64.
 
+    >>> as_floats(pa.array([2**60 + 1]))[0].as_py() == 2**60
+    True
     >>> as_floats(pa.array(["0.57"]).cast(pa.decimal128(9, 2)))[0].as_py()
     0.57
     """
     if pa.types.is_decimal(values.type):
         values = values.cast(pa.string())
-    return values.cast(pa.float64())
+    return values.cast(pa.float64(), safe=not pa.types.is_integer(values.type))
 
 
 def own_unit(type_: pa.DataType, time_unit: str) -> int:

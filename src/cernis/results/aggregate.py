@@ -2,8 +2,9 @@
 
 NULLs are left out; over nothing COUNT is 0 and the others are NULL. FIRST and LAST go
 by the order of the stream. SUM of integers is exact: a sum that does not fit 64 bits
-is an error, not a wrapped number. SUM and AVG of anything but numbers are NULL, as are MIN and MAX
-of values of several kinds.
+is an error, not a wrapped number. AVG of integers divides the exact sum, or a rough one where that
+does not fit. SUM and AVG of anything but numbers are NULL, as are MIN and MAX of values of several
+kinds.
 
 Cost contract: one gather of the attribute and one grouped pass in Arrow, whatever the
 number of matches.
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from cernis.errors import DataError
 from cernis.events.kinds import NULL, Int8s
 from cernis.events.store import EventStore
+from cernis.events.times import as_floats
 from cernis.pattern.predicate import Aggregate, Reference
 from cernis.pattern.write import write_term
 from cernis.results.matchset import MatchBlock, Positions
@@ -148,22 +150,31 @@ def _aggregate_groups(aggregate: Aggregate, values: pa.Array, offsets: Positions
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     ):
         return pa.nulls(m)
-    if function == "AVG":
-        values = values.cast(pa.float64())
+    whole = function in ("SUM", "AVG") and pa.types.is_integer(kind)
+    if function == "AVG" and not whole:
+        values = as_floats(values)
     owner = np.repeat(np.arange(m), np.diff(offsets))
     columns = {"match": owner, "value": values}
-    wanted = [("value", _GROUPED[function])]
-    exact = function == "SUM" and pa.types.is_integer(kind)
-    if exact:
-        columns["rough"] = values.cast(pa.float64(), safe=False)
-        wanted.append(("rough", "sum"))
+    wanted = [("value", "sum" if whole else _GROUPED[function])]
+    if whole:
+        columns["rough"] = as_floats(values)
+        wanted += [("rough", "sum"), ("value", "count")]
     try:
         found = pa.table(columns).group_by("match", use_threads=False).aggregate(wanted)
     except pa.ArrowNotImplementedError as error:
         raise DataError(f"{write_term(aggregate)}: values of type {kind} have no order") from error
-    result = found.column(f"value_{_GROUPED[function]}").combine_chunks()
-    if exact:
-        _refuse_overflow(aggregate, result, found.column("rough_sum").combine_chunks())
+    result = found.column("_".join(wanted[0])).combine_chunks()
+    if whole:
+        rough = found.column("rough_sum").combine_chunks()
+        wrapped = _find_wrapped(result, rough)
+        if function == "AVG":
+            number = found.column("value_count").combine_chunks()
+            result = pc.divide(pc.if_else(wrapped, rough, as_floats(result)), as_floats(number))
+        elif pc.any(wrapped).as_py():
+            raise DataError(
+                f"{write_term(aggregate)}: a sum does not fit into 64 bits; "
+                "give the column a floating-point type"
+            )
     index = np.zeros(m, np.int64)
     present = np.zeros(m, np.bool_)
     groups = found.column("match").to_numpy()
@@ -171,11 +182,6 @@ def _aggregate_groups(aggregate: Aggregate, values: pa.Array, offsets: Positions
     return result.take(pa.array(index, mask=~present))
 
 
-def _refuse_overflow(aggregate: Aggregate, exact: pa.Array, rough: pa.Array) -> None:
-    """Raise if a 64-bit sum has wrapped, by 2^64: a sum of floats is never wrong by as much."""
-    gap = pc.abs(pc.subtract(exact.cast(pa.float64(), safe=False), rough))
-    if pc.any(pc.greater(gap, 2.0**63)).as_py():
-        raise DataError(
-            f"{write_term(aggregate)}: a sum does not fit into 64 bits; "
-            "give the column a floating-point type"
-        )
+def _find_wrapped(exact: pa.Array, rough: pa.Array) -> pa.Array:
+    """Return which 64-bit sums have wrapped, by 2^64: a sum of floats is never wrong by as much."""
+    return pc.greater(pc.abs(pc.subtract(as_floats(exact), rough)), 2.0**63)
