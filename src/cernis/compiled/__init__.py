@@ -17,7 +17,8 @@ longer to compile than many a kernel: the rest are *inner* functions, which beco
 only as a part of their callers (`cernis.compiled.inner`). And a call from another kernel
 widens integers: Numba would compile a function again for each constant and each width that it is
 called with. The types of a call are found once, not at each place (`cernis.compiled.calls`), and
-no function gets the code that lets C call it.
+no function gets the code that lets C call it. Functions that a kernel needs now and then stay
+*apart* from it: LLVM takes longer for one large function than for its parts.
 
 A kernel also leaves out what the plan does not use. The plan passes None for it, and Numba compiles
 nothing of what `if … is None` skips (`cernis.engine.correlated.stores`).
@@ -38,9 +39,10 @@ from cernis.compiled.tiers import add_tiers
 try:
     from cernis.compiled.cache import KernelCache
     from cernis.compiled.calls import RememberingCompiler
-    from cernis.compiled.inner import InnerCompiler
+    from cernis.compiled.inner import ApartCompiler, InnerCompiler
 except (ImportError, AttributeError):  # a Numba of other parts: compile and keep code its way
-    KernelCache = RememberingCompiler = InnerCompiler = None  # type: ignore[assignment,misc]
+    KernelCache = RememberingCompiler = None  # type: ignore[assignment,misc]
+    InnerCompiler = ApartCompiler = None  # type: ignore[assignment,misc]
 
 types: Any = _numba_types
 
@@ -83,6 +85,15 @@ def inner(function: Function) -> Function:
     return _compile_inner(function)
 
 
+def apart(function: Function) -> Function:
+    """Compile an inner function that LLVM must not inline, for what a kernel does now and then.
+
+    Numba hands `forceinline` down, from an inlined function to those that it calls, and LLVM takes
+    long for one large function.
+    """
+    return _compile_inner(function, ApartCompiler, forceinline=False)
+
+
 def inlined(function: Function) -> Function:
     """Compile a borrowing function into each of its callers: LLVM puts its body there.
 
@@ -104,10 +115,12 @@ def _compile_entry(function: Function, **options: bool | str) -> Function:
     return compiled
 
 
-def _compile_inner(function: Function, **options: bool | str) -> Function:
+def _compile_inner(
+    function: Function, pipeline: Any = InnerCompiler, **options: bool | str
+) -> Function:
     """Compile a function that Python does not call."""
     options = {"_nrt": False, "no_cpython_wrapper": True, **options}
-    return _compile(function, InnerCompiler, **options)
+    return _compile(function, pipeline, **options)
 
 
 def _compile(function: Function, pipeline: Any, **options: bool | str) -> Function:

@@ -28,9 +28,15 @@ _KIND = "inner"
 class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
     """The code of an inner function, with that of all functions it calls."""
 
+    is_apart = False
+    """Whether LLVM must not inline the function."""
+
     def finalize(self) -> None:
         """Link the functions that this one calls; optimize nothing."""
         self._raise_if_finalized()
+        for function in self._final_module.functions if self.is_apart else ():
+            if not function.is_declaration:
+                function.add_function_attribute("noinline")
         for library in dict.fromkeys(self._linking_libraries):
             self._reload_init.update(library._reload_init)
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
@@ -68,11 +74,20 @@ class _NoEnvironments:
 class InnerCompiler(RememberingCompiler):
     """The compiler of kernels, which writes to an `InnerLibrary`."""
 
+    is_apart = False
+
     def define_pipelines(self) -> Any:
         state = self.state
         state.library = InnerLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.is_apart = self.is_apart
         state.library.enable_object_caching()
         return super().define_pipelines()
+
+
+class ApartCompiler(InnerCompiler):
+    """The compiler of inner functions that are not inlined."""
+
+    is_apart = True
 
 
 def rebuild_inner(target: Any, parts: Sequence[Any]) -> Any:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import inlined, inner
+from cernis.compiled import apart, inlined, inner
 from cernis.engine.unary.residue import (
     LANE_BITS,
     Moduli,
@@ -254,7 +254,7 @@ def add_tail(pool, lanes, weights, new, source, size, low):
         _add_values(pool, lanes, weights, to, to, place, size, length)
 
 
-@inner
+@apart
 def _add_integers(words, lanes, weights, new, base, source, size, length):
     """Do as `_add_counts`, for sums, too; all places may be those of a later element."""
     residues = len(lanes.moduli.primes)
@@ -267,7 +267,7 @@ def _add_integers(words, lanes, weights, new, base, source, size, length):
             _add_multiple(words, lanes, to, np.uint64(source), integers, weights.sums[q - 1])
 
 
-@inner
+@apart
 def _add_values(pool, lanes, weights, new, base, source, size, length):
     """Add floats and least values; all places may be those of a later element."""
     if len(weights.floats):
@@ -375,7 +375,7 @@ def lighten(pool, lanes, at, size, part, load, most):
     return 1
 
 
-@inner
+@apart
 def _reduce_residues(words, lanes, at, size, part):
     """Fold the bits above 2^50: 2^50 is the excess of a prime, modulo that prime."""
     masks, excesses, residues = lanes.masks, lanes.excesses, len(lanes.moduli.primes)
@@ -449,7 +449,7 @@ def add_product(pool, lanes, weights, result, front, source, size, length):
         result.words[0] += pool.words[source]
 
 
-@inner
+@apart
 def _add_product_of_integers(words, lanes, weights, result, front, source, size, length):
     moduli, residues = lanes.moduli, len(lanes.moduli.primes)
     counts = lanes.words + len(lanes.primes)

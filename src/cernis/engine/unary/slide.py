@@ -48,7 +48,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing, inlined, inner
+from cernis.compiled import apart, borrowing, inlined
 from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NEVER, NO_WINDOW
 from cernis.engine.unary.residue import LANE_BITS, bound_integer
 from cernis.engine.unary.semiring import (
@@ -413,7 +413,7 @@ def tighten_bounds(memory, lanes, scratch, row, digits):
     return largest < record["limit"] / _MUCH_ROOM
 
 
-@inner
+@apart
 def scale_bounds(memory, lanes, row, steps):
     """Divide the bounds of a partition by 2^900, so many times (-1: multiply)."""
     reals, record = memory.pool.reals, memory.rows[row]
@@ -493,7 +493,7 @@ def _find_front(lanes, record):
     return record["front"] + (record["fronts"] - 1) * find_stride(lanes, record["size"]) + 1
 
 
-@inner
+@apart
 def _choose_front(memory, lanes, scratch, row, state, front):
     """Return a row of the front that has only the earliest start of a state; NONE: it is too late.
 
@@ -754,7 +754,7 @@ def _expire(tables, memory, lanes, scratch, row, bound):
     return 0
 
 
-@inner
+@apart
 def _turn(tables, memory, lanes, scratch, row, bound):
     """Turn the back into a front; return the words that are missing for it, or 0.
 
@@ -929,7 +929,7 @@ def _prepend(tables, memory, lanes, scratch, event, size, room, rank):
     return top, spare
 
 
-@inner
+@apart
 def _supersede(pool, lanes, scratch, size, whole, target, rank):
     """Take the matches of later starts out of the elements that one with this rank reaches."""
     for r in range(scratch.lows[target], size):
