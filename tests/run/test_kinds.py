@@ -110,3 +110,11 @@ def test_a_sum_of_numbers_that_no_double_holds_keeps_its_matches() -> None:
     events = pa.table({"type": ["A", "B", "B"], "v": [0, 2**60 + 1, 1]})
     text = "SELECT a, c WHERE (A AS a ; B+ AS c : B AS b) FILTER SUM(c[v]) > 5"
     assert len(list(cernis.query(text).run(events))) == 1
+
+
+def test_bytes_and_numbers_are_neither_equal_nor_different() -> None:
+    events = pa.table({"type": ["A", "B"], "x": [b"u", b"v"], "y": [1, 2]})
+    text = "SELECT * WHERE (A AS a ; B AS b) FILTER a[x] {} b[{}]"
+    counts = [cernis.query(text.format(op, "y")).run(events).count() for op in ("=", "!=")]
+    assert counts == [0, 0]
+    assert cernis.query(text.format("!=", "x")).run(events).count() == 1

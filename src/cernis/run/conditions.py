@@ -6,6 +6,7 @@ Cost contract: linear in the events, or in the pairs of them, that the condition
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date, time, timedelta
 from decimal import Decimal
 from itertools import pairwise, product
 from typing import Any, NamedTuple
@@ -15,6 +16,9 @@ from cernis.automata.unary.alphabet import passes
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom
 from cernis.run.terms import Valued, compare_terms, evaluate_term
+
+_KINDS: Any = (str, bool, int | float | Decimal, bytes, date, time, timedelta, list, dict)
+"""The classes of the values of each kind."""
 
 
 class EventView(NamedTuple):
@@ -76,16 +80,20 @@ def satisfies(condition: pred.Condition, found: MarkedEvents, view: EventView) -
 
 
 def compare(op: pred.Operator, left: Any, right: Any) -> bool:
-    """Whether a comparison holds; one with an unknown value does not."""
+    """Whether a comparison holds; one with an unknown value, or with another kind, does not."""
     if left is None or right is None:
         return False
-    text = isinstance(left, str), isinstance(right, str)
-    if text[0] != text[1] or isinstance(left, bool) != isinstance(right, bool):
+    if type(left) is not type(right) and _kind_of(left) != _kind_of(right):
         return False
     try:
         return bool(pred.COMPARE[op](left, right))
     except TypeError:
         return False
+
+
+def _kind_of(value: Any) -> int:
+    """Return the kind of a value, as `cernis.events.kinds` has it for columns."""
+    return next((n for n, kind in enumerate(_KINDS) if isinstance(value, kind)), len(_KINDS))
 
 
 def _shift(value: Any, shift: float | None) -> Any:

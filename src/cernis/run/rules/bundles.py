@@ -411,7 +411,8 @@ def find_bundles(
     inside = {*apart, *(rule.name for bundle in before for rule in bundle.rules)}
     made = {rule.query.pattern.into for rule in rules}
     kinds: dict[BundleKind, list[Rule]] = {}
-    readers = Counter(test for rule in rules for test in rule.equalities or ())
+    routed = (rule for rule in rules if rule.name not in apart)
+    readers = Counter(test for rule in routed for test in rule.equalities or ())
     for rule in rules:
         if rule.name not in inside and made.isdisjoint(rule.query.pattern.streams):
             kind = find_kind(rule)
