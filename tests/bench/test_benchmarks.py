@@ -57,11 +57,15 @@ LONG = {
     "endless-spark",
     "first",
     "memory",
+    "rules",
+    "sequences",
     "serve",
     "spark",
+    "spaseq",
+    "strategies",
     "streaming",
 }
-"""They take a minute or start processes by the dozen: `make soak` runs them."""
+"""They compile much, take a minute or start processes by the dozen: `make soak` runs them."""
 EVERY = [pytest.param(n, marks=[pytest.mark.fuzz] if n in LONG else []) for n in BENCHMARKS]
 
 
@@ -93,6 +97,7 @@ def test_tables_are_rectangular(name: str, measured: Measured) -> None:
         assert {len(row) for row in table.rows} == {len(table.columns)}
 
 
+@pytest.mark.fuzz
 def test_every_length_is_measured_in_every_window(measured: Measured) -> None:
     for n in QUICK.lengths:
         for window in QUICK.windows:
@@ -101,6 +106,7 @@ def test_every_length_is_measured_in_every_window(measured: Measured) -> None:
                 assert value is not None, (measure, n, window)
 
 
+@pytest.mark.fuzz
 def test_the_shortest_sequence_has_matches_to_enumerate(measured: Measured) -> None:
     case = {"n": QUICK.lengths[0], "window": QUICK.windows[0]}
     matches = find(measured("sequences"), "matches", **case)
