@@ -14,7 +14,7 @@ import cernis
 from cernis.pattern.query import Consume, Strategy
 from cernis.results import unary
 from cernis.run.feed import SlidingFeed, UnaryFeed, make_feed
-from cernis.run.session import RunOptions, Session
+from cernis.run.session import Session
 from cernis.testing.differential import assert_counts_agree
 from cernis.testing.grammar import split_batches
 from cernis.testing.strategies import cases, cuts
@@ -45,7 +45,7 @@ def test_counting_keeps_no_matches() -> None:
     assert rows(found) == expected()
     session.forget()
     assert session.kept_from == 400
-    with pytest.raises(cernis.StateError, match="keeps no matches"):
+    with pytest.raises(cernis.StateError, match="keep no matches"):
         found.sample(1)
 
 
@@ -124,7 +124,7 @@ def test_a_damaged_state_is_refused() -> None:
 def test_any_split_into_batches_agrees_with_the_oracle(drawn: Any) -> None:
     (pattern, made), at = drawn
     made = sorted(made, key=lambda e: e["ts"]) if made and "ts" in made[0] else made
-    timed = True if made and "ts" in made[0] else None
+    timed = None if made and "ts" not in made[0] else True
     table, session = make_table(made, timed=timed), cernis.query(pattern).session()
     found = []
     for number, piece in enumerate(split_batches(range(len(made)), at)):
@@ -139,15 +139,42 @@ def test_any_split_into_batches_agrees_with_the_oracle(drawn: Any) -> None:
 @settings(
     max_examples=max(60, settings.default.max_examples), suppress_health_check=list(HealthCheck)
 )
-@given(cases(consume=(Consume.NONE,), limit=False))
-def test_a_session_that_only_counts_agrees_with_the_oracle(case: Any) -> None:
-    pattern, made = case
-    timed = True if made and "ts" in made[0] else None
-    plan = cernis.query(pattern).plan
-    session: Session[cernis.Matches] = Session(plan, RunOptions(), measures={})
-    counted = session.push(make_table(made, timed=timed)).counts().to_pydict()
-    assert isinstance(session.pipeline.feed, SlidingFeed) is plan.can_aggregate
-    assert_counts_agree(pattern, made, zip(counted["end"], counted["count"], strict=True))
+@given(cases(disorder=False).flatmap(lambda c: st.tuples(st.just(c), cuts(len(c[1])))))
+def test_a_session_that_only_counts_agrees_with_the_oracle(drawn: Any) -> None:
+    (pattern, made), at = drawn
+    made = sorted(made, key=lambda e: e["ts"]) if made and "ts" in made[0] else made
+    timed = None if made and "ts" not in made[0] else True
+    table, query = make_table(made, timed=timed), cernis.query(pattern)
+    session, found = query.session(matches="count"), []
+    for number, piece in enumerate(split_batches(range(len(made)), at)):
+        pushed = session.push(table.slice(piece[0] if piece else 0, len(piece)))
+        found += [(row["end"], row["count"]) for row in pushed.to_arrow().to_pylist()]
+        assert isinstance(session.pipeline.feed, SlidingFeed) is session.plan.can_aggregate
+        if number == 1:
+            session = cernis.query(pattern).thaw(session.freeze())
+    found += [(row["end"], row["count"]) for row in session.finish().to_arrow().to_pylist()]
+    assert_counts_agree(pattern, made, found)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("SELECT * FROM S WHERE A ; B", {"matches": "lines"}, "expected 'events' or 'count'"),
+        ("SELECT * FROM S WHERE A ; B", {"keep": True}, "does not go with keep=True"),
+        ("SELECT COUNT(*) FROM S WHERE A GROUP BY END", {}, "does not go with GROUP BY"),
+    ],
+)
+def test_counting_is_refused_where_there_is_nothing_to_count(
+    text: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(cernis.CernisError, match=message):
+        cernis.query(text).session(**{"matches": "count", **options})
+
+
+def test_answers_of_a_head_are_not_counted_by_end() -> None:
+    query = cernis.query("Q(x) <- A(a: x), B(a: x, b: y) WITHIN 9 EVENTS", lang="cq")
+    with pytest.raises(cernis.CernisError, match="count its answers"):
+        query.session(matches="count")
 
 
 @pytest.fixture
@@ -164,7 +191,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(cases(consume=(Consume.NONE,), limit=False))
 def test_a_walk_that_gives_up_leaves_the_same_numbers(case: Any) -> None:
     pattern, made = case
-    timed = True if made and "ts" in made[0] else None
+    timed = None if made and "ts" not in made[0] else True
     counted = cernis.query(pattern).run(make_table(made, timed=timed)).counts().to_pydict()
     assert_counts_agree(pattern, made, zip(counted["end"], counted["count"], strict=True))
 

@@ -1,4 +1,4 @@
-"""A match set of numbers alone: how many matches end where, for `SELECT COUNT(*)`.
+"""A match set of numbers alone: how many matches end where, where matches are only counted.
 
 Cost contract: the numbers are there already. The matches are not: there is nothing to list or
 draw.
@@ -16,7 +16,10 @@ from cernis.engine.unary.residue import flatten_integers
 from cernis.errors import StateError
 from cernis.results.matchset import MatchBlock, Positions
 
-_NONE_KEPT = "SELECT COUNT(*) alone keeps no matches: list or sample a query that selects variables"
+_NONE_KEPT = (
+    "a query that is SELECT COUNT(*) alone, and matches='count', keep no matches: "
+    "list or sample a query that selects variables"
+)
 
 
 class CountedMatches:

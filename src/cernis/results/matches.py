@@ -10,6 +10,7 @@ the compact set, whatever the number of matches. They never enumerate. `batches`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial, reduce
 from itertools import pairwise, starmap
 from typing import Any, NamedTuple
@@ -77,21 +78,24 @@ class Matches(Result[Match]):
         partial: bool = False,
         used: Sequence[UsedFile] = (),
         deadline: DeadlineColumn | None = None,
+        counting: bool = False,
     ) -> None:
         super().__init__(notes, partial, used)
         self.pattern = pattern
         self._found = found
         self._events = events
         self._deadline = deadline
+        self._counting = counting
         self._indexes: dict[LanesBy, TimelineIndex] = {}
 
     @cached_property
     def _fields(self) -> MatchFields:
-        return MatchFields.of(self.pattern, self._found.variables, self._deadline)
+        fields = MatchFields.of(self.pattern, self._found.variables, self._deadline)
+        return replace(fields, counting=True, items=()) if self._counting else fields
 
     @property
     def counting(self) -> bool:
-        """Whether the query is `SELECT COUNT(*)` alone: its rows are counts, not matches."""
+        """Whether the rows are counts, not matches: `SELECT COUNT(*)` alone, `matches="count"`."""
         return self._fields.counting
 
     @property
@@ -109,7 +113,10 @@ class Matches(Result[Match]):
         return self._found.count()
 
     def count(self) -> int:
-        """Return the number of matches, exactly, without enumerating them."""
+        """Return the number of matches, exactly, without enumerating them.
+
+        A stream that is only to be counted costs less in a session with `matches="count"`.
+        """
         return self._count
 
     def __len__(self) -> int:

@@ -64,7 +64,7 @@ class Result(ABC, Generic[Item]):
 
     @property
     def counting(self) -> bool:
-        """Whether the query is `SELECT COUNT(*)` alone: its rows are counts, not matches."""
+        """Whether the rows are counts, not matches: `SELECT COUNT(*)` alone, `matches="count"`."""
         return False
 
     @property

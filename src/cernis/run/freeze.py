@@ -57,6 +57,8 @@ class FrozenState(NamedTuple):
     """The attributes that hold text."""
     tables: dict[str, str]
     """The columns of the tables that were joined."""
+    counting: bool
+    """Whether numbers of matches are the result."""
 
 
 def fingerprint(plan: Plan) -> str:
@@ -82,6 +84,8 @@ def freeze_pipeline(
         "candidates": pipeline.budget.used,
         "unordered": sorted(pipeline.plan.unordered),
     }
+    if pipeline.counting:
+        meta["counting"] = True
     if tables:
         meta["tables"] = dict(tables)
     if pipeline.sieve:
@@ -131,7 +135,9 @@ def read_state(state: bytes, plan: Plan) -> FrozenState:
     names = frozenset(check_text(name, "an attribute that holds text") for name in unordered)
     written = check_mapping(meta.get("tables", {}), "the tables")
     tables = {name: check_text(each, "the columns of a table") for name, each in written.items()}
-    return FrozenState(meta, arrays, *reading, names, tables)
+    counting = meta.get("counting", False)
+    require(isinstance(counting, bool), "it does not say whether it counts")
+    return FrozenState(meta, arrays, *reading, names, tables, counting)
 
 
 class FrozenReading(NamedTuple):

@@ -74,11 +74,12 @@ class Pipeline:
         *,
         keep: bool = False,
         measures: Measures | None = None,
+        counting: bool = False,
     ) -> None:
         """`encode` makes the encoders of atoms; `keep` the matches found, for `pull`.
 
         `measures` are the aggregates over matches that are enough: none, where matches are only
-        counted; those of GROUP BY.
+        counted; those of GROUP BY. With `counting`, numbers of matches are the result.
         """
         self.plan = plan
         self.store = store
@@ -88,7 +89,8 @@ class Pipeline:
         self.inner_units = plan.pattern.inner_units
         self.limit = KeyLimit()
         self.clock = _attribute_clock(plan)
-        if counts_only(plan.pattern) and not keep:
+        self.counting = counting
+        if counting or (counts_only(plan.pattern) and not keep):
             measures = {}
         self.feed = make_feed(plan, encode, measures)
         self.grouper = Grouper(plan.pattern, store) if plan.pattern.grouping else None

@@ -31,7 +31,7 @@ from cernis.results.matches import Matches
 from cernis.results.result import Found
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.key_limit import OnFull
-from cernis.run.session import RunOptions, Session
+from cernis.run.session import MatchForm, RunOptions, Session
 from cernis.schema import Schema, Stream
 from cernis.views.progress import count_rows, find_display, show_progress
 
@@ -123,6 +123,7 @@ class Query(Generic[Found]):
         complete: bool = False,
         strict: bool = False,
         tables: Mapping[str, Any] | None = None,
+        matches: MatchForm = "events",
         progress: bool | None = None,
     ) -> Found:
         """Return all matches in the events.
@@ -142,7 +143,8 @@ class Query(Generic[Found]):
         `complete` says that nothing follows the last event, so that a match of WITHOUT … FOR
         whose deadline lies after it is certain. With `strict`, warnings (the notes that have a
         code) raise `StrictError`. `tables` are those that the query joins, by name: anything
-        that `events` may be, with columns of any names. A run of more than a second shows its
+        that `events` may be, with columns of any names. With `matches="count"` the rows are the
+        numbers of matches per end, and no match is kept. A run of more than a second shows its
         `progress` in a terminal and in a notebook; False: it does not.
         """
         session = self.session(
@@ -161,6 +163,7 @@ class Query(Generic[Found]):
             complete=complete,
             strict=strict,
             tables=tables or {},
+            matches=matches,
         )
         shown = None if progress is False else find_display()
         with show_progress(lambda: session.events, count_rows(events), shown):
@@ -188,10 +191,17 @@ class Query(Generic[Found]):
         """Yield the matches batch by batch, in memory that does not grow with the input."""
         return self.session(**options).stream(events)
 
-    def session(self, *, keep: bool = False, **options: Any) -> Session[Found]:
-        """Return a session to push events to; with `keep`, matches can be pulled from it."""
+    def session(
+        self, *, keep: bool = False, matches: MatchForm = "events", **options: Any
+    ) -> Session[Found]:
+        """Return a session to push events to; with `keep`, matches can be pulled from it.
+
+        With `matches="count"` each push returns how many matches end where, as `SELECT COUNT(*)`
+        does: at a cost per event that does not grow with the window. Without it, `count()` of a
+        push walks the compact set of its matches, at a cost that does.
+        """
         refuse_insert(self.pattern)
-        return Session(self.plan, RunOptions(**options), keep=keep)
+        return Session(self.plan, RunOptions(**options), keep=keep, matches=matches)
 
     def thaw(
         self,

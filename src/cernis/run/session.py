@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Generic, NamedTuple, cast
+from typing import Any, Generic, Literal, NamedTuple, cast, get_args
 
 import pyarrow as pa
 
@@ -67,6 +67,8 @@ from cernis.schema import Schema
 
 _TRIED_CANDIDATES = 20_000
 Blame = Callable[[], list[str]]
+MatchForm = Literal["events", "count"]
+"""What a session returns: the matches with their events, or how many end where."""
 MANY_KEYS = 1 << 16
 """A stream with so many partitions that never end has a note."""
 
@@ -151,12 +153,14 @@ class Session(Generic[Found]):
         options: RunOptions | None = None,
         *,
         keep: bool = False,
+        matches: MatchForm = "events",
         measures: Measures | None = None,
         parts: bool = False,
         encode: Encode | None = None,
     ) -> None:
         """`keep` the matches found, for `pull`; `encode` makes the encoders of atoms.
 
+        With `matches="count"`, the results are the numbers of matches per end.
         `measures` are the aggregates over matches that are enough, beside their number: where the
         plan allows it, matches are never made. Events that the session opens itself decide those
         of GROUP BY. With `parts`, groups are reported as `Grouper.freeze` writes them, for
@@ -164,6 +168,7 @@ class Session(Generic[Found]):
         """
         self.options = options or RunOptions()
         self.keep = keep
+        self._counting = _is_counting(plan, matches, keep=keep)
         self._measures = measures
         self._parts = parts
         self.budget = self.options.new_budget()
@@ -193,7 +198,13 @@ class Session(Generic[Found]):
     def _start(self, plan: Plan) -> None:
         keep = self.keep and not self._keeps_answers
         self.pipeline = Pipeline(
-            plan, self.store, self.budget, self._encode, keep=keep, measures=self._measures
+            plan,
+            self.store,
+            self.budget,
+            self._encode,
+            keep=keep,
+            measures=self._measures,
+            counting=self._counting,
         )
         self.pipeline.limit = self._limit
         if self.pipeline.grouper is not None:
@@ -621,6 +632,7 @@ class Session(Generic[Found]):
             partial=partial,
             used=used,
             deadline=self.pipeline.deadline(),
+            counting=self._counting,
         )
         return cast(Found, matches)
 
@@ -689,11 +701,29 @@ class Session(Generic[Found]):
         time, type_, time_unit = frozen.columns
         options = replace(options or RunOptions(), time=time, type=type_, time_unit=time_unit)
         plan = plan.for_text(frozen.unordered, keep=False)
-        session = cls(plan, options, measures=measures, encode=encode)
+        form: MatchForm = "count" if frozen.counting else "events"
+        session = cls(plan, options, matches=form, measures=measures, encode=encode)
         thaw_pipeline(session.pipeline, frozen)
         session._table_columns = frozen.tables
         session.progress = replace(frozen.progress, position=session.events)
         return session
+
+
+def _is_counting(plan: Plan, matches: MatchForm, *, keep: bool) -> bool:
+    """Return whether a session counts matches alone; raise an error where it cannot."""
+    if matches not in get_args(MatchForm):
+        raise CernisError(f"matches={matches!r}: expected 'events' or 'count'")
+    if matches == "events":
+        return False
+    if plan.pattern.grouping is not None:
+        raise CernisError("matches='count' does not go with GROUP BY: select COUNT(*)")
+    if plan.head is not None:
+        raise CernisError(
+            "matches='count' does not go with a head that drops variables: count its answers"
+        )
+    if keep:
+        raise CernisError("matches='count' does not go with keep=True: no match is kept")
+    return True
 
 
 def warn_about_truths(
