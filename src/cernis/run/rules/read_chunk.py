@@ -4,8 +4,8 @@ Rules read in such an order that each comes after those that insert into its str
 rule that reads derived streams waits until they are known (`pending`).
 
 Cost contract: per chunk some calls for each rule that runs alone, for each family and for each
-bundle. Each of them reads its events at the cost of a session. State: the sessions, and the times of
-the last events of the input, as far as derived events may stand there.
+bundle. Each of them reads its events at the cost of a session. State: the sessions, and the times
+of the last events of the input, as far as derived events may stand there.
 """
 
 from __future__ import annotations
