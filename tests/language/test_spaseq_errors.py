@@ -171,7 +171,15 @@ OUTERMOST = "compare with other steps in a FILTER of the outermost group"
         ("{ ?h :p ?v FILTER EXISTS { ?h :q ?w } }", OUTERMOST),
         (
             "?h :p ?v FILTER EXISTS { ?h :q ?x FILTER (?x < ?w) }",
+            "only B binds ?w, and SEQ does not use it",
+        ),
+        (
+            "?h :p ?v FILTER EXISTS { ?h :q ?x FILTER EXISTS { ?h :r ?y FILTER (?y < ?w) } }",
             f"A does not bind ?w, and EXISTS {ALONE}",
+        ),
+        (
+            "?h :p ?v FILTER EXISTS { ?h :q ?x FILTER (?x < ?w || EXISTS { ?h :r ?x }) }",
+            "EXISTS beside ?w of another step, inside of EXISTS",
         ),
         ("VALUES (?h ?v) { (:a) }", "VALUES has 2 variables, and a row of 1"),
         ("VALUES (?h ?h) { (:a :b) }", "VALUES names a variable twice"),

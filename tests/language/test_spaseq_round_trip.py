@@ -323,11 +323,13 @@ def test_exists_knows_the_variables_of_other_steps_again() -> None:
     query = parse(
         "PREFIX : <http://e/> SELECT * FROM STREAM S <http://e/s> WHERE { SEQ (A ; B) "
         "DEFINE GPM A ON S { ?a :is ?k } "
-        "DEFINE GPM B ON S { ?b :p ?v FILTER (?v > 3 || !EXISTS { ?b :q ?k , ?other }) } }"
+        "DEFINE GPM B ON S { ?b :p ?v "
+        "FILTER (?v > 3 || !EXISTS { ?b :q ?k , ?other FILTER (?other < ?a) }) } }"
     )
     _, (condition,) = g.split_filters(query.gpm("B").pattern)
     [exists] = g.find_exists(condition)
     assert [variable.name for variable in exists.shared] == ["k"]
+    assert [variable.name for variable in exists.asked] == ["a"]
     assert parse(str(query)) == query
 
 

@@ -343,6 +343,8 @@ class ExistsExpression:
     span: Span | None = field(default=None, compare=False, repr=False)
     shared: tuple[GraphVariable, ...] = ()
     """The variables of P that other steps bind, and the pattern around does not."""
+    asked: tuple[GraphVariable, ...] = ()
+    """The variables of `c` that other steps bind, and neither P nor the pattern around does."""
 
 
 Expression = (
@@ -444,8 +446,8 @@ def find_mentions(expression: Expression) -> list[GraphVariable]:
             return [expression]
         case Term():
             return []
-        case ExistsExpression(shared=shared):
-            return list(shared)
+        case ExistsExpression(shared=shared, asked=asked):
+            return [*shared, *asked]
         case OrExpression(parts) | AndExpression(parts):
             return [v for part in parts for v in find_mentions(part)]
         case NotExpression(part) | NegativeExpression(part):
@@ -496,6 +498,13 @@ def find_exists(expression: Expression) -> Iterator[ExistsExpression]:
         return
     for child in list_children(expression):
         yield from find_exists(child)  # type: ignore[arg-type]
+
+
+def split_and(condition: Expression | None) -> tuple[Expression, ...]:
+    """Return the parts of a condition that must all be true; None is true."""
+    if isinstance(condition, AndExpression):
+        return tuple(part for one in condition.parts for part in split_and(one))
+    return () if condition is None else (condition,)
 
 
 def split_filters(pattern: GraphPattern) -> tuple[GraphPattern, tuple[Expression, ...]]:

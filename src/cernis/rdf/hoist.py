@@ -9,7 +9,8 @@ which is an error in the condition.
 
 EXISTS with variables of other steps becomes the set of values that they may have. `EXISTS { ?x :p
 ?a }` with `?a` of an earlier step is a variable for all values of `?a` in its own event, and the
-condition asks whether the earlier one is among them.
+condition asks whether the earlier one is among them. `EXISTS { ?x :p ?y FILTER (?y < ?a) }` becomes
+all values of `?y`, and the condition asks whether one of them is below the earlier `?a`.
 
 A pattern that stands in several steps is left alone: its variables would be those of all of them.
 Functions whose variables are of two patterns stay where they are (`solving.answers`).
@@ -24,8 +25,10 @@ from itertools import count
 
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SelectedVariable, SpaseqQuery, find_gpm_names
-from cernis.rdf.solving.columns import find_hard, replace_parts
-from cernis.rdf.solving.functions import AMONG
+from cernis.rdf.solving.columns import AmongCall, find_hard, replace_parts
+
+_NOTHING = "_:nothing"
+"""The column of a set whose solutions only have to be."""
 
 
 def hoist_functions(query: SpaseqQuery) -> SpaseqQuery:
@@ -44,10 +47,13 @@ def hoist_functions(query: SpaseqQuery) -> SpaseqQuery:
                 home = _find_home(part, own, bound, uses)
                 if home is not None:
                     variable = g.GraphVariable(next(fresh))
-                    moved[id(part)] = variable
-                    if isinstance(part, g.ExistsExpression) and part.shared:
-                        moved[id(part)] = g.CallExpression(AMONG, (variable, *part.shared))
-                    values.setdefault(home, []).append((variable, part))
+                    value: g.Expression = part
+                    asked: g.Expression = variable
+                    if isinstance(part, g.ExistsExpression) and (part.shared or part.asked):
+                        others = set[str]().union(*(bound[one] for one in bound if one != own))
+                        value, asked = _gather(part, variable, split[own][0], others)
+                    moved[id(part)] = asked
+                    values.setdefault(home, []).append((variable, value))
             late.setdefault(own, []).append(replace_parts(condition, moved))
     if not values:
         return query
@@ -68,6 +74,41 @@ def _find_parts(condition: g.Expression) -> Iterator[g.Expression]:
     yield from hard
     inside = {id(one) for part in hard for one in g.find_exists(part)}
     yield from (one for one in g.find_exists(condition) if id(one) not in inside)
+
+
+def _gather(
+    exists: g.ExistsExpression, variable: g.GraphVariable, around: g.GraphPattern, others: set[str]
+) -> tuple[g.ExistsExpression, g.Expression]:
+    """Return EXISTS as the set of its solutions, and the condition that asks this set.
+
+    A solution of the set has the variables that other steps may bind, and those of the conditions
+    that need values of other steps.
+    """
+    inside = set(g.find_variables(exists.pattern))
+    sure = g.find_certain_variables(exists.pattern)
+    mentions = g.find_mentions(exists.condition) if exists.condition is not None else []
+    # a variable of the pattern around may be unbound there, and bound by another step
+    loose = others.intersection(g.find_variables(around)) - g.find_certain_variables(around)
+    shared = {one.name: one for one in exists.shared}
+    shared |= {name: g.GraphVariable(name) for name in sorted(loose & inside)}
+    asked = {one.name: one for one in exists.asked}
+    asked |= {one.name: one for one in mentions if one.name in loose - inside}
+    late_names = asked.keys() | (shared.keys() - sure)
+    now: list[g.Expression] = []
+    late: list[g.Expression] = []
+    for part in g.split_and(exists.condition):
+        is_late = any(one.name in late_names for one in g.find_mentions(part))
+        (late if is_late else now).append(part)
+    own = dict.fromkeys(one.name for part in late for one in g.find_mentions(part))
+    names = (*shared, *(name for name in own if name not in shared.keys() | asked.keys()))
+    columns = tuple(map(g.GraphVariable, names or (_NOTHING,)))
+    gathered = replace(exists, condition=_join_and(now), shared=columns, asked=())
+    arguments = variable, *shared.values(), *asked.values()
+    return gathered, AmongCall("AMONG", arguments, None, names or (_NOTHING,), _join_and(late))
+
+
+def _join_and(conditions: list[g.Expression]) -> g.Expression | None:
+    return g.AndExpression(tuple(conditions)) if conditions else None
 
 
 def _find_home(

@@ -161,6 +161,14 @@ def _find_shared(exists: g.ExistsExpression, others: set[str]) -> list[g.GraphVa
     return [one for one in _find_nodes(exists.pattern) if one.name in names and not one.hidden]
 
 
+def _find_asked(exists: g.ExistsExpression, others: set[str]) -> list[g.GraphVariable]:
+    """Return the variables of the FILTER of EXISTS that are among others, and not its own."""
+    if exists.condition is None:
+        return []
+    names = others.difference(g.find_variables(exists.pattern))
+    return [one for one in g.find_mentions(exists.condition) if one.name in names]
+
+
 def _share_variables(gpm: WrittenGpm, everywhere: set[str]) -> g.GraphPattern:
     """Return a graph pattern whose EXISTS know which of their variables other steps bind."""
     inside, condition = gpm.group
@@ -173,14 +181,16 @@ def _share_variables(gpm: WrittenGpm, everywhere: set[str]) -> g.GraphPattern:
             return tuple(map(share, part))
         if isinstance(part, g.ExistsExpression):
             shared = {one.name: one for one in _find_shared(part, others)}
-            return replace(part, shared=tuple(shared.values()))
+            asked = {one.name: one for one in _find_asked(part, others)}
+            return replace(part, shared=tuple(shared.values()), asked=tuple(asked.values()))
         if isinstance(part, g.Expression) and not isinstance(part, g.GraphVariable | g.Term):
             return replace(
                 part, **{one.name: share(getattr(part, one.name)) for one in fields(part)}
             )
         return part
 
-    if any(_find_shared(exists, others) for exists in g.find_exists(condition)):
+    found = list(g.find_exists(condition))
+    if any(_find_shared(exists, others) or _find_asked(exists, others) for exists in found):
         condition = share(condition)
     return g.FilterPattern(inside, condition)
 
@@ -294,8 +304,9 @@ class _SpaseqNames:
         for gpm in self.written.gpms:
             inside, condition = gpm.group
             bound = self.bound[gpm.name.text]
-            asked = () if condition is None else g.find_exists(condition)
-            shared = [one for exists in asked for one in _find_shared(exists, self.everywhere)]
+            found = () if condition is None else tuple(g.find_exists(condition))
+            shared = [one for exists in found for one in _find_shared(exists, self.everywhere)]
+            shared += [one for exists in found for one in _find_asked(exists, self.everywhere)]
             places = set(map(id, shared))
             for part in (inside,) if condition is None else (inside, condition):
                 for variable, word, aside in _find_mentions(part):
@@ -323,16 +334,35 @@ class _SpaseqNames:
         )
         for gpm in self.written.gpms:
             name = gpm.name.text
+            late = g.split_filters(_share_variables(gpm, self.everywhere))[1]
+            for condition in late:
+                for exists in g.find_exists(condition):
+                    if exists.shared or exists.asked:
+                        self._check_inner_exists(gpm, exists)
             if uses[name] <= 1:
                 continue
-            for condition in g.split_filters(_share_variables(gpm, self.everywhere))[1]:
+            for condition in late:
                 for exists in g.find_exists(condition):
-                    why = "has variables of" if exists.shared else "beside a comparison with"
+                    of_others = exists.shared or exists.asked
+                    why = "has variables of" if of_others else "beside a comparison with"
                     self.mistakes.note(
                         f"{name} stands in several steps, and its EXISTS {why} another step",
                         exists.span,
                         suggestion=f"define {name} once for each step, under other names",
                     )
+
+    def _check_inner_exists(self, gpm: WrittenGpm, exists: g.ExistsExpression) -> None:
+        """Check that no part of the FILTER of EXISTS asks EXISTS and another step at once."""
+        sure = g.find_certain_variables(gpm.group[0]) | g.find_certain_variables(exists.pattern)
+        for part in g.split_and(exists.condition):
+            names = [variable.name for variable in g.find_mentions(part)]
+            late = [name for name in names if name in self.everywhere and name not in sure]
+            for inner in g.find_exists(part) if late else ():
+                self.mistakes.note(
+                    f"EXISTS beside ?{late[0]} of another step, inside of EXISTS",
+                    inner.span,
+                    suggestion="give each a FILTER of its own",
+                )
 
     def _note_inner(self, gpm: WrittenGpm, variable: g.GraphVariable, word: str) -> None:
         if variable.name in self.everywhere:

@@ -5,9 +5,14 @@ variables, `CONCAT(?a, ?b)`, and of computed values, `DATATYPE(?l + ?r)`, become
 gets one more column for each, and the program reads that. Functions are called once for each
 distinct row of arguments.
 
+`AMONG(?set, …)` is EXISTS with variables of other steps (`hoist`): whether a row of a set agrees
+with the values of variables, and a condition holds on both. Rows of the table become one for each
+row of their sets, on which the condition is a program like any other.
+
 Cost: a pass of the kernel over the rows for each program; for each function a sort of its
-arguments and a few microseconds for each distinct row of them. Values that functions make are
-dropped with the table, so a stream with new values all the time does not fill the memory.
+arguments and a few microseconds for each distinct row of them; for a set as many rows as it has.
+Values that functions make are dropped with the table, so a stream with new values all the time does
+not fill the memory.
 
 Turned down: calling functions from the stack machine, which would need Python inside a kernel.
 """
@@ -32,8 +37,22 @@ from cernis.rdf.solving.programs import (
     compile_expression,
     is_mapped,
 )
+from cernis.rdf.solving.sets import read_set
 from cernis.rdf.solving.solutions import Names, Solutions
 from cernis.rdf.solving.values import TermValues
+
+
+@dataclass(frozen=True, slots=True)
+class AmongCall(g.CallExpression):
+    """Whether a set has a row that agrees with variables, and on which a condition holds.
+
+    The first argument is the set (`sets`), the others are the variables to agree with and those
+    that the condition mentions besides.
+    """
+
+    names: Names = ()
+    """The variables of the rows."""
+    condition: g.Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +76,25 @@ class FunctionColumn:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProgramColumn:
-    """A program of the stack machine; after the columns of the table it reads those in `more`."""
+    """A program of the stack machine; after the columns of the table it reads those in `more`, and
+    the answers of sets."""
 
     program: Program
     more: tuple[Column, ...]
+    sets: tuple[AmongColumn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AmongColumn:
+    """Whether a set has a row that fits."""
+
+    place: int
+    """The column of the set."""
+    width: int
+    shared: tuple[tuple[int, int], ...]
+    """Columns of the table and of the rows that must agree."""
+    condition: ProgramColumn | None
+    """A condition on the columns of the table, followed by those of the rows."""
 
 
 Column = VariableColumn | ConstantColumn | FunctionColumn | ProgramColumn
@@ -84,6 +118,9 @@ def has_exists(expression: g.Expression) -> bool:
 def find_hard(expression: g.Expression) -> Iterable[g.CallExpression]:
     """Yield the outermost functions that no map serves."""
     if isinstance(expression, g.ExistsExpression):
+        return
+    if isinstance(expression, AmongCall):
+        yield expression
         return
     if isinstance(expression, g.CallExpression) and _is_function(expression.name):
         if not is_mapped(expression):
@@ -138,13 +175,29 @@ def plan_program(
 ) -> ProgramColumn:
     """Return the program of an expression over a table with these columns."""
     numbers = count()
-    hard = list(find_hard(expression))
+    hard = sorted(find_hard(expression), key=lambda part: isinstance(part, AmongCall))
     hidden = {id(part): g.GraphVariable(f"_:column {next(numbers)}") for part in hard}
     places = {name: place for place, name in enumerate(names)}
     places |= {hidden[id(part)].name: len(names) + i for i, part in enumerate(hard)}
     easy = replace_parts(expression, hidden)
     program = compile_expression(easy, places, {}, values, source)
-    return ProgramColumn(program, tuple(plan_column(part, names, values, source) for part in hard))
+    sets = [part for part in hard if isinstance(part, AmongCall)]
+    return ProgramColumn(
+        program,
+        tuple(plan_column(part, names, values, source) for part in hard[: len(hard) - len(sets)]),
+        tuple(_plan_among(part, names, values, source) for part in sets),
+    )
+
+
+def _plan_among(call: AmongCall, names: Names, values: TermValues, source: str) -> AmongColumn:
+    mentions = [variable.name for variable in g.find_mentions(call)]
+    place = names.index(mentions[0])
+    shared = [name for name in dict.fromkeys(mentions[1:]) if name in call.names]
+    pairs = tuple((names.index(name), call.names.index(name)) for name in shared if name in names)
+    condition = None
+    if call.condition is not None:
+        condition = plan_program(call.condition, (*names, *call.names), values, source)
+    return AmongColumn(place, len(call.names), pairs, condition)
 
 
 # ------------------------------------------------------------------- running
@@ -169,10 +222,35 @@ def run_column(column: Column, codes: Codes, values: TermValues) -> Codes:
 
 def keep_rows(column: ProgramColumn, codes: Codes, values: TermValues) -> NDArray[np.bool_]:
     """Return for which rows a condition holds."""
+    answers = [_find_among(one, codes, values) for one in column.sets]  # makes terms known
     with values.temporary():
-        operands = _widen(codes, column.more, values)
+        operands = _widen(codes, column.more, values, answers)
         steps, stack = column.program.steps, e.new_stack(column.program.depth)
         return e.keep(steps, values.update(), operands, stack)
+
+
+def _find_among(column: AmongColumn, codes: Codes, values: TermValues) -> Codes:
+    """Return for which rows of a table a row of their set fits, as codes of booleans."""
+    distinct, of_row = np.unique(codes[:, column.place], return_inverse=True)
+    sets = [read_set(text) for text in values.lexical(distinct).to_pylist()]
+    listed = [sets[number] for number in of_row.reshape(-1).tolist()]
+    numbers = np.repeat(np.arange(len(codes)), [len(rows) for rows in listed])
+    cells = [cell for rows in listed for row in rows for cell in row]
+    codes_of: dict[str | None, int] = {None: e.UNBOUND}
+    codes_of |= {text: values.terms.code(text) for text in cells if text is not None}
+    inner = np.array([codes_of[cell] for cell in cells], np.int32).reshape(-1, column.width)
+    fits = np.ones(len(numbers), np.bool_)
+    for outer, place in column.shared:
+        own, mine = codes[numbers, outer], inner[:, place]
+        fits &= (own == mine) | (own == e.UNBOUND) | (mine == e.UNBOUND)
+        inner[:, place] = np.where(mine == e.UNBOUND, own, mine)
+    numbers, inner = numbers[fits], inner[fits]
+    if column.condition is not None:
+        table = np.concatenate([codes[numbers], inner], axis=1)
+        numbers = numbers[keep_rows(column.condition, np.ascontiguousarray(table), values)]
+    found = np.full(len(codes), values.false, np.int32)
+    found[numbers] = values.true
+    return found
 
 
 def extend_table(table: Solutions, name: str, column: Column, values: TermValues) -> Solutions:
@@ -187,8 +265,11 @@ def extend_table(table: Solutions, name: str, column: Column, values: TermValues
     return Solutions((*table.names, name), table.event, codes)
 
 
-def _widen(codes: Codes, more: Sequence[Column], values: TermValues) -> Codes:
-    if not more:
+def _widen(
+    codes: Codes, more: Sequence[Column], values: TermValues, answers: Sequence[Codes] = ()
+) -> Codes:
+    columns = [*(run_column(part, codes, values) for part in more), *answers]
+    if not columns:
         return codes
-    columns = [run_column(part, codes, values).reshape(-1, 1) for part in more]
-    return np.ascontiguousarray(np.concatenate([codes, *columns], axis=1))
+    added = [column.reshape(-1, 1) for column in columns]
+    return np.ascontiguousarray(np.concatenate([codes, *added], axis=1))

@@ -13,14 +13,12 @@ ill-typed, and `values` turns that into an error.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import ROUND_DOWN, Decimal, localcontext
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -483,40 +481,9 @@ def _cast_to_string(x: TermParts) -> str | None:
     return None if x.kind == e.BLANK else _to_string(x)
 
 
-# ---------------------------------------------------------------------- sets
-
-AMONG = "AMONG"
-"""Whether a set that `write_set` has written has a row that agrees with the other arguments, any of
-which may be unbound. No query can call it: EXISTS with variables of other steps does (`hoist`)."""
-
-
-def write_set(cells: Sequence[TermParts | None], width: int) -> str:
-    """Return rows of so many terms as one literal; None is unbound.
-
-    >>> print(write_set([None, None], 2))
-    "[[null, null]]"
-    """
-    rows = [json.dumps(cells[at : at + width]) for at in range(0, len(cells), width)]
-    return write_literal(f"[{', '.join(sorted(rows))}]")
-
-
-@lru_cache(4096)
-def _read_set(text: str) -> list[list[list[object] | None]]:
-    rows: list[list[list[object] | None]] = json.loads(text)
-    return rows
-
-
-def _is_among(rows: TermParts, *values: TermParts) -> str:
-    known = [(i, [*value]) for i, value in enumerate(values) if value.kind != e.NOTHING]
-    return write_boolean(
-        any(all(row[i] in (None, value) for i, value in known) for row in _read_set(rows.text))
-    )
-
-
 # --------------------------------------------------------------------- table
 
 FUNCTIONS: dict[str, Callable[..., str | None]] = {
-    AMONG: _is_among,
     "UCASE": _change_case(str.upper),
     "LCASE": _change_case(str.lower),
     "ENCODE_FOR_URI": _encode_for_uri,
@@ -549,7 +516,6 @@ FUNCTIONS: dict[str, Callable[..., str | None]] = {
 
 ARGUMENTS: dict[str, tuple[int, int]] = {
     **dict.fromkeys(FUNCTIONS, (1, 1)),
-    AMONG: (2, 255),
     **dict.fromkeys(("STRBEFORE", "STRAFTER", "LANGMATCHES", "STRDT", "STRLANG"), (2, 2)),
     "SUBSTR": (2, 3),
     "TRIPLE": (3, 3),

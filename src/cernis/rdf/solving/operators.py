@@ -25,8 +25,8 @@ from cernis.rdf.solving.columns import (
     extend_table,
     keep_rows,
 )
-from cernis.rdf.solving.functions import TermParts, write_set
 from cernis.rdf.solving.programs import Program
+from cernis.rdf.solving.sets import write_set
 from cernis.rdf.solving.solutions import (
     Names,
     RowBudget,
@@ -322,15 +322,21 @@ def _run_probe(plan: ProbeNode, data: PlanInput, events: Codes) -> Solutions:
 def _gather(
     found: Solutions, rows: Codes, names: Names, size: int, values: TermValues
 ) -> NDArray[np.int64]:
-    """Return for each of so many rows the code of a set: the values of some columns, as text."""
-    columns = [found.codes[:, found.names.index(name)] for name in names]
-    table = np.unique(np.stack([rows, *columns], axis=1), axis=0)
-    parts = values.take_apart(np.ascontiguousarray(table[:, 1:].reshape(-1)))
-    cells: list[TermParts | None] = [None if one.kind == e.NOTHING else one for one in parts]
-    first = np.searchsorted(table[:, 0], np.arange(size + 1)) * len(names)
-    codes = [
-        values.terms.code(write_set(cells[a:b], len(names))) for a, b in pairwise(first.tolist())
+    """Return for each of so many rows the code of a set: the values of some columns, as text.
+
+    A variable that is no column is unbound.
+    """
+    nothing = np.full(len(rows), e.UNBOUND, np.int32)
+    columns = [
+        found.codes[:, found.names.index(name)] if name in found.names else nothing
+        for name in names
     ]
+    table = np.unique(np.stack([rows, *columns], axis=1), axis=0)
+    cells = values.terms.texts(table[:, 1:].reshape(-1)).to_pylist()
+    width = len(names)
+    listed = [cells[at : at + width] for at in range(0, len(cells), width)]
+    first = np.searchsorted(table[:, 0], np.arange(size + 1)).tolist()
+    codes = [values.terms.code(write_set(listed[a:b])) for a, b in pairwise(first)]
     return np.array(codes, np.int64)
 
 

@@ -185,7 +185,7 @@ class _Planner(NamedTuple):
         """Plan a pattern and conditions on its solutions, of which the variables are `needed`."""
         match pattern:
             case g.FilterPattern(inner, condition):
-                parts = _split_and(condition)
+                parts = g.split_and(condition)
                 hard = tuple(part for part in parts if is_hard(part))
                 conditions += tuple(part for part in parts if part not in hard)
                 asked = needed.union(*map(_find_all_names, hard))
@@ -648,7 +648,7 @@ def _flatten(pattern: g.GraphPattern) -> tuple[g.BasicPattern, list[g.GraphPatte
                 condition
             ) <= g.find_certain_variables(basic) and not is_hard(condition):
                 triples.extend(basic.triples)
-                conditions += _split_and(condition)
+                conditions += g.split_and(condition)
             case _:
                 parts.append(part)
     return g.BasicPattern(tuple(triples)), parts, conditions
@@ -674,13 +674,6 @@ def _take_apart(pattern: g.UnfoldPattern) -> g.GraphPattern:
     return g.FilterPattern(found, g.AndExpression(tuple(conditions))) if conditions else found
 
 
-def _split_and(condition: g.Expression) -> Conditions:
-    """Return the parts of a condition that must all be true."""
-    if isinstance(condition, g.AndExpression):
-        return tuple(c for part in condition.parts for c in _split_and(part))
-    return (condition,)
-
-
 def _push_hard(
     pattern: g.GraphPattern, condition: g.Expression | None
 ) -> tuple[g.GraphPattern, Conditions, Conditions]:
@@ -688,7 +681,7 @@ def _push_hard(
 
     The last ones need columns, too, and variables from outside of the pattern.
     """
-    conditions = () if condition is None else _split_and(condition)
+    conditions = g.split_and(condition)
     hard = tuple(filter(is_hard, conditions))
     names = set(g.find_variables(pattern))
     own = tuple(one for one in hard if _find_all_names(one) <= names)
@@ -706,6 +699,8 @@ def _list_expressions(node: g.GraphPattern | g.Expression) -> Iterator[Any]:
 def _find_all_names(node: g.GraphPattern | g.Expression) -> frozenset[str]:
     """Return the variables of an expression, with all that EXISTS has."""
     names = {one.name for one in _list_expressions(node) if isinstance(one, g.GraphVariable)}
+    asked = [one for one in _list_expressions(node) if isinstance(one, g.ExistsExpression)]
+    names |= {variable.name for one in asked for variable in one.shared}
     patterns = [one for one in _list_expressions(node) if isinstance(one, g.GraphPattern)]
     return frozenset(names.union(*map(g.find_variables, patterns)))
 

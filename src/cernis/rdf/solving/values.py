@@ -237,10 +237,7 @@ class TermValues:
         rows = zip(*(self.take_apart(column[first]) for column in columns), strict=True)
         evaluate = f.FUNCTIONS[name]
         texts = [
-            evaluate(*row)
-            if name == f.AMONG or all(part.kind != e.NOTHING for part in row)
-            else None
-            for row in rows
+            evaluate(*row) if all(part.kind != e.NOTHING for part in row) else None for row in rows
         ]
         found = self.intern(texts)
         if f.find_cast(name):

@@ -210,6 +210,10 @@ def _add_condition(
     others = sorted((known or set()) & set(_NUMBERS) - set(own))
     if not others or not own:
         return gpm
+    if len(others) > 1 and random.random() < 0.2:
+        own.append(others.pop(random.randrange(len(others))))
+        triple = _make_triple(g.GraphVariable("e4"), random.choice("vw"), own[-1])
+        gpm = replace(gpm, pattern=g.OptionalPattern(gpm.pattern, g.BasicPattern((triple,))))
     left: g.Expression = g.GraphVariable(random.choice(own))
     right: g.Expression = g.GraphVariable(random.choice(others))
     if random.random() < 0.3:
@@ -248,15 +252,45 @@ def _make_late_function(
     if kind < 0.85:
         both = g.CallExpression("STRLEN", (g.CallExpression("CONCAT", (other, mine)),))
         return g.ComparisonExpression(op, both, g.GraphVariable(random.choice(own)))
-    if kind < 0.93 and is_single:
-        shared = g.GraphVariable(random.choice(others))
-        triple = g.Triple(g.GraphVariable("e"), g.Term(iri(random.choice("vw"))), shared)
-        exists = g.ExistsExpression(g.BasicPattern((triple,)), shared=(shared,))
+    if kind < 0.95 and is_single:
+        exists = _make_late_exists(random, own, others)
         return g.NotExpression(exists) if random.random() < 0.5 else exists
     double = g.ArithmeticExpression("*", g.GraphVariable(own[0]), g.Term(number(2)))
     datatype = g.CallExpression("DATATYPE", (double,))
     same = g.ComparisonExpression("=", datatype, g.Term(f"<{INTEGER}>"))
     return g.AndExpression((same, g.ComparisonExpression("<", mine, other)))
+
+
+def _make_late_exists(random: Random, own: list[str], others: list[str]) -> g.Expression:
+    """Make EXISTS with a variable of another step: in its triples, in its FILTER, or in both."""
+    inner, other = g.GraphVariable("e2"), g.GraphVariable(random.choice(others))
+    in_triples, in_filter = random.choice(((True, False), (False, True), (True, True)))
+    node, link = (g.Term(iri(word)) for word in (random.choice("vw"), random.choice("vw")))
+    pattern: g.GraphPattern = g.BasicPattern((g.Triple(g.GraphVariable("e1"), node, inner),))
+    if in_triples:
+        more = g.BasicPattern((g.Triple(g.GraphVariable("e1"), link, other),))
+        pattern = random.choice((g.OptionalPattern(pattern, more), g.JoinPattern((pattern, more))))
+    if random.random() < 0.3:  # a variable that the pattern around may leave unbound
+        mine = g.GraphVariable(random.choice(own))
+        more = g.BasicPattern((g.Triple(g.GraphVariable("e3"), link, mine),))
+        pattern = g.JoinPattern((pattern, more))
+    condition: g.Expression | None = None
+    if in_filter:
+        compared = g.GraphVariable(random.choice(others))
+        op = random.choice(("<", ">=", "=", "!="))
+        condition = g.ComparisonExpression(op, random.choice((inner, inner, other)), compared)
+        if random.random() < 0.3:
+            limited = g.ComparisonExpression(op, inner, g.GraphVariable(random.choice(own)))
+            condition = random.choice((g.AndExpression, g.OrExpression))((condition, limited))
+        if random.random() < 0.2:
+            bound = g.CallExpression("BOUND", (compared,))
+            condition = g.OrExpression((condition, g.NotExpression(bound)))
+    mentioned = {one.name for one in g.find_mentions(condition)} if condition else set[str]()
+    asked = sorted(mentioned.intersection(others).difference(g.find_variables(pattern)))
+    shared = (other,) if in_triples else ()
+    return g.ExistsExpression(
+        pattern, condition, shared=shared, asked=tuple(map(g.GraphVariable, asked))
+    )
 
 
 def _add_select(random: Random, query: SpaseqQuery) -> SpaseqQuery:

@@ -168,30 +168,55 @@ def decide_exists(
 
     def decide(part: Any) -> g.Expression | None:
         match part:
-            case g.ExistsExpression(pattern, condition, shared=shared):
+            case g.ExistsExpression(pattern, condition, shared=shared, asked=asked):
                 joined = join_solutions([solution], list(_find_solutions(pattern, triples, kb)))
-                found = [
-                    one
-                    for one in joined
-                    if condition is None or is_true(decide_exists(condition, one, triples, kb), one)
-                ]
-                if shared:
-                    return g.OrExpression((_FALSE, *(_agree_with(one, shared) for one in found)))
-                return _TRUE if found else _FALSE
+                parts: list[g.Expression] = [_FALSE]
+                for one in joined:
+                    held: g.Expression = _TRUE
+                    if condition is not None:
+                        held = decide_exists(condition, one, triples, kb)
+                    if shared or asked:
+                        more = {name: one[name] for name in one if name not in solution}
+                        held = _is_sure(_substitute(held, one))
+                        parts.append(g.AndExpression((_agree_with(more), held)))
+                    elif is_true(held, one):
+                        return _TRUE
+                return g.OrExpression(tuple(parts))
         return None
 
     decided: g.Expression = _replace_parts(expression, decide)
     return decided
 
 
-def _agree_with(solution: Solution, variables: tuple[g.GraphVariable, ...]) -> g.Expression:
+def _substitute(expression: g.Expression, solution: Solution) -> g.Expression:
+    """Return an expression with the terms of a solution in place of its variables."""
+
+    def decide(part: Any) -> g.Expression | None:
+        match part:
+            case g.CallExpression("BOUND", (g.GraphVariable(name),)) if name in solution:
+                return _TRUE
+            case g.GraphVariable(name) if name in solution:
+                return g.Term(solution[name])
+        return None
+
+    substituted: g.Expression = _replace_parts(expression, decide)
+    return substituted
+
+
+def _is_sure(condition: g.Expression) -> g.Expression:
+    """Return the condition that a condition is true, and no error."""
+    asked = g.CallExpression("IF", (condition, _TRUE, _FALSE))
+    return g.CallExpression("COALESCE", (asked, _FALSE))
+
+
+def _agree_with(solution: Solution) -> g.Expression:
     """Return the condition that the variables that are bound have the terms of a solution."""
     parts: list[g.Expression] = [_TRUE]
-    for one in variables:
-        if one.name in solution:
-            bound = g.CallExpression("BOUND", (one,))
-            same = g.CallExpression("SAMETERM", (one, g.Term(solution[one.name])))
-            parts.append(g.OrExpression((g.NotExpression(bound), same)))
+    for name, term in solution.items():
+        one = g.GraphVariable(name)
+        bound = g.CallExpression("BOUND", (one,))
+        same = g.CallExpression("SAMETERM", (one, g.Term(term)))
+        parts.append(g.OrExpression((g.NotExpression(bound), same)))
     return g.AndExpression(tuple(parts))
 
 
