@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, Decimal, InvalidOperation
 from typing import Any
 
 from cernis.errors import Span
@@ -27,6 +27,8 @@ Dataset = Mapping[str, Triples]
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _FALSE, _TRUE = (g.Term(f'"{word}"^^<{_XSD}boolean>') for word in ("false", "true"))
+_DIGITS = 18
+"""The digits of a quotient after the point."""
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^<([^>]*)>|@([\w-]+))?', re.DOTALL)
 
 
@@ -283,6 +285,8 @@ def _write_value(value: Value) -> str:
         case int():
             return f'"{value}"^^<{_XSD}integer>'
         case Decimal():
+            if value.as_tuple().exponent < -_DIGITS:  # type: ignore[operator]  # a quotient
+                value = value.quantize(Decimal(1).scaleb(-_DIGITS), ROUND_DOWN)
             text = f"{value:f}"
             text = text.rstrip("0").rstrip(".") if "." in text else text
             return f'"{text}"^^<{_XSD}decimal>'
