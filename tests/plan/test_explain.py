@@ -159,12 +159,12 @@ def test_timestamps_in_one_order_need_no_search_tree() -> None:
 
 def test_events_that_are_not_neighbours_are_compared_while_listing() -> None:
     said = entries(
-        "SELECT * FROM S WHERE A AS x ; B AS y ; C AS z FILTER x[k] = z[k] WITHIN 10 EVENTS"
+        "SELECT * FROM S WHERE A AS x ; B AS y ; C AS z FILTER x[k] < z[k] WITHIN 10 EVENTS"
     )
     assert said["class"] == RESIDUAL
     assert said["conditions"] == [
         (
-            "x[k] = z[k]: while listing, once both events are chosen "
+            "x[k] < z[k]: while listing, once both events are chosen "
             "(y can stand between the events it compares)"
         )
     ]
@@ -173,12 +173,46 @@ def test_events_that_are_not_neighbours_are_compared_while_listing() -> None:
 
 def test_a_condition_on_a_part_of_the_match_is_checked_on_each_candidate() -> None:
     said = entries(
-        "SELECT * FROM S WHERE (A AS x ; B AS y ; C AS z FILTER x[k] = z[k]) ; D WITHIN 10 EVENTS"
+        "SELECT * FROM S WHERE (A AS x ; B AS y ; C AS z FILTER x[k] < z[k]) ; D WITHIN 10 EVENTS"
     )
     assert said["class"] == RESIDUAL
     assert said["conditions"] == [
-        "x[k] = z[k]: on each candidate (y can stand between the events it compares)"
+        "x[k] < z[k]: on each candidate (y can stand between the events it compares)"
     ]
+
+
+def test_equal_values_are_compared_across_an_event() -> None:
+    said = entries("SELECT * FROM S WHERE (A AS x ; B AS y -> C AS z) FILTER x[k] = z[k]")
+    assert said["class"][0] == (
+        "ordered: equal values are compared across an event, which a search tree keeps"
+    )
+    assert said["conditions"] == [
+        (
+            "-> C AS z: by taking runs out of the index "
+            "(by equal values, an order, or the event alone)"
+        ),
+        "x[k] = z[k]: by an index on equal values (gathered across y)",
+    ]
+    assert said["indexes"] == [
+        "after x: a set for each k",
+        "after y: one search tree in the order of positions",
+        "after x and y: a set for each k, runs leave it with the next that fits",
+    ]
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "(A AS x ; B AS y ; B AS v ; C AS z) FILTER x[k] = z[k]",
+        "(A AS x ; B+ AS y ; C AS z) FILTER x[k] = z[k]",
+        "(A AS x ; B AS y ; C AS z) FILTER x[k] = z[k] AND x[p] = y[p]",
+        "(A AS x ; A AS y ; C AS z) FILTER x[k] = z[k]",
+        "(A AS x ; B AS y -> A AS z) FILTER x[k] = z[k]",
+        "(A AS x ; B AS y ; C AS z) FILTER x[k] = z[k] OR x[p] = z[p]",
+    ],
+)
+def test_other_events_between_leave_candidates(formula: str) -> None:
+    assert entries(f"SELECT * FROM S WHERE {formula}")["class"] == RESIDUAL
 
 
 def test_a_conjunctive_query_that_is_not_hierarchical_says_which_two_variables_cross() -> None:

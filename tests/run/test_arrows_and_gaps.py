@@ -19,7 +19,7 @@ from cernis.pattern.selection import counts_only
 from cernis.testing.absences import LINKS
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.grammar import split_batches
-from cernis.testing.strategies import cases, cuts
+from cernis.testing.strategies import cases, crossing_cases, cuts
 from cernis.testing.tables import make_table
 
 few = settings(
@@ -92,6 +92,26 @@ def test_neither_batches_nor_freezing_change_arrows_and_gaps(
         assert counts == whole.counts().to_pylist()
     else:
         assert [str(m) for part in parts for m in part] == [str(m) for m in whole]
+
+
+@few
+@given(crossing_cases(), st.randoms(use_true_random=False))
+def test_equal_values_across_an_event_agree_with_the_oracle(
+    case: tuple[Pattern, Sequence[Any]], random: Random
+) -> None:
+    pattern, events = case
+    query, table = cernis.query(pattern), make_table(events, timed=True)
+    whole = query.run(table)
+    found = [str(match) for match in whole]
+    assert_agrees(pattern, events, list(whole))
+    assert whole.count() == len(found)
+    assert {str(match) for match in whole.sample(2, seed=1)} <= set(found)
+    session, parts = query.session(), []
+    for piece in split_batches(range(len(events)), sorted(random.sample(range(len(events)), 3))):
+        parts.append(session.push(table.slice(piece[0] if piece else 0, len(piece))))
+        session = query.thaw(session.freeze())
+    parts.append(session.finish())
+    assert_agrees(pattern, events, [match for part in parts for match in part])
 
 
 def make_ticks(count: int) -> pa.Table:

@@ -10,9 +10,9 @@ import pytest
 import cernis
 from cernis.errors import BudgetError
 
-LISTED = "(A AS x ; B AS y ; C AS z FILTER x[k] = z[k]) ; D AS w"
+LISTED = "(A AS x ; B AS y ; C AS z FILTER x[k] <= z[k] AND x[k] >= z[k]) ; D AS w"
 """Each candidate is checked as a whole: the condition is about a part of the match."""
-WHILE_LISTING = "A AS x ; B AS y ; C AS z FILTER x[k] = z[k]"
+WHILE_LISTING = "A AS x ; B AS y ; C AS z FILTER x[k] <= z[k] AND x[k] >= z[k]"
 NOTE = "partial: the budget of {} candidates is spent; matches are missing"
 
 

@@ -32,7 +32,7 @@ from cernis.testing.differential import (
     comparable_group,
 )
 from cernis.testing.strategies import cases as random_cases
-from cernis.testing.strategies import grouped_cases, guarded_cases
+from cernis.testing.strategies import crossing_cases, grouped_cases, guarded_cases
 from cernis.testing.tables import STREAM, make_table, split_by_stream
 
 ROW = "row number"
@@ -240,7 +240,7 @@ def test_random_queries_agree_with_the_oracle(
         consume=(Consume.NONE,),
         untimed=False,
     ),
-    st.lists(guarded_cases(), min_size=AT_ONCE // 2, max_size=AT_ONCE // 2),
+    st.lists(guarded_cases() | crossing_cases(), min_size=AT_ONCE // 2, max_size=AT_ONCE // 2),
     st.sampled_from(SPREAD),
 )
 def test_what_must_be_absent_agrees_with_the_oracle(

@@ -29,7 +29,7 @@ from cernis.spark.layout import (
 from cernis.spark.worker import NOW, OWN, PART, ROW, StreamColumns, Work, answer_schema
 from cernis.spark.worker import recognize_rows as recognize
 from cernis.testing.differential import assert_agrees, assert_counts_agree
-from cernis.testing.strategies import cases, guarded_cases
+from cernis.testing.strategies import cases, crossing_cases, guarded_cases
 from cernis.testing.tables import make_table
 
 Events = Sequence[dict[str, Any]]
@@ -121,7 +121,7 @@ def test_gaps_bound_what_a_slice_reads(case: Any, cuts: list[int]) -> None:
 
 
 @many
-@given(case=guarded_cases(), cuts=CUTS)
+@given(case=guarded_cases() | crossing_cases(), cuts=CUTS)
 def test_guards_are_the_same_in_slices(case: Any, cuts: list[int]) -> None:
     check_slices(case, cuts, complete=False)
 

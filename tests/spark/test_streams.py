@@ -29,7 +29,7 @@ from cernis.spark import progress_of, recognize
 from cernis.testing.corpus import CorpusGroup, read_cases
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.strategies import cases as random_cases
-from cernis.testing.strategies import guarded_cases
+from cernis.testing.strategies import crossing_cases, guarded_cases
 from cernis.testing.tables import STREAM, make_table, split_by_stream
 
 ROW = "row number"
@@ -316,7 +316,7 @@ def _by_stream(drawn: Sequence[tuple[Pattern, Events]]) -> list[tuple[Pattern, E
     many(1, **KEYED),
     many(1, **COMPARED),
     many(1, **STREAMS),
-    guarded_cases(after=False),
+    guarded_cases(after=False) | crossing_cases(after=False),
     random_cases(untimed=False, **WAITING).filter(_ends_in_time),
     SEEDS,
 )

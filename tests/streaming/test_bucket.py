@@ -41,7 +41,13 @@ from cernis.testing.differential import (
 )
 from cernis.testing.state_store import MemoryStore
 from cernis.testing.strategies import cases as random_cases
-from cernis.testing.strategies import grouped_cases, guarded_cases, ordered_cases, suppressed_cases
+from cernis.testing.strategies import (
+    crossing_cases,
+    grouped_cases,
+    guarded_cases,
+    ordered_cases,
+    suppressed_cases,
+)
 from cernis.testing.tables import STREAM as OF_STREAM
 from cernis.testing.tables import make_table, split_by_stream
 
@@ -438,7 +444,7 @@ def test_comparisons_between_events_find_the_same_matches(
     agree(data, case)
 
 
-@given(st.data(), guarded_cases(after=False))
+@given(st.data(), guarded_cases(after=False) | crossing_cases(after=False))
 def test_guards_survive_restarts(data: st.DataObject, case: tuple[Pattern, Events]) -> None:
     agree(data, case)
 

@@ -25,7 +25,7 @@ from cernis.automata.correlated.correlate import Correlation, Refusal, TimedPart
 from cernis.automata.correlated.determinize import determinize_chain
 from cernis.automata.correlated.guards import NO_SCOPES, Scopes, find_scopes
 from cernis.automata.correlated.hierarchical import construct_join
-from cernis.automata.correlated.pcea import PCEA, Apart
+from cernis.automata.correlated.pcea import NEIGHBOURS_ALONE, PCEA, Apart
 from cernis.automata.correlated.qtree import build_q_trees, draw_trees, find_conflict
 from cernis.errors import BudgetError
 from cernis.pattern import formula as cel
@@ -55,6 +55,8 @@ class Correlated:
     tree: tuple[str, ...] = ()
     """The q-tree of a hierarchical join, line by line."""
     notes: tuple[str, ...] = field(default=())
+    drawn: PCEA | None = None
+    """The automaton to show in place of one that gathers across an event; it accepts more."""
 
 
 def plan_correlated(
@@ -86,6 +88,9 @@ def plan_correlated(
             broken = _explain_conflict(conjunctive) or clash.explain(join.texts)
     timed = find_timed_parts(pattern)
     scopes = NO_SCOPES if is_guard else find_guarded(pattern)
+    crossed = _compare_across(pattern, selected, unordered, scopes, broken)
+    if crossed is not None:
+        return crossed
     found = correlate(pattern.formula, unordered=unordered, timed=timed, scopes=scopes)
     if isinstance(found, Refusal):
         return Correlated(None, False, False, broken=broken, refused=found.reason)
@@ -101,6 +106,25 @@ def plan_correlated(
             return Correlated(None, False, False, broken=broken, refused=named.reason)
         return Correlated(named.pcea, False, False, found.verdicts, broken=broken, apart=apart)
     return _make_unique(found, selected, broken)
+
+
+def _compare_across(
+    pattern: Pattern,
+    selected: frozenset[str],
+    unordered: frozenset[str],
+    scopes: Scopes,
+    broken: str,
+) -> Correlated | None:
+    """Return the automaton that compares equal values across an event; None: there is none."""
+    own = pattern.within
+    if NEIGHBOURS_ALONE in unordered:
+        return None
+    if pattern.strategy is Strategy.LONGEST or (own is not None and own.unit is Unit.ATTRIBUTE):
+        return None
+    found = correlate(pattern.formula, unordered=unordered, scopes=scopes, gathers_across=True)
+    if isinstance(found, Refusal) or found.drawn is None or is_ambiguous(found.drawn, selected):
+        return None
+    return Correlated(found.pcea, True, True, found.verdicts, broken=broken, drawn=found.drawn)
 
 
 def find_timed_parts(pattern: Pattern) -> TimedParts:

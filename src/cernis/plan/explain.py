@@ -9,7 +9,7 @@ from math import floor
 
 from cernis.automata.correlated.between import How, Verdict
 from cernis.automata.correlated.mermaid import draw_pcea
-from cernis.automata.correlated.pcea import Apart, WeightBound
+from cernis.automata.correlated.pcea import ANY_DISTANCE, Apart, WeightBound
 from cernis.automata.unary.construct import compares_events
 from cernis.automata.unary.mermaid import draw_cea
 from cernis.engine.correlated.tables import CorrelatedTables
@@ -102,7 +102,8 @@ def describe_automaton(plan: Plan) -> DrawnCea | DrawnPcea | None:
     """Return the automaton of a plan as people see it."""
     shown = frozenset(starred_variables(plan.pattern.formula))
     if plan.tables is not None:
-        return describe_pcea(plan.tables.pcea, shown)
+        own = plan.correlated.drawn if plan.correlated is not None else None
+        return describe_pcea(own or plan.tables.pcea, shown)
     return None if plan.unary is None else describe_cea(plan.unary.cea, shown)
 
 
@@ -138,7 +139,10 @@ _CLASSES = {
 def _describe_guarantee(plan: Plan) -> list[str]:
     name, *costs = _CLASSES[plan.guarantee]
     if plan.guarantee is Guarantee.ORDERED and plan.tables is not None:
-        if any(plan.tables.gaps):
+        gaps = {gap for gap in plan.tables.gaps if gap is not None}
+        if gaps == {ANY_DISTANCE} and not plan.tables.ordered:
+            name = "ordered: equal values are compared across an event, which a search tree keeps"
+        elif gaps:
             name = "ordered: neighbours in a match lie within a gap, or are compared by < <= > >="
         elif not plan.tables.ordered:
             name = "ordered: what must be absent takes partial matches out of a search tree"
@@ -260,7 +264,9 @@ def _describe_indexes(plan: Plan) -> list[str]:
         sorted_by, arrow, _ = ordered.partition(" -> ")
         if store.kind == SORTED:
             kind = f"search tree over {sorted_by}" if sorted_by else "search tree"
-            if sorted_by.startswith("["):
+            if sorted_by == f"[{write_gap(ANY_DISTANCE)}]":
+                kind = "search tree in the order of positions"
+            elif sorted_by.startswith("["):
                 reach = sorted_by[1:-1].lower()
                 kind = f"search tree in the order of time, each run for {reach}"
         if store.kind == RECENT:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cernis.automata.correlated.pcea import NEIGHBOURS_ALONE
 from cernis.encoding.keys import KeyCoder, select_arrays
 from cernis.encoding.lives import LifeCoder
 from cernis.engine.unary.aggregate import Measure
@@ -83,6 +84,7 @@ def freeze_pipeline(
         "kept_from": pipeline.kept_from,
         "candidates": pipeline.budget.used,
         "unordered": sorted(pipeline.plan.unordered),
+        "across": pipeline.plan.gathers_across,
     }
     if pipeline.counting:
         meta["counting"] = True
@@ -133,6 +135,8 @@ def read_state(state: bytes, plan: Plan) -> FrozenState:
     reading = read_reading(meta)
     unordered = check_list(meta.get("unordered", []), "the attributes that hold text")
     names = frozenset(check_text(name, "an attribute that holds text") for name in unordered)
+    if plan.gathers_across and not meta.get("across"):
+        names |= {NEIGHBOURS_ALONE}
     written = check_mapping(meta.get("tables", {}), "the tables")
     tables = {name: check_text(each, "the columns of a table") for name, each in written.items()}
     counting = meta.get("counting", False)

@@ -34,6 +34,7 @@ from cernis.pattern.query import (
 )
 from cernis.pattern.selection import marked_variables, starred_variables
 from cernis.testing.conjunctive.grammar import JoinCase, JoinFeatures, JoinGrammar
+from cernis.testing.crossings import make_crossing_events, make_crossing_query
 from cernis.testing.grammar import Chooser, Events, Features, QueryGrammar, RandomCase, make_cuts
 from cernis.testing.guards import make_guarded_events, make_guarded_query
 from cernis.testing.terms import make_term
@@ -105,6 +106,13 @@ def guarded_cases(draw: st.DrawFn, /, *, after: bool = True) -> RandomCase:
     """Draw a query with UNLESS around its formula, and a stream for it."""
     random = draw(st.randoms(use_true_random=False))
     return parse(make_guarded_query(random, after=after)), make_guarded_events(random)
+
+
+@st.composite
+def crossing_cases(draw: st.DrawFn, /, *, after: bool = True) -> RandomCase:
+    """Draw a query that compares events across another one, and a stream for it."""
+    random = draw(st.randoms(use_true_random=False))
+    return parse(make_crossing_query(random, after=after)), make_crossing_events(random)
 
 
 @st.composite

@@ -16,7 +16,7 @@ from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.run.trace import look
 from cernis.run.trace.look import Trace
 from cernis.testing.oracle import evaluate
-from cernis.testing.strategies import cases, guarded_cases
+from cernis.testing.strategies import cases, crossing_cases, guarded_cases
 from cernis.testing.tables import make_table
 
 Events = Sequence[dict[str, Any]]
@@ -98,6 +98,7 @@ def test_a_step_completes_the_matches_that_the_oracle_ends_there(
 @given(
     cases(binary=True, next_=True, gaps=True, limit=False, consume=(Consume.NONE,),
           strategies=(Strategy.ALL, Strategy.STRICT), forget=True) | guarded_cases(after=False)
+    | crossing_cases(after=False)
 )  # fmt: skip
 def test_a_replay_completes_what_the_run_completes(case: tuple[Pattern, Events]) -> None:
     pattern, events = case

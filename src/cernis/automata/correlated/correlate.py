@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, product
 
-from cernis.automata.correlated import between, close, fragments, guards, presence
+from cernis.automata.correlated import across, between, close, fragments, guards, presence
 from cernis.automata.correlated.between import FilterConditions, How, Verdict, Verdicts
 from cernis.automata.correlated.classes import Key, KeyClass
 from cernis.automata.correlated.fragments import NOTHING, Fragment, Refusal, RefusedError, Step
@@ -58,6 +58,8 @@ class Correlation:
     pcea: PCEA
     exact: bool
     verdicts: tuple[Verdict, ...]
+    drawn: PCEA | None = None
+    """The chain that the automaton was made of, if it gathers across an event."""
 
     @property
     def undecided(self) -> int:
@@ -127,11 +129,13 @@ def correlate(
     unordered: frozenset[str] = frozenset(),
     timed: TimedParts = NOT_TIMED,
     scopes: Scopes = NO_SCOPES,
+    gathers_across: bool = False,
 ) -> Correlation | Refusal:
     """Return the automaton of a formula; with `name_atoms` atoms write labels of their own as well.
 
     `unordered` attributes hold text: their order is left to be checked on candidates. `timed` says
-    which WITHIN inside the formula links decide, `scopes` which UNLESS an index may decide.
+    which WITHIN inside the formula links decide, `scopes` which UNLESS an index may decide. With
+    `gathers_across`, equal values may be compared across an event between (`across`).
 
     >>> a = pred.Attribute(("a",))
     >>> same = pred.Compare("=", pred.Reference("A", a), pred.Reference("B", a))
@@ -144,7 +148,7 @@ def correlate(
     """
     if any(isinstance(node, cel.All) for node in cel.walk(formula)):
         timed = NOT_TIMED
-    options = _Options(name_atoms, unordered, timed, scopes)
+    options = _Options(name_atoms, unordered, timed, scopes, gathers_across=gathers_across)
     found = _attempt(formula, options)
     if isinstance(found, Correlation) and not found.exact:
         gathered = _attempt(formula, replace(options, gather=True))
@@ -164,6 +168,8 @@ class _Options:
     """The UNLESS that an index may decide."""
     gather: bool = False
     """Whether what follows an ALL gathers the ends of its parts."""
+    gathers_across: bool = False
+    """Whether equal values are compared across an event between."""
 
 
 def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
@@ -191,6 +197,10 @@ def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
         }
         unremovable = guards.find_unremovable(pcea)
         wrong |= {building.removing[name]: why for name, why in unremovable.items()}
+        if options.gathers_across:
+            crossed = _cross(formula, building, pcea, arrows, set(wrong))
+            if crossed is not None:
+                return crossed
         if not wrong:
             if not options.timed.allows(pcea):
                 return _attempt(formula, replace(options, timed=replace(options.timed, first=True)))
@@ -200,6 +210,33 @@ def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
     verdicts = building.verdicts.in_text()
     exact = all(verdict.how is not How.CANDIDATE for verdict in verdicts)
     return Correlation(pcea, exact, verdicts)
+
+
+def _cross(
+    formula: cel.Formula,
+    building: _CorrelatedBuilder,
+    pcea: PCEA,
+    arrows: Mapping[Arrow, frozenset[Place]],
+    wrong: set[Arrow],
+) -> Correlation | None:
+    """Return the automaton that compares equal values across an event, if it decides all.
+
+    Of the arrows, it may decide one that is wrong so far: the one that these values decide.
+    """
+    known = building.verdicts.found
+    crossing = across.find_crossing(pcea, formula, known)
+    if crossing is None:
+        return None
+    for at in wrong:
+        decided = at in arrows and at not in building.split and crossing.arrow == _name_arrow(*at)
+        hows = {known[place].how for place in arrows[at] if place in known} if decided else set()
+        if not decided or not hows <= {How.UNARY, How.CANDIDATE}:
+            return None
+        if not all(place in known for place in arrows[at]):
+            return None
+    building.verdicts.found = across.judge_across(pcea, crossing, known)
+    gathered = across.gather_across(pcea, crossing)
+    return Correlation(gathered, True, building.verdicts.in_text(), drawn=pcea)
 
 
 def _find_obstacle(

@@ -33,13 +33,14 @@ may instead take the runs that it forbids out of the index in which they wait (a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Literal
 
 from cernis.automata.unary.cea import Test, find_atoms, write_test
 from cernis.automata.unary.tidy import find_reachable
 from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import Operator
-from cernis.pattern.window import Gap
+from cernis.pattern.window import Gap, Unit
 from cernis.pattern.write import write_gap
 
 Order = Literal["<", "<=", ">", ">="]
@@ -87,6 +88,12 @@ class Link:
     the index, so that they meet no other."""
     unless: Leaving | None = None
     """The `UNLESS` that it stands in, if the events of its guard take runs out of the index."""
+    after_last: Literal["all", "first"] | None = None
+    """It asks for runs of one event each that came after the last run in the bucket of the source
+    before it: all of them, or the first."""
+    touches: bool = False
+    """An event that passes its test ends what it asks for: the next asks for what comes after, or
+    where the first is asked for, the runs of the source before it leave once there is one."""
 
     @property
     def strict(self) -> bool:
@@ -105,7 +112,9 @@ class Link:
         parts += [f"{o.earlier} {o.op} {o.later}" for o in self.ordered]
         if self.contiguous:
             parts.append("right before")
-        if self.gap is not None:
+        if self.after_last is not None:
+            parts.append("first after that" if self.after_last == "first" else "after that")
+        elif self.gap is not None:
             parts.append(f"[{write_gap(self.gap)}] before")
         if self.since is not None:
             parts.append(f"begun [{write_gap(self.since)}] before")
@@ -117,6 +126,14 @@ class Link:
 
 
 ANY_LINK = Link()
+
+ANY_DISTANCE = Gap(Unit.EVENTS, Fraction(2**50))
+"""The gap of links that only ask for the order of positions."""
+
+
+NEIGHBOURS_ALONE = "@neighbours"
+"""Says among `unordered` attributes that nothing is compared across an event: so do states that were
+frozen before this was possible."""
 
 
 def mark_mixed(name: str) -> str:

@@ -61,7 +61,7 @@ def split_trees(removals, trees, tables, memory, events, now, symbol):
 
 
 @inner
-def take_out(uses, tables, memory, events, i, symbol):
+def take_out(uses, tables, memory, events, now, symbol):
     """Take the runs that this event fits out of the stores of a `->`."""
     if uses is None:
         return
@@ -70,7 +70,9 @@ def take_out(uses, tables, memory, events, i, symbol):
             transition = tables.symbol_transitions[k]
             first = tables.transition_first[transition]
             for link in range(first, first + tables.transition_count[transition]):
-                code = events.codes[tables.link_column[link], i]
+                code = events.codes[tables.link_column[link], now.at]
+                if tables.link_touches[link] and not again:
+                    _touch(tables, memory, events, now, link, code)
                 if tables.link_arrow[link] == NO_RUN or code < 0:
                     continue
                 at = memory.base[tables.links.store[link]] + code
@@ -78,6 +80,22 @@ def take_out(uses, tables, memory, events, i, symbol):
                     memory.buckets[at]["last"] = 0
                 if not again:
                     memory.buckets[at]["root"] = memory.buckets[at]["last"]
+
+
+@inner
+def _touch(tables, memory, events, now, link, code):
+    """End what a link asks for after the last run of the bucket that the link before it asks."""
+    beside = events.codes[tables.link_column[link - 1], now.at]
+    if beside < 0 or code < 0:
+        return
+    at = memory.base[tables.links.store[link - 1]] + beside
+    if tables.link_after[link] == ALL_RUNS:
+        memory.buckets[at]["ordinal"] = now.ordinal
+        return
+    tree = memory.buckets[memory.base[tables.links.store[link]] + code]["root"]
+    if tree != 0 and by_order.largest(memory.branches, tree) > memory.buckets[at]["ordinal"]:
+        memory.buckets[at]["root"] = 0
+        memory.buckets[at]["last"] = 0
 
 
 @inner

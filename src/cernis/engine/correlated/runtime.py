@@ -78,6 +78,8 @@ class CorrelatedEngine:
         self._now, self._read_to = int(r.NOTHING) + _LONGEST_GAP, 0
         self.memory = self._first_memory()
         self.reserve_codes([0] * len(tables.domains))
+        if all(gap is None or gap.unit is Unit.EVENTS for gap in (*tables.gaps, *tables.sinces)):
+            self.measure_gaps(floor)
 
     def push(
         self,

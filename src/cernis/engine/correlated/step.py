@@ -140,7 +140,7 @@ def step(uses, tables, memory, events, scratch, rules, base, begin):
     timed = NO_GAP
     for link in range(len(tables.link_arrow)):
         timed = max(timed, tables.link_since[link])
-        arrows = arrows or tables.link_arrow[link] != NO_RUN
+        arrows = arrows or tables.link_arrow[link] != NO_RUN or tables.link_touches[link] != 0
         sorted_arrows = sorted_arrows or tables.link_arrow[link] == RUNS_IN_RANGE
     removes = len(tables.removal_first) > 0
     for i in range(begin, len(events.symbols)):
@@ -205,7 +205,7 @@ def step(uses, tables, memory, events, scratch, rules, base, begin):
             if counters[r.VERTICES] > made:
                 counters[r.RELEVANT] += 1
             if arrows:
-                take_out(uses.removals, tables, memory, events, i, symbol)
+                take_out(uses.removals, tables, memory, events, now, symbol)
             if removes:
                 remove(uses.removals, tables, memory, events, now, symbol, ERASE)
                 remove(uses.removals, tables, memory, events, now, symbol, END_GROUPS)

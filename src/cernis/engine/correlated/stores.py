@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cernis.compiled import inlined, inner
-from cernis.engine.correlated.tables import NO_GAP, NO_RUN, TIME_GAP, CorrelatedArrays
+from cernis.engine.correlated.tables import FIRST_RUN, NO_GAP, NO_RUN, TIME_GAP, CorrelatedArrays
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unlike
@@ -40,7 +40,7 @@ def find_uses(tables: CorrelatedArrays) -> Uses:
     So there are five engines to compile, and `cernis warm` compiles them all.
     """
     kinds = set(tables.links.kind.tolist())
-    has_arrows = bool((tables.link_arrow != NO_RUN).any())
+    has_arrows = bool((tables.link_arrow != NO_RUN).any() or tables.link_touches.any())
     has_guards = len(tables.guard_first) + len(tables.removal_first) > 0
     found = Uses(
         r.UNLIKE in kinds or None,
@@ -102,7 +102,18 @@ def ask_tree(uses, tables, memory, events, now, link, found):
     store = tables.links.store[link]
     kind = tables.links.kind[store]
     question = memory.counters[r.ASKED]
-    if kind == r.SORTED and tables.link_gap[link] != NO_GAP:
+    if tables.link_after[link] != NO_RUN:
+        beside = memory.base[tables.links.store[link - 1]]
+        at = beside + events.codes[tables.link_column[link - 1], now.at]
+        high, low = memory.buckets[at]["ordinal"] + 1, np.int64(0)
+        if tables.link_after[link] == FIRST_RUN:
+            first = by_order.find_from(memory.branches, found, high)
+            if first == 0:
+                return r.NOTHING, 0
+            high, latest = memory.branches[first]["high"], memory.branches[first]["start"]
+        else:
+            latest = by_order.latest_start(memory.branches, found, r.GREATER_EQUAL, high, low)
+    elif kind == r.SORTED and tables.link_gap[link] != NO_GAP:
         reading = read_gap(events, now, tables.link_gap[link])
         high = go_back(reading, events.gap_most[link])
         low = go_back(reading, events.gap_least[link])

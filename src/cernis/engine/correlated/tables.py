@@ -37,7 +37,7 @@ from cernis.automata.correlated.pcea import (
 )
 from cernis.automata.unary.alphabet import Alphabet
 from cernis.engine.dag.links import FarConditions, Links, SumBounds
-from cernis.engine.dag.records import IN_GAP, OPERATORS, RECENT, SORTED, UNION, UNLIKE
+from cernis.engine.dag.records import EQUAL, IN_GAP, OPERATORS, RECENT, SORTED, UNION, UNLIKE
 from cernis.engine.dag.unlike import MOST_VALUES, sequences
 from cernis.pattern.window import Gap, Unit
 from cernis.pattern.write import write_gap
@@ -133,10 +133,16 @@ class CorrelatedArrays(NamedTuple):
     them, or -1."""
     store_since: NDArray[np.uint8]
     """Whether links ask for the last group of the store alone."""
+    link_after: NDArray[np.uint8]
+    """What a link asks for after the last run of the bucket that the link before it asks: NO_RUN if
+    it does not ask so, ALL_RUNS, or FIRST_RUN."""
+    link_touches: NDArray[np.uint8]
+    """Whether an event that takes the link ends what it asks for."""
 
 
 NO_GAP, TIME_GAP, EVENTS_GAP = range(3)
-NO_RUN, ALL_RUNS, RUNS_IN_RANGE = range(3)
+NO_RUN, ALL_RUNS, RUNS_IN_RANGE, FIRST_RUN = range(4)
+_AFTER = {None: NO_RUN, "all": ALL_RUNS, "first": FIRST_RUN}
 _GAP_UNITS = {Unit.TIME: TIME_GAP, Unit.EVENTS: EVENTS_GAP}
 
 
@@ -275,7 +281,8 @@ class CorrelatedTables:
     @property
     def has_leaving(self) -> bool:
         """Whether events take runs out of indexes: of a `->`, or by a guard."""
-        return bool(self.removals) or any(link.arrow is not None for link in _links_of(self.pcea))
+        links = _links_of(self.pcea)
+        return bool(self.removals) or any(link.arrow is not None or link.touches for link in links)
 
     def add_symbols(self) -> None:
         """Work out the symbols that are new in the alphabet."""
@@ -379,6 +386,8 @@ class CorrelatedTables:
             removals=removals,
             store_groups=groups,
             store_since=_flags([s in self.since_stores for s in self.stores]),
+            link_after=_flags([_AFTER[s.link.after_last] for s in sources]),
+            link_touches=_flags([s.link.touches for s in sources]),
         )
 
     def _find_guards(self) -> NDArray[np.int32]:
@@ -455,6 +464,8 @@ def _operator(link: Link, order: Ordered | None) -> int:
     """Return how a link asks a search tree; -1: it asks none."""
     if order is not None:
         return OPERATORS[order.op]
+    if link.after_last is not None:
+        return EQUAL if link.after_last == "first" else OPERATORS[">="]
     return -1 if link.gap is None and not is_grouped(link) else IN_GAP
 
 

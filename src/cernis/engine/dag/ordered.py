@@ -188,6 +188,18 @@ def largest(branches, root):
     return found
 
 
+@inner
+def find_from(branches, root, high):
+    """Return the branch with the smallest first word from a word on; 0: there is none."""
+    found, at = 0, root
+    while at != 0:
+        if branches[at]["high"] >= high:
+            found, at = at, branches[at]["left"]
+        else:
+            at = branches[at]["right"]
+    return found
+
+
 @kernel
 def find_latest(branches, roots, found):
     """Write the largest value of each tree."""

@@ -90,8 +90,14 @@ class Trace:
             tuple(self._write_edge(e, number) for e, number in sorted(replayed.taken.items())),
             completed,
             whole,
-            self.plan.exact and (self.plan.correlated is None or self.plan.correlated.unique),
+            self._is_exact,
         )
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether the partial matches of the automaton that is shown are those of the query."""
+        found = self.plan.correlated
+        return self.plan.exact and (found is None or (found.unique and found.drawn is None))
 
     def _find_place(self, row: int) -> int:
         place = self.events.find_place(row)
