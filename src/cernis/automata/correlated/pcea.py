@@ -132,8 +132,8 @@ ANY_DISTANCE = Gap(Unit.EVENTS, Fraction(2**50))
 
 
 NEIGHBOURS_ALONE = "@neighbours"
-"""Says among `unordered` attributes that nothing is compared across an event: so do states that were
-frozen before this was possible."""
+"""Says among `unordered` attributes that nothing is compared across an event. States that are older
+than this comparison thaw so."""
 
 
 def mark_mixed(name: str) -> str:
