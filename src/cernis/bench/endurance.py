@@ -46,7 +46,7 @@ QUERIES = {
     "join": f"SELECT * FROM S WHERE (SELL AS a ALL BUY AS b) {_RARE} AND a[name] = b[name] "
     "WITHIN 1000 EVENTS",
     "residual": f"SELECT * FROM S WHERE (SELL AS a ; BUY AS b ; SELL AS c) {_RARE} AND "
-    "c[volume > 900] AND a[name] = c[name] WITHIN 100 EVENTS",
+    "c[volume > 900] AND a[name] = c[name] AND a[price] < c[price] WITHIN 100 EVENTS",
     "next": f"SELECT * FROM S WHERE (SELL AS a -> BUY AS b) {_RARE} AND a[name] = b[name] "
     "WITHIN 1000 EVENTS",
     "gap": f"SELECT * FROM S WHERE (SELL AS a ;[2 SECONDS] BUY AS b) {_RARE}",
