@@ -68,6 +68,15 @@ def numba_libraries() -> bool:
     )
 
 
+def numba_lowering() -> bool:
+    from numba.core.lowering import Lower
+
+    names = ("_find_singly_assigned_variable", "_alloca_var", "storevar", "delvar")
+    return all(callable(getattr(Lower, name)) for name in names) and (
+        "self._singly_assigned_vars" in inspect.getsource(Lower)
+    )
+
+
 def numba_serialize() -> bool:
     from numba.core import config, serialize
 
@@ -121,6 +130,12 @@ PRIVATE = [
     *(
         PrivateName(name, "compiled/inner.py", "inner functions as LLVM code", numba_libraries)
         for name in ("_reload_init", "_final_module", "_finalized", "_get_module_for_linking")
+    ),
+    PrivateName(
+        "_find_singly_assigned_variable",
+        "compiled/lowering.py",
+        "fewer variables in memory",
+        numba_lowering,
     ),
     PrivateName("dumps", "compiled/cache.py", "compiled code as bytes", numba_serialize),
     PrivateName("_jdf", "spark/arrangement.py", "whether rows lie as needed", spark_frame),

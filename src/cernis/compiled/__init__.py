@@ -16,9 +16,10 @@ an entry from Python gets the code that unpacks Python objects, which for tuples
 longer to compile than many a kernel: the rest are *inner* functions, which become machine code
 only as a part of their callers (`cernis.compiled.inner`). And a call from another kernel
 widens integers: Numba would compile a function again for each constant and each width that it is
-called with. The types of a call are found once, not at each place (`cernis.compiled.calls`), and
-no function gets the code that lets C call it. Functions that a kernel needs now and then stay
-*apart* from it: LLVM takes longer for one large function than for its parts.
+called with. The types of a call are found once, not at each place (`cernis.compiled.calls`), what
+LLVM would remove is not made (`cernis.compiled.lowering`), and no function gets the code that lets
+C call it. Functions that a kernel needs now and then stay *apart* from it: LLVM takes longer for
+one large function than for its parts.
 
 A kernel also leaves out what the plan does not use. The plan passes None for it, and Numba compiles
 nothing of what `if … is None` skips (`cernis.engine.correlated.stores`).
@@ -38,10 +39,10 @@ from cernis.compiled.tiers import add_tiers
 
 try:
     from cernis.compiled.cache import KernelCache
-    from cernis.compiled.calls import RememberingCompiler
+    from cernis.compiled.compiler import KernelCompiler
     from cernis.compiled.inner import ApartCompiler, InnerCompiler
 except (ImportError, AttributeError):  # a Numba of other parts: compile and keep code its way
-    KernelCache = RememberingCompiler = None  # type: ignore[assignment,misc]
+    KernelCache = KernelCompiler = None  # type: ignore[assignment,misc]
     InnerCompiler = ApartCompiler = None  # type: ignore[assignment,misc]
 
 types: Any = _numba_types
@@ -110,7 +111,7 @@ def callable_from_python(function: Function) -> Function:
 
 def _compile_entry(function: Function, **options: bool | str) -> Function:
     """Compile a function that Python calls."""
-    compiled = _compile(function, RememberingCompiler, **options)
+    compiled = _compile(function, KernelCompiler, **options)
     add_tiers(compiled)
     return compiled
 

@@ -10,16 +10,15 @@ Cost: for a query with equal values, 4,500 such calls have 217 different answers
 
 from __future__ import annotations
 
-import gc
+from copy import copy
 from functools import cache
 from typing import Any
 
-from numba.core import compiler as _compiler
 from numba.core import types as _types
 from numba.core.typing import context as _context
 
-Compiler: Any = _compiler.Compiler
 Context: Any = _context.Context
+FunctionType: Any = _types.Function
 _NUMBERS: Any = (_types.Number, _types.Boolean)
 _ARRAY: Any = _types.Array
 _ANSWERS: dict[Any, Any] = {}
@@ -40,6 +39,30 @@ class RememberingContext(Context):  # type: ignore[misc]
             answer = _ANSWERS[func, args] = super().resolve_function_type(func, args, kws)
         return answer
 
+    def resolve_value_type(self, value: Any) -> Any:
+        """Return the type of a value; that of an operator remembers its calls."""
+        kind = super().resolve_value_type(value)
+        return _remember_calls(kind) if type(kind) is FunctionType else kind
+
+
+@cache
+def _remember_calls(function: Any) -> Any:
+    """Return the type of one of Numba's functions, which remembers the types of its calls."""
+    find = function.get_call_type
+    answers: dict[Any, Any] = {}
+
+    def find_once(context: Any, args: Any, kws: Any) -> Any:
+        if kws:
+            return find(context, args, kws)
+        answer = answers.get(args)
+        if answer is None:
+            answer = answers[args] = find(context, args, kws)
+        return answer
+
+    remembering = copy(function)
+    remembering.get_call_type = find_once
+    return remembering
+
 
 def _are_numbers(args: tuple[Any, ...]) -> bool:
     """Return whether arguments are numbers, or an array and numbers."""
@@ -49,27 +72,6 @@ def _are_numbers(args: tuple[Any, ...]) -> bool:
 
 
 @cache
-def _remember(context: Any) -> Any:
+def remember(context: Any) -> Any:
+    """Return Numba's context of types, with a memory."""
     return RememberingContext(context)
-
-
-class RememberingCompiler(Compiler):  # type: ignore[misc]
-    """Numba's compiler, which remembers the types of calls, and leaves garbage for later.
-
-    A function makes a hundred thousand objects that all live until it is compiled: searching them
-    for cycles again and again took a sixth of the time. It costs some 100 MB while it compiles.
-    """
-
-    def compile_extra(self, func: Any) -> Any:
-        """Compile a function, and the functions that it calls."""
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            return super().compile_extra(func)
-        finally:
-            if collects:
-                gc.enable()
-
-    def define_pipelines(self) -> Any:
-        self.state.typingctx = _remember(self.state.typingctx)
-        return super().define_pipelines()

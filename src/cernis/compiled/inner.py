@@ -17,7 +17,7 @@ from typing import Any
 from numba.core import codegen as _codegen
 from numba.core import compiler as _compiler
 
-from cernis.compiled.calls import RememberingCompiler
+from cernis.compiled.compiler import KernelCompiler
 
 _LLVM: Any = vars(_codegen)["ll"]
 JITCodeLibrary: Any = _codegen.JITCodeLibrary
@@ -71,7 +71,7 @@ class _NoEnvironments:
         """Do nothing: the callers set the environments that they refer to."""
 
 
-class InnerCompiler(RememberingCompiler):
+class InnerCompiler(KernelCompiler):
     """The compiler of kernels, which writes to an `InnerLibrary`."""
 
     is_apart = False
