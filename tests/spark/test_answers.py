@@ -265,6 +265,16 @@ def test_the_time_of_the_whole_input_and_its_end_decide_deadlines(spark: Any) ->
     assert sum(row["count"] for row in counted) == 2
 
 
+def test_lines_that_wait_for_events_have_their_deadline(spark: Any) -> None:
+    query = "SELECT a FROM S WHERE A AS a WITHOUT B FOR 1 EVENTS PARTITION BY [k]"
+    rows = [("A", 1, 0), ("A", 2, 1), ("C", 2, 2), ("C", 2, 3), ("C", 1, 4), ("C", 1, 5)]
+    df = spark.createDataFrame(rows, "type string, k long, ts long").coalesce(1)
+    found = recognize(df, query, tasks=3, matches="lines")
+    assert found.columns == ["end", "end_ts", "deadline_ts", "line", "place"]
+    ordered = found.orderBy("deadline_ts", "end", "place").collect()
+    assert [(row.end, row.deadline_ts) for row in ordered] == [(1, 2), (0, 4)]
+
+
 @few
 @given(many(windows=(Unit.EVENTS, Unit.TIME), untimed=False), st.sampled_from(SPREAD))
 def test_windows_cut_into_slices_agree_with_the_oracle(

@@ -69,6 +69,7 @@ STOCK = {
         FROM S WHERE SELL AS s ; BUY AS b PARTITION BY [name] WITHIN 2 SECONDS
         GROUP BY [name], EVERY 3 SECONDS HAVING COUNT(*) > 1""",
     "grouped by ends": "SELECT COUNT(*) AS n FROM S WHERE SELL ; BUY WITHIN 1 SECOND GROUP BY END",
+    "absent": "SELECT s FROM S WHERE SELL AS s WITHOUT BUY FOR 1 EVENTS PARTITION BY [name]",
     "the next": "SELECT NEXT * FROM S WHERE SELL AS s ; BUY AS b PARTITION BY [name]",
     "in one task": "SELECT MAX * FROM S WHERE (SELL AS s : BUY+ AS b) FILTER s[volume > 900]",
 }

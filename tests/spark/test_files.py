@@ -163,7 +163,8 @@ def test_parts_are_merged_in_the_order_of_ends(
         rows = sorted((time, 4 * row + task) for time, row in times)
         keyed = [(time, row + 100 * time, place) for place, (time, row) in enumerate(rows)]
         found += keyed
-        columns = [[row for _, row, _ in keyed], [time for time, *_ in keyed]]
+        # what has no deadline comes last
+        columns = [[row for _, row, _ in keyed], [None if t == 9 else t for t, *_ in keyed]]
         columns.append([place for *_, place in keyed])
         table = pa.table(columns, schema=RESULTS).rename_columns(["c0", "c1", "c2"])
         files.append(folder / f"part-{task}.parquet")
@@ -174,7 +175,7 @@ def test_parts_are_merged_in_the_order_of_ends(
         merged = MatchFiles(RESULTS, ["c1", "c0"], files)
         tables = list(merged.merge())
     whole = pa.concat_tables([RESULTS.empty_table(), *tables])
-    times = whole.column("end_ts").cast(pa.int64()).to_pylist()
+    times = whole.column("end_ts").cast(pa.int64()).fill_null(9).to_pylist()
     rows = whole.column("end").to_pylist()
     got = list(zip(times, rows, whole.column("place").to_pylist(), strict=True))
     assert got == sorted(found)

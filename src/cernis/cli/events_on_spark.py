@@ -164,8 +164,9 @@ class EventRun(SparkRun):
     def first(self, limit: int, *, events: bool = False) -> Sequence[Any]:
         job, work = self._prepare_ordered(limit, "jsonl", "placed" if events else "named")
         matches = self._matches(job, work)
+        order = [matches[name].asc_nulls_last() for name in self._order(job, work)]
         with spinner("running on Spark"):
-            first = matches.orderBy(*self._order(work)).limit(limit).toArrow()
+            first = matches.orderBy(*order).limit(limit).toArrow()
         if self._gives_answers:
             table = _as_read(first, _without_place(work))
             return Answers(self._names, table).head(limit)
@@ -241,7 +242,8 @@ class EventRun(SparkRun):
         assert self._work.schema is not None
         # of sliced rows, and of distinct answers, a task finds matches in another order
         sort = self._gives_answers or (self._work.parts is None and is_sliced(job))
-        matches, order = self._matches(job, self._work), self._order(self._work)
+        matches, order = self._matches(job, self._work), self._order(job, self._work)
+        sort = sort or order[0] == DEADLINE
         return self._note_any(write_matches(matches, self._work.schema, order, folder, sort=sort))
 
     def lines(self, batch: pa.RecordBatch, number: int) -> pa.StringArray:
@@ -269,7 +271,9 @@ class EventRun(SparkRun):
 
     def _prepare_ordered(self, limit: int | None, form: str, text: TextEvents) -> tuple[Job, Work]:
         """Prepare a job whose answer has the columns that order it."""
-        options: dict[str, Any] = {"limit": limit}
+        # a task finds its matches in the order in which they become certain
+        is_first = not self.query.pattern.orders_by_deadline
+        options: dict[str, Any] = {"limit": limit if is_first else None}
         if self.query.pattern.ranks_intervals:
             options["tasks"] = 1  # which finds them in order
         if self._gives_answers or form in ("parquet", "arrow"):
@@ -278,8 +282,12 @@ class EventRun(SparkRun):
             return self._prepare(matches="flat", placed=True, text=text, **options)
         return self._prepare(matches="lines", text=text, **options)
 
-    def _order(self, work: Work) -> list[str]:
-        """Return the columns that put matches in order."""
+    def _order(self, job: Job, work: Work) -> list[str]:
+        """Return the columns that put matches in order.
+
+        One task finds those that wait for events as soon as they are certain. Of several tasks, the
+        deadline and the end decide.
+        """
         assert work.answer is not None
         if self._gives_answers:
             end, end_ts, place = work.answer.names[-3:]
@@ -288,6 +296,8 @@ class EventRun(SparkRun):
         has_groups = grouping is not None and not grouping.end and work.form != "lines"
         if has_groups or self.query.pattern.ranks_intervals:
             return [place, place]  # one task has all of them, in order
+        if self.query.pattern.orders_by_deadline and DEADLINE in work.answer.names:
+            return [place, place] if job.tasks == 1 else [DEADLINE, "end", place]
         return ["end_ts", "end", place]
 
     def _prepare(self, **options: Any) -> tuple[Job, Work]:

@@ -280,6 +280,15 @@ class Pattern:
         return self.order is not None and self.order.every is not None
 
     @property
+    def orders_by_deadline(self) -> bool:
+        """Whether matches of different partitions reach their deadlines in another order than ends.
+
+        So it is if deadlines count events; in time, each lies as long after its end.
+        """
+        after = self.absent_after
+        return after is not None and after.within.unit is Unit.EVENTS and bool(self.partition)
+
+    @property
     def is_free(self) -> bool:
         """Whether a match is one whatever other matches end before it or after it."""
         return (

@@ -331,12 +331,27 @@ class Matches(Result[Match]):
             deadline=deadline,
         )
 
-    def lines(self, text: TextEvents = "named") -> Iterator[pa.RecordBatch]:
-        """Return the lines of `write_jsonl` as a column, beside the row and time of their ends."""
+    @property
+    def orders_by_deadline(self) -> bool:
+        """Whether the order of matches of different partitions is that of their deadlines."""
+        return self.pattern.orders_by_deadline and not self.counting
+
+    def lines(
+        self, text: TextEvents = "named", *, deadlines: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the lines of `write_jsonl` as a column, beside the row and time of their ends.
+
+        With `deadlines`, also beside the time of their deadlines (`WITHOUT … FOR`).
+        """
         for ends, lines in self._lines_by_end(None, "", text=text):
-            rows = pa.array(self._events.rows(ends), pa.int64())
-            times = self._events.times(ends)
-            yield pa.RecordBatch.from_arrays([rows, times, lines], ["end", "end_ts", "line"])
+            columns = {
+                "end": pa.array(self._events.rows(ends), pa.int64()),
+                "end_ts": self._events.times(ends),
+            }
+            if deadlines and self._fields.deadline is not None:
+                columns[DEADLINE] = self._fields.deadline.read(ends, self._events)
+            columns["line"] = lines
+            yield pa.RecordBatch.from_pydict(columns)
 
     def _lines(self, limit: int | None, *, whole: bool = False) -> Iterator[pa.StringArray]:
         text: TextEvents = "whole" if whole else "named"

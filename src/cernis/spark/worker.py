@@ -30,6 +30,7 @@ from cernis.pattern.atom import Atom
 from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.columns import distinct_names
+from cernis.results.deadline import DEADLINE
 from cernis.results.groups import Groups
 from cernis.results.jsonlines import TextEvents
 from cernis.results.matches import Matches
@@ -160,9 +161,10 @@ def answer_schema(work: Work, table: pa.Table) -> pa.Schema:
     found = session.take(event_batch(work, table.slice(0, 0), 0), work.scale)
     if work.form == "lines" and not isinstance(found, Answers):
         times = _find_end_type(found)
-        return pa.schema(
-            {"end": pa.int64(), "end_ts": times, "line": pa.string(), "place": pa.int64()}
-        )
+        columns = {"end": pa.int64(), "end_ts": times}
+        if isinstance(found, Matches) and found.orders_by_deadline:
+            columns[DEADLINE] = times
+        return pa.schema(columns | {"line": pa.string(), "place": pa.int64()})
     match found:
         case Answers():
             schema = found.schema
@@ -293,7 +295,9 @@ class Recognizer:
         if isinstance(found, Answers):
             return found.batches()
         if self.work.form == "lines":
-            return found.lines() if isinstance(found, Groups) else found.lines(self.work.text)
+            if isinstance(found, Groups):
+                return found.lines()
+            return found.lines(self.work.text, deadlines=found.orders_by_deadline)
         if isinstance(found, Groups):
             groups = cast_groups(found.to_arrow(), self.work.exact, self.work.numbers)
             return list(groups.to_batches())

@@ -1,8 +1,8 @@
 """Merge the matches of all tasks into the order of the embedded engine.
 
-Each task writes its matches to a file, in order of (end_ts, end), those of rules in order of
-(rule, end_ts, end). This process merges the files:
-it holds a block of rows of each, and rows up to the earliest last row among the blocks are
+Each task writes its matches to a file, in order of (end_ts, end), or where deadlines count events,
+of (deadline_ts, end); those of rules in order of (rule, end_ts, end). This process merges the
+files: it holds a block of rows of each, and rows up to the earliest last row among the blocks are
 final. No two tasks have matches of one end.
 
 Turned down: `orderBy`, for which Spark cursors the whole query twice, once to learn where the
@@ -31,6 +31,7 @@ from cernis.errors import CernisError
 _ROWS = 1 << 17
 _FEWEST = 1 << 9
 _NUMBER = "rows"
+_LATEST = 2**63 - 1
 
 
 @contextmanager
@@ -47,7 +48,7 @@ def write_matches(
     columns = [f"c{schema.names.index(name)}" for name in order]
     data = matches.toDF(*(f"c{i}" for i in range(len(schema))))
     if sort:
-        data = data.sortWithinPartitions(*columns)
+        data = data.sortWithinPartitions(*(F.col(name).asc_nulls_last() for name in columns))
     folder = Path(tempfile.mkdtemp(prefix=".cernis-", dir=place))
     try:
         counted = Observation()
@@ -153,7 +154,13 @@ def _open(file: Path) -> pq.ParquetFile:
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return times as numbers, which Python compares whatever their zone."""
+    """Return times as numbers, which Python compares whatever their zone; NULL is the latest.
+
+    >>> _comparable(pa.chunked_array([pa.array([0, None], pa.date32())])).to_pylist()
+    [0, 9223372036854775807]
+    """
     if pa.types.is_date32(column.type):
-        return column.cast(pa.int32())
-    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        column = column.cast(pa.int32())
+    if pa.types.is_timestamp(column.type) or pa.types.is_integer(column.type):
+        column = column.cast(pa.int64())
+    return column.fill_null(_LATEST) if column.null_count else column

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.errors import CernisError
+from cernis.results.deadline import DEADLINE
 from cernis.results.jsonlines import answer_lines, text_of
 from cernis.spark.streaming.endpoints import Folder, Sink, StandardOutput
 
@@ -77,7 +78,8 @@ def _last(log: Path) -> int:
 def format_lines(found: Any, names: list[str] | None) -> Any:
     """Return a DataFrame of lines; `names` are those of a query's answers, None for matches."""
     if names is None:
-        return found.select("end_ts", "end", "place", LINE)
+        first = [DEADLINE] if DEADLINE in found.columns else []
+        return found.select(*first, "end_ts", "end", "place", LINE)
 
     def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -116,7 +118,7 @@ def start(
 
 
 def _print(batch: Any, out: Callable[[memoryview], None]) -> None:
-    """Print the lines of a micro-batch, in order of their ends."""
+    """Print the lines of a micro-batch, in order of their ends, or of deadlines and ends."""
     table = batch.toArrow()
     order = [name for name in table.column_names if name != LINE]
     if order:
