@@ -129,7 +129,7 @@ def push_keys(session: Any, keys: list[int]) -> Any:
     [
         "SELECT * WHERE A ; B PARTITION BY [k]",
         "SELECT * WHERE A AS a ; B AS b FILTER a[k] = b[k] PARTITION BY [k]",
-        "SELECT MAX * WHERE A AS a ; B AS b FILTER a[k] <= b[k] PARTITION BY [k]",
+        "SELECT LAST * WHERE A AS a ; B AS b FILTER a[k] <= b[k] PARTITION BY [k]",
         "SELECT COUNT(*) WHERE A ; B PARTITION BY [k]",
     ],
 )
@@ -171,7 +171,7 @@ QUERIES = {
     "no window": "SELECT * WHERE A ; B PARTITION BY [k]",
     "counted": "SELECT COUNT(*) WHERE A ; B PARTITION BY [k] WITHIN 100 EVENTS",
     "correlated": "SELECT * WHERE A AS a ; B AS b FILTER a[v] = b[v] PARTITION BY [k]",
-    "listed": "SELECT MAX * WHERE A AS a ; B AS b FILTER a[v] < b[v] PARTITION BY [k]",
+    "listed": "SELECT LAST * WHERE A AS a ; B AS b FILTER a[v] < b[v] PARTITION BY [k]",
 }
 
 

@@ -270,15 +270,32 @@ def test_having_and_order_by_know_the_columns_of_select() -> None:
             "",
             "chooses at each end are listed and add their values: linear in these",
         ),
-        ("MAX", "", "the matches that the strategy keeps are listed, and each adds its values"),
+        ("MAX", "", "keeps at each end are listed and add their values: linear in their events"),
+        ("LONGEST", "", "keeps at each end are listed and add their values: linear in their ev"),
         ("LAST", "FILTER A[k] = B[k]", "all matches are listed, within the budget, and those that"),
     ],
 )
 def test_explain_says_what_a_strategy_costs_in_groups(
     strategy: str, filter_: str, cost: str
 ) -> None:
-    query = cernis.query(f"SELECT {strategy} SUM(B[v]) WHERE A ; B {filter_} GROUP BY END")
+    query = cernis.query(f"SELECT {strategy} SUM(B[v]) WHERE A ; B+ {filter_} GROUP BY END")
     assert cost in " ".join(str(query.explain()).split())
+
+
+def test_explain_says_where_max_keeps_everything() -> None:
+    counted = cernis.query("SELECT MAX COUNT(*) WHERE A ; B ; C WITHIN 9 EVENTS GROUP BY END")
+    assert "MAX: every match, as all have as many events" in str(counted.explain())
+    assert counted.plan.can_aggregate
+    compared = cernis.query("SELECT MAX * WHERE (A ; B) FILTER A[v] < B[v]")
+    assert not compared.plan.listed
+
+
+def test_sums_of_listed_matches_are_exact_beyond_64_bits() -> None:
+    query = cernis.query("SELECT LAST SUM(B[v]) AS s, MAX(B[v]) AS m WHERE A ; B+ GROUP BY END")
+    events = [{"type": "A", "v": 0}, *[{"type": "B", "v": 2**62}] * 3]
+    found = query.run(events).to_arrow().to_pylist()
+    assert [int(row["s"]) for row in found] == [2**62, 2**63, 3 * 2**62]
+    assert {row["m"] for row in found} == {2**62}
 
 
 def test_every_needs_a_column_of_times() -> None:

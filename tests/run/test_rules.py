@@ -285,7 +285,7 @@ def test_frozen_rules_are_thawed_by_the_same_rules_alone() -> None:
 
 
 def test_a_session_that_has_failed_says_so_and_begins_from_what_was_frozen() -> None:
-    text = "SELECT MAX * FROM S WHERE (A AS a ; B AS b) FILTER a[x] < b[x]"
+    text = "SELECT MAX * FROM S WHERE (A AS a ; B+ AS b) FILTER a[x] < b[x]"
     rules = cernis.rules({"pairs": text, "all": "SELECT * FROM S WHERE B"})
     session = rules.session(budget=3)
     session.push([{"type": "A", "x": 1, "ts": i} for i in range(5)])

@@ -357,25 +357,32 @@ def _describe_groups(plan: Plan) -> list[str]:
     cost = "matches are listed, each adds its own values: linear in the matches"
     measured = any(True for term in group_terms(plan.pattern) for _ in pred.variables_of(term))
     tables = plan.tables
-    if not plan.listed and not measured and not (tables is not None and tables.is_timed):
+    strategy = plan.pattern.strategy
+    is_listed = plan.listed or strategy is Strategy.MAX
+    if not is_listed and not measured and not (tables is not None and tables.is_timed):
         cost = "matches are counted, not listed"
+        if strategy is Strategy.LONGEST:
+            cost += ": linear in the events between the start and the end of one"
     elif not plan.listed and tables is not None and not _lists_to_count(tables):
         cost = (
             "sums and least values on partial matches, no match is listed: linear in those that an "
             "end reaches (numbers; other values: listed)"
         )
-    elif plan.listed and plan.pattern.strategy is not Strategy.ALL:
+    elif plan.listed and strategy is not Strategy.ALL:
         cost = (
             "all matches are listed, within the budget, and those that the strategy keeps add "
             "their values: linear in all"
         )
-    elif plan.pattern.strategy in _ONE_PER_END:
+    elif strategy in _ONE_PER_END:
         cost = (
             "the events that the strategy chooses at each end are listed and add their values: "
             "linear in these"
         )
-    elif plan.pattern.strategy in (Strategy.MAX, Strategy.LONGEST):
-        cost = "the matches that the strategy keeps are listed, and each adds its values"
+    elif strategy in (Strategy.MAX, Strategy.LONGEST):
+        cost = (
+            "the matches that the strategy keeps at each end are listed and add their values: "
+            "linear in their events"
+        )
     if plan.can_aggregate:
         cost = "a constant cost per event, no match is made (numbers; other values: listed)"
     when = "a group is reported when the input ends"
@@ -496,6 +503,8 @@ def _describe_strategy(plan: Plan) -> list[str]:
     elif plan.listed and pattern.strategy is not Strategy.ALL:
         how = "decided match by match"
     lines = [f"{pattern.strategy.value}: {how}"]
+    if plan.written is not None and plan.written.strategy is not pattern.strategy:
+        lines = ["MAX: every match, as all have as many events: none contains another"]
     if pattern.strategy is Strategy.LONGEST:
         lines.append(f"a match is pushed when no longer one can come: {_describe_wait(plan)}")
     return lines

@@ -41,6 +41,7 @@ from cernis.pattern.waits import list_waits
 from cernis.plan.absence import lists_matches, make_guard_query, needs_every_label
 from cernis.plan.bounds import find_bounds
 from cernis.plan.correlated import Correlated, plan_correlated
+from cernis.plan.equal_sizes import drop_idle_max
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.inner_windows import lower_inner_windows
 from cernis.plan.key import find_shared_key
@@ -334,7 +335,7 @@ def make_plan(
     """
     warnings = write_warnings(pattern) if conjunctive is None else ()
     written = pattern
-    pattern = take_whole_runs(lower_terms(lower_inner_windows(pattern)))
+    pattern = drop_idle_max(take_whole_runs(lower_terms(lower_inner_windows(pattern))))
     plan = _plan_formula(pattern, unordered, conjunctive, is_guard)
     plan = replace(plan, warnings=warnings, written=written)
     if not pattern.without:

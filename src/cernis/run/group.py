@@ -3,11 +3,13 @@
 Where the plan allows it, the sliding aggregator gives the aggregates of all matches that end at
 a position (`engine.unary.aggregate`), and no match is ever made. Otherwise the match set counts its
 matches, where nothing but `COUNT(*)` is asked for. Where events are compared it adds numbers up on
-its vertices (`engine.dag.measure`). Else matches are listed, and each adds its own part.
+its vertices (`engine.dag.measure`). Else matches are listed, and the values of their events are
+added up block by block.
 A group `EVERY` some time stays open until time has passed its end; one of `END` does not wait.
 
 Cost contract: per batch, a few NumPy passes over its ends, and Python for each group that they
-belong to. Listing costs what listing costs. State: the open groups.
+belong to. Listing costs what listing costs, and Python for each match where values are no
+numbers of 64 bits. State: the open groups.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ from cernis.results.group_columns import (
     sum_column,
     to_operand,
 )
-from cernis.results.matchset import MatchSet
+from cernis.results.matchset import MatchBlock, MatchSet
 from cernis.results.term import calculate_term, to_column
 from cernis.results.values import python_values
 from cernis.run.feed import Measures
@@ -207,15 +209,19 @@ class Grouper:
         return which
 
     def add_matches(self, found: MatchSet) -> None:
-        """Add matches: their numbers, where nothing else is asked for, or else one by one."""
+        """Add matches: their numbers where nothing else is asked for, or else their values."""
         if not self.sources:
             ends, numbers = found.counts()
             counts = np.array(numbers, np.int64 if sum(numbers) < 2**63 else object)
             self.add_ends([EndAggregates(ends, counts)] if len(ends) else [])
             return
-        if self._add_measured(found):
+        measures = self._list_measures()
+        if measures is not None and self._add_measured(found, measures):
             return
         for block in found.blocks():
+            if measures is not None:
+                self._add_pairs(block, found.variables, measures)
+                continue
             columns = []
             for (variable, attribute), functions in self.sources.items():
                 argument = _argument(variable, attribute)
@@ -232,17 +238,38 @@ class Grouper:
             for row, key in enumerate(self._keys_of(block.end)):
                 self._put(key, 1, [column[row] for column in columns])
 
-    def _add_measured(self, found: MatchSet) -> bool:
-        """Add up numbers on the vertices of compared events; return whether that is possible."""
-        if not isinstance(found, CorrelatedMatches) or found.steps is not None or found.is_timed:
-            return False
+    def _list_measures(self) -> list[Measure] | None:
+        """Return what is measured; None where values are no numbers of 64 bits."""
         measures = []
         for (variable, attribute), functions in self.sources.items():
             kind = pa.int64() if attribute is None else self._find_type(attribute)
+            if kind is None:  # no event has a value
+                return None
             is_real = pa.types.is_floating(kind)
             if not (is_real or pa.types.is_signed_integer(kind)):
-                return False
+                return None
             measures.append(_make_measure(variable, attribute, functions, is_real=is_real))
+        return measures
+
+    def _add_pairs(
+        self, block: MatchBlock, variables: Sequence[str], measures: Sequence[Measure]
+    ) -> None:
+        """Add the matches of a block: all pairs of a match and an event, group by group."""
+        which = self._number_groups(block.end)
+        numbers, first, counts = np.unique(which, return_index=True, return_counts=True)
+        columns = []
+        for measure in measures:
+            v = variables.index(measure.variable)
+            column = self._read_measure(measure, block.positions[v])
+            groups = np.repeat(which, np.diff(block.offsets[v]))
+            columns.append(_total_pairs(measure, column, groups, len(numbers)))
+        for row, key in enumerate(self._keys_of(block.end[first])):
+            self._put(key, int(counts[row]), [column[row] for column in columns])
+
+    def _add_measured(self, found: MatchSet, measures: Sequence[Measure]) -> bool:
+        """Add up numbers on the vertices of compared events; return whether that is possible."""
+        if not isinstance(found, CorrelatedMatches) or found.steps is not None or found.is_timed:
+            return False
         stored = self.store.span
         if stored:
             ends = found.aggregate(measures, self._read_measure, stored.start)
@@ -568,6 +595,29 @@ def _reduce_totals(
         reduce(measure.greatest, np.fmax, -np.inf),
     )
     return [Totals(*each) if each[0] else Totals(0) for each in zip(*columns, strict=True)]
+
+
+def _total_pairs(
+    measure: Measure, column: MeasuredColumn, groups: NDArray[np.int64], number: int
+) -> list[Totals]:
+    """Return the aggregates of each group, from the value and the group of each pair."""
+    values = np.zeros(len(groups), np.int64) if column.values is None else column.values
+    if column.valid is not None:
+        values, groups = values[column.valid], groups[column.valid]
+    found, pairs = [Totals(0)] * number, np.ones(len(groups), np.int64)
+    if not len(groups):
+        return found
+    order = np.argsort(groups, kind="stable")
+    present, starts = np.unique(groups[order], return_index=True)
+    measured = MeasuredPairs(
+        pairs,
+        values if measure.total else None,
+        values if measure.least else None,
+        values if measure.greatest else None,
+    )
+    for place, totals in zip(present, _reduce_totals(measured, order, starts), strict=True):
+        found[place] = totals
+    return found
 
 
 def _find_kept(

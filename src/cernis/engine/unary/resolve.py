@@ -17,8 +17,9 @@ compact set again, in an arena of its own that holds matches only:
 CONSUME BY under a strategy is literal: the strategy chooses first, then a match that
 reaches back to a consumed position is dropped.
 
-Cost contract: LAST and ANY O(branches looked at), MAX O(m² · length) for the m matches that are
-maximal among those of their own start. NEXT and LONGEST O(nodes of the answer · log of the starts
+Cost contract: LAST and ANY O(branches looked at), MAX O(m · length + m² · log length) for the m
+matches that are maximal among those of their own start, and O(m² · length) where one match often
+has the first event of another. NEXT and LONGEST O(nodes of the answer · log of the starts
 inside the window): a list of starts is searched, not walked (`arena.link_start`). Where branches
 without the earliest start lie beside the answer, as with alternatives that begin with different
 types, they are walked too. None grows with the number of matches that the strategy passes over.
@@ -411,11 +412,29 @@ def _drop_hidden(node, hidden, out, lists):
 
 
 @inner
+def _has_position(position, low, high, wanted):
+    """Whether a part of a list that descends has a position."""
+    while low < high:
+        middle = (low + high) // 2
+        if position[middle] > wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return position[low] == wanted
+
+
+@inner
 def _is_inside(listing, small, large):
-    """Whether one match's events all belong to another's (both lists descend)."""
+    """Whether one match's events all belong to another's (both lists descend).
+
+    Most often the first event of the later match decides: it does not belong to the earlier one.
+    """
     position, offset = listing.position, listing.offset
     i, j = offset[small], offset[large]
     if offset[small + 1] - i > offset[large + 1] - j:
+        return False
+    first = offset[small + 1] - 1
+    if first >= i and not _has_position(position, j, offset[large + 1] - 1, position[first]):
         return False
     while i < offset[small + 1]:
         while j < offset[large + 1] and position[j] > position[i]:
