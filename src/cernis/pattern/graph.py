@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from cernis.errors import Span
 
 __all__ = [
+    "AmongCall",
     "AndExpression",
     "ArithmeticExpression",
     "BackgroundPattern",
@@ -329,6 +330,20 @@ class CallExpression:
     name: str
     arguments: tuple[Expression, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AmongCall(CallExpression):
+    """Whether a set of solutions has one that agrees with variables and fulfils a condition.
+
+    No query can write it: EXISTS with variables of other steps becomes one. The first argument is
+    the set, the others are the variables to agree with and those that the condition mentions
+    besides.
+    """
+
+    names: tuple[str, ...] = ()
+    """The variables of the solutions."""
+    condition: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,6 +164,8 @@ def write_expression(expression: g.Expression) -> str:
         case g.CallExpression(name, arguments):
             name, _, distinct = name.partition(" ")
             written = ", ".join(map(write_expression, arguments))
+            if isinstance(expression, g.AmongCall) and expression.condition is not None:
+                written += f" FILTER ({write_expression(expression.condition)})"
             return f"{name}({distinct} {written})" if distinct else f"{name}({written})"
         case g.ExistsExpression(pattern, condition):
             lines = [*_write_before_more(pattern, _find_scope(pattern))]

@@ -25,7 +25,7 @@ from itertools import count
 
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SelectedVariable, SpaseqQuery, find_gpm_names
-from cernis.rdf.solving.columns import AmongCall, find_hard, replace_parts
+from cernis.rdf.solving.columns import find_hard, replace_parts
 
 _NOTHING = "_:nothing"
 """The column of a set whose solutions only have to be."""
@@ -104,7 +104,7 @@ def _gather(
     columns = tuple(map(g.GraphVariable, names or (_NOTHING,)))
     gathered = replace(exists, condition=_join_and(now), shared=columns, asked=())
     arguments = variable, *shared.values(), *asked.values()
-    return gathered, AmongCall("AMONG", arguments, None, names or (_NOTHING,), _join_and(late))
+    return gathered, g.AmongCall("AMONG", arguments, None, names or (_NOTHING,), _join_and(late))
 
 
 def _join_and(conditions: list[g.Expression]) -> g.Expression | None:

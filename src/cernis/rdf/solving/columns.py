@@ -43,19 +43,6 @@ from cernis.rdf.solving.values import TermValues
 
 
 @dataclass(frozen=True, slots=True)
-class AmongCall(g.CallExpression):
-    """Whether a set has a row that agrees with variables, and on which a condition holds.
-
-    The first argument is the set (`sets`), the others are the variables to agree with and those
-    that the condition mentions besides.
-    """
-
-    names: Names = ()
-    """The variables of the rows."""
-    condition: g.Expression | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class VariableColumn:
     place: int
     """-1: nothing binds it."""
@@ -119,7 +106,7 @@ def find_hard(expression: g.Expression) -> Iterable[g.CallExpression]:
     """Yield the outermost functions that no map serves."""
     if isinstance(expression, g.ExistsExpression):
         return
-    if isinstance(expression, AmongCall):
+    if isinstance(expression, g.AmongCall):
         yield expression
         return
     if isinstance(expression, g.CallExpression) and _is_function(expression.name):
@@ -175,13 +162,13 @@ def plan_program(
 ) -> ProgramColumn:
     """Return the program of an expression over a table with these columns."""
     numbers = count()
-    hard = sorted(find_hard(expression), key=lambda part: isinstance(part, AmongCall))
+    hard = sorted(find_hard(expression), key=lambda part: isinstance(part, g.AmongCall))
     hidden = {id(part): g.GraphVariable(f"_:column {next(numbers)}") for part in hard}
     places = {name: place for place, name in enumerate(names)}
     places |= {hidden[id(part)].name: len(names) + i for i, part in enumerate(hard)}
     easy = replace_parts(expression, hidden)
     program = compile_expression(easy, places, {}, values, source)
-    sets = [part for part in hard if isinstance(part, AmongCall)]
+    sets = [part for part in hard if isinstance(part, g.AmongCall)]
     return ProgramColumn(
         program,
         tuple(plan_column(part, names, values, source) for part in hard[: len(hard) - len(sets)]),
@@ -189,7 +176,7 @@ def plan_program(
     )
 
 
-def _plan_among(call: AmongCall, names: Names, values: TermValues, source: str) -> AmongColumn:
+def _plan_among(call: g.AmongCall, names: Names, values: TermValues, source: str) -> AmongColumn:
     mentions = [variable.name for variable in g.find_mentions(call)]
     place = names.index(mentions[0])
     shared = [name for name in dict.fromkeys(mentions[1:]) if name in call.names]

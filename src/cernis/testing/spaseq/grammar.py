@@ -179,7 +179,9 @@ def _add_element(
         return g.JoinPattern((pattern, g.ValuesPattern((key, numeral), rows)))
     if kind < 0.16:
         step = g.PathChoice((g.Term(iri("w")), g.InversePath(g.Term(iri("k")))))
-        way = g.RepeatedPath(step, random.choice("*+?"))
+        # a way of no step from an unbound node may begin at the event's own, which files have
+        signs = "*+?" if key.name in g.find_certain_variables(pattern) else "+"
+        way = g.RepeatedPath(step, random.choice(signs))
         return g.JoinPattern((pattern, g.ClosurePattern(key, way, g.GraphVariable("far"))))
     return pattern
 
