@@ -172,6 +172,7 @@ GUARANTEES = {
     "part within": Guarantee.ORDERED,
     "next that fits": Guarantee.CHAIN,
     "unless": Guarantee.CHAIN,
+    "across": Guarantee.ORDERED,
     "unless ordered": Guarantee.ORDERED,
 }
 

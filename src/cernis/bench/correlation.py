@@ -106,6 +106,9 @@ WORKLOADS = {
     "next that fits": CorrelatedWorkload(
         "(A AS x -> B AS y -> C AS z) FILTER x[id] = y[ref] AND y[id] = z[ref]"
     ),
+    "across": CorrelatedWorkload(
+        "(A AS x ; B AS y -> C AS z) FILTER x[id] = z[ref]", aim="logarithmic"
+    ),
     "unless": CorrelatedWorkload(
         "((A AS x ; B AS y) FILTER x[id] = y[ref]) UNLESS (C AS z FILTER z[ref] = x[id])",
         aim=f"exponent ≤ {AIM_GAP}",
