@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -481,3 +481,27 @@ def test_text_and_numbers_of_two_streams_do_not_compare(
     }
     query = cernis.query(f"SELECT a FROM S, T WHERE ({formula}) FILTER {condition}")
     assert sorted((match.start, match.end) for match in query.run(streams)) == found
+
+
+@pytest.mark.parametrize(
+    ("column", "clauses"),
+    [
+        ("at", "SELECT END - START AS took, 2 * (END - START) AS twice WHERE S AS a ; S AS b"),
+        ("at", "SELECT END + 90 SECONDS AS later WHERE S AS a ; S AS b"),
+        ("at", "SELECT a, b WHERE S AS a ; S AS b FILTER END - START > 61 SECONDS"),
+        ("ts", "SELECT a, b WHERE S AS a ; S AS b FILTER END - START > 1 SECONDS * a[v]"),
+        ("ts", "SELECT b[ts] - a[ts] AS took WHERE S AS a ; S AS b"),
+        ("ts", "SELECT LAST(x[ts]) - FIRST(x[ts]) AS took WHERE S+ AS x FILTER x[v > 1]"),
+        ("ts", "SELECT a, b WHERE S AS a ; S AS b FILTER b[ts] > a[ts] + 61 SECONDS"),
+    ],
+)
+def test_times_that_are_text_calculate_as_times_do(column: str, clauses: str) -> None:
+    texts = ["2024-05-01T00:00:34.000", "2024-05-01T00:01:34Z", "2024-05-01 00:01:36.5"]
+    times = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in texts]
+
+    def find(values: Sequence[Any]) -> list[Any]:
+        events = [{column: each, "v": v} for each, v in zip(values, (1, 2, 62), strict=True)]
+        found = cernis.query(clauses + " WITHIN 1 HOUR").run({"S": events}, type=None, time=column)
+        return [(match.start, match.end, match.vars, match.values) for match in found]
+
+    assert find(texts) == find(times) != []

@@ -554,6 +554,21 @@ def test_sql_counts_as_well(spark: Any, trades: Any) -> None:
     assert found.first()[0] == recognize(trades, KEYED).count()
 
 
+def test_sql_gives_the_last_match_of_longest_and_reads_tables_without_types(
+    spark: Any, trades: Any
+) -> None:
+    from cernis.spark.table_function import register
+
+    register(spark)
+    trades.createOrReplaceTempView("trades")
+    query = "SELECT LONGEST s FROM trades WHERE (trades+[2 SECONDS]) AS s PARTITION BY [name]"
+    expected = recognize(trades, query, type=None).count()
+    keyed = "cernis(TABLE(trades) PARTITION BY name ORDER BY (ts)"
+    for call in ("cernis_all(TABLE(trades)", keyed):
+        found = spark.sql(f"SELECT * FROM {call}, query => '{query}', type => NULL)")
+        assert found.count() == expected
+
+
 @pytest.mark.parametrize("steady", [True, False])
 def test_without_a_time_column_rows_are_in_their_own_order(
     spark: Any, events: pa.Table, steady: bool

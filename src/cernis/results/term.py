@@ -26,7 +26,7 @@ from cernis.encoding.evaluate import Constant, Operand, calculate
 from cernis.errors import DataError
 from cernis.events.kinds import NULL, Int8s, split_by_kind
 from cernis.events.store import EventStore, cast_to, common_type
-from cernis.events.times import UNITS
+from cernis.events.times import UNITS, is_text, parse_timestamps
 from cernis.pattern import predicate as pred
 from cernis.pattern.write import write_term
 from cernis.results.aggregate import SEVERAL, evaluate, find_kinds
@@ -141,12 +141,19 @@ def calculate_term(
             value = calculate_term(body, read, time_unit)
             return _calculate("-", Constant(0), value, time_unit, negative=True)
         case pred.Calculation(op=op, left=left, right=right):
-            one = calculate_term(left, read, time_unit)
-            other = calculate_term(right, read, time_unit)
+            one = _read_times(op, calculate_term(left, read, time_unit))
+            other = _read_times(op, calculate_term(right, read, time_unit))
             try:
                 return _calculate(op, one, other, time_unit)
             except pa.ArrowInvalid as error:
                 raise DataError(f"{write_term(term)}: a time is out of range: {error}") from error
+
+
+def _read_times(op: str, value: TermValue) -> TermValue:
+    """Return text as the times that it writes: nothing else can be added to it."""
+    if op in ("+", "-") and isinstance(value, pa.Array) and is_text(value.type):
+        return parse_timestamps(value)
+    return value
 
 
 def _calculate(

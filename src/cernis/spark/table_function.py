@@ -16,7 +16,7 @@ Arrow batches, which have the same columns for every query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -80,7 +80,7 @@ class Recognized:
         if not events.isTable or not isinstance(events.dataType, T.StructType):
             raise CernisError("cernis: the first argument is a table: TABLE(trades)")
         given = {"time": time, "type": type, "time_unit": time_unit}
-        reading = {name: _text(name, value) for name, value in given.items() if value is not None}
+        reading = _read_columns({name: each for name, each in given.items() if each is not None})
         text = _text("query", query)
         schema = to_arrow_schema(events.dataType, timezone="UTC")
         try:
@@ -102,8 +102,7 @@ class Recognized:
 
     def terminate(self) -> Iterator[tuple[Any, ...]]:
         yield from self._push()
-        if self.session.plan.pattern.grouping is not None:
-            yield from self._give(self.session.finish())
+        yield from self._give(self.session.finish())
 
     def _push(self) -> Iterator[tuple[Any, ...]]:
         rows, self.rows = self.rows, []
@@ -174,6 +173,19 @@ def _answer_schema(
     if query.pattern.grouping is not None:
         work = replace(work, exact=exact_columns(query.pattern, answer_schema(work, rows)))
     return answer_schema(work, rows), work.exact
+
+
+def _read_columns(given: Mapping[str, AnalyzeArgument]) -> dict[str, str | None]:
+    """Return how events are read; `type => NULL`: no column has types. Other NULLs say nothing."""
+    reading = {
+        name: None if _is_null(argument) else _text(name, argument)
+        for name, argument in given.items()
+    }
+    return {name: each for name, each in reading.items() if each is not None or name == "type"}
+
+
+def _is_null(argument: AnalyzeArgument) -> bool:
+    return argument.isConstantExpression and argument.value is None
 
 
 def _text(name: str, argument: AnalyzeArgument) -> str:

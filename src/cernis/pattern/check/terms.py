@@ -27,6 +27,9 @@ _SUMS = {
 }
 """The class of a calculation with times; of numbers it is a number."""
 
+_TIMES = "ts"
+"""The column that times are in, unless a run names another."""
+
 
 class TermCheck(PredicateCheck):
     """Notes the mistakes of terms; the class of each is one of `class_of`, or a duration."""
@@ -88,15 +91,17 @@ class TermCheck(PredicateCheck):
                 return self.check_aggregate(term, scope)
             case pred.IntervalTime():
                 known = self.events.all_kinds()  # the column of times may hold numbers
-                return None if known is None else class_of(known.get("ts"))
+                return None if known is None else class_of(known.get(_TIMES))
             case pred.ConstantDuration():
                 return "duration"
             case pred.Opposite(body=body):
                 of = self.check_term(body, scope, single, where)
                 return self.check_calculation(term, ("number", "-", of), of != "duration")
             case pred.Calculation(op=op, left=left, right=right):
-                one = self.check_term(left, scope, single, where)
-                other = self.check_term(right, scope, single, where)
+                one, other = (
+                    _read_as_time(side, self.check_term(side, scope, single, where))
+                    for side in (left, right)
+                )
                 return self.check_calculation(term, (one, op, other), True)
 
     def check_calculation(
@@ -117,7 +122,10 @@ class TermCheck(PredicateCheck):
             takes_duration = wrong == "timestamp" and op in "+-" and one != other
             takes_duration = takes_duration and isinstance(term, pred.Calculation)
             expected = "a duration, such as 5 SECONDS" if takes_duration else "numbers"
-            self.mistakes.note(message, term.span, expected=expected)
+            help_ = None
+            if what == ("string", "-", "string"):
+                help_ = "END - START is the time that a match takes"
+            self.mistakes.note(message, term.span, expected=expected, suggestion=help_)
         return found
 
     def check_terms_compare(
@@ -176,3 +184,18 @@ class TermCheck(PredicateCheck):
 
 _TICKS = {"number", "duration"}
 """A duration compares with a number: the difference of two times where these are numbers."""
+
+
+def _read_as_time(term: pred.MatchTerm, of: str | None) -> str | None:
+    """Return the class of a term in a calculation: the text of a time is a time there."""
+    match term:
+        case pred.IntervalTime():
+            is_time = True
+        case (
+            pred.Reference(attribute=attribute)
+            | pred.Aggregate(argument=pred.Reference(attribute=attribute))
+        ):
+            is_time = attribute.name == _TIMES
+        case _:
+            is_time = False
+    return "timestamp" if is_time and of == "string" else of
