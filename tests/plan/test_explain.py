@@ -205,6 +205,7 @@ def test_equal_values_are_compared_across_an_event() -> None:
     [
         "(A AS x ; B AS y ; B AS v ; C AS z) FILTER x[k] = z[k]",
         "(A AS x ; B+ AS y ; C AS z) FILTER x[k] = z[k]",
+        "(A AS x -> (B OR D) AS y ; C AS z) FILTER x[k] = z[k]",
         "(A AS x ; B AS y ; C AS z) FILTER x[k] = z[k] AND x[p] = y[p]",
         "(A AS x ; A AS y ; C AS z) FILTER x[k] = z[k]",
         "(A AS x ; B AS y -> A AS z) FILTER x[k] = z[k]",

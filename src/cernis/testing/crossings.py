@@ -27,6 +27,7 @@ def make_crossing_query(random: Random, *, after: bool = True) -> str:
     first, between, last = list(random.choice(_TYPES))
     before, following = random.choice(_BEFORE), random.choice(_AFTER)
     one, other = random.choice(";>"), random.choice(";>")
+    between = random.choice([between] * 3 + [f"({between} OR D)"])
     row = f"{first} AS a {one} {between} AS b {other} {last} AS c".replace(">", "->")
     conditions = [random.choice(_EQUAL)]
     if before and random.random() < 0.4:

@@ -10,7 +10,8 @@ state *joined*, which marks no event). So each pair of an A and a later B is in 
 `A -> B` asks for the first of these B's in place of all, and the A's that have it leave. `B -> C`
 takes the products out of their index, and later C's with this x ask for the B's after it.
 
-Cost contract: two transitions more, of two links each; per event a logarithm of the B's.
+Cost contract: two transitions of two links for each alternative of the event between; per event a
+logarithm of the B's.
 
 Turned down: a run for each pair of a B and a value of x that waits, as the linked runtime has them
 (an event costs as many steps as there are values). Turned down, too: several events between. Their
@@ -19,7 +20,7 @@ runs begin before the next A and end after it, so no range has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -45,13 +46,12 @@ class Crossing:
     """The states of three events in a row, and the attributes in which the outer two agree."""
 
     first: int
-    between: int
+    between: tuple[int, ...]
+    """One state, or one for each alternative of an OR."""
     last: int
     equal: tuple[tuple[str, str], ...]
     begins: Test
     """What the first event passes."""
-    reads: Test
-    """What the event between passes."""
     to_between: Link
     to_last: Link
 
@@ -92,28 +92,34 @@ def _check_states(
     pcea: PCEA, first: int, last: int, equal: tuple[tuple[str, str], ...]
 ) -> Crossing | None:
     """Return the crossing, if one event that nothing compares stands between the two."""
-    to_last = _find_only_link(pcea, last)
-    to_between = None if to_last is None else _find_only_link(pcea, to_last.state)
-    if to_last is None or to_between is None or to_between.state != first:
+    to_last = _find_sources(pcea, {last})
+    between = {source.state for source in to_last}
+    to_between = _find_sources(pcea, between)
+    links = [{source.link for source in sources} for sources in (to_between, to_last)]
+    if {source.state for source in to_between} != {first} or any(len(each) != 1 for each in links):
         return None
-    between = to_last.state
-    after = {t.target for t in pcea.transitions for s in t.sources if s.state == between}
-    if after != {last} or between in pcea.finals or _is_on_cycle(pcea, first):
+    (before,), (after,) = links
+    if any(replace(link, arrow=None) != ANY_LINK for link in (before, after)):
         return None
-    tests = [{t.test for t in pcea.transitions if t.target == q} for q in (first, between, last)]
-    if any(len(each) != 1 for each in tests):
+    if before.arrow is not None and len(between) > 1:
+        return None  # no index has the first of both
+    onward = {t.target for t in pcea.transitions for s in t.sources if s.state in between}
+    if onward != {last} or between & pcea.finals or _is_on_cycle(pcea, first):
         return None
-    begins, reads, ends = (next(iter(each)) for each in tests)
-    links = to_between.link, to_last.link
-    if any(replace(link, arrow=None) != ANY_LINK for link in links):
+    tests = {
+        q: {t.test for t in pcea.transitions if t.target == q} for q in (first, *between, last)
+    }
+    if any(len(each) != 1 for each in tests.values()):
         return None
-    if not are_exclusive_tests(begins, reads):
+    begins, ends = (next(iter(tests[state])) for state in (first, last))
+    reads = [next(iter(tests[state])) for state in between]
+    if not all(are_exclusive_tests(begins, each) for each in reads):
         return None
-    if to_last.link.arrow is not None and not (
-        are_exclusive_tests(reads, ends) and are_exclusive_tests(begins, ends)
+    if after.arrow is not None and not all(
+        are_exclusive_tests(each, ends) for each in (begins, *reads)
     ):
         return None
-    return Crossing(first, between, last, equal, begins, reads, *links)
+    return Crossing(first, tuple(sorted(between)), last, equal, begins, before, after)
 
 
 def _find_equality(formula: cel.Formula, path: Path, number: int) -> pred.Compare | None:
@@ -140,11 +146,10 @@ def _find_sides(pcea: PCEA, leaf: pred.Compare) -> tuple[tuple[int, str], tuple[
     return (other, one) if other[0] in _find_before(pcea, {one[0]}) else (one, other)
 
 
-def _find_only_link(pcea: PCEA, state: int) -> RunSource | None:
-    """Return the link into a state, if all of its transitions have the same one."""
-    found = {t.sources for t in pcea.transitions if t.target == state}
-    sources = found.pop() if len(found) == 1 else ()
-    return sources[0] if len(sources) == 1 else None
+def _find_sources(pcea: PCEA, states: Collection[int]) -> set[RunSource]:
+    """Return the sources of the transitions into states of a chain; none if one begins there."""
+    found = [t.sources for t in pcea.transitions if t.target in states]
+    return {source for sources in found for source in sources} if all(found) else set()
 
 
 def _find_before(pcea: PCEA, states: Iterable[int]) -> set[int]:
@@ -165,32 +170,39 @@ def gather_across(pcea: PCEA, crossing: Crossing) -> PCEA:
     joined = len(pcea.names)
     which: Literal["all", "first"] = "all" if crossing.to_between.arrow is None else "first"
 
-    def gather(equal: tuple[tuple[str, str], ...], *, touches: bool) -> tuple[RunSource, ...]:
+    def gather(
+        equal: tuple[tuple[str, str], ...], between: int, *, touches: bool
+    ) -> tuple[RunSource, ...]:
         after = Link(gap=ANY_DISTANCE, after_last=which, touches=touches)
-        waiting = RunSource(crossing.first, Link(equal=equal))
-        return waiting, RunSource(crossing.between, after)
+        return RunSource(crossing.first, Link(equal=equal)), RunSource(between, after)
 
     own = tuple((name, name) for name, _ in crossing.equal)
-    kept = [t for t in pcea.transitions if t.target not in (crossing.between, crossing.last)]
-    between = next(t for t in pcea.transitions if t.target == crossing.between)
+    kept = [t for t in pcea.transitions if t.target not in (*crossing.between, crossing.last)]
     ends = next(t for t in pcea.transitions if t.target == crossing.last)
     done = RunSource(joined, Link(equal=crossing.equal, arrow=crossing.arrow))
     has_arrow = crossing.arrow is not None
-    made = [
-        replace(between, sources=()),
-        Transition(gather(own, touches=True), crossing.begins, frozenset(), joined),
-        replace(ends, sources=(done,)),
-        replace(ends, sources=gather(crossing.equal, touches=has_arrow)),
-    ]
-    name = f"{pcea.names[crossing.first]} and {pcea.names[crossing.between]}"
+    made = [replace(ends, sources=(done,))]
+    for state in crossing.between:
+        reads = next(t for t in pcea.transitions if t.target == state)
+        joins = gather(own, state, touches=True)
+        made += [
+            replace(reads, sources=()),
+            Transition(joins, crossing.begins, frozenset(), joined),
+            replace(ends, sources=gather(crossing.equal, state, touches=has_arrow)),
+        ]
+    name = f"{pcea.names[crossing.first]} and {_name_between(pcea, crossing)}"
     return replace(pcea, names=(*pcea.names, name), transitions=(*kept, *made))
+
+
+def _name_between(pcea: PCEA, crossing: Crossing) -> str:
+    return " or ".join(dict.fromkeys(pcea.names[state] for state in crossing.between))
 
 
 def judge_across(
     pcea: PCEA, crossing: Crossing, verdicts: Mapping[Place, Verdict]
 ) -> dict[Place, Verdict]:
     """Return the verdicts, with those of the conditions that the gathering decides."""
-    why = f"gathered across {pcea.names[crossing.between]}"
+    why = f"gathered across {_name_between(pcea, crossing)}"
     return {
         place: Verdict(v.text, How.EQUAL, why) if v.how is How.CANDIDATE else v
         for place, v in verdicts.items()
