@@ -333,3 +333,15 @@ def test_text_without_the_signs_of_a_formula_is_the_name_of_a_type(name: str) ->
 def test_text_that_looks_like_a_formula_is_no_name(text: str) -> None:
     with pytest.raises(QueryError, match="looks like a formula"):
         p.seq("A", text)
+
+
+def test_a_gap_is_a_timedelta_or_made_by_gap() -> None:
+    length = timedelta(minutes=5)
+    made = [
+        (p.seq("A", "B", gap=length), p.seq("A", "B", gap=p.gap(minutes=5))),
+        (p.follow("A", "B", gap=length), p.follow("A", "B", gap=p.gap(minutes=5))),
+        (p.event("A").times(2, gap=length), p.event("A").times(2, gap=p.gap(minutes=5))),
+    ]
+    assert all(one == other for one, other in made)
+    with pytest.raises(QueryError, match=r"'5 minutes' is no gap\n  help: write gap=p.gap"):
+        p.event("A").plus(gap="5 minutes")  # type: ignore[arg-type]

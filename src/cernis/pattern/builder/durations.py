@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from cernis.pattern.builder.arguments import check_name, check_whole, read_number, refuse
+from cernis.pattern.builder.arguments import check_name, check_whole, read_number, refuse, show
 from cernis.pattern.builder.predicates import make_attribute
 from cernis.pattern.query import Unit, Window
 from cernis.pattern.suggest import did_you_mean
@@ -84,3 +84,17 @@ def gap(
         return Gap(Unit.EVENTS, most_events, least_events)
     shortest = sum_units(least, {}) if least is not None else Fraction(0)
     return Gap(Unit.TIME, sum_units(most, units, "gap"), shortest)
+
+
+def make_gap(given: Gap | timedelta | None) -> Gap | None:
+    """Return the gap that a user gives; a `timedelta` is the longest.
+
+    >>> import cernis.pattern as p
+    >>> print(p.event("PAGE").plus(gap=timedelta(minutes=30)))
+    PAGE+[30 MINUTES]
+    """
+    if isinstance(given, timedelta):
+        return gap(given)
+    if given is not None and not isinstance(given, Gap):
+        raise refuse(f"{show(given)} is no gap", "write gap=p.gap(minutes=5), or a timedelta")
+    return given

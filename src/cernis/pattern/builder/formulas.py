@@ -12,7 +12,7 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.builder.arguments import Written, check_name, check_whole, refuse, show
 from cernis.pattern.builder.conditions import ConditionBuilder, Property, refer_to, unwrap_condition
-from cernis.pattern.builder.durations import make_window
+from cernis.pattern.builder.durations import make_gap, make_window
 from cernis.pattern.builder.predicates import PredicateBuilder, make_attribute, unwrap_predicate
 from cernis.pattern.window import Gap
 from cernis.pattern.write import write_formula
@@ -57,7 +57,7 @@ class FormulaBuilder(Written):
         return FormulaBuilder(cel.Filter(self.formula, unwrap_condition(condition)))
 
     def plus(
-        self, *, contiguous: bool = False, follow: bool = False, gap: Gap | None = None
+        self, *, contiguous: bool = False, follow: bool = False, gap: Gap | timedelta | None = None
     ) -> FormulaBuilder:
         """`φ+`, `φ:+` or, with `follow`, `φ->+`: one or more times; `φ+[gap]`."""
         link = _make_link(contiguous, follow, gap)
@@ -70,7 +70,7 @@ class FormulaBuilder(Written):
         *,
         contiguous: bool = False,
         follow: bool = False,
-        gap: Gap | None = None,
+        gap: Gap | timedelta | None = None,
     ) -> FormulaBuilder:
         """`φ{low}`, `φ{low,high}`, or with high None `φ{low,}`; with `follow` `φ->{low}`."""
         least = check_whole(low, "the lower bound")
@@ -127,11 +127,13 @@ class FormulaBuilder(Written):
         return self._chain(cel.All, other)
 
 
-def _make_link(contiguous: bool, follow: bool, between: Gap | None) -> tuple[bool, cel.Separator]:
+def _make_link(
+    contiguous: bool, follow: bool, between: Gap | timedelta | None
+) -> tuple[bool, cel.Separator]:
     """Return how the rounds of an iteration follow each other."""
     if contiguous and (follow or between is not None):
         raise refuse("contiguous rounds have nothing between them", "leave out follow and gap")
-    return contiguous, cel.Separator(follow, between)
+    return contiguous, cel.Separator(follow, make_gap(between))
 
 
 def _make_key(key: str | Property) -> cel.KeyPart:
@@ -196,21 +198,21 @@ def no(body: FormulaBuilder | str) -> FormulaBuilder:
     return FormulaBuilder(cel.Not(make_formula(body)))
 
 
-def seq(*parts: FormulaBuilder | str, gap: Gap | None = None) -> FormulaBuilder:
+def seq(*parts: FormulaBuilder | str, gap: Gap | timedelta | None = None) -> FormulaBuilder:
     """`φ ; ψ`: some time later; with a gap `φ ;[gap] ψ`."""
     made = _make_parts("seq", parts)
-    separators = (cel.Separator(gap=gap),) * (len(made) - 1)
+    separators = (cel.Separator(gap=make_gap(gap)),) * (len(made) - 1)
     return FormulaBuilder(cel.Sequence(made, separators))
 
 
-def follow(*parts: FormulaBuilder | str, gap: Gap | None = None) -> FormulaBuilder:
+def follow(*parts: FormulaBuilder | str, gap: Gap | timedelta | None = None) -> FormulaBuilder:
     """`φ -> ψ`: each part begins with the first event that fits; with a gap `φ ->[gap] ψ`.
 
     >>> print(follow("DEPLOY", event("FAILURE").plus()))
     DEPLOY -> FAILURE+
     """
     made = _make_parts("follow", parts)
-    separators = (cel.Separator(True, gap),) * (len(made) - 1)
+    separators = (cel.Separator(True, make_gap(gap)),) * (len(made) - 1)
     return FormulaBuilder(cel.Sequence(made, separators))
 
 
