@@ -77,6 +77,14 @@ def numba_lowering() -> bool:
     )
 
 
+def numba_passes() -> bool:
+    from numba.core.codegen import CPUCodegen, CPUCodeLibrary
+
+    return callable(CPUCodegen._module_pass_manager) and (
+        callable(CPUCodeLibrary._optimize_final_module)
+    )
+
+
 def numba_serialize() -> bool:
     from numba.core import config, serialize
 
@@ -137,6 +145,7 @@ PRIVATE = [
         "fewer variables in memory",
         numba_lowering,
     ),
+    PrivateName("_module_pass_manager", "compiled/entry.py", "no vectors", numba_passes),
     PrivateName("dumps", "compiled/cache.py", "compiled code as bytes", numba_serialize),
     PrivateName("_jdf", "spark/arrangement.py", "whether rows lie as needed", spark_frame),
     PrivateName("_jdf", "spark/numbering.py", "whether files are Parquet", spark_frame),

@@ -14,7 +14,8 @@ as arguments.
 Compiling is what a first query waits for, so each function is compiled as little as possible. Only
 an entry from Python gets the code that unpacks Python objects, which for tuples of arrays takes
 longer to compile than many a kernel: the rest are *inner* functions, which become machine code
-only as a part of their callers (`cernis.compiled.inner`). And a call from another kernel
+only as a part of their callers (`cernis.compiled.inner`), and which are optimized once there
+(`cernis.compiled.entry`). And a call from another kernel
 widens integers: Numba would compile a function again for each constant and each width that it is
 called with. The types of a call are found once, not at each place (`cernis.compiled.calls`), what
 LLVM would remove is not made (`cernis.compiled.lowering`), and no function gets the code that lets
@@ -39,10 +40,10 @@ from cernis.compiled.tiers import add_tiers
 
 try:
     from cernis.compiled.cache import KernelCache
-    from cernis.compiled.compiler import KernelCompiler
+    from cernis.compiled.entry import EntryCompiler, VectorCompiler
     from cernis.compiled.inner import ApartCompiler, InnerCompiler
 except (ImportError, AttributeError):  # a Numba of other parts: compile and keep code its way
-    KernelCache = KernelCompiler = None  # type: ignore[assignment,misc]
+    KernelCache = EntryCompiler = VectorCompiler = None  # type: ignore[assignment,misc]
     InnerCompiler = ApartCompiler = None  # type: ignore[assignment,misc]
 
 types: Any = _numba_types
@@ -73,12 +74,12 @@ def read_only(array: Array) -> Array:
 
 def kernel(function: Function) -> Function:
     """Compile a function of arrays and numbers on its first call."""
-    return _compile_entry(function)
+    return _compile_entry(function, EntryCompiler)
 
 
 def borrowing(function: Function) -> Function:
     """Compile a function that makes no arrays; see the module's head."""
-    return _compile_entry(function, _nrt=False)
+    return _compile_entry(function, VectorCompiler, _nrt=False)
 
 
 def inner(function: Function) -> Function:
@@ -109,9 +110,9 @@ def callable_from_python(function: Function) -> Function:
     return cast(Function, compiler(lambda *args: function(*args)))
 
 
-def _compile_entry(function: Function, **options: bool | str) -> Function:
+def _compile_entry(function: Function, pipeline: Any, **options: bool | str) -> Function:
     """Compile a function that Python calls."""
-    compiled = _compile(function, KernelCompiler, **options)
+    compiled = _compile(function, pipeline, **options)
     add_tiers(compiled)
     return compiled
 

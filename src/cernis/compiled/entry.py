@@ -1,0 +1,62 @@
+"""Entries from Python: the machine code of a kernel, with all functions that it calls.
+
+A kernel that calls inner functions is an engine: it goes from record to record, and its loops are
+a few rounds long and end early. LLVM would write each of them a second time for vectors and a third
+time unrolled, and then seldom run those. So vectors are left out, but for borrowing kernels: the
+aggregator goes over the states of a query, and where they are many, it is a fifth slower without.
+
+One optimization is enough for both. Numba runs two, the first to bring counts of references
+together, and inner functions have none. Kernels that call no inner function are loops over columns,
+and are compiled Numba's way.
+
+Cost: compiling the kernels of a query with an ordered index took 7.8 processor seconds in place of
+10.7, those of `COUNT(*)` in a window 18 in place of 24 (one run each, on a busy machine). Rates
+with compiled code did not fall.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba.core import codegen as _codegen
+
+from cernis.compiled.compiler import KernelCompiler
+from cernis.compiled.inner import InnerLibrary
+
+JITCodeLibrary: Any = _codegen.JITCodeLibrary
+_make_passes: Any = _codegen.CPUCodegen._module_pass_manager
+_NO_VECTORS = {"loop_vectorize": False, "slp_vectorize": False}
+
+
+class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The code of a function that Python calls."""
+
+    has_vectors = False
+    """Whether the loops of an engine may go over vectors."""
+
+    def _optimize_final_module(self) -> None:
+        if not any(isinstance(one, InnerLibrary) for one in self._linking_libraries):
+            super()._optimize_final_module()
+            return
+        passes, builder = _make_passes(self._codegen, **({} if self.has_vectors else _NO_VECTORS))
+        passes.run(self._final_module, builder)
+
+
+class EntryCompiler(KernelCompiler):
+    """The compiler of kernels, which writes to an `EntryLibrary`."""
+
+    has_vectors = False
+
+    def define_pipelines(self) -> Any:
+        """Return the steps of compiling a function."""
+        state = self.state
+        state.library = EntryLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.has_vectors = self.has_vectors
+        state.library.enable_object_caching()
+        return super().define_pipelines()
+
+
+class VectorCompiler(EntryCompiler):
+    """The compiler of kernels whose loops may go over vectors."""
+
+    has_vectors = True
