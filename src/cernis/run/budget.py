@@ -13,12 +13,32 @@ from __future__ import annotations
 from typing import Literal
 
 from cernis.errors import BudgetError, CernisError
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
+from cernis.pattern.write import write_term
 
 CANDIDATE_BUDGET = 1_000_000
 
 _COMPARES = "the query compares events with each other"
 
 OnBudget = Literal["fail", "partial"]
+
+
+def describe_candidates(formula: cel.Formula) -> str:
+    """Say why a query has candidates, for the error that they are too many.
+
+    >>> from cernis.languages.ceql import parse
+    >>> describe_candidates(parse("SELECT * WHERE A{9} AS x FILTER SUM(x[v]) > 5").formula)
+    'the query has a condition on whole matches, SUM(x[v]) > 5,'
+    """
+    filters = (node for node in cel.walk(formula) if isinstance(node, cel.Filter))
+    for leaf in (leaf for node in filters for leaf in pred.leaves(node.condition)):
+        if isinstance(leaf, pred.CompareTerms):
+            sides = (leaf.left, leaf.right)
+            if any(isinstance(p, pred.Aggregate) for side in sides for p in pred.walk_term(side)):
+                one, other = map(write_term, sides)
+                return f"the query has a condition on whole matches, {one} {leaf.op} {other},"
+    return _COMPARES
 
 
 class Budget:

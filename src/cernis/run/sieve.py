@@ -25,7 +25,7 @@ from cernis.events.store import EventStore
 from cernis.pattern.query import Consume, Strategy
 from cernis.plan.plan import Plan
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
-from cernis.run.budget import Budget
+from cernis.run.budget import Budget, describe_candidates
 from cernis.run.checked_events import CheckedEvents
 from cernis.run.choose import Candidate, choose, mark_variables, project
 from cernis.run.conditions import EventView
@@ -51,6 +51,7 @@ class Sieve:
         self.verifier = Verifier(plan.pattern.formula)
         self.events = CheckedEvents(self.verifier.atoms, store, encode)
         self.budget = budget
+        self._why = describe_candidates(plan.pattern.formula)
         self.limit = plan.limit
         self.consumed: dict[int, int] = {}
         self._places: PartitionPlaces | None = None
@@ -158,7 +159,7 @@ class Sieve:
         pattern = self.plan.pattern
         valid: set[Candidate] = set()
         for start, _, positions in candidates:
-            self.budget.spend(1)
+            self.budget.spend(1, self._why)
             if self.budget.spent:
                 break
             checked = self._check(start, positions, key, last)
