@@ -277,6 +277,16 @@ MatchTerm = (
 """A value that a whole match has."""
 
 
+def is_time(term: MatchTerm) -> bool:
+    """Whether a term gives times: START, END, or values of `ts`, their column by default."""
+    match term:
+        case IntervalTime():
+            return True
+        case Reference(attribute=attribute) | Aggregate(argument=Reference(attribute=attribute)):
+            return attribute.name == "ts"
+    return False
+
+
 def walk_term(term: MatchTerm) -> Iterator[MatchTerm]:
     """Yield the term and every term below it, left to right."""
     yield term

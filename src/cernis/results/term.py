@@ -141,17 +141,17 @@ def calculate_term(
             value = calculate_term(body, read, time_unit)
             return _calculate("-", Constant(0), value, time_unit, negative=True)
         case pred.Calculation(op=op, left=left, right=right):
-            one = _read_times(op, calculate_term(left, read, time_unit))
-            other = _read_times(op, calculate_term(right, read, time_unit))
+            one = _read_times(left, calculate_term(left, read, time_unit))
+            other = _read_times(right, calculate_term(right, read, time_unit))
             try:
                 return _calculate(op, one, other, time_unit)
             except pa.ArrowInvalid as error:
                 raise DataError(f"{write_term(term)}: a time is out of range: {error}") from error
 
 
-def _read_times(op: str, value: TermValue) -> TermValue:
-    """Return text as the times that it writes: nothing else can be added to it."""
-    if op in ("+", "-") and isinstance(value, pa.Array) and is_text(value.type):
+def _read_times(term: pred.MatchTerm, value: TermValue) -> TermValue:
+    """Return the values of a term in a calculation: times that are text become times."""
+    if pred.is_time(term) and isinstance(value, pa.Array) and is_text(value.type):
         return parse_timestamps(value)
     return value
 

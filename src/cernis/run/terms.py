@@ -70,16 +70,14 @@ def evaluate_term(term: pred.MatchTerm, found: Valued) -> Any:
                 return Elapsed(-value.nanoseconds)
             return -value if _is_number(value) else None
         case pred.Calculation(op=op, left=left, right=right):
-            one, other = (_read_operand(op, side, found) for side in (left, right))
+            one, other = (_read_operand(side, found) for side in (left, right))
             return _calculate(op, one, other, found.tick)
 
 
-def _read_operand(op: str, term: pred.MatchTerm, found: Valued) -> Any:
-    """Return the value of a term in a calculation: text that writes a time is that time."""
+def _read_operand(term: pred.MatchTerm, found: Valued) -> Any:
+    """Return the value of a term in a calculation: a time that is text becomes a time."""
     value = evaluate_term(term, found)
-    if op in "+-" and isinstance(value, str) and not isinstance(term, pred.Literal):
-        return _parse(value)
-    return value
+    return _parse(value) if isinstance(value, str) and pred.is_time(term) else value
 
 
 def compare_terms(op: pred.Operator, left: Any, right: Any, tick: int) -> bool:

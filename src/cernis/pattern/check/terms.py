@@ -27,9 +27,6 @@ _SUMS = {
 }
 """The class of a calculation with times; of numbers it is a number."""
 
-_TIMES = "ts"
-"""The column that times are in, unless a run names another."""
-
 
 class TermCheck(PredicateCheck):
     """Notes the mistakes of terms; the class of each is one of `class_of`, or a duration."""
@@ -91,7 +88,7 @@ class TermCheck(PredicateCheck):
                 return self.check_aggregate(term, scope)
             case pred.IntervalTime():
                 known = self.events.all_kinds()  # the column of times may hold numbers
-                return None if known is None else class_of(known.get(_TIMES))
+                return None if known is None else class_of(known.get("ts"))
             case pred.ConstantDuration():
                 return "duration"
             case pred.Opposite(body=body):
@@ -188,14 +185,4 @@ _TICKS = {"number", "duration"}
 
 def _read_as_time(term: pred.MatchTerm, of: str | None) -> str | None:
     """Return the class of a term in a calculation: the text of a time is a time there."""
-    match term:
-        case pred.IntervalTime():
-            is_time = True
-        case (
-            pred.Reference(attribute=attribute)
-            | pred.Aggregate(argument=pred.Reference(attribute=attribute))
-        ):
-            is_time = attribute.name == _TIMES
-        case _:
-            is_time = False
-    return "timestamp" if is_time and of == "string" else of
+    return "timestamp" if of == "string" and pred.is_time(term) else of
