@@ -21,6 +21,9 @@ Compiler: Any = _compiler.Compiler
 class KernelCompiler(Compiler):  # type: ignore[misc]
     """Numba's compiler of functions that Python, or kernels, call."""
 
+    library: Any
+    """The class of what holds the code."""
+
     def compile_extra(self, func: Any) -> Any:
         """Compile a function, and the functions that it calls."""
         collects = gc.isenabled()
@@ -34,6 +37,8 @@ class KernelCompiler(Compiler):  # type: ignore[misc]
     def define_pipelines(self) -> Any:
         """Return the steps of compiling a function."""
         state = self.state
+        state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
         state.typingctx = remember(state.typingctx)
         adapt_context(state.targetctx, state.typingctx)
         managers = super().define_pipelines()

@@ -42,21 +42,19 @@ class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
         passes.run(self._final_module, builder)
 
 
-class EntryCompiler(KernelCompiler):
-    """The compiler of kernels, which writes to an `EntryLibrary`."""
-
-    has_vectors = False
-
-    def define_pipelines(self) -> Any:
-        """Return the steps of compiling a function."""
-        state = self.state
-        state.library = EntryLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.has_vectors = self.has_vectors
-        state.library.enable_object_caching()
-        return super().define_pipelines()
-
-
-class VectorCompiler(EntryCompiler):
-    """The compiler of kernels whose loops may go over vectors."""
+class VectorLibrary(EntryLibrary):
+    """The code of a function that Python calls, whose loops may go over vectors."""
 
     has_vectors = True
+
+
+class EntryCompiler(KernelCompiler):
+    """The compiler of functions that Python calls."""
+
+    library = EntryLibrary
+
+
+class VectorCompiler(KernelCompiler):
+    """The compiler of functions that Python calls, whose loops may go over vectors."""
+
+    library = VectorLibrary

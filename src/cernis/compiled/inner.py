@@ -71,23 +71,22 @@ class _NoEnvironments:
         """Do nothing: the callers set the environments that they refer to."""
 
 
-class InnerCompiler(KernelCompiler):
-    """The compiler of kernels, which writes to an `InnerLibrary`."""
-
-    is_apart = False
-
-    def define_pipelines(self) -> Any:
-        state = self.state
-        state.library = InnerLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.is_apart = self.is_apart
-        state.library.enable_object_caching()
-        return super().define_pipelines()
-
-
-class ApartCompiler(InnerCompiler):
-    """The compiler of inner functions that are not inlined."""
+class ApartLibrary(InnerLibrary):
+    """The code of an inner function that LLVM must not inline."""
 
     is_apart = True
+
+
+class InnerCompiler(KernelCompiler):
+    """The compiler of inner functions."""
+
+    library = InnerLibrary
+
+
+class ApartCompiler(KernelCompiler):
+    """The compiler of inner functions that are not inlined."""
+
+    library = ApartLibrary
 
 
 def rebuild_inner(target: Any, parts: Sequence[Any]) -> Any:

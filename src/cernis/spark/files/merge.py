@@ -5,7 +5,7 @@ of (deadline_ts, end); those of rules in order of (rule, end_ts, end). This proc
 files: it holds a block of rows of each, and rows up to the earliest last row among the blocks are
 final. No two tasks have matches of one end.
 
-Turned down: `orderBy`, for which Spark cursors the whole query twice, once to learn where the
+Turned down: `orderBy`, for which Spark runs the whole query twice, once to learn where the
 matches lie; and `collect` or `toLocalIterator`, which hold a whole task's matches in memory.
 
 Cost: each match is written and read once more than necessary; memory for one block of rows.
