@@ -9,6 +9,7 @@ rows of the same folder; the ratios are medians of pairs that run directly after
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from cernis.bench.benchmark import Benchmark, Step
@@ -51,7 +52,7 @@ def _measure_pair(name: str, rows: int) -> Iterator[Record]:
     """Measure a first and a second run with a cache folder of their own."""
     with tempfile.TemporaryDirectory(prefix="cernis-bench-") as folder:
         for run in ("cold", "warm"):
-            request = {"query": QUERIES[name], "rows": rows}
+            request = {"query": QUERIES[name], "rows": rows, "began": time.time()}
             answer = ask_process("cernis.bench.first_process", request, {"XDG_CACHE_HOME": folder})
             for measure, seconds in answer.items():
                 case: Case = {"query": name, "rows": rows}
