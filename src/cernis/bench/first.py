@@ -53,7 +53,8 @@ def _measure_pair(name: str, rows: int) -> Iterator[Record]:
     with tempfile.TemporaryDirectory(prefix="cernis-bench-") as folder:
         for run in ("cold", "warm"):
             request = {"query": QUERIES[name], "rows": rows, "began": time.time()}
-            answer = ask_process("cernis.bench.first_process", request, {"XDG_CACHE_HOME": folder})
+            cache = {"XDG_CACHE_HOME": folder}
+            answer = ask_process("cernis.bench.first_process", request, cache, alone=True)
             for measure, seconds in answer.items():
                 case: Case = {"query": name, "rows": rows}
                 yield Record(NAME, f"{run}, {measure}", seconds, "s", case)

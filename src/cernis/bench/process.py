@@ -7,18 +7,25 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 
 def ask_process(
-    module: str, request: Mapping[str, Any], variables: Mapping[str, str] | None = None
+    module: str,
+    request: Mapping[str, Any],
+    variables: Mapping[str, str] | None = None,
+    *,
+    alone: bool = False,
 ) -> dict[str, Any]:
     """Run a module with a request on its standard input; its last line is the answer.
 
-    `variables` are added to its environment.
+    `variables` are added to its environment. `alone`: the packages around it are not imported.
     """
+    found = find_spec(module) if alone else None
+    target = ["-P", found.origin] if found and found.origin else ["-m", module]
     run = subprocess.run(
-        [sys.executable, "-m", module],
+        [sys.executable, *target],
         input=json.dumps(request),
         capture_output=True,
         text=True,
