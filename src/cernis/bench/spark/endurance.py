@@ -142,6 +142,8 @@ of the rest: the mean memory, the most state, and the median time. `make endless
 runs longer.
 
 State grows and shrinks in turns: a bucket writes a snapshot when its log outweighs the one before.
+Checkpoints are files on disk, and have the list of all files that Spark's source has read: some
+hundred bytes for each, which a topic does not need.
 Spark keeps logs of the past that grow for hours by default. The session bounds them, as [a stream
 that runs for long](../how-to/stream-files.md#for-weeks) should. Java has its whole heap from the
 beginning, so that its process gains only what lies outside the heap.

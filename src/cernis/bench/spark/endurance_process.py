@@ -50,7 +50,6 @@ BOUNDED = {
     "spark.sql.streaming.stateStore.rocksdb.compactOnCommit": "true",
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "64",
-    "spark.sql.streaming.ratioExtraSpaceAllowedInCheckpoint": "0",
     "spark.sql.codegen.cache.maxEntries": "100",
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
