@@ -21,7 +21,7 @@ def write_set(rows: Sequence[TermRow]) -> str:
     """Return rows of terms as one literal; None is unbound.
 
     >>> print(write_set([["<http://x/b>", None]]))
-    "[[\\\\"<http://x/b>\\\\", null]]"
+    "[[\\"<http://x/b>\\", null]]"
     """
     return write_literal(f"[{', '.join(sorted(map(json.dumps, rows)))}]")
 
