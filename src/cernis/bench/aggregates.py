@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import product
 from time import process_time
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,7 @@ FUNCTIONS = ("COUNT", "SUM", "MIN", "AVG")
 TERMS = {"COUNT": "COUNT(*)", "SUM": "SUM({0}[v])", "MIN": "MIN({0}[v])", "AVG": "AVG({0}[v])"}
 IN_TURN = "in turn"
 NEXT = "NEXT"
+WALK = "walk"
 IN_WINDOW, OF_EACH = 20, 3
 """The events of the types in between that a window has: so many, or so many of each type."""
 
@@ -95,22 +96,53 @@ def write_group_query(
     return f"SELECT {strategy}{term} AS value {where} GROUP BY EVERY 10 SECONDS"
 
 
+class Workload(NamedTuple):
+    """A pattern in a window, with its contestants."""
+
+    case: Case
+    events: pa.Table
+    few: pa.Table
+    """The events of the walk."""
+    plain: cernis.Query[cernis.Matches]
+    counts: cernis.Query
+    contestants: Mapping[str, Contestant]
+
+
 def run_aggregates(scale: BenchmarkScale, step: Step) -> list[Record]:
     """Measure every function in every window; walk and list the matches of fewer events."""
     lengths = [f"n = {n}" for n in scale.aggregate_lengths]
     patterns = [*lengths, KLEENE, *(f"{length}, {IN_TURN}" for length in lengths)]
     patterns.append(f"{lengths[0]}, {NEXT}, {IN_TURN}")
-    cases = list(product(patterns, scale.aggregate_windows))
     records: list[Record] = []
-    for done, (pattern, window) in enumerate(cases):
-        step(f"{pattern}, window {window}", done, len(cases))
-        records += _measure(scale, pattern, window)
+    for done, pattern in enumerate(patterns):
+        step(pattern, done, len(patterns))
+        records += _measure(scale, pattern)
     return records + list(_record_ratios(records, scale))
 
 
-def _measure(scale: BenchmarkScale, pattern: str, window: int) -> Iterator[Record]:
-    """Yield the rates of one pattern in one window."""
-    case: Case = {"pattern": pattern, "window": window}
+def _measure(scale: BenchmarkScale, pattern: str) -> Iterator[Record]:
+    """Yield the rates of a pattern; its windows take turns: other work may come and go."""
+    loads = {window: _make_workload(scale, pattern, window) for window in scale.aggregate_windows}
+    contestants = {
+        (window, name): one
+        for window, load in loads.items()
+        for name, one in load.contestants.items()
+    }
+    best = race(contestants, 2 * scale.rounds)
+    for (window, name), seconds in best.items():
+        load = loads[window]
+        number = len(load.few) - window if name == WALK else len(load.events)
+        yield Record(NAME, name, number / seconds, "events/s", load.case)
+    for load in loads.values():
+        counts = load.counts.run(load.few)
+        most = max((int(n) for n in counts.counts()["count"].to_pylist()), default=0)
+        yield Record(NAME, "digits", len(str(most)), "digits", load.case)
+        if WALK in load.contestants:
+            yield from _list_matches(scale, load.case, load.plain.run(load.few), counts.count())
+
+
+def _make_workload(scale: BenchmarkScale, pattern: str, window: int) -> Workload:
+    """Return the events and the contestants of a pattern in a window."""
     types, text = ["A", "B", "C"], KLEENE
     if pattern != KLEENE:
         types = list_types(int(pattern.removeprefix("n = ").partition(",")[0]))
@@ -129,16 +161,9 @@ def _measure(scale: BenchmarkScale, pattern: str, window: int) -> Iterator[Recor
     plain = cernis.query(f"SELECT {strategy}* {where}")
     few = events.slice(0, max(4 * window, FEW))
     if window <= scale.aggregate_walked:
-        contestants["walk"] = _time_walk(plain, few, window)
-    best = race(contestants, 2 * scale.rounds)  # a round is short, and the machine may be busy
-    for measure, seconds in best.items():
-        number = len(few) - window if measure == "walk" else len(events)
-        yield Record(NAME, measure, number / seconds, "events/s", case)
-    counts = cernis.query(f"SELECT {strategy}COUNT(*) {where}").run(few)
-    most = max((int(n) for n in counts.counts()["count"].to_pylist()), default=0)
-    yield Record(NAME, "digits", len(str(most)), "digits", case)
-    if "walk" in best:
-        yield from _list_matches(scale, case, plain.run(few), counts.count())
+        contestants[WALK] = _time_walk(plain, few, window)
+    counts = cernis.query(f"SELECT {strategy}COUNT(*) {where}")
+    return Workload({"pattern": pattern, "window": window}, events, few, plain, counts, contestants)
 
 
 def _time_walk(query: cernis.Query, events: pa.Table, window: int) -> Contestant:
@@ -178,7 +203,7 @@ def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator
             )
             case: Case = {"pattern": pattern, "function": function}
             yield Record(NAME, "cost, widest to narrowest window", divide(*rates), "×", case)
-    for record in select(records, "walk"):
+    for record in select(records, WALK):
         rate = find(records, "COUNT", **record.case)
         yield Record(NAME, "COUNT to walk", divide(rate, record.value), "×", record.case)
 
@@ -199,12 +224,12 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
     others = tabulate(
         records,
         "Beside the walk and listing",
-        "walk",
+        WALK,
         {
             "pattern": "pattern",
             "window": "window",
             "COUNT, events/s": "COUNT",
-            "walk, events/s": "walk",
+            "walk, events/s": WALK,
             "times the walk": "COUNT to walk",
             "listed, matches/s": "listed",
             "share listed within the budget": "listed, share",
@@ -224,7 +249,7 @@ def _tabulate_aims(records: Sequence[Record]) -> Table:
         digits = find(records, "digits", pattern=pattern, window=widest)
         what = f"{pattern}: cost, widest to narrowest window"
         rows.append((what, format_number(worst), format_number(digits), f"≤ {AIM_WINDOW:g}"))
-    walked = max(int(r.case["window"]) for r in select(records, "walk"))
+    walked = max(int(r.case["window"]) for r in select(records, WALK))
     for record in select(records, "COUNT to walk"):
         if record.case["window"] == walked:
             what = f"{record.case['pattern']}: times the walk, window {walked:,}"
@@ -247,7 +272,7 @@ def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
     return [
         {**record.case, "function": record.measure, "rate": record.value}
         for record in records
-        if record.measure in (*FUNCTIONS, "walk")
+        if record.measure in (*FUNCTIONS, WALK)
     ]
 
 
