@@ -1,4 +1,4 @@
-"""Measure a first answer: run as `python -m cernis.bench.first_process`.
+"""Measure a first answer, in a process that runs this file and imports no other benchmark.
 
 Reads a request on standard input and prints one JSON line: the seconds since this process was
 started (`began`, in the clock of the machine), by the clock and by the processor, when it knows the

@@ -40,7 +40,7 @@ class RememberingContext(Context):  # type: ignore[misc]
         return answer
 
     def resolve_value_type(self, value: Any) -> Any:
-        """Return the type of a value; that of an operator remembers its calls."""
+        """Return the type of a value. The type of an operator remembers its calls."""
         kind = super().resolve_value_type(value)
         return _remember_calls(kind) if type(kind) is FunctionType else kind
 

@@ -88,14 +88,14 @@ def plan_correlated(
             broken = _explain_conflict(conjunctive) or clash.explain(join.texts)
     timed = find_timed_parts(pattern)
     scopes = NO_SCOPES if is_guard else find_guarded(pattern)
-    crossed = _compare_across(pattern, selected, unordered, scopes, broken)
-    if crossed is not None:
-        return crossed
     found = correlate(pattern.formula, unordered=unordered, timed=timed, scopes=scopes)
     if isinstance(found, Refusal):
         return Correlated(None, False, False, broken=broken, refused=found.reason)
     apart: tuple[Apart, ...] = ()
     if not found.exact:
+        crossed = _compare_across(pattern, selected, unordered, scopes, broken)
+        if crossed is not None:
+            return crossed
         apart, complete = find_conditions_apart(pattern.formula, found.verdicts, unordered)
         if complete:
             return replace(_make_unique(found, selected, broken), apart=apart)
