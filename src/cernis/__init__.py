@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from cernis.cycles import make_lasting
 from cernis.errors import BudgetError, CernisError, DataError, QueryError, StateError, StrictError
 
 if TYPE_CHECKING:
@@ -106,10 +107,12 @@ def query(
     query over RDF streams. A `Pattern` or a `ConjunctiveQuery` needs none.
     """
     if lang == "spaseq" and isinstance(text, str):
-        from cernis.rdf.query import GraphQuery
+        with make_lasting():
+            from cernis.rdf.query import GraphQuery
 
         return GraphQuery(text)
-    from cernis.run.query import Query
+    with make_lasting():
+        from cernis.run.query import Query
 
     return Query(text, lang=lang, schema=schema)
 
@@ -120,14 +123,16 @@ def rules(source: Any) -> RuleSet:
     `source` is a text of `RULE name AS SELECT …`, a path of a file or of a folder of such texts
     (.ceql), a list of texts and paths, or a dictionary of queries by name.
     """
-    from cernis.run.rules.rule_set import RuleSet
+    with make_lasting():
+        from cernis.run.rules.rule_set import RuleSet
 
     return RuleSet.of(source)
 
 
 def schema_of(events: Any, **reading: Any) -> Schema:
     """Return the attributes of events; conjunctive queries take arguments in this order."""
-    from cernis.run.query import schema_of_events
+    with make_lasting():
+        from cernis.run.query import schema_of_events
 
     return schema_of_events(events, **reading)
 
@@ -135,10 +140,11 @@ def schema_of(events: Any, **reading: Any) -> Schema:
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
-    if name in ("pattern", "rdf", "spark"):
-        return import_module(f"cernis.{name}")
+    with make_lasting():
+        if name in _MODULES:
+            return getattr(import_module(_MODULES[name]), name)
+        if name in ("pattern", "rdf", "spark"):
+            return import_module(f"cernis.{name}")
     raise AttributeError(f"module 'cernis' has no attribute {name!r}")
 
 

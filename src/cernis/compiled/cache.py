@@ -39,6 +39,7 @@ from numba.core.serialize import dumps
 from cernis.compiled.identity import identity, spelled
 from cernis.compiled.inner import rebuild_inner
 from cernis.compiled.turns import end_turn, take_turn
+from cernis.cycles import make_lasting
 from cernis.folder import is_ours, own_folder
 
 _CONFIG: Any = config  # its settings are made at run time
@@ -47,6 +48,8 @@ _rebuild: Any = CompileResult._rebuild
 _dumps: Any = dumps
 
 _VERSIONS_KEPT = 40
+_loaded: list[bool] = []
+"""Not empty when Numba has loaded what it knows."""
 
 
 class KernelCache:
@@ -63,7 +66,7 @@ class KernelCache:
         return None if (folder := _folder()) is None else str(folder)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        target_context.refresh()
+        _load_registries(target_context)
         with suppress(Exception):  # not there, or of no use to this process
             file = self._file(sig, target_context.codegen())
             if not file.exists():
@@ -139,6 +142,16 @@ class KernelCache:
         """Do nothing: the cache is always enabled, and no file is ever out of date."""
 
     disable = flush = enable
+
+
+def _load_registries(target_context: Any) -> None:
+    """Let Numba load what it knows: at first all of it, which stays."""
+    if _loaded:
+        target_context.refresh()
+        return
+    with make_lasting():
+        target_context.refresh()
+    _loaded.append(True)
 
 
 @cache

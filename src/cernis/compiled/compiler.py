@@ -7,13 +7,13 @@ compiled. That costs some 100 MB until it is done.
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 from numba.core import compiler as _compiler
 
 from cernis.compiled.calls import remember
 from cernis.compiled.lowering import KernelLowering, NativeLowering, adapt_context
+from cernis.cycles import pause_cycle_search
 
 Compiler: Any = _compiler.Compiler
 
@@ -26,13 +26,8 @@ class KernelCompiler(Compiler):  # type: ignore[misc]
 
     def compile_extra(self, func: Any) -> Any:
         """Compile a function, and the functions that it calls."""
-        collects = gc.isenabled()
-        gc.disable()
-        try:
+        with pause_cycle_search():
             return super().compile_extra(func)
-        finally:
-            if collects:
-                gc.enable()
 
     def define_pipelines(self) -> Any:
         """Return the steps of compiling a function."""
