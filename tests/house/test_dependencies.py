@@ -82,6 +82,7 @@ def numba_passes() -> bool:
 
     return callable(CPUCodegen._module_pass_manager) and (
         callable(CPUCodeLibrary._optimize_final_module)
+        and "self._codegen._data_layout" in inspect.getsource(CPUCodeLibrary._optimize_functions)
     )
 
 
@@ -146,6 +147,7 @@ PRIVATE = [
         numba_lowering,
     ),
     PrivateName("_module_pass_manager", "compiled/entry.py", "no vectors", numba_passes),
+    PrivateName("_data_layout", "compiled/inner.py", "one optimization", numba_passes),
     PrivateName("dumps", "compiled/cache.py", "compiled code as bytes", numba_serialize),
     PrivateName("_jdf", "spark/arrangement.py", "whether rows lie as needed", spark_frame),
     PrivateName("_jdf", "spark/numbering.py", "whether files are Parquet", spark_frame),

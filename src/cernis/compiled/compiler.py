@@ -1,4 +1,7 @@
-"""The compiler of kernels: Numba's, with a memory, a shorter translation and no search for cycles.
+"""The compiler of kernels: Numba's, with a memory, fewer steps and no search for cycles.
+
+Borrowing functions have no closures, no arithmetic of whole arrays and no tuples to unroll. So the
+steps that look for these are left out, each of which goes through all of a function.
 
 A function makes a hundred thousand objects that all live until it is compiled. Python searches them
 for cycles again and again, which took a sixth of the time; so it does not while a function is
@@ -10,12 +13,25 @@ from __future__ import annotations
 from typing import Any
 
 from numba.core import compiler as _compiler
+from numba.core import typed_passes as _typed
+from numba.core import untyped_passes as _untyped
 
 from cernis.compiled.calls import remember
 from cernis.compiled.lowering import KernelLowering, NativeLowering, adapt_context
 from cernis.cycles import pause_cycle_search
 
 Compiler: Any = _compiler.Compiler
+_UNUSED = (
+    _untyped.WithLifting,
+    _untyped.InlineClosureLikes,
+    _untyped.MakeFunctionToJitFunction,
+    _untyped.InlineInlinables,
+    _untyped.FindLiterallyCalls,
+    _untyped.LiteralUnroll,
+    _typed.InlineOverloads,
+    _typed.NopythonRewrites,
+)
+"""The steps for what borrowing functions do not have: closures, whole arrays, unrolled tuples."""
 
 
 class KernelCompiler(Compiler):  # type: ignore[misc]
@@ -41,5 +57,6 @@ class KernelCompiler(Compiler):  # type: ignore[misc]
             manager.passes = [
                 (KernelLowering if each is NativeLowering else each, name)
                 for each, name in manager.passes
+                if state.flags.nrt or each not in _UNUSED
             ]
         return managers

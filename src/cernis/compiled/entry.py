@@ -21,14 +21,13 @@ from typing import Any
 from numba.core import codegen as _codegen
 
 from cernis.compiled.compiler import KernelCompiler
-from cernis.compiled.inner import InnerLibrary
+from cernis.compiled.inner import InnerLibrary, KernelLibrary
 
-JITCodeLibrary: Any = _codegen.JITCodeLibrary
 _make_passes: Any = _codegen.CPUCodegen._module_pass_manager
 _NO_VECTORS = {"loop_vectorize": False, "slp_vectorize": False}
 
 
-class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
+class EntryLibrary(KernelLibrary):
     """The code of a function that Python calls."""
 
     has_vectors = False
