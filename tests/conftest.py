@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from numba.core import config
 
+from cernis.compiled import tiers
 from cernis.compiled.tiers import TieredKernel, Warmth, compile_from_now
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -49,6 +50,7 @@ _TIERS = os.environ.get("CERNIS_TEST_TIERS", "compiled")
 if _TIERS == "mixed":  # each call of a kernel is compiled or plain Python, by chance
     _chance = random.Random(0)
     TieredKernel.is_plain = lambda kernel, args: _chance.random() < 0.5
+    tiers.prefers_arrays = lambda kernel: _chance.random() < 0.5
     Warmth.add = lambda *work, **more: None
 elif _TIERS == "compiled":
     compile_from_now()

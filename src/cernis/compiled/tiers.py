@@ -13,6 +13,9 @@ cannot change its way: engines cut a batch into small pieces while kernels may b
 (`expect_events`). Many events need a few kernels only: those that step and count. A kernel that
 lists the twenty matches of a table, or drops dead records now and then, has little to do. It runs
 as plain Python in a hot process too, until it has taken a quarter of a second (`call_briefly`).
+Kernels that go over a column have another form, of NumPy or Arrow. It takes a few times as long for
+a row as compiled code does, and a hundredth of plain Python: it runs in their place, cold or hot,
+until it has taken a quarter of a second as well (`arrays_first`).
 
 Cost contract: at most about four seconds more than compiled code alone, in the whole life of a
 process. To compile a sequence takes two seconds and what compares events up to seven, and 20,000
@@ -24,22 +27,25 @@ short query would take longer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from time import thread_time
 from types import CellType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numba.core import event as compiler_event
 from numba.core.registry import CPUDispatcher as _CPUDispatcher
 
 CPUDispatcher: Any = _CPUDispatcher
+Answer = TypeVar("Answer")
 
 _FEW_EVENTS, _MANY_EVENTS = 2_000, 30_000
 _SHORT, _LONG = 0.1, 3.0
 _FIRST_PIECE = 64
 _LITTLE_WORK = 2_000
 _PATIENCE = 0.25
+_LOADING = 0.02
 
 
 class Warmth:
@@ -70,7 +76,7 @@ _kernels: list[TieredKernel] = []
 _missing: set[tuple[Any, tuple[Any, ...]]] = set()
 """Kernels, with the types of arguments, that are not in the cache on disk."""
 _brief: dict[int, float] = {}
-"""The seconds that each kernel has taken as plain Python in brief calls of a hot process."""
+"""The seconds that each kernel has taken in brief calls of a hot process, or as arrays."""
 _plain: dict[int, Any] = {}
 """The plain form of each kernel and module that a plain kernel refers to."""
 
@@ -122,6 +128,35 @@ def call_briefly(kernel: Any, work: int, *args: Any) -> Any:
         return interpret(kernel, args)
     finally:
         _brief[id(kernel)] = spent + thread_time() - began
+
+
+def arrays_first(
+    kernel: Any, arrays: Callable[[], Answer | None], compiled: Callable[[], Answer]
+) -> Answer:
+    """Call `arrays` until compiling the kernel pays, then `compiled`, which calls the kernel.
+
+    `arrays` may return None: these arguments need the kernel.
+    """
+    answer = None
+    if prefers_arrays(kernel):
+        began, spent = thread_time(), _brief.get(id(kernel), 0.0)
+        answer = arrays()
+        _brief[id(kernel)] = spent + thread_time() - began
+    return compiled() if answer is None else answer
+
+
+def prefers_arrays(kernel: Any) -> bool:
+    """Return whether NumPy or Arrow do the work of a kernel for now."""
+    if WARMTH.compiles_all or getattr(kernel, "overloads", True):
+        return False
+    spent = _brief.get(id(kernel), 0.0)
+    return spent <= _LOADING or (spent <= _PATIENCE and not _is_on_disk(kernel))
+
+
+@cache
+def _is_on_disk(kernel: Any) -> bool:
+    """Return whether there was compiled code of a kernel when this was first asked."""
+    return has_code(kernel)
 
 
 def add_tiers(compiled: Any) -> None:

@@ -9,19 +9,22 @@ A kernel that runs out of room returns the row it stopped at; Python grows the t
 and calls it again. Cost: a cache miss or two per row once the table outgrows the cache.
 
 Rejected: `dictionary_encode` per batch and a Python dict of its values. It is as fast
-for few distinct values and thirty times slower when most values of a batch are new.
+for few distinct values and thirty times slower when most values of a batch are new. A process that
+has not compiled the kernels yet numbers the values of such a dictionary, if they are few.
 """
 
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from cernis.compiled import inner, kernel, read_only
-from cernis.compiled.tiers import call_briefly
+from cernis.compiled.tiers import arrays_first, call_briefly
 from cernis.events.batch import Int64s
 
 Bytes = npt.NDArray[np.uint8]
@@ -30,6 +33,7 @@ Word = Any  # a uint64 inside the kernels
 Marks = npt.NDArray[np.bool_]
 
 _FIRST_SLOTS = 1 << 10
+_FEW_VALUES = 1 << 10  # that plain Python puts into a table
 _ALL_VALID = np.empty(0, np.bool_)
 
 
@@ -37,7 +41,7 @@ def _multiplier() -> np.uint64:
     return np.uint64(secrets.randbits(64) | 1)
 
 
-@kernel
+@inner
 def _spread(key: Any, multiplier: Word, shift: Word) -> Any:
     """Return the top bits of a random odd multiple (multiply-shift)."""
     mixed = np.uint64(key) * multiplier
@@ -137,13 +141,26 @@ class IntTable:
         """Return a code per key; -1 where it is not valid."""
         valid = _ALL_VALID if valid is None else valid
         keys = read_only(np.ascontiguousarray(keys, np.int64))
+        arrays = partial(self._number_distinct, keys, valid)
+        return arrays_first(_number_ints, arrays, partial(self._number, keys, valid))
+
+    def _number(self, keys: Int64s, valid: Marks) -> Int64s:
         codes = np.empty(len(keys), np.int64)
         done = 0
         while True:
-            done, self._count = _number_ints(keys, valid, self._table, self._count, codes, done)
+            args = keys, valid, self._table, self._count, codes, done
+            done, self._count = call_briefly(_number_ints, len(keys), *args)
             if done == len(keys):
                 return codes
             self._table = self._rebuild(self.values)
+
+    def _number_distinct(self, keys: Int64s, valid: Marks) -> Int64s | None:
+        """Number the distinct keys, and give each key its number; None: there are too many."""
+        encoded = _encode(pa.int64(), valid, keys)
+        distinct = np.asarray(encoded.dictionary)
+        if len(distinct) > _FEW_VALUES:
+            return None
+        return _take_codes(self._number(read_only(distinct), _ALL_VALID), encoded.indices)
 
     def _rebuild(self, values: Int64s, slots: Int64s | None = None) -> _IntSlots:
         """Return a table of the values with room for as many again.
@@ -159,6 +176,22 @@ class IntTable:
         table = _IntSlots(slots, known, self._multiplier, _shift_for(size))
         call_briefly(_place_ints, len(values), table, len(values))
         return table
+
+
+def _encode(type_: pa.DataType, valid: Marks, *parts: npt.NDArray[Any]) -> pa.DictionaryArray:
+    """Return values with a dictionary of the distinct ones, in the order in which they appear."""
+    bits = np.packbits(valid, bitorder="little") if len(valid) else None
+    buffers = [None if part is None else pa.py_buffer(part) for part in (bits, *parts)]
+    rows = len(parts[0]) - (len(parts) - 1)  # one offset more than strings
+    return pa.Array.from_buffers(type_, rows, buffers).dictionary_encode()
+
+
+def _take_codes(codes: Int64s, indices: pa.Array) -> Int64s:
+    """Return the code at each index; -1 where there is none."""
+    if indices.null_count:
+        codes, indices = np.append(codes, -1), indices.fill_null(len(codes))
+    taken: Int64s = codes[np.asarray(indices)]
+    return taken
 
 
 def _slots_for(count: int) -> int:
@@ -373,15 +406,34 @@ class BytesTable:
         """Return a code per string; -1 where it is not valid."""
         valid = _ALL_VALID if valid is None else valid
         offsets, data = read_only(offsets), read_only(data)
+        arrays = partial(self._number_distinct, offsets, data, valid)
+        return arrays_first(_number_bytes, arrays, partial(self._number, offsets, data, valid))
+
+    def _number(self, offsets: npt.NDArray[Any], data: Bytes, valid: Marks) -> Int64s:
         strings = _Strings(offsets, data, self._hash(offsets, data))
         codes = np.empty(len(strings.hashes), np.int64)
         done = 0
         while True:
-            done, self._count = _number_bytes(strings, valid, self._table, self._count, codes, done)
+            args = strings, valid, self._table, self._count, codes, done
+            done, self._count = call_briefly(_number_bytes, len(codes), *args)
             if done == len(codes):
                 return codes
             wanted = int(offsets[done + 1] - offsets[done])
             self._table = self._rebuild(self.pool, self.ends, wanted)
+
+    def _number_distinct(
+        self, offsets: npt.NDArray[Any], data: Bytes, valid: Marks
+    ) -> Int64s | None:
+        """Number the distinct strings, and give each its number; None: there are too many."""
+        wide = offsets.dtype == np.int64
+        encoded = _encode(pa.large_binary() if wide else pa.binary(), valid, offsets, data)
+        distinct = encoded.dictionary
+        if len(distinct) > _FEW_VALUES:
+            return None
+        _, ends, own = distinct.buffers()
+        own_data = np.frombuffer(b"" if own is None else own, np.uint8)
+        own_ends = np.frombuffer(ends, offsets.dtype, len(distinct) + 1)
+        return _take_codes(self._number(own_ends, own_data, _ALL_VALID), encoded.indices)
 
     def _hash(self, offsets: npt.NDArray[Any], data: Bytes) -> Words:
         hashes = np.empty(len(offsets) - 1, np.uint64)
