@@ -11,6 +11,7 @@ import pytest
 
 from cernis.compiled import tiers
 from cernis.compiled.tiers import Warmth
+from cernis.encoding.compare import _words
 from cernis.encoding.encode import AtomEncoder
 from cernis.encoding.hashing import BytesTable, IntTable
 from cernis.events.batch import EventBatch
@@ -125,6 +126,31 @@ def test_strings_have_the_same_codes_with_arrays(
             prefer(False)
             assert codes.tolist() == second.codes(offsets, data, marks).tolist()
     assert first.pool.tolist() == second.pool.tolist()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([0, 1, -1, None, 2**53 - 1, -(2**53)]),
+        pa.array([0, None, 2**53, -(2**53) - 1, 2**63 - 1, -(2**63)]),
+        pa.array([0, None, 2**53 - 1, 2**63], pa.uint64()),
+        pa.array([0, None, 5], pa.uint64()),
+        pa.array([0.0, -0.0, None, float("nan"), float("inf"), -float("inf"), -1.5]),
+        pa.array([None, True, False]),
+        pa.array([0, None, 2**62, -(2**62), 7], pa.timestamp("us")),
+        pa.array([0, None, 2**31 - 1, -5], pa.date32()),
+        pa.array([0, None, 2**62, -3], pa.duration("s")),
+        pa.array([], pa.int64()),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_ordered_values_have_the_same_words_with_arrays(values: pa.Array, prefer: Prefer) -> None:
+    found = []
+    for arrays in (True, False):
+        prefer(arrays)
+        high, low = _words(values)
+        found.append((high.tolist(), low if low is None else low.tolist()))
+    assert found[0] == found[1]
 
 
 def test_a_kernel_is_called_when_arrays_have_taken_their_time(

@@ -32,15 +32,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from math import inf, nextafter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from cernis.compiled import kernel
+from cernis.compiled.tiers import arrays_first
 from cernis.encoding.clock import to_sortable
 from cernis.encoding.evaluate import calculate_column
 from cernis.encoding.keys import NONE, Arrays, Tuples, select_arrays, ticks_of, valid_rows
@@ -334,16 +336,22 @@ def _words(values: pa.Array) -> _Words:
         return _decimal_words(values)
     high, low = np.empty(len(values), np.int64), np.zeros(len(values), np.int64)
     if pa.types.is_floating(type_):
-        _place_floats(values.cast(pa.float64()).fill_null(np.nan).to_numpy(), high)
+        floats = values.cast(pa.float64()).fill_null(np.nan).to_numpy()
+        sort, place = partial(_sort_floats, floats, high), partial(_place_floats, floats, high)
+        arrays_first(_place_floats, sort, place)
         return high, None
     if kind == NUMBER:
         unsigned = pa.types.is_uint64(type_)
         numbers = values.view(pa.int64()) if unsigned else values.cast(pa.int64())
-        more = _place_integers(_fill(numbers), unsigned, high, low)
+        args = _fill(numbers), unsigned, high, low
+        place = partial(_place_integers, *args)
+        more = arrays_first(_place_integers, partial(_sort_integers, *args), place)
     elif kind in (BOOLEAN, INSTANT, CLOCK_TIME, DURATION):
         ticks, factor = (values.cast(pa.int64()), 1) if kind == BOOLEAN else ticks_of(values)
         middle = INFINITY + (kind << KIND_BITS) + (1 << KIND_BITS - 1)
-        more = _place_ticks(_fill(ticks), factor, middle, high, low)
+        some = _fill(ticks), factor, middle, high, low
+        place = partial(_place_ticks, *some)
+        more = arrays_first(_place_ticks, partial(_sort_ticks, *some), place)
     else:
         return np.full(len(values), NOTHING, np.int64), None
     valid = valid_rows(values)
@@ -368,8 +376,33 @@ def _look_up(words: _Words, index: pa.Array) -> _Words:
     return high[at], None if low is None else low[at]
 
 
+def _sort_floats(numbers: npt.NDArray[np.float64], high: Int64s) -> Literal[True]:
+    """Do the work of `_place_floats`."""
+    high[:] = np.where(numbers == numbers, to_sortable(numbers), NOTHING)
+    return True
+
+
+def _sort_integers(numbers: Int64s, unsigned: bool, high: Int64s, low: Int64s) -> bool | None:
+    """Do the work of `_place_integers`, unless some number has too many bits for a float64."""
+    least, most = numbers.min(initial=0), numbers.max(initial=0)
+    if most >= 1 << 53 or least < (0 if unsigned else -(1 << 53)):
+        return None
+    high[:] = to_sortable(numbers.astype(np.float64))
+    return False
+
+
+def _sort_ticks(ticks: Int64s, factor: int, middle: int, high: Int64s, low: Int64s) -> bool:
+    """Do the work of `_place_ticks`."""
+    upper, lower = (ticks >> 31) * factor, (ticks & 0x7FFFFFFF) * factor
+    total = ((upper & 0x7FFFFFFF) << 31) + lower
+    high[:] = middle + (upper >> 31) + (total >> _REST_BITS)
+    low[:] = total & ((1 << _REST_BITS) - 1)
+    return bool(low.any())
+
+
 @kernel
-def _place_floats(numbers: npt.NDArray[np.float64], high: Int64s) -> None:
+def _place_floats(numbers: npt.NDArray[np.float64], high: Int64s) -> bool:
+    """Write the words of floats."""
     floats = high.view(np.float64)
     for i in range(len(numbers)):
         number = numbers[i]
@@ -378,6 +411,7 @@ def _place_floats(numbers: npt.NDArray[np.float64], high: Int64s) -> None:
             high[i] ^= (high[i] >> 63) & 0x7FFFFFFFFFFFFFFF
         else:
             high[i] = NOTHING
+    return True
 
 
 @kernel

@@ -139,7 +139,8 @@ def step(uses, tables, memory, events, scratch, rules, base, begin):
     arrows, sorted_arrows = False, False
     timed = NO_GAP
     for link in range(len(tables.link_arrow)):
-        timed = max(timed, tables.link_since[link])
+        if tables.link_since[link] > timed:
+            timed = tables.link_since[link]
         arrows = arrows or tables.link_arrow[link] != NO_RUN or tables.link_touches[link] != 0
         sorted_arrows = sorted_arrows or tables.link_arrow[link] == RUNS_IN_RANGE
     removes = len(tables.removal_first) > 0
@@ -252,8 +253,10 @@ def _fire(uses, tables, memory, events, now, transition, asked, from_earliest):
             latest, question = ask_tree(uses.trees, tables, memory, events, now, link, found)
         if tables.link_since[link] != NO_GAP:
             reading = read_gap(events, now, tables.link_since[link])
-            since = max(go_back(reading, events.since[link]), r.BEGINS + 1)
-        if found == 0 or latest == r.NOTHING or latest < max(now.bound, since):
+            since = go_back(reading, events.since[link])
+            if since <= r.BEGINS:
+                since = r.BEGINS + 1
+        if found == 0 or latest == r.NOTHING or latest < now.bound or latest < since:
             counters[r.SOURCES] = first_source
             counters[r.ASKED] = first_asked
             return

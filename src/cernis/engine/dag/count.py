@@ -78,7 +78,7 @@ def _list_unlike(links, memory, source, bound, items):
     return found
 
 
-@kernel
+@inner
 def list_items(links, memory, source, bound, items):
     """Write the items that a source sums over; return how many, or -1 without room."""
     link, at = memory.sources[source]["link"], memory.sources[source]["at"]
@@ -99,7 +99,7 @@ def list_items(links, memory, source, bound, items):
 @inner
 def _keep_begun(vertices, bound, items, found):
     """Keep the vertices that begin inside the window; return how many, or -1 without room."""
-    kept = min(found, 0)
+    kept = found if found < 0 else 0
     for k in range(found):
         if items[k] != 0 and vertices[items[k] >> 1]["start"] >= bound:
             items[kept] = items[k]
@@ -112,14 +112,14 @@ def _is_whole(branches, operator, root, high):
     """Whether all values between a number and the end of a tree are numbers."""
     if operator > r.GREATER_EQUAL or high > r.LARGEST_NUMBER:
         return False
-    below = operator in (r.LESS, r.LESS_EQUAL)
+    below = operator == r.LESS or operator == r.LESS_EQUAL
     return below or by_order.largest(branches, root) <= r.LARGEST_NUMBER
 
 
 @inner
 def _list_branches(branches, operator, root, asked, bound, items):
     """Write the vertices on the way to a range's end, and the branches that lie inside of it."""
-    below = operator in (r.LESS, r.LESS_EQUAL)
+    below = operator == r.LESS or operator == r.LESS_EQUAL
     found = 0
     at = root
     while at != 0 and branches[at]["best"] >= bound:
@@ -171,7 +171,7 @@ def _list_range(branches, operator, root, asked, bound, items):
     return found
 
 
-@kernel
+@inner
 def list_inside(memory, item, bound, items):
     """Write the items that a node or a branch sums over; return how many."""
     if item < 0:
@@ -203,6 +203,18 @@ def _list_branch(branches, at, bound, items):
             items[found] = -side
             found += 1
     return found
+
+
+@kernel
+def _find_items(links, memory, source, bound, items):
+    """Do as `list_items`, called from Python."""
+    return list_items(links, memory, source, bound, items)
+
+
+@kernel
+def _find_inside(memory, item, bound, items):
+    """Do as `list_inside`, called from Python."""
+    return list_inside(memory, item, bound, items)
 
 
 @inner
@@ -296,7 +308,7 @@ class DagElements(ABC, Generic[Element]):
         """Return the items that a source sums over."""
         links, memory = self.segment.links, self.segment.memory
         while True:
-            found = list_items(links, memory, source, self.bound, self._items)
+            found = _find_items(links, memory, source, self.bound, self._items)
             if found >= 0:
                 items: list[int] = self._items[:found].tolist()
                 return items
@@ -309,7 +321,7 @@ class DagElements(ABC, Generic[Element]):
 
     def inside(self, item: int) -> list[int]:
         """Return the items that a node or a branch sums over."""
-        found = list_inside(self.segment.memory, item, self.bound, self._items)
+        found = _find_inside(self.segment.memory, item, self.bound, self._items)
         items: list[int] = self._items[:found].tolist()
         return items
 

@@ -53,28 +53,30 @@ def is_beyond(branch, operator, high, low):
         return branch["high"] > low
     if operator == r.EQUAL:
         return branch["high"] > high or (branch["high"] == high and branch["low"] > low)
-    return operator in (r.LESS, r.LESS_EQUAL)
+    return operator == r.LESS or operator == r.LESS_EQUAL
 
 
 @inner
 def is_comparable(branch, high):
     """Whether both are numbers, or both of one other kind."""
     h = branch["high"]
-    return max(h, high) <= r.LARGEST_NUMBER or h >> r.KIND_BITS == high >> r.KIND_BITS
+    numbers = h <= r.LARGEST_NUMBER and high <= r.LARGEST_NUMBER
+    return numbers or h >> r.KIND_BITS == high >> r.KIND_BITS
 
 
 @inner
 def latest_start(branches, root, operator, high, low):
     """Return the latest start among the runs in range, or NOTHING; other kinds of values count."""
-    below = operator in (r.LESS, r.LESS_EQUAL)
+    below = operator == r.LESS or operator == r.LESS_EQUAL
     latest = r.NOTHING
     at = root
     while at != 0:
         if is_in_range(branches[at], operator, high, low):
-            latest = max(latest, branches[at]["start"])
+            if branches[at]["start"] > latest:
+                latest = branches[at]["start"]
             side = branches[at]["left"] if below else branches[at]["right"]
-            if side != 0:
-                latest = max(latest, branches[side]["best"])
+            if side != 0 and branches[side]["best"] > latest:
+                latest = branches[side]["best"]
             at = branches[at]["right"] if below else branches[at]["left"]
         else:
             at = branches[at]["left"] if below else branches[at]["right"]
@@ -84,7 +86,7 @@ def latest_start(branches, root, operator, high, low):
 @inner
 def latest_run(branches, root, operator, high, low):
     """Return the branch with the latest start in range, 0 if there is none; and if it is alone."""
-    below = operator in (r.LESS, r.LESS_EQUAL)
+    below = operator == r.LESS or operator == r.LESS_EQUAL
     found, latest, inside, alone = 0, r.NOTHING, 0, True
     at = root
     while at != 0:
@@ -134,10 +136,11 @@ def latest_inside(branches, root, operator, high, low):
         while at != 0:
             inside = is_in_range(branches[at], operator, high, low)
             if inside:
-                latest = max(latest, branches[at]["start"])
+                if branches[at]["start"] > latest:
+                    latest = branches[at]["start"]
                 side = branches[at]["right"] if to_left else branches[at]["left"]
-                if side != 0:
-                    latest = max(latest, branches[side]["best"])
+                if side != 0 and branches[side]["best"] > latest:
+                    latest = branches[side]["best"]
             at = branches[at]["left"] if inside == to_left else branches[at]["right"]
     return latest
 
@@ -162,10 +165,11 @@ def latest_alike(branches, root, operator, high, low):
             inside = is_comparable(branches[at], high)
             inside = inside and is_in_range(branches[at], operator, high, low)
             if inside:
-                latest = max(latest, branches[at]["start"])
+                if branches[at]["start"] > latest:
+                    latest = branches[at]["start"]
                 side = branches[at]["right"] if to_left else branches[at]["left"]
-                if side != 0:
-                    latest = max(latest, branches[side]["best"])
+                if side != 0 and branches[side]["best"] > latest:
+                    latest = branches[side]["best"]
             at = branches[at]["left"] if inside == to_left else branches[at]["right"]
     return latest
 
@@ -174,7 +178,7 @@ def latest_alike(branches, root, operator, high, low):
 def _is_before(branch, operator, high, comparable):
     """Whether values of a kind in range stand to the left of a branch that is not in range."""
     if comparable:
-        return operator in (r.LESS, r.LESS_EQUAL)
+        return operator == r.LESS or operator == r.LESS_EQUAL
     return branch["high"] > high
 
 
@@ -395,7 +399,8 @@ def insert(branches, counters, root, high, low, vertex, start, bound):
     at = root
     while at != 0 and branches[at]["priority"] >= priority:
         copy = _copy(branches, counters, at, bound)
-        branches[copy]["best"] = max(branches[copy]["best"], start)
+        if start > branches[copy]["best"]:
+            branches[copy]["best"] = start
         if parent == 0:
             new_root = copy
         else:
@@ -442,8 +447,8 @@ def _refresh(branches, branch):
     """Work out the latest start below a branch."""
     best = branches[branch]["start"]
     left, right = branches[branch]["left"], branches[branch]["right"]
-    if left != 0:
-        best = max(best, branches[left]["best"])
-    if right != 0:
-        best = max(best, branches[right]["best"])
+    if left != 0 and branches[left]["best"] > best:
+        best = branches[left]["best"]
+    if right != 0 and branches[right]["best"] > best:
+        best = branches[right]["best"]
     branches[branch]["best"] = best

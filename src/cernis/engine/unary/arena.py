@@ -123,7 +123,8 @@ def make_union(arena, counters, left, right):
     node = counters[NODES]
     counters[NODES] = node + 1
     arena[node]["start"] = arena[left]["start"]
-    arena[node]["position"] = max(arena[left]["position"], arena[right]["position"])
+    later = left if arena[left]["position"] > arena[right]["position"] else right
+    arena[node]["position"] = arena[later]["position"]
     arena[node]["left"] = left
     arena[node]["right"] = right
     arena[node]["label"] = UNION

@@ -39,7 +39,7 @@ def _add_limbs(values, node, left, right):
     return carry == 0
 
 
-@kernel
+@inner
 def _count(arena, node, bound, stamp, stamps, values, stack):
     """Count the matches below a node in limbs, lowest first; return the nodes visited.
 
@@ -65,6 +65,12 @@ def _count(arena, node, bound, stamp, stamps, values, stack):
         visited += 1
         depth = find_ready(arena, bound, stamp, stamps, stack, depth - 1)
     return visited
+
+
+@kernel
+def _count_root(arena, node, bound, stamp, stamps, values, stack):
+    """Do as `_count`, called from Python."""
+    return _count(arena, node, bound, stamp, stamps, values, stack)
 
 
 @kernel
@@ -144,7 +150,7 @@ class ArenaCounts:
         self.root = root
         node, bound = int(root["node"]), int(root["bound"])
         scratch = _new_scratch(node + 1, 1)
-        while _count(arena, node, bound, 1, *scratch) < 0:
+        while _count_root(arena, node, bound, 1, *scratch) < 0:
             scratch = _new_scratch(node + 1, 2 * scratch[1].shape[1])
         self._values = scratch[1]
         self._items = np.empty(64, np.int64)

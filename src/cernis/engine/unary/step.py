@@ -90,7 +90,8 @@ def step(tables, memory, events, scratch, rules, base, begin, earliest):
     for low in range(begin, len(symbols), _STRETCH):
         # the relevant events of a stretch, found without a branch to predict
         found = 0
-        for i in range(low, min(low + _STRETCH, len(symbols))):
+        high = low + _STRETCH if low + _STRETCH < len(symbols) else len(symbols)
+        for i in range(low, high):
             relevant[found] = i
             found += counts_all or not inert[symbols[i]]
         for which in range(found):
