@@ -29,6 +29,11 @@ def split_trees(removals, trees, tables, memory, events, now, symbol):
     """Note what the event leaves of each tree of a `->` as its `last`; return the room missing."""
     if removals is None or trees is None:
         return 0
+    return _split_trees(tables, memory, events, now, symbol)
+
+
+@inner
+def _split_trees(tables, memory, events, now, symbol):
     counters = memory.counters
     for again in (False, True):
         for k in range(tables.symbol_first[symbol], tables.symbol_first[symbol + 1]):
@@ -63,8 +68,12 @@ def split_trees(removals, trees, tables, memory, events, now, symbol):
 @inner
 def take_out(uses, tables, memory, events, now, symbol):
     """Take the runs that this event fits out of the stores of a `->`."""
-    if uses is None:
-        return
+    if uses is not None:
+        _take_out(tables, memory, events, now, symbol)
+
+
+@inner
+def _take_out(tables, memory, events, now, symbol):
     for again in (False, True):
         for k in range(tables.symbol_first[symbol], tables.symbol_first[symbol + 1]):
             transition = tables.symbol_transitions[k]
@@ -101,8 +110,11 @@ def _touch(tables, memory, events, now, link, code):
 @inner
 def remove(uses, tables, memory, events, now, symbol, phase):
     """Take the runs that the event forbids out of their buckets; return the room that it needs."""
-    if uses is None:
-        return 0
+    return 0 if uses is None else _remove(tables, memory, events, now, symbol, phase)
+
+
+@inner
+def _remove(tables, memory, events, now, symbol, phase):
     room = 0
     for k in range(tables.symbol_first[symbol], tables.symbol_first[symbol + 1]):
         state = tables.transition_target[tables.symbol_transitions[k]]

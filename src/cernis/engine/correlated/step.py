@@ -250,7 +250,9 @@ def _fire(uses, tables, memory, events, now, transition, asked, from_earliest):
                 uses.lists, tables, memory, events, now, link, found, asked
             )
         elif found != 0:
-            latest, question = ask_tree(uses.trees, tables, memory, events, now, link, found)
+            latest, question = ask_tree(
+                uses.trees, uses.gaps, tables, memory, events, now, link, found
+            )
         if tables.link_since[link] != NO_GAP:
             reading = read_gap(events, now, tables.link_since[link])
             since = go_back(reading, events.since[link])
@@ -261,7 +263,7 @@ def _fire(uses, tables, memory, events, now, transition, asked, from_earliest):
             counters[r.ASKED] = first_asked
             return
         if not begins:
-            start = latest if from_earliest else min(start, latest)
+            start = latest if from_earliest or latest < start else start
         if tables.store_collapsed[store]:
             continue
         source = counters[r.SOURCES]
@@ -296,7 +298,9 @@ def _fire(uses, tables, memory, events, now, transition, asked, from_earliest):
         memory.pending_store[pending] = store
     bound = start if from_earliest else now.bound
     if tables.transition_final[transition] and len(tables.guard_first) > 0:
-        bound = max(bound, find_guard(uses.removals, tables, memory, events, now, target, asked))
+        latest = find_guard(uses.removals, tables, memory, events, now, target, asked)
+        if latest > bound:
+            bound = latest
     if tables.transition_final[transition] and now.clock != r.NO_CLOCK and start >= bound:
         root = counters[r.ROOTS]
         counters[r.ROOTS] = root + 1
@@ -343,7 +347,9 @@ def _file(uses, tables, memory, events, now, store, vertex, asked):
         if kind == r.UNLIKE:
             root, array, room = file_in_list(uses.lists, tables, memory, events, now, filing, asked)
         else:
-            root, array, room = file_in_tree(uses.trees, tables, memory, events, now, filing)
+            root, array, room = file_in_tree(
+                uses.trees, uses.gaps, tables, memory, events, now, filing
+            )
         if root < 0:
             return array, room
     memory.buckets[at]["root"] = root

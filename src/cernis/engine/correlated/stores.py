@@ -1,8 +1,8 @@
 """The stores of the step kernel: asking for runs, and filing them, by each kind of index.
 
 A plan has few kinds of indexes, and compiling all of them is most of what its first query waits
-for. So each function takes what the plan uses (`Uses`), and begins with `if uses is None`: Numba
-then leaves out the rest, and all that only the rest calls. Unions are in every plan.
+for. So a function for each kind takes what the plan uses (`Uses`), and calls another one that does
+the work, unless `uses is None`: Numba then compiles nothing of that. Unions are in every plan.
 
 Cost contract: amortized O(1) for = and ≠, O(log) for an order or a gap.
 
@@ -29,25 +29,38 @@ class Uses(NamedTuple):
     lists: bool | None
     """Lists with back pointers, for ≠."""
     trees: bool | None
-    """Search trees, for orders and gaps."""
+    """Search trees, for orders."""
+    gaps: bool | None
+    """Search trees for gaps, too, and for the groups of a `->`."""
     removals: bool | None
     """Runs that leave their stores: those of a `->`, and those that a guard forbids."""
 
 
 def find_uses(tables: CorrelatedArrays) -> Uses:
-    """Return what the tables of a plan use, or everything where they use two of the three.
+    """Return what the tables of a plan use, or everything where they use lists, trees or removals
+    together.
 
-    So there are five engines to compile, and `cernis warm` compiles them all.
+    So there are six engines to compile, and `cernis warm` compiles them all.
     """
     kinds = set(tables.links.kind.tolist())
+    has_gaps = bool(
+        r.RECENT in kinds
+        or (tables.link_gap != NO_GAP).any()
+        or (tables.store_gap != NO_GAP).any()
+        or (tables.store_groups >= 0).any()
+        or (tables.link_after != NO_RUN).any()
+    )
     has_arrows = bool((tables.link_arrow != NO_RUN).any() or tables.link_touches.any())
     has_guards = len(tables.guard_first) + len(tables.removal_first) > 0
+    has_trees = not kinds <= {r.UNION, r.UNLIKE}
     found = Uses(
         r.UNLIKE in kinds or None,
-        not kinds <= {r.UNION, r.UNLIKE} or None,
+        has_trees or None,
+        (has_trees and has_gaps) or None,
         has_arrows or has_guards or None,
     )
-    return found if found.count(None) > 1 else Uses(True, True, True)
+    several = (found.lists, found.trees, found.removals).count(None) < 2
+    return Uses(True, True, True, True) if several else found
 
 
 class Filing(NamedTuple):
@@ -77,6 +90,11 @@ def ask_list(uses, tables, memory, events, now, link, found, asked):
     """Return the first run with other values, its start, and the place of the question."""
     if uses is None:
         return 0, r.NOTHING, 0
+    return _ask_list(tables, memory, events, now, link, found, asked)
+
+
+@inlined
+def _ask_list(tables, memory, events, now, link, found, asked):
     store = tables.links.store[link]
     width = tables.links.width[store]
     for v in range(width):
@@ -95,10 +113,32 @@ def ask_list(uses, tables, memory, events, now, link, found, asked):
 
 
 @inlined
-def ask_tree(uses, tables, memory, events, now, link, found):
+def ask_tree(uses, gaps, tables, memory, events, now, link, found):
     """Return the latest start in a search tree, and the place of the question."""
     if uses is None:
         return r.NOTHING, 0
+    if gaps is None:
+        return _ask_order(tables, memory, events, now, link, found)
+    return _ask_gap(tables, memory, events, now, link, found)
+
+
+@inlined
+def _ask_order(tables, memory, events, now, link, found):
+    high = events.high[tables.link_ordered[link], now.at]
+    low = events.low[tables.link_ordered[link], now.at]
+    if high == r.NOTHING:
+        return r.NOTHING, 0
+    question = memory.counters[r.ASKED]
+    memory.counters[r.ASKED] = question + 1
+    memory.asked[question, 0] = high
+    memory.asked[question, 1] = low
+    operator = tables.links.operator[link]
+    return by_order.latest_start(memory.branches, found, operator, high, low), question
+
+
+@inlined
+def _ask_gap(tables, memory, events, now, link, found):
+    """Do as `ask_tree`, for an order as well as for gaps and groups."""
     store = tables.links.store[link]
     kind = tables.links.kind[store]
     question = memory.counters[r.ASKED]
@@ -157,6 +197,11 @@ def find_guard(uses, tables, memory, events, now, state, asked):
     """Return the latest start of what must be absent from the matches that end now in a state."""
     if uses is None:
         return r.NOTHING
+    return _find_guard(tables, memory, events, now, state, asked)
+
+
+@inner
+def _find_guard(tables, memory, events, now, state, asked):
     latest = r.NOTHING
     for link in range(tables.guard_first[state], tables.guard_first[state + 1]):
         store = tables.links.store[link]
@@ -193,6 +238,11 @@ def file_in_list(uses, tables, memory, events, now, filing, asked):
     """Put a run before its list; return (root or -1 for none, array, room) as `step` does."""
     if uses is None:
         return -1, 0, 0
+    return _file_in_list(tables, memory, events, now, filing, asked)
+
+
+@inner
+def _file_in_list(tables, memory, events, now, filing, asked):
     counters, store = memory.counters, filing.store
     if counters[r.ENTRIES] + 1 > len(memory.entries):
         return -1, r.ENTRIES, 1
@@ -212,10 +262,33 @@ def file_in_list(uses, tables, memory, events, now, filing, asked):
 
 
 @inner
-def file_in_tree(uses, tables, memory, events, now, filing):
+def file_in_tree(uses, gaps, tables, memory, events, now, filing):
     """Put a run into its search tree; return (root or -1 for none, array, room) as `step` does."""
     if uses is None:
         return -1, 0, 0
+    if gaps is None:
+        return _file_by_order(tables, memory, events, now, filing)
+    return _file_by_gap(tables, memory, events, now, filing)
+
+
+@inner
+def _file_by_order(tables, memory, events, now, filing):
+    counters, root = memory.counters, filing.root
+    high = events.high[tables.store_ordered[filing.store], now.at]
+    low = events.low[tables.store_ordered[filing.store], now.at]
+    if high == r.NOTHING:
+        return -1, 0, 0
+    room = by_order.room_to_insert(memory.branches, root, high, low)
+    if counters[r.BRANCHES] + room > len(memory.branches):
+        return -1, r.BRANCHES, room
+    vertex, start = filing.vertex, filing.start
+    root = by_order.insert(memory.branches, counters, root, high, low, vertex, start, now.bound)
+    return root, 0, 0
+
+
+@inner
+def _file_by_gap(tables, memory, events, now, filing):
+    """Do as `file_in_tree`, for an order as well as for gaps and groups."""
     counters, store, root = memory.counters, filing.store, filing.root
     start, bound = filing.start, now.bound
     kind, gap = tables.links.kind[store], tables.store_gap[store]

@@ -36,6 +36,14 @@ _EXACT = float(2**53)
 Element = TypeVar("Element")
 
 
+class IndexKinds(NamedTuple):
+    """The indexes of a plan beside unions: True, or None, which Numba tells apart."""
+
+    others: bool | None
+    more: bool | None
+    """Other ones than orders."""
+
+
 class CountScratch(NamedTuple):
     """Counts by item, valid where `stamps` has the current stamp, and room to work in."""
 
@@ -79,16 +87,19 @@ def _list_unlike(links, memory, source, bound, items):
 
 
 @inner
-def list_items(links, memory, source, bound, items):
-    """Write the items that a source sums over; return how many, or -1 without room."""
+def list_items(more, links, memory, source, bound, items):
+    """Write the items that a source sums over; return how many, or -1 without room.
+
+    Without `more` all indexes are unions or orders.
+    """
     link, at = memory.sources[source]["link"], memory.sources[source]["at"]
     kind = links.kind[links.store[link]]
     if kind == r.UNION:
         return list_union(memory.nodes, at, memory.sources[source]["version"], bound, items)
-    if kind == r.UNLIKE:
+    if more is not None and kind == r.UNLIKE:
         return _list_unlike(links, memory, source, bound, items)
     asked, operator = memory.asked[memory.sources[source]["asked"]], links.operator[link]
-    if kind == r.RECENT:
+    if more is not None and kind == r.RECENT:
         found = _list_range(memory.branches, operator, at, asked, asked[len(asked) - 1], items)
         return _keep_begun(memory.vertices, bound, items, found)
     if _is_whole(memory.branches, operator, at, asked[0]):
@@ -208,7 +219,7 @@ def _list_branch(branches, at, bound, items):
 @kernel
 def _find_items(links, memory, source, bound, items):
     """Do as `list_items`, called from Python."""
-    return list_items(links, memory, source, bound, items)
+    return list_items(True, links, memory, source, bound, items)
 
 
 @kernel
@@ -218,16 +229,16 @@ def _find_inside(memory, item, bound, items):
 
 
 @inner
-def _list_others(others, links, memory, source, bound, items):
+def _list_others(others, more, links, memory, source, bound, items):
     """Do as `list_items`, for an index that is no union; None: there is none, compile nothing."""
-    return -1 if others is None else list_items(links, memory, source, bound, items)
+    return -1 if others is None else list_items(more, links, memory, source, bound, items)
 
 
 @kernel
-def _count_roots(segment, others, begin, clock, scratch, prime, out):
+def _count_roots(segment, kinds, begin, clock, scratch, prime, out):
     """Count the roots from `begin` on; return the root for which the scratch is too small.
 
-    With a `prime`, count modulo it; 0: there is none. Without `others` all indexes are unions.
+    With a `prime`, count modulo it; 0: there is none. `kinds` are the `IndexKinds` of the plan.
 
     Roots with the same bound share their counts: `clock` is the current stamp and its bound.
     One kernel for all roots: a call for each would cost more than most roots do.
@@ -263,7 +274,9 @@ def _count_roots(segment, others, begin, clock, scratch, prime, out):
                     at, version = sources[source]["at"], sources[source]["version"]
                     found = list_union(nodes, at, version, bound, items)
                 else:
-                    found = _list_others(others, links, memory, source, bound, items)
+                    found = _list_others(
+                        kinds.others, kinds.more, links, memory, source, bound, items
+                    )
                 if found < 0 or depth + found > len(stack):
                     return i
                 total = 0.0
@@ -425,14 +438,15 @@ def count_matches(segment: DagSegment) -> list[int]:
 def _count_into(segment: DagSegment, prime: float, out: NDArray[np.float64]) -> CountScratch:
     """Write the numbers of matches of all roots, with a prime modulo it; return those of items."""
     size = count_items(segment.memory)
-    others = None if (segment.links.kind == r.UNION).all() else True
+    found = set(segment.links.kind.tolist())
+    kinds = IndexKinds(not found <= {r.UNION} or None, not found <= {r.UNION, r.SORTED} or None)
     clock = np.zeros(2, np.int64)
     stamps, values = np.zeros(size, np.int64), np.empty(size, np.float64)
     room, done = 1024, 0
     while True:
         stack, items = np.empty(room, np.int64), np.empty(room, np.int64)
         scratch = CountScratch(stamps, values, stack, items)
-        done = _count_roots(segment, others, done, clock, scratch, prime, out)
+        done = _count_roots(segment, kinds, done, clock, scratch, prime, out)
         if done == len(segment.roots):
             return scratch
         room *= 2

@@ -137,7 +137,7 @@ def _measure_roots(segment, weights, begin, clock, scratch, out):
                     at, version = sources[source]["at"], sources[source]["version"]
                     found = list_union(nodes, at, version, bound, items)
                 else:
-                    found = list_items(links, memory, source, bound, items)
+                    found = list_items(True, links, memory, source, bound, items)
                 if found < 0 or depth + found > len(stack):
                     return i
                 for q in range(len(scratch.total)):
