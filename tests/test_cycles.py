@@ -6,16 +6,25 @@ import gc
 
 import pytest
 
-from cernis.cycles import make_lasting, pause_cycle_search
+from cernis.cycles import make_lasting
 
 
-@pytest.mark.parametrize("pause", [pause_cycle_search, make_lasting])
-def test_a_pause_within_a_pause_ends_with_the_outer_one(pause: type) -> None:
-    with pause():
-        with pause():
+def test_a_pause_within_a_pause_ends_with_the_outer_one() -> None:
+    with make_lasting():
+        with make_lasting():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_where_python_does_not_search_it_does_not_afterwards() -> None:
+    gc.disable()
+    try:
+        with make_lasting():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_an_error_ends_the_pause() -> None:

@@ -18,7 +18,7 @@ from numba.core import untyped_passes as _untyped
 
 from cernis.compiled.calls import remember
 from cernis.compiled.lowering import KernelLowering, NativeLowering, adapt_context
-from cernis.cycles import pause_cycle_search
+from cernis.cycles import make_lasting
 
 Compiler: Any = _compiler.Compiler
 _UNUSED = (
@@ -42,7 +42,7 @@ class KernelCompiler(Compiler):  # type: ignore[misc]
 
     def compile_extra(self, func: Any) -> Any:
         """Compile a function, and the functions that it calls."""
-        with pause_cycle_search():
+        with make_lasting():
             return super().compile_extra(func)
 
     def define_pipelines(self) -> Any:

@@ -28,6 +28,7 @@ from lark import __version__ as lark_version
 from lark.exceptions import UnexpectedToken
 from lark.lexer import BasicLexer
 
+from cernis.cycles import make_lasting
 from cernis.errors import BudgetError, Diagnostic, QueryError
 from cernis.folder import own_folder
 from cernis.languages.text import mistakes as m
@@ -64,16 +65,17 @@ class Syntax:
             files(package).joinpath("grammar.lark").read_text(encoding="utf-8")
             for package in self.packages
         )
-        parser = Lark(
-            grammar,
-            parser="lalr",
-            lexer="basic",
-            start=[*self.start, "lexical"],
-            propagate_positions=True,
-            lexer_callbacks={"NAME": self._retype_word, **self.callbacks},
-            maybe_placeholders=self.placeholders,
-            cache=_name_tables(self.packages[-1], grammar),
-        )
+        with make_lasting():
+            parser = Lark(
+                grammar,
+                parser="lalr",
+                lexer="basic",
+                start=[*self.start, "lexical"],
+                propagate_positions=True,
+                lexer_callbacks={"NAME": self._retype_word, **self.callbacks},
+                maybe_placeholders=self.placeholders,
+                cache=_name_tables(self.packages[-1], grammar),
+            )
         parser.lexer = BasicLexer(parser.lexer_conf)  # Lark builds one for each text otherwise
         return parser
 
