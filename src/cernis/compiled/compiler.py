@@ -1,7 +1,8 @@
 """The compiler of kernels: Numba's, with a memory, fewer steps and no search for cycles.
 
 Borrowing functions have no closures, no arithmetic of whole arrays and no tuples to unroll. So the
-steps that look for these are left out, each of which goes through all of a function.
+steps that look for these are left out, each of which goes through all of a function. So is the one
+that says where variables end: no references are dropped there.
 
 A function makes a hundred thousand objects that all live until it is compiled. Python searches them
 for cycles again and again, which took a sixth of the time; so it does not while a function is
@@ -22,6 +23,7 @@ from cernis.cycles import make_lasting
 
 Compiler: Any = _compiler.Compiler
 _UNUSED = (
+    _untyped.IRProcessing,
     _untyped.WithLifting,
     _untyped.InlineClosureLikes,
     _untyped.MakeFunctionToJitFunction,
@@ -30,8 +32,10 @@ _UNUSED = (
     _untyped.LiteralUnroll,
     _typed.InlineOverloads,
     _typed.NopythonRewrites,
+    _typed.IRLegalization,
 )
-"""The steps for what borrowing functions do not have: closures, whole arrays, unrolled tuples."""
+"""The steps for what borrowing functions do not have: closures, whole arrays, unrolled tuples, and
+references to drop where variables end."""
 
 
 class KernelCompiler(Compiler):  # type: ignore[misc]

@@ -10,7 +10,8 @@ disappears when LLVM optimizes it. Here it is not made:
   references twice; a borrowing function counts none.
 
 What Numba asks again and again while it translates is remembered: the types of an operator
-(`cernis.compiled.calls`), and the size of a type, which it has LLVM compute from a text.
+(`cernis.compiled.calls`), the size of a type, which it has LLVM compute from a text, and the
+numbers that tuples of arrays have as arguments.
 
 Turned down: a tuple as one argument between kernels, where Numba passes each number of each array.
 It halved the translation, and sequences ran at half the rate.
@@ -34,6 +35,7 @@ CPUContext: Any = _cpu.CPUContext
 Lower: Any = _lowering.Lower
 NativeLowering: Any = _typed_passes.NativeLowering
 _SIZES: dict[Any, int] = {}
+_PACKERS: dict[tuple[int, ...], tuple[Any, tuple[Any, ...]]] = {}
 _find_singly_assigned = Lower._find_singly_assigned_variable
 
 
@@ -46,6 +48,14 @@ class KernelContext(CPUContext):  # type: ignore[misc]
         if size is None:
             size = _SIZES[ty] = super().get_abi_sizeof(ty)
         return size
+
+    def get_arg_packer(self, fe_args: Any) -> Any:
+        """Return what takes arguments apart into numbers, and joins these."""
+        key = tuple(map(id, fe_args))
+        known = _PACKERS.get(key)
+        if known is None:  # with the types, so that no other one gets their numbers
+            known = _PACKERS[key] = super().get_arg_packer(fe_args), tuple(fe_args)
+        return known[0]
 
     def refresh(self) -> None:
         """Do nothing: the compiler has just loaded what Numba knows."""
@@ -62,9 +72,11 @@ class KernelLower(Lower):  # type: ignore[misc]
     """Numba's translation of a function, with fewer variables in memory."""
 
     def _find_singly_assigned_variable(self) -> None:
-        _find_singly_assigned(self)
-        if not self.context.enable_nrt:
-            self._singly_assigned_vars |= _find_values(self.func_ir.blocks)
+        if self.context.enable_nrt:
+            _find_singly_assigned(self)
+            return
+        self._singly_assigned_vars = _find_values(self.func_ir.blocks)
+        self._blk_local_varmap: dict[str, Any] = {}
 
     def storevar(self, value: Any, name: str, argidx: Any = None) -> None:
         """Assign to a variable."""

@@ -121,7 +121,7 @@ def call_briefly(kernel: Any, work: int, *args: Any) -> Any:
     if is_ready or getattr(kernel, "overloads", True):
         return kernel(*args)
     spent = _brief.get(id(kernel), 0.0)
-    if spent > _PATIENCE or _is_compiled(kernel, args):
+    if spent > _PATIENCE or (_is_on_disk(kernel) and _is_compiled(kernel, args)):
         return kernel(*args)
     began = thread_time()
     try:
