@@ -120,6 +120,27 @@ def test_a_kernel_has_code_once_any_process_has_compiled_it(
     assert not is_compiled(second)
 
 
+def test_code_of_another_version_is_none(
+    warmth: Warmth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cernis.compiled.cache._folder", lambda: tmp_path)
+    warmth.add(events=1_000_000)
+
+    def work(numbers: Any) -> int:
+        return len(numbers)
+
+    before = kernel(work)
+    before(np.array([1]))
+    assert tiers.has_code(before)
+
+    def work(numbers: Any) -> int:  # type: ignore[no-redef]
+        return len(numbers) + 1
+
+    after = kernel(work)
+    assert before._cache._name == after._cache._name
+    assert not tiers.has_code(after)
+
+
 def test_results_are_pythons_numbers_in_both_ways(warmth: Warmth) -> None:
     def make_results(x: Any) -> Any:
         return x[0], (x[0] > 1, 1.5 * x[0])

@@ -4,8 +4,8 @@ They are in `NUMBA_CACHE_DIR` where that is set and this user's alone, and other
 folder (`cernis.folder`): a place that executors can write to and that all workers of a machine and
 all applications share, wherever their copy of the package is.
 
-The name of a file identifies its content: it has a digest of the kernel (`identity`), of the
-types of its arguments, the processor, and the versions of Python, NumPy and Numba. So a
+The name of a file identifies its content: it has a digest of the kernel (`identity`) and of the
+versions of Python, NumPy and Numba, and one of the types of its arguments and the processor. So a
 file never changes, and any number of processes can read and write at once: they write the
 same bytes to the same place, and where they can, they compile in turns (`turns`). (Numba's own
 files have an index, which processes overwrite for each other: one signature can then find the
@@ -92,9 +92,11 @@ class KernelCache:
         return False
 
     def holds_some(self) -> bool:
-        """Return whether there is a file of any types."""
-        folder = _folder()
-        return folder is not None and any(folder.glob(f"{self._name}*.nbc"))
+        """Return whether there is a file of this version of the kernel, of any types."""
+        with suppress(Exception):
+            folder = _folder()
+            return folder is not None and any(folder.glob(f"{self._name}{self._digest}-*.nbc"))
+        return False
 
     def save_overload(self, sig: Any, data: Any) -> None:
         with suppress(Exception):
@@ -112,8 +114,12 @@ class KernelCache:
         if folder is None:
             raise FileNotFoundError("no place for compiled code")
         kinds = sig if isinstance(sig, tuple) else (*sig.args, sig.return_type)
-        words = (self._version, [spelled(kind) for kind in kinds], codegen.magic_tuple())
-        return folder / f"{self._name}{sha256(repr(words).encode()).hexdigest()[:32]}.nbc"
+        words = ([spelled(kind) for kind in kinds], codegen.magic_tuple())
+        return folder / f"{self._name}{self._digest}-{_digest(words)}.nbc"
+
+    @cached_property
+    def _digest(self) -> str:
+        return _digest(self._version)
 
     @cached_property
     def _version(self) -> tuple[object, ...]:
@@ -142,6 +148,10 @@ class KernelCache:
         """Do nothing: the cache is always enabled, and no file is ever out of date."""
 
     disable = flush = enable
+
+
+def _digest(words: tuple[object, ...]) -> str:
+    return sha256(repr(words).encode()).hexdigest()[:32]
 
 
 def _load_registries(target_context: Any) -> None:
