@@ -100,6 +100,19 @@ def test_a_hot_process_compiles_no_kernel_that_has_little_to_do(
     assert is_compiled(patient)
 
 
+def test_a_kernel_that_has_much_to_do_is_compiled_in_a_cold_process(
+    warmth: Warmth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cernis.compiled.cache._folder", lambda: tmp_path)
+    counting = kernel(double_all)
+    assert tiers.call_patiently(counting, np.array([1, 2])) == 6
+    assert not is_compiled(counting)
+    monkeypatch.setitem(tiers._brief, id(counting), 10.0)
+    assert tiers.call_patiently(counting, np.array([1, 2])) == 6
+    assert is_compiled(counting)
+    assert warmth.is_cold
+
+
 def test_a_kernel_that_has_little_to_do_is_compiled_ahead(warmth: Warmth) -> None:
     tiers.compile_from_now()
     compiled = kernel(double_all)

@@ -13,6 +13,9 @@ cannot change its way: engines cut a batch into small pieces while kernels may b
 (`expect_events`). Many events need a few kernels only: those that step and count. A kernel that
 lists the twenty matches of a table, or drops dead records now and then, has little to do. It runs
 as plain Python in a hot process too, until it has taken a quarter of a second (`call_briefly`).
+A kernel that counts may have far more to do than there are events. It is compiled after a quarter
+of a second even where the process is cold (`call_patiently`).
+
 Kernels that go over a column have another form, of NumPy or Arrow. It takes a few times as long for
 a row as compiled code does, and a hundredth of plain Python: it runs in their place, cold or hot,
 until it has taken a quarter of a second as well (`arrays_first`).
@@ -123,6 +126,24 @@ def call_briefly(kernel: Any, work: int, *args: Any) -> Any:
     spent = _brief.get(id(kernel), 0.0)
     if spent > _PATIENCE or (_is_on_disk(kernel) and _is_compiled(kernel, args)):
         return kernel(*args)
+    began = thread_time()
+    try:
+        return interpret(kernel, args)
+    finally:
+        _brief[id(kernel)] = spent + thread_time() - began
+
+
+def call_patiently(kernel: Any, *args: Any) -> Any:
+    """Call a kernel whose work has no bound in events, in small pieces (`cut_events`).
+
+    While the process is cold it runs as plain Python for a quarter of a second in all, and is
+    compiled then.
+    """
+    if not (isinstance(kernel, TieredKernel) and kernel.is_plain(args)):
+        return kernel(*args)
+    spent = _brief.get(id(kernel), 0.0)
+    if spent > _PATIENCE:
+        return CPUDispatcher.__call__(kernel, *args)
     began = thread_time()
     try:
         return interpret(kernel, args)

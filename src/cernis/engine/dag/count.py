@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
+from cernis.compiled.tiers import call_patiently, cut_events
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions, unlike
@@ -442,14 +443,20 @@ def _count_into(segment: DagSegment, prime: float, out: NDArray[np.float64]) -> 
     kinds = IndexKinds(not found <= {r.UNION} or None, not found <= {r.UNION, r.SORTED} or None)
     clock = np.zeros(2, np.int64)
     stamps, values = np.zeros(size, np.int64), np.empty(size, np.float64)
-    room, done = 1024, 0
-    while True:
-        stack, items = np.empty(room, np.int64), np.empty(room, np.int64)
-        scratch = CountScratch(stamps, values, stack, items)
-        done = _count_roots(segment, kinds, done, clock, scratch, prime, out)
-        if done == len(segment.roots):
-            return scratch
-        room *= 2
+    scratch = _new_scratch(stamps, values, 1024)
+    done = 0
+    for piece in cut_events(len(segment.roots)):
+        part = segment._replace(roots=segment.roots[: piece.stop])
+        while done < piece.stop:
+            args = part, kinds, done, clock, scratch, prime, out
+            done = call_patiently(_count_roots, *args)
+            if done < piece.stop:
+                scratch = _new_scratch(stamps, values, 2 * len(scratch.stack))
+    return scratch
+
+
+def _new_scratch(stamps: NDArray[np.int64], values: NDArray[np.float64], room: int) -> CountScratch:
+    return CountScratch(stamps, values, np.empty(room, np.int64), np.empty(room, np.int64))
 
 
 def _count_exactly(segment: DagSegment, most: float) -> list[int]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
+from cernis.compiled.tiers import call_patiently, cut_events
 from cernis.engine.settings import FOREVER
 from cernis.engine.unary.arena import UNION, ArenaSegment, find_ready, is_inside
 
@@ -191,16 +192,34 @@ def count_within(segment: ArenaSegment, most: int) -> tuple[list[int] | None, in
     arena, roots = segment
     if not len(roots):
         return [], 0
-    size = int(roots["node"].max()) + 1
     counts: list[int] = []
-    width, left = 1, most
-    while len(counts) < len(roots):
-        limbs, begin = np.empty((len(roots), width), np.int64), len(counts)
-        scratch = _new_scratch(size, width)
-        done, visited = _count_roots(arena, roots, begin, limbs, left, scratch)
+    left = most
+    shares_counts = (roots["bound"] == FOREVER).all()
+    for piece in [slice(None)] if shares_counts else cut_events(len(roots)):
+        some, visited = _count_piece(arena, roots[piece], left)
         left -= visited
         if left < 0:
             return None, most - left
+        counts += some
+    return counts, most - left
+
+
+def _count_piece(
+    arena: NDArray[np.void], roots: NDArray[np.void], most: int
+) -> tuple[list[int], int]:
+    """Return the number of matches of some roots, and how many nodes were visited.
+
+    Where these are more than `most`, some roots are not counted.
+    """
+    size = int(roots["node"].max()) + 1
+    counts: list[int] = []
+    width, left = 1, most
+    while len(counts) < len(roots) and left >= 0:
+        limbs, begin = np.empty((len(roots), width), np.int64), len(counts)
+        scratch = _new_scratch(size, width)
+        args = arena, roots, begin, limbs, left, scratch
+        done, visited = call_patiently(_count_roots, *args)
+        left -= visited
         columns = limbs[begin:done].astype(object).T
         counts += sum(column << _LIMB * w for w, column in enumerate(columns)).tolist()
         width *= 2
