@@ -25,7 +25,10 @@ DEFINED = """
 HEAD = "PREFIX : <urn:g:> SELECT * {} WITHIN 9 SECONDS FROM STREAM S <urn:g:s> WHERE {{ SEQ ({})"
 CASES = {
     "any": HEAD.format("", "A : B+: : C") + DEFINED,
+    "chain": HEAD.format("", "A ; B : C") + DEFINED,
     "next": HEAD.format("", "A ; B") + DEFINED,
+    "rounds": HEAD.format("", "A ; B+; : C")
+    + DEFINED.replace("?m :celsius", "?n :celsius").replace("?m :in", "?n :in"),
     "sorted": HEAD.format("", "A : B : C") + DEFINED,
     "strict": HEAD.format("PARTITION BY (?m)", "A , C") + DEFINED,
 }
@@ -135,10 +138,10 @@ def test_every_array_is_missed_and_must_have_its_shape(name: str) -> None:
     ],
 )
 def test_numbers_that_lead_nowhere_are_refused(part: str, number: int, message: str) -> None:
-    meta, arrays = unpack(freeze("any"))
+    meta, arrays = unpack(freeze("chain"))
     arrays[part] = np.full_like(arrays[part], number)
     with pytest.raises(cernis.StateError, match=message):
-        thaw("any", pack(meta, arrays))
+        thaw("chain", pack(meta, arrays))
 
 
 @pytest.mark.parametrize(
@@ -154,21 +157,37 @@ def test_numbers_that_lead_nowhere_are_refused(part: str, number: int, message: 
 def test_records_that_lead_nowhere_are_refused(
     part: str, layout: Any, field: str, number: int, message: str
 ) -> None:
-    meta, arrays = unpack(freeze("any"))
+    meta, arrays = unpack(freeze("chain"))
     records = arrays[part].view(layout)
     records[field][min(1, len(records) - 1) :] = number
     with pytest.raises(cernis.StateError, match=message):
-        thaw("any", pack(meta, arrays))
+        thaw("chain", pack(meta, arrays))
+
+
+@pytest.mark.parametrize("number", [0, 10_000])
+def test_rounds_that_lead_nowhere_are_refused(number: int) -> None:
+    meta, arrays = unpack(freeze("rounds"))
+    sources = arrays["sources"].view(r.SOURCE)
+    sources["group"][:] = number or arrays["entry.rounds"].max()
+    with pytest.raises(cernis.StateError, match=r"a round leads (nowhere|to none before it)"):
+        thaw("rounds", pack(meta, arrays))
+
+
+def test_rounds_that_are_no_rounds_are_refused() -> None:
+    meta, arrays = unpack(freeze("rounds"))
+    arrays["entry.rounds"] = np.where(arrays["entry.rounds"] > 0, arrays["entry.root"], 0)
+    with pytest.raises(cernis.StateError, match="a round leads to none before it"):
+        thaw("rounds", pack(meta, arrays))
 
 
 def test_a_run_that_leads_to_itself_is_refused() -> None:
-    meta, arrays = unpack(freeze("any"))
+    meta, arrays = unpack(freeze("chain"))
     vertices, nodes = arrays["vertices"].view(r.VERTEX), arrays["nodes"].view(r.NODE)
     node = next(i for i, vertex in enumerate(nodes["vertex"]) if vertices["count"][vertex])
     own = vertices["first"][nodes["vertex"][node]]
     arrays["sources"].view(r.SOURCE)["at"][own] = node
     with pytest.raises(cernis.StateError, match="a source leads to no run before it"):
-        thaw("any", pack(meta, arrays))
+        thaw("chain", pack(meta, arrays))
 
 
 if __name__ == "__main__":

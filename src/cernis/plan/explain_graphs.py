@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.automata.linked.mermaid import draw_linked
-from cernis.automata.linked.order import find_sorted
+from cernis.automata.linked.order import find_rounds, find_sorted
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Guarantee
 from cernis.plan.report import PlanReport
@@ -61,11 +61,18 @@ _LINKS = {",": "the next timestamp", ";": "the first that fits", ":": "any later
 def _describe_stores(plan: GraphPlan) -> Iterator[str]:
     """Yield what the runs of each store wait for, and by which variables they are grouped."""
     linked = plan.linked
+    decided = {rounds.again: rounds.variable for rounds in find_rounds(linked)}
     for number, (store, ordered) in enumerate(zip(linked.stores, find_sorted(linked), strict=True)):
         grouped = [f"?{name}" for name in store.kept if name != ordered]
         names = _name_step(plan, store.step)
         rounds = plan.query.steps[store.step].rounds
         again = ", again" if rounds and linked.states[store.state].step == store.step else ""
+        if number in decided:
+            yield (
+                f"waiting for {names}, again ({_LINKS[store.link]}): in the same order, without a "
+                f"group for each round: ?{decided[number]} decides which rounds a run takes"
+            )
+            continue
         how = f", in the order of ?{ordered}" if ordered else _describe_live(linked, number)
         yield (
             f"waiting for {names}{again} ({_LINKS[store.link]}): "

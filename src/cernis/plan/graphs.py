@@ -16,7 +16,7 @@ from typing import Any
 
 from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.automata.linked.construct import construct_linked
-from cernis.automata.linked.order import find_order, name_sources
+from cernis.automata.linked.order import find_order, find_rounds, name_sources
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SelectedVariable, SpaseqQuery
 from cernis.plan.plan import Distribution, Guarantee
@@ -109,6 +109,8 @@ def _decide_guarantee(linked: LinkedAutomaton) -> Guarantee:
 
 def _orders_one_value(linked: LinkedAutomaton, store: int, reading: int) -> bool:
     """Whether the only condition is an order of one value, in whose order runs can wait."""
+    if any(store in (rounds.first, rounds.again) for rounds in find_rounds(linked)):
+        return True
     if linked.stores[store].link == "," or len(linked.conditions(reading)) != 1:
         return False
     (condition,) = linked.conditions(reading)

@@ -13,7 +13,8 @@ condition asks whether the earlier one is among them. `EXISTS { ?x :p ?y FILTER 
 all values of `?y`, and the condition asks whether one of them is below the earlier `?a`.
 
 A pattern that stands in several steps is left alone: its variables would be those of all of them.
-Functions whose variables are of two patterns stay where they are (`solving.answers`).
+Functions whose variables are of two patterns stay where they are (`solving.answers`), and so do
+those with a variable that the pattern may leave unbound and another step binds.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def hoist_functions(query: SpaseqQuery) -> SpaseqQuery:
     uses = Counter(leaf.gpm for step in query.steps for leaf in find_gpm_names(step.element))
     split = {gpm.name: g.split_filters(gpm.pattern) for gpm in query.gpms}
     bound = {name: set(g.find_variables(pattern)) for name, (pattern, _) in split.items()}
+    sure = {name: g.find_certain_variables(pattern) for name, (pattern, _) in split.items()}
     taken = set().union(*bound.values())
     fresh = (name for number in count() if (name := f"fn{number}") not in taken)
     values: dict[str, list[tuple[g.GraphVariable, g.Expression]]] = {}
@@ -45,6 +47,8 @@ def hoist_functions(query: SpaseqQuery) -> SpaseqQuery:
             moved: dict[int, g.Expression] = {}
             for part in _find_parts(condition):
                 home = _find_home(part, own, bound, uses)
+                if home is not None and _may_come_later(part, home, bound, sure[home]):
+                    home = None
                 if home is not None:
                     variable = g.GraphVariable(next(fresh))
                     value: g.Expression = part
@@ -122,6 +126,18 @@ def _find_home(
     if len(homes) != 1 or uses[homes[0]] != 1 or not names <= bound[homes[0]]:
         return None
     return None if homes[0] != own and any(True for _ in g.find_exists(part)) else homes[0]
+
+
+def _may_come_later(
+    part: g.Expression, home: str, bound: dict[str, set[str]], sure: set[str]
+) -> bool:
+    """Whether a pattern may leave a variable of a part unbound that another one binds.
+
+    EXISTS is asked with the values of other steps.
+    """
+    names = {variable.name for variable in g.find_mentions(part)} - sure
+    others = set[str]().union(*(bound[one] for one in bound if one != home))
+    return not isinstance(part, g.ExistsExpression) and not names.isdisjoint(others)
 
 
 def _name_selected(query: SpaseqQuery) -> SpaseqQuery:

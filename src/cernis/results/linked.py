@@ -2,7 +2,8 @@
 
 Cost contract: as `cernis.results.correlated`, but `count` and `counts` do not grow with the window
 where few groups lead to another (`cernis.engine.dag.slide`), or a match has up to three steps that
-wait in search trees (`cernis.engine.dag.slide_ranges`).
+wait in search trees (`cernis.engine.dag.slide_ranges`). Where a value decides rounds, they are
+linear in the pairs of a run and a round that fits it (`count_pairs`, `slide_rounds`).
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 from itertools import accumulate, groupby, pairwise
 
 from cernis.engine.dag.count import count_matches
+from cernis.engine.dag.count_pairs import count_pairs
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.records import BRANCHES
 from cernis.engine.dag.slide import count_sliding, count_values
 from cernis.engine.dag.slide_ranges import count_ranges
-from cernis.engine.dag.steps import read_steps
+from cernis.engine.dag.slide_rounds import count_rounds
+from cernis.engine.dag.steps import choose_vertices, read_steps
 from cernis.results.correlated import CorrelatedMatches
 
 
@@ -38,6 +41,10 @@ class LinkedMatches(CorrelatedMatches):
 
 def _count_trees(segments: list[DagSegment]) -> list[int] | None:
     """Return the number of matches of every root where runs wait in trees; None: it takes long."""
+    chosen = choose_vertices(segments)
+    if (chosen.rounds >= 0).any():
+        numbers = count_pairs(segments, chosen)
+        return count_rounds(segments, chosen) if numbers is None else numbers
     read = read_steps(segments)
     if read is None:
         return None

@@ -52,9 +52,8 @@ class Tree:
         high, low = run.value
         before = int(self.counters[BRANCHES])
         room = room_to_insert(self.branches, self.root, high, low)
-        self.root = insert(
-            self.branches, self.counters, self.root, high, low, run.vertex, run.start, bound
-        )
+        planted = by_order.PlantedRun(high, low, run.vertex, run.start)
+        self.root = insert(self.branches, self.counters, self.root, planted, bound)
         assert int(self.counters[BRANCHES]) - before <= room
 
     def erase(self, op: str, value: tuple[int, int]) -> None:

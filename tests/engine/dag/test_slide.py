@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cernis.engine.dag.slide import MomentLog, _count_log
+from cernis.engine.dag.slide import MomentLog, count_log
 
 GROUPS = 24
 
@@ -75,10 +75,10 @@ class RandomLog:
 @given(st.integers(0, 2**32), st.integers(1, 80))
 def test_the_window_slides_over_groups_that_many_others_lead_to(seed: int, moments: int) -> None:
     drawn = RandomLog(seed, moments)
-    assert _count_log(drawn.read()) == drawn.counts
+    assert count_log(drawn.read()) == drawn.counts
 
 
 def test_counts_beyond_a_float_are_exact() -> None:
     drawn = RandomLog(5, 360, window=260)
     assert max(drawn.counts) > 2**53
-    assert _count_log(drawn.read()) == drawn.counts
+    assert count_log(drawn.read()) == drawn.counts

@@ -93,7 +93,7 @@ def count_each(segments: list[DagSegment]) -> list[int]:
 def test_it_agrees_with_counting_each_end(seed: int) -> None:
     rng = random.Random(seed)
     first, second = rng.choice(":;"), rng.choice("::;,")
-    steps = rng.choice([f"A {first} B", f"A {first} B {second} C", "A : B? : C", "A : B+: : C"])
+    steps = rng.choice([f"A {first} B", f"A {first} B {second} C", "A : B? : C", "A : B+; : C"])
     third = rng.choice(ORDERS).translate(str.maketrans("ab", "bc"))
     tumbling = rng.choice(["", "", "TUMBLING FROM 0"])
     query = open_query(steps, (rng.choice(ORDERS), third, ""), rng.randint(1, 30), tumbling)

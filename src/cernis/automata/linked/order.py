@@ -4,6 +4,11 @@ Under `:` runs stay in a store until they leave the window. If the step compares
 and no later step needs that value, runs of a join key can wait in one search tree by it
 (`engine.linked.trees`): a row then names a range of runs in one step. If the value stays live, runs
 with different values have different futures, and each value is a group of its own.
+
+The rounds of `B+` are an exception. If each of them compares the same value of the run, by order,
+and nothing later needs it, then a run and its last round tell all rounds between: those B that fit
+the run. So runs wait for any number of rounds in one search tree, and the rounds of a match are
+found when it is listed (`engine.dag.rounds`).
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from cernis.automata.linked.automaton import LinkedAutomaton
+from cernis.automata.linked.automaton import LinkedAutomaton, LinkedTransition
 from cernis.pattern.graph import (
     CallExpression,
     ComparisonExpression,
@@ -37,6 +42,16 @@ class OrderCondition(NamedTuple):
     def sign(self) -> int:
         """1: runs that fit come first in ascending order of the variable; -1: in descending."""
         return 1 if self.op in ("<", "<=") else -1
+
+
+class Rounds(NamedTuple):
+    """The rounds of a step that all compare one value of a run by order, and nothing else."""
+
+    first: int
+    """The store in which runs wait for the first round."""
+    again: int
+    """The store in which they wait for one more."""
+    variable: str
 
 
 def find_order(
@@ -87,26 +102,68 @@ def name_sources(
 def find_sorted(linked: LinkedAutomaton) -> tuple[str | None, ...]:
     """Return for each store the variable by whose order its runs wait in search trees, or None."""
     guarded = {guard.store for guard in linked.guards}
+    in_rounds = {one.first: one.variable for one in find_rounds(linked)}
     return tuple(
-        None if one.link != ":" or store in guarded else _find_sorted(linked, store)
+        in_rounds.get(store)
+        if one.link != ":" or store in guarded or store in in_rounds
+        else _find_sorted(linked, store)
         for store, one in enumerate(linked.stores)
     )
 
 
 def _find_sorted(linked: LinkedAutomaton, store: int) -> str | None:
-    kept = set(linked.stores[store].kept)
     found: set[str | None] = set()
     for transition in linked.transitions:
-        if transition.store != store:
-            continue
-        conditions = linked.conditions(transition.reading)
-        order = None
-        if len(conditions) == 1:
-            order = find_order(conditions[0], *name_sources(linked, transition.reading, store))
-        alone = (
-            order is not None
-            and kept - {order.variable} == set(transition.joins)
-            and order.variable not in linked.states[transition.target].bound
-        )
-        found.add(order.variable if order is not None and alone else None)
+        if transition.store == store:
+            variable = _find_compared(linked, transition)
+            is_live = variable in linked.states[transition.target].bound
+            found.add(None if is_live else variable)
     return found.pop() if len(found) == 1 else None
+
+
+def _find_compared(linked: LinkedAutomaton, transition: LinkedTransition) -> str | None:
+    """Return the variable of runs that a transition compares by order, beside those it joins."""
+    conditions, store = linked.conditions(transition.reading), transition.store
+    if store is None or len(conditions) != 1:
+        return None
+    order = find_order(conditions[0], *name_sources(linked, transition.reading, store))
+    if order is None or {*linked.stores[store].kept} - {order.variable} != {*transition.joins}:
+        return None
+    return order.variable
+
+
+def find_rounds(linked: LinkedAutomaton) -> tuple[Rounds, ...]:
+    """Return the rounds that one value of a run decides."""
+    guarded = {guard.store for guard in linked.guards}
+    found = []
+    for state in range(len(linked.states)):
+        into = [one for one in linked.transitions if one.target == state]
+        if len(into) != 2 or any(one.store is None for one in into):
+            continue
+        from_itself = [linked.stores[one.store or 0].state == state for one in into]
+        if sorted(from_itself) != [False, True]:
+            continue
+        before, again = (into[from_itself.index(is_round)] for is_round in (False, True))
+        rounds = _join_rounds(linked, before, again)
+        if rounds is not None and not {rounds.first, rounds.again} & guarded:
+            found.append(rounds)
+    return tuple(found)
+
+
+def _join_rounds(
+    linked: LinkedAutomaton, before: LinkedTransition, again: LinkedTransition
+) -> Rounds | None:
+    """Return the first round and the others as one, if they ask the same of the same runs."""
+    variable = _find_compared(linked, before)
+    if variable is None or variable != _find_compared(linked, again):
+        return None
+    assert before.store is not None
+    assert again.store is not None
+    one, other = linked.stores[before.store], linked.stores[again.store]
+    is_same = (one.link, one.kept, before.reading) == (other.link, other.kept, again.reading)
+    left = [store for store in linked.stores if store.state == other.state and store != other]
+    is_needed = any(variable in store.kept for store in left)
+    taken = [t for t in linked.transitions if t.store in (before.store, again.store)]
+    if not is_same or is_needed or len(taken) != 2:
+        return None
+    return Rounds(before.store, again.store, variable)

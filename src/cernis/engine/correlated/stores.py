@@ -281,8 +281,8 @@ def _file_by_order(tables, memory, events, now, filing):
     room = by_order.room_to_insert(memory.branches, root, high, low)
     if counters[r.BRANCHES] + room > len(memory.branches):
         return -1, r.BRANCHES, room
-    vertex, start = filing.vertex, filing.start
-    root = by_order.insert(memory.branches, counters, root, high, low, vertex, start, now.bound)
+    run = by_order.PlantedRun(high, low, filing.vertex, filing.start)
+    root = by_order.insert(memory.branches, counters, root, run, now.bound)
     return root, 0, 0
 
 
@@ -322,5 +322,6 @@ def _file_by_gap(tables, memory, events, now, filing):
         return -1, r.BRANCHES, room
     if trims:
         root = by_order.trim(memory.branches, counters, root, limit, bound)
-    root = by_order.insert(memory.branches, counters, root, high, low, filing.vertex, start, bound)
+    run = by_order.PlantedRun(high, low, filing.vertex, start)
+    root = by_order.insert(memory.branches, counters, root, run, bound)
     return root, 0, 0

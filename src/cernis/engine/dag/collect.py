@@ -25,8 +25,9 @@ from cernis.engine.dag import unlike
 from cernis.engine.dag.links import Links
 from cernis.engine.poison import poison
 
-_V, _N, _E, _B, _R = range(5)
-"""Sorts of records on the stack: 8·record + sort. _R are branches by their last events."""
+_V, _N, _E, _B, _R, _P = range(6)
+"""Sorts of records on the stack: 8·record + sort. _R are branches by their last events, _P those of
+rounds, by their positions."""
 
 _REPLACED = (
     "vertices",
@@ -65,8 +66,10 @@ def _sort_of(kind):
 
 
 @kernel
-def _mark(links, memory, kinds, bounds, marks, queue):
+def _mark(links, memory, kinds, bounds, oldest, marks, queue):
     """Mark the live records; `queue` is scratch, with room for every record.
+
+    `oldest` is the position of the earliest event that begins a run inside the window.
 
     With one window for all, the buckets begin together and go back in time side by side: records
     that were made together are met together, and the next ones are known long before. A stack
@@ -78,6 +81,7 @@ def _mark(links, memory, kinds, bounds, marks, queue):
         if at != 0:
             sort = _sort_of(kinds[b])
             last = _meet(marks, queue, last, at, sort)
+            sort = _P if kinds[b] == r.ROUNDS else sort
             last = _meet(marks, queue, last, before, sort)
         if len(bounds) == 1 and b < len(memory.buckets) - 1:
             continue  # all at once
@@ -101,6 +105,8 @@ def _mark(links, memory, kinds, bounds, marks, queue):
             elif sort >= _B:
                 if sort == _B and memory.branches[at]["best"] < bound:
                     continue
+                if sort == _P and memory.branches[at]["best"] < oldest:
+                    continue
                 marks.branches[at] = LIVE
                 last = _meet(marks, queue, last, memory.branches[at]["vertex"], _V)
                 for side in (memory.branches[at]["left"], memory.branches[at]["right"]):
@@ -122,6 +128,8 @@ def _mark(links, memory, kinds, bounds, marks, queue):
                         root = unlike.next_of_source(links, memory, source, root, bound)
                         memory.sources[source]["at"] = root
                     last = _meet(marks, queue, last, root, _sort_of(kind))
+                    if kind == r.ROUNDS:
+                        last = _meet(marks, queue, last, memory.sources[source]["group"], _P)
 
 
 @inner
@@ -265,7 +273,12 @@ def _mark_live(
     used = [memory.counters[n] for n in (r.VERTICES, r.NODES, r.ENTRIES, r.BRANCHES)]
     marks = Marks(*(np.zeros(n, np.uint8) for n in used))
     queue = np.empty(sum(used), np.int64)
-    call_briefly(_mark, len(memory.buckets), links, memory, kinds, bounds, marks, queue)
+    oldest = np.int64(0)
+    if links.rounds is not None:
+        begins = memory.vertices[1 : used[0]]
+        begins = begins[(begins["count"] == 0) & (begins["start"] >= bounds.min())]
+        oldest = np.int64(begins["position"].min(initial=r.NO_CLOCK))
+    call_briefly(_mark, len(memory.buckets), links, memory, kinds, bounds, oldest, marks, queue)
     return Marks(*((one == LIVE).view(np.uint8) for one in marks))
 
 
@@ -298,9 +311,11 @@ def _copy_vertices(
     )
     sources = memory.sources.take(which)
     kinds = links.kind[links.store[sources["link"]]] if len(sources) else np.empty(0)
-    for kind in (r.UNION, r.UNLIKE, r.SORTED, r.RECENT):
+    for kind in (r.UNION, r.UNLIKE, r.SORTED, r.RECENT, r.ROUNDS):
         mine = kinds == kind
         sources["at"][mine] = moved[min(kind, r.SORTED)][sources["at"][mine]]
+        if kind == r.ROUNDS:
+            sources["group"][mine] = moved[r.SORTED][sources["group"][mine]]
     asking = kinds != r.UNION
     asked = np.concatenate(
         [np.zeros((1, memory.asked.shape[1]), np.int64), memory.asked[sources["asked"][asking]]]

@@ -29,9 +29,10 @@ from cernis.compiled import inner
 from cernis.compiled.tiers import call_patiently, cut_events
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
-from cernis.engine.dag import unions, unlike
+from cernis.engine.dag import rounds, unions, unlike
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.residues import join_residues, list_primes, reduce
+from cernis.engine.dag.rounds import NO_ROUNDS, RunRounds, read_rounds
 
 _EXACT = float(2**53)
 Element = TypeVar("Element")
@@ -52,6 +53,9 @@ class CountScratch(NamedTuple):
     values: NDArray[np.float64]
     stack: NDArray[np.int64]
     items: NDArray[np.int64]
+    ways: NDArray[np.float64]
+    """Per item, in how many ways its runs take their rounds."""
+    rounds: NDArray[np.int64]
 
 
 @inner
@@ -102,10 +106,31 @@ def list_items(more, links, memory, source, bound, items):
     asked, operator = memory.asked[memory.sources[source]["asked"]], links.operator[link]
     if more is not None and kind == r.RECENT:
         found = _list_range(memory.branches, operator, at, asked, asked[len(asked) - 1], items)
+        _take_vertices(memory.branches, items, found)
         return _keep_begun(memory.vertices, bound, items, found)
-    if _is_whole(memory.branches, operator, at, asked[0]):
+    if kind != r.ROUNDS and _is_whole(memory.branches, operator, at, asked[0]):
         return _list_branches(memory.branches, operator, at, asked, bound, items)
-    return _list_range(memory.branches, operator, at, asked, bound, items)
+    found = _list_range(memory.branches, operator, at, asked, bound, items)
+    _take_vertices(memory.branches, items, found)
+    return found
+
+
+@inner
+def list_runs(links, memory, source, bound, items):
+    """Write the branches of the runs of a source with rounds, in the order of `list_items`.
+
+    Return how many there are, or -1 without room.
+    """
+    asked = memory.asked[memory.sources[source]["asked"]]
+    operator, root = links.operator[memory.sources[source]["link"]], memory.sources[source]["at"]
+    return _list_range(memory.branches, operator, root, asked, bound, items)
+
+
+@inner
+def _take_vertices(branches, items, found):
+    """Replace branches by their vertices."""
+    for k in range(found):
+        items[k] = 2 * branches[items[k]]["vertex"]
 
 
 @inner
@@ -153,7 +178,7 @@ def _list_branches(branches, operator, root, asked, bound, items):
 
 @inner
 def _list_range(branches, operator, root, asked, bound, items):
-    """Write the vertices of a search tree in range; the tail of `items` is a stack."""
+    """Write the branches of a search tree in range; the tail of `items` is a stack."""
     room = len(items)
     found = 0
     top = room
@@ -162,13 +187,14 @@ def _list_range(branches, operator, root, asked, bound, items):
     top -= 1
     items[top] = root
     while top < room:
-        branch = branches[items[top]]
+        at = items[top]
+        branch = branches[at]
         top += 1
         if top - found < 4:
             return -1
         if by_order.is_in_range(branch, operator, asked[0], asked[1]):
             if branch["start"] >= bound and by_order.is_comparable(branch, asked[0]):
-                items[found] = 2 * branch["vertex"]
+                items[found] = at
                 found += 1
             for side in (branch["left"], branch["right"]):
                 if side != 0 and branches[side]["best"] >= bound:
@@ -223,6 +249,41 @@ def _find_items(links, memory, source, bound, items):
     return list_items(True, links, memory, source, bound, items)
 
 
+@inner
+def _find_ways(ways, links, memory, source, bound, scratch, prime):
+    """Write the items of a source, and in how many ways each takes its rounds.
+
+    Return how many there are, -1 without room, -2 if the source has no rounds. `ways` are those of
+    links; None: no link has any.
+    """
+    if ways is None:
+        return -2
+    way = ways[memory.sources[source]["link"]]
+    if way == 0:
+        return -2
+    items, root = scratch.items, memory.sources[source]["group"]
+    found = list_runs(links, memory, source, bound, items)
+    for k in range(found):
+        number = rounds.count_ways(memory, way, root, items[k], scratch.rounds, prime)
+        if number < 0:
+            return -1
+        scratch.ways[k] = number
+        items[k] = 2 * memory.branches[items[k]]["vertex"]
+    return found
+
+
+@inner
+def _ways_of(ways, scratch, k):
+    """Return in how many ways an item goes on, if there are links with rounds."""
+    return 1.0 if ways is None else scratch.ways[k]
+
+
+@kernel
+def _find_runs(links, memory, source, bound, items):
+    """Do as `list_runs`, called from Python."""
+    return list_runs(links, memory, source, bound, items)
+
+
 @kernel
 def _find_inside(memory, item, bound, items):
     """Do as `list_inside`, called from Python."""
@@ -269,7 +330,13 @@ def _count_roots(segment, kinds, begin, clock, scratch, prime, out):
                 if count == 0 and vertices[item >> 1]["start"] < bound:
                     value = 0.0
             for source in range(first, first + count):
-                if inside:
+                found = -2
+                if not inside:
+                    found = _find_ways(links.rounds, links, memory, source, bound, scratch, prime)
+                has_rounds = found > -2
+                if has_rounds:
+                    pass
+                elif inside:
                     found = list_inside(memory, item, bound, items)
                 elif links.kind[links.store[sources[source]["link"]]] == r.UNION:
                     at, version = sources[source]["at"], sources[source]["version"]
@@ -283,7 +350,10 @@ def _count_roots(segment, kinds, begin, clock, scratch, prime, out):
                 total = 0.0
                 for k in range(found):
                     if stamps[items[k]] == stamp:
-                        total += values[items[k]]
+                        more = values[items[k]]
+                        if has_rounds:
+                            more = reduce(more * _ways_of(links.rounds, scratch, k), prime)
+                        total += more
                     else:
                         stack[depth] = items[k]
                         depth += 1
@@ -391,7 +461,25 @@ class DagCounts(DagElements[int]):
     def combine(self, item: int, groups: list[list[int]]) -> int:
         if is_vertex(item) and not groups:
             return int(self.segment.memory.vertices[item >> 1]["start"] >= self.bound)
-        return prod(sum(self.known[i] for i in group) for group in groups)
+        if not is_vertex(item):
+            return sum(self.known[i] for i in groups[0])
+        sources = self.sources(item >> 1)
+        return prod(map(self._sum_source, sources, groups))
+
+    def _sum_source(self, source: int, group: list[int]) -> int:
+        ways = self._rounds_of(source, len(group))
+        return sum(self.of(i) * one.ways for i, one in zip(group, ways, strict=True))
+
+    def _rounds_of(self, source: int, number: int) -> list[RunRounds]:
+        """Return the rounds of each run of a source, which has so many."""
+        links, memory = self.segment.links, self.segment.memory
+        record = memory.sources[source]
+        way = 0 if links.rounds is None else int(links.rounds[record["link"]])
+        if way == 0:
+            return [NO_ROUNDS] * number
+        _find_runs(links, memory, source, self.bound, self._items)
+        runs = self._items[:number].tolist()
+        return [read_rounds(memory, way, int(record["group"]), run) for run in runs]
 
     def number(self) -> int:
         """Return the number of matches of the root."""
@@ -404,20 +492,27 @@ class DagCounts(DagElements[int]):
         while todo:
             item, rank = todo.pop()
             if not is_vertex(item):
-                todo.append(self._choose(self.inside(item), rank))
+                group = self.inside(item)
+                place, rank = self._choose(group, rank, [1] * len(group))
+                todo.append((group[place], rank))
                 continue
             chosen.append(item >> 1)
             for source in self.sources(item >> 1):
                 group = self.below(source)
-                rank, within = divmod(rank, sum(self.of(i) for i in group))
-                todo.append(self._choose(group, within))
+                rank, within = divmod(rank, self._sum_source(source, group))
+                taken = self._rounds_of(source, len(group))
+                place, within = self._choose(group, within, [one.ways for one in taken])
+                way, within = divmod(within, self.of(group[place]))
+                chosen += taken[place].choose(way)
+                todo.append((group[place], within))
         return chosen
 
-    def _choose(self, group: list[int], rank: int) -> tuple[int, int]:
-        for item in group:
-            number = self.of(item)
+    def _choose(self, group: list[int], rank: int, ways: list[int]) -> tuple[int, int]:
+        """Return the place of the item with a rank, and the rank inside of it."""
+        for place, item in enumerate(group):
+            number = self.of(item) * ways[place]
             if rank < number:
-                return item, rank
+                return place, rank
             rank -= number
         raise IndexError("rank beyond the number of matches")
 
@@ -440,7 +535,9 @@ def _count_into(segment: DagSegment, prime: float, out: NDArray[np.float64]) -> 
     """Write the numbers of matches of all roots, with a prime modulo it; return those of items."""
     size = count_items(segment.memory)
     found = set(segment.links.kind.tolist())
-    kinds = IndexKinds(not found <= {r.UNION} or None, not found <= {r.UNION, r.SORTED} or None)
+    kinds = IndexKinds(
+        not found <= {r.UNION} or None, not found <= {r.UNION, r.SORTED, r.ROUNDS} or None
+    )
     clock = np.zeros(2, np.int64)
     stamps, values = np.zeros(size, np.int64), np.empty(size, np.float64)
     scratch = _new_scratch(stamps, values, 1024)
@@ -456,7 +553,8 @@ def _count_into(segment: DagSegment, prime: float, out: NDArray[np.float64]) -> 
 
 
 def _new_scratch(stamps: NDArray[np.int64], values: NDArray[np.float64], room: int) -> CountScratch:
-    return CountScratch(stamps, values, np.empty(room, np.int64), np.empty(room, np.int64))
+    stack, items, rounds_ = (np.empty(room, np.int64) for _ in range(3))
+    return CountScratch(stamps, values, stack, items, np.empty(room, np.float64), rounds_)
 
 
 def _count_exactly(segment: DagSegment, most: float) -> list[int]:

@@ -17,6 +17,8 @@ Inside `(φ WITHIN w)` runs that began φ too early are cut like runs outside th
 comes before φ has left the window, it has for each earlier beginning of φ as well. So each such
 failure raises the earliest beginning that is looked at (`FLOOR`), and a root has few of them.
 
+A run that takes rounds (`rounds`) is chosen first, then its rounds from the last one back.
+
 Within one end position matches come in the order of the indexes; `results` sorts what fits a block.
 """
 
@@ -33,8 +35,8 @@ from cernis.compiled import inner, record
 from cernis.compiled.tiers import call_briefly
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
-from cernis.engine.dag import unions, unlike
-from cernis.engine.dag.links import DagSegment, SumBounds
+from cernis.engine.dag import rounds, unions, unlike
+from cernis.engine.dag.links import ANY_ROUNDS, DagSegment, SumBounds
 from cernis.engine.listing import Listing, empty_listing, trim_listing
 
 ALL_DONE, BUFFERS_FULL, NO_ROOM, SPENT = range(4)
@@ -43,7 +45,7 @@ _NEW_CURSOR = (0, 0, 0, 1, 0, 0, 0, 0, 0, 0)
 ALIVE, DEAD = 1, 2
 """Whether the trail may still become a match."""
 
-CHOICE = record("", "source at trail cells todo spare")
+CHOICE = record("", "source at trail cells todo run")
 
 
 class DagWalk(NamedTuple):
@@ -54,6 +56,10 @@ class DagWalk(NamedTuple):
     trail: NDArray[np.int32]
     cell_source: NDArray[np.int32]
     cell_next: NDArray[np.int32]
+    cell_root: NDArray[np.int32]
+    cell_run: NDArray[np.int32]
+    """Of a source with rounds that is written as -1 - source: the rounds still to be looked at, and
+    the branch of the run that takes them."""
     totals: NDArray[np.float64]
     """Per vertex of the trail and bound, the sum of the weights up to it."""
     limits: NDArray[np.int64]
@@ -62,13 +68,15 @@ class DagWalk(NamedTuple):
 
 def _new_walk(size: int, bounds: int = 0) -> DagWalk:
     return DagWalk(
-        np.array(_NEW_CURSOR, np.int64),
-        np.empty(size, CHOICE),
-        np.empty(size, np.int32),
-        np.empty(size, np.int32),
-        np.empty(size, np.int32),
-        np.empty((size, bounds), np.float64),
-        np.empty(size, np.int64),
+        cursor=np.array(_NEW_CURSOR, np.int64),
+        choices=np.empty(size, CHOICE),
+        trail=np.empty(size, np.int32),
+        cell_source=np.empty(size, np.int32),
+        cell_next=np.empty(size, np.int32),
+        cell_root=np.empty(size, np.int32),
+        cell_run=np.empty(size, np.int32),
+        totals=np.empty((size, bounds), np.float64),
+        limits=np.empty(size, np.int64),
     )
 
 
@@ -119,6 +127,7 @@ def _choose(walk, source, at):
     walk.choices[c]["trail"] = cursor[TRAIL]
     walk.choices[c]["cells"] = cursor[CELLS]
     walk.choices[c]["todo"] = cursor[TODO]
+    walk.choices[c]["run"] = 0
 
 
 @inner
@@ -218,7 +227,98 @@ def _advance(links, memory, walk, source, at, bound, apart):
     if timed:
         _limit(links, memory, walk, vertex, bound)
     _take(memory, walk, vertex)
+    _begin_rounds(links.rounds, memory, walk, source, at)
     return True
+
+
+@inner
+def _begin_rounds(ways, memory, walk, source, run):
+    """Put the rounds of a run on the list; without links that have rounds, do nothing."""
+    if ways is None:
+        return
+    if ways[memory.sources[source]["link"]] != 0:
+        _list_rounds_later(walk, -1 - source, memory.sources[source]["group"], run)
+
+
+@inner
+def _list_rounds_later(walk, source, root, run):
+    cursor = walk.cursor
+    cell = cursor[CELLS]
+    cursor[CELLS] = cell + 1
+    walk.cell_source[cell] = source
+    walk.cell_root[cell] = root
+    walk.cell_run[cell] = run
+    walk.cell_next[cell] = cursor[TODO]
+    cursor[TODO] = cell
+
+
+@inner
+def _go_on(links, memory, walk, cell, bound, apart):
+    """Go on with what a cell lists; return False if it cannot be in the match."""
+    source = walk.cell_source[cell]
+    if source >= 0:
+        at = memory.sources[source]["at"]
+        return _advance(links, memory, walk, source, at, bound, apart)
+    return _take_round(
+        links.rounds, memory, walk, source, -walk.cell_root[cell], walk.cell_run[cell]
+    )
+
+
+@inner
+def _turn_to(links, memory, walk, choice, bound, apart):
+    """Take up a choice that was left; return False if it cannot be in the match."""
+    if choice["source"] >= 0:
+        return _advance(links, memory, walk, choice["source"], choice["at"], bound, apart)
+    return _take_round(links.rounds, memory, walk, choice["source"], choice["at"], choice["run"])
+
+
+@inner
+def _take_round(ways, memory, walk, source, at, run):
+    """Take the round before, if there is one; return False if the choice holds none.
+
+    `at` is -root of the rounds to look at, or a branch below which other rounds of the moment are
+    that was chosen last at this place of the trail.
+    """
+    if ways is None:
+        return False
+    cursor, branches = walk.cursor, memory.branches
+    way = ways[memory.sources[-1 - source]["link"]]
+    if at > 0:
+        begin = rounds.begin_of(memory.vertices, walk.trail[cursor[TRAIL]])
+        vertex = _pick_round(memory, walk, way, source, at, run, begin)
+    else:
+        last, alone = rounds.find_round(memory, way, -at, run)
+        if last == 0:
+            return True
+        vertex = branches[last]["vertex"]
+        if abs(way) == ANY_ROUNDS:
+            _choose(walk, source, -rounds.rounds_before(memory, vertex))
+            walk.choices[cursor[CHOICES] - 1]["run"] = run
+        if not alone:
+            begin = branches[last]["start"]
+            walk.trail[cursor[TRAIL]] = vertex
+            vertex = _pick_round(memory, walk, way, source, -at, run, begin)
+    if vertex == 0:
+        return False
+    walk.trail[cursor[TRAIL]] = vertex
+    cursor[TRAIL] += 1
+    _list_rounds_later(walk, source, rounds.rounds_before(memory, vertex), run)
+    return True
+
+
+@inner
+def _pick_round(memory, walk, way, source, at, run, begin):
+    """Return the round of a moment at this branch, or 0; leave those below it as choices."""
+    branches = memory.branches
+    branch, operator = branches[at], rounds.round_operator(way)
+    high, low = branches[run]["high"], branches[run]["low"]
+    inside = by_order.is_in_range(branch, operator, high, low)
+    for side, is_left in ((branch["left"], True), (branch["right"], False)):
+        may_fit = inside or is_left == (operator == r.LESS_EQUAL)
+        if side != 0 and may_fit and branches[side]["best"] >= begin:
+            _choose(walk, source, side)
+            walk.choices[walk.cursor[CHOICES] - 1]["run"] = run
+    return branch["vertex"] if inside and branch["start"] == begin else 0
 
 
 @kernel
@@ -262,20 +362,18 @@ def list_matches(segment, limit, walk, listing, steps):
             if steps[0] > steps[1] >= 0:
                 status = SPENT
                 break
-            # a step leaves at most two choices, takes one vertex and lists its sources
+            # a step leaves at most three choices, takes one vertex and lists its sources
             if (
-                cursor[CHOICES] + 3 > room
+                cursor[CHOICES] + 4 > room
                 or cursor[TRAIL] + 2 > room
-                or cursor[CELLS] + len(links.store) + 1 > room
+                or cursor[CELLS] + len(links.store) + 2 > room
             ):
                 status = NO_ROOM
                 break
             if not dead and cursor[TODO] != 0:
                 cell = cursor[TODO]
-                source = walk.cell_source[cell]
                 cursor[TODO] = walk.cell_next[cell]
-                at = memory.sources[source]["at"]
-                dead = not _advance(links, memory, walk, source, at, bound, apart)
+                dead = not _go_on(links, memory, walk, cell, bound, apart)
                 if apart or dead:
                     steps[0] += 1
                 continue
@@ -300,7 +398,7 @@ def list_matches(segment, limit, walk, listing, steps):
             cursor[TRAIL] = choice["trail"]
             cursor[CELLS] = choice["cells"]
             cursor[TODO] = choice["todo"]
-            dead = not _advance(links, memory, walk, choice["source"], choice["at"], bound, apart)
+            dead = not _turn_to(links, memory, walk, choice, bound, apart)
             if apart or dead:
                 steps[0] += 1
         if status != ALL_DONE:

@@ -12,10 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.compiled import inner
 from cernis.engine.dag.records import (
     EQUAL,
     GREATER_EQUAL,
     LESS_EQUAL,
+    ROUNDS,
     SORTED,
     UNION,
     RunMemory,
@@ -54,7 +56,7 @@ class Links(NamedTuple):
     operator: NDArray[np.int32]
     """Per link, the operator by which an ordered store is asked."""
     kind: NDArray[np.int32]
-    """Per store: UNION, UNLIKE, SORTED or RECENT."""
+    """Per store: UNION, UNLIKE, SORTED, RECENT or ROUNDS."""
     width: NDArray[np.int32]
     """Per store, how many values are compared by ≠."""
     steps: NDArray[np.int32]
@@ -64,11 +66,18 @@ class Links(NamedTuple):
     since: NDArray[np.int32]
     """The fact that holds the earliest start that a vertex allows, where a part of the formula has
     a WITHIN of its own; empty: no part has."""
+    rounds: NDArray[np.int32] | None = None
+    """Per link, which rounds lie between the runs and the vertex, see `rounds`; None: no link has
+    rounds, and kernels are compiled without them."""
 
 
 BY_UNION, BY_LESS, BY_GREATER, BY_VALUE = range(4)
 """The links of the linked runtime: all runs of a group, and the runs of a search tree up to a
 value, from a value on, or with a value."""
+NEXT_ROUNDS, ANY_ROUNDS, STRICT_ROUNDS = _WAYS = range(1, 4)
+"""How runs take rounds that fit them: all (`;`), any (`:`), all one after the other (`,`)."""
+ROUNDS_LINKS = 4
+"""The first link to runs with rounds, see `link_rounds`."""
 
 
 class DagSegment(NamedTuple):
@@ -80,15 +89,27 @@ class DagSegment(NamedTuple):
 
 
 def links_of_runs() -> Links:
-    """Return the links of the linked runtime: to unions, and to ranges of search trees."""
+    """Return the links of the linked runtime: to unions, and to ranges of search trees.
+
+    Those with rounds follow (`link_rounds`): for each of `;`, `:` and `,`, to values up to the
+    limit of a round and from it on, and to one value of each.
+    """
     none, sides = np.zeros(0, np.int32), np.zeros((0, 0), np.uint8)
+    ranges = [LESS_EQUAL, GREATER_EQUAL, EQUAL, EQUAL]
     return Links(
-        store=np.array([0, 1, 1, 1], np.int32),
-        operator=np.array([0, LESS_EQUAL, GREATER_EQUAL, EQUAL], np.int32),
-        kind=np.array([UNION, SORTED], np.int32),
-        width=np.zeros(2, np.int32),
+        store=np.array([0, 1, 1, 1, *[2] * 12], np.int32),
+        operator=np.array([0, *ranges[:3], *ranges * 3], np.int32),
+        kind=np.array([UNION, SORTED, ROUNDS], np.int32),
+        width=np.zeros(3, np.int32),
         steps=sequences(1),
         conditions=FarConditions(none, none, none, sides, sides),
         bounds=SumBounds(none, none.astype(np.float64), none.astype(np.float64), sides),
         since=none,
+        rounds=np.array([0] * 4 + [sign * way for way in _WAYS for sign in (-1, 1) * 2], np.int32),
     )
+
+
+@inner
+def link_rounds(way, below, one_value):
+    """Return the link to runs with rounds: up to a limit or from it on, of one value or of all."""
+    return ROUNDS_LINKS + 4 * (way - NEXT_ROUNDS) + 2 * one_value + (not below)

@@ -22,11 +22,24 @@ degenerates to a list where the value rises with time, as prices do.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.dag import records as r
+
+ALL_SHARED = np.int64(2**62)
+
+
+class PlantedRun(NamedTuple):
+    """A run for a search tree: its value as two words, its vertex, and its start."""
+
+    high: np.int64
+    low: np.int64
+    vertex: int
+    start: np.int64
 
 
 @inner
@@ -390,15 +403,32 @@ def _hang(branches, parent, to_right, child):
 
 
 @inner
-def insert(branches, counters, root, high, low, vertex, start, bound):
-    """Return the tree with one more run; the tree before does not change."""
+def _own(branches, counters, branch, bound, shared):
+    """Return a branch that may change: a copy, or itself from the first one that is not shared."""
+    if branch < shared:
+        return _copy(branches, counters, branch, bound)
+    left, right = branches[branch]["left"], branches[branch]["right"]
+    if left != 0 and branches[left]["best"] < bound:
+        branches[branch]["left"] = 0
+    if right != 0 and branches[right]["best"] < bound:
+        branches[branch]["right"] = 0
+    return branch
+
+
+@inner
+def insert(branches, counters, root, run, bound, shared=ALL_SHARED):
+    """Return the tree with one more run; the tree before does not change.
+
+    Branches from `shared` on are of no other version, and do change.
+    """
+    high, low, start = run.high, run.low, run.start
     if root != 0 and branches[root]["best"] < bound:
         root = 0
-    priority = _priority(vertex)
+    priority = _priority(run.vertex)
     new_root, parent, to_right = 0, 0, False
     at = root
     while at != 0 and branches[at]["priority"] >= priority:
-        copy = _copy(branches, counters, at, bound)
+        copy = _own(branches, counters, at, bound, shared)
         if start > branches[copy]["best"]:
             branches[copy]["best"] = start
         if parent == 0:
@@ -413,7 +443,7 @@ def insert(branches, counters, root, high, low, vertex, start, bound):
     branches[made]["high"] = high
     branches[made]["low"] = low
     branches[made]["start"] = start
-    branches[made]["vertex"] = vertex
+    branches[made]["vertex"] = run.vertex
     branches[made]["left"] = 0
     branches[made]["right"] = 0
     branches[made]["priority"] = priority

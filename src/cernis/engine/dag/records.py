@@ -14,7 +14,9 @@ before that moment. The root depends on the store's kind:
 * `UNLIKE`: a list with back pointers (`unlike`), for keys and values compared by ≠;
 * `SORTED`: a persistent search tree (`ordered`), for keys and a value compared by order;
 * `RECENT`: such a tree whose runs must have ended lately: where a gap stands beside an order, the
-  start of a run in the index is its last event, in units of the gap.
+  start of a run in the index is its last event, in units of the gap;
+* `ROUNDS`: two such trees, of runs and of the rounds that they may have had (`rounds`). The second
+  is in `before`, and in the `group` of a source.
 
 The linked runtime gives a bucket a new number whenever it begins with nothing: `group` is that
 of the bucket that a source asks, or that a node belongs to. `rank` is the place of a vertex's row
@@ -37,7 +39,7 @@ from cernis.errors import BudgetError
 
 MOST_RECORDS = 2**30
 
-UNION, UNLIKE, SORTED, RECENT = range(4)
+UNION, UNLIKE, SORTED, RECENT, ROUNDS = range(5)
 
 LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = range(4)
 EQUAL, DIFFERENT, IN_GAP = 4, 5, 6

@@ -326,7 +326,7 @@ def count_sliding(segments: Sequence[DagSegment]) -> list[int] | None:
     """
     roots = np.concatenate([segment.roots for segment in segments])
     log = _read_log(segments[-1].memory, roots)
-    return None if log is None else _count_log(log)
+    return None if log is None else count_log(log)
 
 
 def count_values(steps: Steps, places: Places) -> list[int] | None:
@@ -335,13 +335,13 @@ def count_values(steps: Steps, places: Places) -> list[int] | None:
     The runs of a search tree with one value are a group, and a range of the tree is many groups.
     """
     log = _log_values(steps, places)
-    return None if log is None else _count_log(log)
+    return None if log is None else count_log(log)
 
 
-def _count_log(log: MomentLog) -> list[int] | None:
+def count_log(log: MomentLog) -> list[int] | None:
     """Return the number of matches of every root; None: groups are too many."""
     groups, roots = len(log.last_asked), len(log.bound)
-    limit = _limit_work(log.start)
+    limit = limit_work(log.start)
     out = np.empty(roots, np.float64)
     # a table with more room than needed costs more: its places are not in the cache
     room = _count_into(log, groups, 0.0, limit, out, 1024)
@@ -371,7 +371,7 @@ def _count_into(
         room *= 4
 
 
-def _limit_work(vertices: Ints) -> int:
+def limit_work(vertices: Ints) -> int:
     """Return the most cells that may be touched."""
     return _CELLS_PER_VERTEX * (len(vertices) + 1024)
 
@@ -500,6 +500,35 @@ def _note_asked(moment_first, asked, asked_end, last_asked):
 
 def _log_values(steps: Steps, places: Places) -> MomentLog | None:
     """Return the vertices, with a group for each value of a search tree; None: groups are many."""
+    groups = number_values(steps, places)
+    if np.sum(groups.asked_end - groups.asked) > limit_work(steps.start):
+        return None
+    return MomentLog(
+        steps.moment_first,
+        steps.start,
+        groups.asked,
+        groups.asked_end,
+        steps.place_first,
+        groups.filed[steps.places],
+        find_last_asked(steps.moment_first, groups.asked, groups.asked_end, groups.number),
+        steps.root_first,
+        steps.bound,
+    )
+
+
+class ValueGroups(NamedTuple):
+    """The groups of a log in which each value of a search tree is one."""
+
+    number: int
+    filed: Ints
+    """Per place, its group."""
+    asked: Ints
+    asked_end: Ints
+    """Per vertex, the groups that it asks; -1: none."""
+
+
+def number_values(steps: Steps, places: Places) -> ValueGroups:
+    """Number the values of all indexes, and find those that each vertex asks."""
     order = np.lexsort((places.low, places.high, places.home))
     new = np.ones(len(order), np.bool_)
     index, high, low = places.home[order], places.high[order], places.low[order]
@@ -509,21 +538,14 @@ def _log_values(steps: Steps, places: Places) -> MomentLog | None:
     first = np.flatnonzero(new)
     asked, asked_end = np.full((2, len(steps.asked)), -1, np.int64)
     _ask_groups(steps, index[first], high[first], low[first], asked, asked_end)
-    if np.sum(asked_end - asked) > _limit_work(steps.start):
-        return None
-    last_asked = np.full(len(first), -1, np.int64)
-    _note_asked(steps.moment_first, asked, asked_end, last_asked)
-    return MomentLog(
-        steps.moment_first,
-        steps.start,
-        asked,
-        asked_end,
-        steps.place_first,
-        group[steps.places],
-        last_asked,
-        steps.root_first,
-        steps.bound,
-    )
+    return ValueGroups(len(first), group, asked, asked_end)
+
+
+def find_last_asked(moment_first: Ints, asked: Ints, asked_end: Ints, groups: int) -> Ints:
+    """Return for each group the last moment at which it is asked, -1: none."""
+    last_asked = np.full(groups, -1, np.int64)
+    _note_asked(moment_first, asked, asked_end, last_asked)
+    return last_asked
 
 
 @kernel

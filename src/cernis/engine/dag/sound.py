@@ -66,6 +66,17 @@ def check_branches(branches: NDArray[np.void]) -> None:
     )
 
 
+def mark_below(branches: NDArray[np.void], roots: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which branches are below some roots, the roots included; there is no circle."""
+    marks = np.zeros(len(branches), np.bool_)
+    front = np.unique(roots[roots != 0])
+    while len(front):
+        marks[front] = True
+        sides = np.unique(_stack(branches[front], ("left", "right")))
+        front = sides[~marks[sides] & (sides != 0)]
+    return marks
+
+
 def check_apart(nodes: NDArray[np.void], roots: NDArray[np.int32]) -> None:
     """The root of a bucket is on the right side of no other node, and of one bucket alone."""
     roots = roots[roots != 0]

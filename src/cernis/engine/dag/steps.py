@@ -2,7 +2,7 @@
 
 A place is a vertex in an index: a search tree, or a group of runs that are asked as one. Places lie
 side by side in the order of their index and of the values in it, so that a question is an interval
-of places. `slide` and `slide_ranges` count by these.
+of places. `slide`, `slide_ranges` and `slide_rounds` count by these.
 
 Cost contract: O(n log n) for n vertices inside the window of the first root, and linear in the
 branches of search trees: once for all roots.
@@ -159,8 +159,26 @@ def _read_groups(memory: r.RunMemory, place_of: Ints) -> Ints:
     return found
 
 
-def read_steps(segments: Sequence[DagSegment]) -> tuple[Steps, Places] | None:
-    """Return the vertices that the roots may reach, and their places; None: some have no group.
+class Chosen(NamedTuple):
+    """The vertices that roots may reach, in the order of their moments, without their places."""
+
+    vertices: NDArray[np.void]
+    number: Ints
+    """Per vertex of the memory, its number here; -1: it is outside of all windows."""
+    moment_first: Ints
+    start: Ints
+    operator: Ints
+    rounds: Ints
+    """Per vertex, its source if that has rounds, -1 otherwise."""
+    root_first: Ints
+    bound: Ints
+    """Per root, the earliest start of its matches."""
+    due: Ints
+    """Per moment, the bound of the next root: nobody asks for earlier starts."""
+
+
+def choose_vertices(segments: Sequence[DagSegment]) -> Chosen:
+    """Return the vertices that the roots may reach.
 
     The segments share their records: those of the last include those of the others.
     """
@@ -170,49 +188,73 @@ def read_steps(segments: Sequence[DagSegment]) -> tuple[Steps, Places] | None:
     vertices = memory.vertices[:last]
     chosen = np.flatnonzero(vertices["start"] >= roots["bound"].min(initial=2**62))
     chosen = chosen[chosen > 0]
-    place_of = np.full(last, -1, np.int64)
-    place_of[chosen] = np.arange(len(chosen))
+    number = np.full(last, -1, np.int64)
+    number[chosen] = np.arange(len(chosen))
     vertices = vertices[chosen]
-    trees, in_trees = _read_trees(memory, place_of)
-    in_groups = _read_groups(memory, place_of)
+    asking = np.flatnonzero(vertices["count"] > 0)
+    source = vertices["first"][asking]
+    link = memory.sources["link"][source]
+    kinds = links.kind[links.store[link]]
+    operator = np.full(len(chosen), ALL, np.int64)
+    operator[asking] = np.where(kinds == r.UNION, ALL, links.operator[link])
+    rounds = np.full(len(chosen), -1, np.int64)
+    rounds[asking] = np.where(kinds == r.ROUNDS, source, -1)
+    begin = vertices["position"] - vertices["rank"]
+    new = np.ones(len(chosen) + 1, np.bool_)
+    new[1:-1] = begin[1:] != begin[:-1]
+    moments = np.flatnonzero(new)
+    root_first = np.searchsorted(number[roots["vertex"]], np.arange(len(chosen) + 1))
+    bounds = np.append(roots["bound"], roots["bound"].max(initial=0))
+    return Chosen(
+        vertices,
+        number,
+        moments,
+        vertices["start"].copy(),
+        operator,
+        rounds,
+        root_first,
+        roots["bound"].copy(),
+        bounds[root_first[moments[:-1]]],
+    )
+
+
+def read_steps(segments: Sequence[DagSegment]) -> tuple[Steps, Places] | None:
+    """Return the vertices that the roots may reach, and their places; None: some have no group."""
+    memory, chosen = segments[-1].memory, choose_vertices(segments)
+    vertices, operator, size = chosen.vertices, chosen.operator, len(chosen.start)
+    trees, in_trees = _read_trees(memory, chosen.number)
+    in_groups = _read_groups(memory, chosen.number)
     asking = np.flatnonzero(vertices["count"] > 0)
     sources = memory.sources[vertices["first"][asking]]
-    by_range = links.kind[links.store[sources["link"]]] == r.SORTED
+    by_range = operator[asking] != ALL
+    rounds = memory.sources["group"][chosen.rounds[chosen.rounds >= 0]]
+    in_trees = in_trees[~np.isin(-in_trees[:, 1], trees[rounds[rounds > 0]])]
     names = np.where(by_range, -trees[np.where(by_range, sources["at"], 0)], sources["group"])
     if not in_groups[:, 1].all() or not names.all():
         return None  # states that were frozen before there were groups
     filed = np.concatenate([in_groups, in_trees])
     indexes = np.unique(np.concatenate([names, filed[:, 1]]))
-    asked = np.full(len(chosen), -1, np.int64)
+    asked = np.full(size, -1, np.int64)
     asked[asking] = np.searchsorted(indexes, names)
-    operator = np.full(len(chosen), ALL, np.int64)
-    operator[asking] = np.where(by_range, links.operator[sources["link"]], ALL)
-    words = np.zeros((len(chosen), 2), np.int64)
+    words = np.zeros((size, 2), np.int64)
     words[asking] = np.where(by_range[:, None], memory.asked[sources["asked"], :2], 0)
-    begin = vertices["position"] - vertices["rank"]
-    new = np.ones(len(chosen) + 1, np.bool_)
-    new[1:-1] = begin[1:] != begin[:-1]
     filed[:, 1] = np.searchsorted(indexes, filed[:, 1])
     own = asked[filed[:, 0]]
     order = np.lexsort((filed[:, 3], filed[:, 2], own, filed[:, 1]))
     filed, own = filed[order], own[order]
     of_vertex = np.argsort(filed[:, 0], kind="stable")
-    ends = np.arange(len(chosen) + 1)
-    moments = np.flatnonzero(new)
-    root_first = np.searchsorted(place_of[roots["vertex"]], ends)
-    bounds = np.append(roots["bound"], roots["bound"].max(initial=0))
     steps = Steps(
-        moments,
-        vertices["start"].copy(),
+        chosen.moment_first,
+        chosen.start,
         asked,
         operator,
         words[:, 0].copy(),
         words[:, 1].copy(),
-        np.searchsorted(filed[of_vertex, 0], ends),
+        np.searchsorted(filed[of_vertex, 0], np.arange(size + 1)),
         of_vertex,
-        root_first,
-        roots["bound"].copy(),
-        bounds[root_first[moments[:-1]]],
+        chosen.root_first,
+        chosen.bound,
+        chosen.due,
     )
     starts = np.argsort(vertices["start"][filed[:, 0]], kind="stable")
     return steps, _make_places(filed, own, starts, len(indexes))

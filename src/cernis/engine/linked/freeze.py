@@ -26,6 +26,7 @@ from cernis.engine.dag.sound import (
     check_branches,
     check_nodes,
     check_versions,
+    mark_below,
     raise_latest,
     to_bytes,
 )
@@ -50,7 +51,15 @@ _RECORDS = {
     "nodes": (r.NODE, r.NODES),
 }
 _TREES = {"branches": (r.BRANCH, r.BRANCHES)}
-_NAMELESS = ("programs", "transition_exit", "store_exit", "store_sorted", "order_operator")
+_NAMELESS = (
+    "programs",
+    "transition_exit",
+    "store_exit",
+    "store_sorted",
+    "order_operator",
+    "store_again",
+    "store_is_again",
+)
 """Tables that do not say what the numbers in a state stand for: programs hold codes."""
 
 
@@ -96,6 +105,9 @@ def freeze_linked(engine: LinkedEngine) -> tuple[dict[str, Any], dict[str, NDArr
     }
     if engine.is_sorted:
         meta["trees"] = True
+    if engine.has_rounds:
+        meta["rounds"] = True
+        arrays["entry.rounds"] = dag.buckets["before"][live]
     return meta, arrays
 
 
@@ -145,6 +157,12 @@ def thaw_linked(
     waiting, buckets = _read_entries(engine, arrays, sizes, extent)
     used = int(waiting.counters[w.USED])
     is_plain = waiting.sort == trees.PLAIN
+    if engine.has_rounds and meta.get("rounds") is True:
+        kept = read_array(
+            arrays, "entry.rounds", np.int32, (used - 1,), low=0, below=len(records["branches"])
+        )
+        buckets["before"][1:used] = np.where(is_plain[1:used], 0, kept)
+    _check_rounds(engine, records, buckets)
     check_apart(records["nodes"], buckets["root"][is_plain])
     last = before = np.empty(0, np.int64)
     if engine.partitioned:
@@ -208,9 +226,15 @@ def _check_runs(
         and bool((nodes["start"] == vertices["start"][vertex])[1:].all()),
         "'nodes' do not belong to vertices",
     )
+    begin = vertices["position"] - vertices["rank"]
     require(
         is_inside(planted, 0, len(vertices))
-        and bool((branches["start"] == vertices["start"][planted])[rooted].all()),
+        and bool(
+            (
+                (branches["start"] == vertices["start"][planted])
+                | (branches["start"] == begin[planted])
+            )[rooted].all()
+        ),
         "'branches' do not belong to vertices",
     )
     check_nodes(nodes)
@@ -245,6 +269,31 @@ def _check_runs(
         and not sources["asked"][~ranges].any()
         and bool((sources["asked"][ranges] > 0).all()),
         "a source leads to no run before it",
+    )
+
+
+def _check_rounds(
+    engine: LinkedEngine, records: Mapping[str, NDArray[np.void]], buckets: NDArray[np.void]
+) -> None:
+    """Rounds are vertices that name the rounds before them, which are of earlier moments."""
+    vertices, sources, branches = (records[name] for name in ("vertices", "sources", "branches"))
+    mine = engine.links.kind[engine.links.store[sources["link"]]] == r.ROUNDS
+    owner = np.repeat(np.arange(len(vertices)), vertices["count"])
+    moments = np.full(len(vertices), -1, np.int64)
+    moments[owner] = sources["version"]
+    is_round = np.zeros(len(vertices), np.bool_)
+    is_round[owner[mine]] = True
+    before = sources["group"][mine]
+    require(is_inside(before, 0, len(branches)), "a round leads nowhere")
+    made = raise_latest(branches, ("left", "right"), moments)
+    below = mark_below(branches, np.concatenate([buckets["before"], before]))
+    planted, begin = branches["vertex"][below], vertices["position"] - vertices["rank"]
+    require(
+        bool((made[before] < sources["version"][mine]).all())
+        and bool(
+            (is_round[planted] & (branches["start"][below] == begin[planted]))[planted != 0].all()
+        ),
+        "a round leads to none before it",
     )
 
 

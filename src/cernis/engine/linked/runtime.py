@@ -27,6 +27,20 @@ MOST_ENTRIES = 2**25
 FIRST_RECORDS = 1 << 14
 FIRST_ENTRIES = 1 << 8
 _NO_MOMENT = -2
+_KEPT = (
+    "store",
+    "part",
+    "group",
+    "sort",
+    "codes",
+    "moved",
+    "after",
+    "key",
+    "leaving",
+    "limit",
+    "shared",
+)
+"""What stays of entries where there is more room for them."""
 
 
 class LinkedEngine:
@@ -43,6 +57,8 @@ class LinkedEngine:
         """Whether matches refer to the records."""
         self.is_sorted = bool((tables.store_sorted >= 0).any())
         """Whether runs wait in search trees."""
+        self.has_rounds = bool((tables.store_again >= 0).any())
+        """Whether a value decides the rounds of runs."""
         self.memory = kernel.LinkedMemory(
             r.new_memory(FIRST_RECORDS, r.Widths(ordered=self.is_sorted), FIRST_ENTRIES),
             w.new_waiting_runs(FIRST_ENTRIES, columns, tables.index_of.shape[1]),
@@ -154,7 +170,7 @@ class LinkedEngine:
             raise BudgetError(f"{live:,} groups of runs wait at once; set a smaller window")
         fresh = w.new_waiting_runs(2 * size, old.codes.shape[1], old.asked_after.shape[1])
         fresh.counters[:] = old.counters
-        for name in ("store", "part", "group", "sort", "codes", "moved", "after", "key", "leaving"):
+        for name in _KEPT:
             getattr(fresh, name)[:size] = getattr(old, name)
         w.relink(self.tables, fresh)
         dag = self.memory.dag._replace(buckets=_double(self.memory.dag.buckets))
@@ -187,12 +203,15 @@ class LinkedEngine:
         bounds = np.array([self.bound], np.int64)
         dag = collect(self.links, dag, kinds, bounds, is_shared=self._is_shared)
         self._is_shared = False
+        self.memory.waiting.shared[:] = dag.counters[r.BRANCHES]
         self.memory = self.memory._replace(dag=dag)
         self.reserve()
 
     def bucket_kinds(self) -> NDArray[np.int32]:
         """Return the kind of index that each entry has for its runs."""
-        return np.where(self.memory.waiting.sort == PLAIN, r.UNION, r.SORTED).astype(np.int32)
+        waiting, again = self.memory.waiting, np.append(self.tables.store_again, -1)
+        kinds = np.where(again[waiting.store] >= 0, r.ROUNDS, r.SORTED)
+        return np.where(waiting.sort == PLAIN, r.UNION, kinds).astype(np.int32)
 
     def reserve(self) -> None:
         """Make as much room again as records take."""
@@ -238,9 +257,15 @@ def _count_exits(tables: LinkedTables) -> int:
 
 
 def _new_pending(size: int, columns: int, exits: int) -> kernel.Pending:
-    vertex, state, part = (np.zeros(size, np.int32) for _ in range(3))
-    notes = np.zeros((size << exits.bit_length(), 4), np.int64)
-    return kernel.Pending(vertex, state, part, np.zeros((size, columns), np.int32), notes)
+    return kernel.Pending(
+        vertex=np.zeros(size, np.int32),
+        state=np.zeros(size, np.int32),
+        part=np.zeros(size, np.int32),
+        entry=np.zeros(size, np.int32),
+        use=np.zeros(size, np.int32),
+        codes=np.zeros((size, columns), np.int32),
+        told=np.zeros((size << exits.bit_length(), 4), np.int64),
+    )
 
 
 def _double(array: NDArray[Any]) -> NDArray[Any]:

@@ -17,7 +17,9 @@ Cost contract: O(transitions) per row, O(columns) per entry taken and O(log entr
 is ordered. A row meets an entry in vain only if a condition on earlier variables fails. One such
 condition by order (`?p2 < ?p1`) has an ordered index; others are checked entry by entry. No cost
 depends on the number of runs in an entry or on the window. Where a store keeps runs in search trees
-(`trees`), a row takes all that fit by one vertex, in O(log runs).
+(`trees`), a row takes all that fit by one vertex, in O(log runs). So it does where a value decides
+the rounds of a run (`rounds`): runs wait in the tree for all their rounds, and a row is filed among
+those.
 
 Without room the kernel undoes the moment, or interrupts filing; Python grows an array and calls
 it again. Where a condition has no answer yet, it undoes the moment too, and Python answers.
@@ -35,18 +37,30 @@ from cernis.compiled import inner
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions
-from cernis.engine.dag.links import BY_GREATER, BY_LESS, BY_UNION, BY_VALUE
+from cernis.engine.dag.links import (
+    ANY_ROUNDS,
+    BY_GREATER,
+    BY_LESS,
+    BY_UNION,
+    BY_VALUE,
+    NEXT_ROUNDS,
+    ROUNDS_LINKS,
+    STRICT_ROUNDS,
+    link_rounds,
+)
 from cernis.engine.dag.records import RunMemory
 from cernis.engine.graphs.expressions import TRUE, Values, holds
 from cernis.engine.linked import trees
 from cernis.engine.linked import waiting as w
-from cernis.engine.linked.tables import NEXT, STRICT
+from cernis.engine.linked.tables import ANY, NEXT, STRICT
 from cernis.engine.linked.waiting import WaitingRuns
 
 DONE, NO_ROOM, NO_ENTRIES, NO_PENDING, NO_ANSWERS = range(5)
 READING, FILING = range(2)
 ALONE, TAKEN = -1, -2
 FITS = -1
+WHOLE, ROUND, REST = range(3)
+"""What a vertex is made for: for all that follows, as a round of a later one, or for the rest."""
 
 
 class LinkedRows(NamedTuple):
@@ -76,6 +90,10 @@ class Pending(NamedTuple):
     vertex: NDArray[np.int32]
     state: NDArray[np.int32]
     part: NDArray[np.int32]
+    entry: NDArray[np.int32]
+    """The entry whose rounds it joins; 0: none."""
+    use: NDArray[np.int32]
+    """WHOLE, ROUND or REST."""
     codes: NDArray[np.int32]
     told: NDArray[np.int64]
     """Which runs the moment has taken on: a hash table of (round, alike, exit, source)."""
@@ -100,6 +118,8 @@ class Gathered(NamedTuple):
     high: np.int64
     low: np.int64
     """The words at which a range of a search tree ends."""
+    use: np.int64
+    """WHOLE, ROUND or REST."""
 
 
 class Evaluation(NamedTuple):
@@ -142,7 +162,8 @@ def step(tables, memory, rows, evaluation, base, begin):
                 own[w.MOVED], own[w.PENDING] = 0, 0
                 return status, i, array
             for m in range(own[w.MOVED]):
-                _empty(memory, waiting.leaving[m])
+                if waiting.sort[waiting.leaving[m]] == trees.PLAIN:
+                    _empty(memory, waiting.leaving[m])
             own[w.PHASE], own[w.FILED], own[w.STORE_AT] = FILING, 0, 0
         while own[w.FILED] < own[w.PENDING]:
             status, array = _file(tables, memory, rows, evaluation.values.facts, base, i)
@@ -175,9 +196,7 @@ def _read(tables, memory, rows, evaluation, base, k):
     """Take the transitions and guards of one row; return (status, array)."""
     waiting = memory.waiting
     reading, codes, bound = rows.reading[k], rows.codes[k], rows.bound[k]
-    since = rows.moment[k] - 1
-    if len(memory.moments.last) > 0:
-        since = memory.moments.before[rows.part[k]]
+    since = _moment_before(memory.moments, rows, k)
     for t in range(tables.reading_first[reading], tables.reading_first[reading + 1]):
         transition = tables.reading_transitions[t]
         store = tables.transition_store[transition]
@@ -225,13 +244,20 @@ def _read(tables, memory, rows, evaluation, base, k):
 
 
 @inner
+def _moment_before(moments, rows, k):
+    """Return the moment before that of a row, or the one before that its partition has."""
+    if len(moments.last) == 0:
+        return rows.moment[k] - 1
+    return moments.before[rows.part[k]]
+
+
+@inner
 def _read_trees(tables, memory, rows, evaluation, base, k, transition):
     """Take the runs of search trees that fit a row; return (status, array)."""
-    dag, waiting = memory.dag, memory.waiting
+    dag, waiting, bound = memory.dag, memory.waiting, rows.bound[k]
     store, operator = tables.transition_store[transition], tables.order_operator[transition]
-    p = tables.order_program[transition]
-    program = tables.programs[tables.program_first[p] : tables.program_first[p + 1]]
-    holds(program, evaluation.values, rows.codes[k], rows.codes[k], evaluation.stack)
+    again, below = tables.store_again[store], operator in (r.LESS, r.LESS_EQUAL)
+    way, since = _way_of(tables.store_link[store]), _moment_before(memory.moments, rows, k)
     is_alone = True
     for place in range(rows.alike.shape[1]):
         is_alone = is_alone and rows.alike[k, place] < 0
@@ -240,33 +266,114 @@ def _read_trees(tables, memory, rows, evaluation, base, k, transition):
         entry = w.find(tables, waiting, store, waiting.probe)
         if entry == 0:
             continue
-        if _is_stale(tables, memory, entry, 0, rows.bound[k]):
+        if _is_stale(tables, memory, entry, since, bound):
             _drop(tables, memory, entry)
             continue
         root = dag.buckets[entry]["root"]
-        question = trees.ask_tree(sort, evaluation.stack[0], waiting.word)
-        last, latest = trees.seek(dag.branches, root, operator, question)
-        if last == 0 or latest < rows.bound[k]:
+        last, latest = _seek(tables, memory, rows, evaluation, k, transition, entry)
+        if last == 0 or latest < bound:
             continue
         high, low = dag.branches[last]["high"], dag.branches[last]["low"]
-        if is_alone:
-            link = BY_LESS if operator in (r.LESS, r.LESS_EQUAL) else BY_GREATER
+        if again >= 0 and tables.store_link[store] == STRICT:
+            _note_limit(waiting, entry, rows.moment[k], high, low, below)
+        link = BY_LESS if below else BY_GREATER
+        if again >= 0:
+            link = link_rounds(way, below, False)
+        is_round = again >= 0 and (
+            is_alone or _is_widest(tables, memory, rows, evaluation, k, transition, entry)
+        )
+        if is_alone or is_round:
             runs = _gather_range(entry, link, root, latest, high, low)
+            if again >= 0:
+                runs = _use(runs, WHOLE if is_alone else ROUND)
             status, array = _make(tables, memory, rows, base, k, transition, runs)
             if status != DONE:
                 return status, array
+        if is_alone:
             continue
+        link = BY_VALUE if again < 0 else link_rounds(way, below, True)
         while last != 0:
             high, low = dag.branches[last]["high"], dag.branches[last]["low"]
             top = by_order.find_inside(dag.branches, root, r.EQUAL, high, low)
             latest = by_order.latest_inside(dag.branches, top, r.EQUAL, high, low)
-            if latest >= rows.bound[k]:
-                runs = _gather_range(entry, BY_VALUE, top, latest, high, low)
+            if latest >= bound:
+                runs = _use(_gather_range(entry, link, top, latest, high, low), REST)
                 status, array = _make(tables, memory, rows, base, k, transition, runs)
                 if status != DONE:
                     return status, array
             last = trees.next_value(dag.branches, root, operator, high, low)
     return DONE, 0
+
+
+@inner
+def _way_of(link):
+    """Return how runs take rounds under a separator."""
+    return ANY_ROUNDS if link == ANY else STRICT_ROUNDS if link == STRICT else NEXT_ROUNDS
+
+
+@inner
+def _seek(tables, memory, rows, evaluation, k, transition, entry):
+    """Return the last branch of an entry's tree that fits a row, and the latest start of all."""
+    dag, waiting = memory.dag, memory.waiting
+    p = tables.order_program[transition]
+    program = tables.programs[tables.program_first[p] : tables.program_first[p + 1]]
+    holds(program, evaluation.values, rows.codes[k], rows.codes[k], evaluation.stack)
+    question = trees.ask_tree(waiting.sort[entry], evaluation.stack[0], waiting.word)
+    operator = tables.order_operator[transition]
+    return trees.seek(dag.branches, dag.buckets[entry]["root"], operator, question)
+
+
+@inner
+def _is_widest(tables, memory, rows, evaluation, k, transition, entry):
+    """Whether no other row that is the same for the next round takes more runs of an entry.
+
+    Of rows that take the same, the first is chosen.
+    """
+    store, operator = tables.transition_store[transition], tables.order_operator[transition]
+    place = tables.store_exit[tables.store_again[store]]
+    if rows.alike[k, place] < 0:
+        return True
+    branches, below = memory.dag.branches, operator in (r.LESS, r.LESS_EQUAL)
+    last, _ = _seek(tables, memory, rows, evaluation, k, transition, entry)
+    high, low = branches[last]["high"], branches[last]["low"]
+    other = memory.waiting.counters[w.FIRST]
+    while other < len(rows.reading) and rows.moment[other] == rows.moment[k]:
+        same = other != k and rows.alike[other, place] == rows.alike[k, place]
+        same = same and rows.reading[other] == rows.reading[k]
+        if same and _joins_alike(tables, store, rows, k, other):
+            last, _ = _seek(tables, memory, rows, evaluation, other, transition, entry)
+            if last != 0:
+                equal = by_order.is_in_range(branches[last], r.EQUAL, high, low)
+                wider = r.GREATER if below else r.LESS
+                if by_order.is_in_range(branches[last], wider, high, low) or (equal and other < k):
+                    return False
+        other += 1
+    return True
+
+
+@inner
+def _joins_alike(tables, store, rows, one, other):
+    """Whether two rows ask a store for the same search tree."""
+    for c in range(tables.store_first[store], tables.store_first[store + 1]):
+        column = tables.store_columns[c]
+        is_ordered = column == tables.store_sorted[store]
+        if not is_ordered and rows.codes[one, column] != rows.codes[other, column]:
+            return False
+    return True
+
+
+@inner
+def _note_limit(waiting, entry, moment, high, low, below):
+    """Note that the moment takes the runs of an entry up to these words, or from them on."""
+    limit = waiting.limit[entry]
+    is_wider = waiting.moved[entry] != moment
+    if not is_wider and below:
+        is_wider = high > limit[0] or (high == limit[0] and low > limit[1])
+    elif not is_wider:
+        is_wider = high < limit[0] or (high == limit[0] and low < limit[1])
+    if is_wider:
+        limit[0], limit[1], limit[2] = high, low, below
+    _move(waiting, entry, moment)
 
 
 @inner
@@ -285,7 +392,14 @@ def _gather_range(entry, link, at, start, high, low):
         np.int64(start),
         np.int64(high),
         np.int64(low),
+        np.int64(WHOLE),
     )
+
+
+@inner
+def _use(runs, use):
+    """Return the runs of a vertex that is made for a part of what follows."""
+    return Gathered(runs.entry, runs.link, runs.at, runs.start, runs.high, runs.low, np.int64(use))
 
 
 @inner
@@ -375,7 +489,7 @@ def _make(tables, memory, rows, base, k, transition, runs):
     dag.vertices[vertex]["count"] = 0 if entry == 0 else 1
     dag.vertices[vertex]["rank"] = k - first
     counters[r.VERTICES] = vertex + 1
-    if tables.transition_final[transition]:
+    if tables.transition_final[transition] and runs.use != ROUND:
         place = tables.transition_exit[transition]
         name = _name_runs(runs.link, runs.at)
         told = _find_told(memory, rows, k, place, name)
@@ -395,6 +509,8 @@ def _make(tables, memory, rows, base, k, transition, runs):
     pending.vertex[p] = vertex
     pending.state[p] = state
     pending.part[p] = rows.part[k]
+    pending.entry[p] = entry if runs.link >= ROUNDS_LINKS else 0
+    pending.use[p] = runs.use
     for column in range(rows.codes.shape[1]):
         code = rows.codes[k, column]
         if code < 0 and entry != 0 and not tables.transition_fresh[transition, column]:
@@ -417,6 +533,9 @@ def _add_source(dag, waiting, moment, runs):
     if runs.link == BY_UNION:
         dag.sources[source]["group"] = waiting.group[runs.entry]
         return
+    if runs.link >= ROUNDS_LINKS:
+        dag.sources[source]["group"] = dag.buckets[runs.entry]["before"]
+    waiting.shared[runs.entry] = counters[r.BRANCHES]
     asked = counters[r.ASKED]
     counters[r.ASKED] = asked + 1
     dag.sources[source]["asked"] = asked
@@ -476,6 +595,16 @@ def _file(tables, memory, rows, facts, base, i):
         source = _name_runs(one["link"], one["at"])
     while first + own[w.STORE_AT] < tables.state_first[state + 1]:
         store = first + own[w.STORE_AT]
+        is_round = tables.store_is_again[store] and pending.entry[p] != 0
+        if pending.use[p] == (REST if is_round else ROUND):
+            own[w.STORE_AT] += 1
+            continue
+        if is_round:
+            array = _file_round(tables, memory, pending.entry[p], vertex, moment, bound)
+            if array != FITS:
+                return NO_ROOM, array
+            own[w.STORE_AT] += 1
+            continue
         told = _find_told(memory, rows, k, tables.store_exit[store], source)
         if told == TAKEN:
             own[w.STORE_AT] += 1
@@ -497,13 +626,17 @@ def _file(tables, memory, rows, facts, base, i):
             dag.buckets[entry]["part"] = 0
             dag.buckets[entry]["before"] = 0
         bucket = dag.buckets[entry]
-        if tables.store_link[store] == STRICT and bucket["ordinal"] != moment:
+        if sort != trees.PLAIN:
+            array = _renew(tables, memory, entry, moment, bound)
+            if array != FITS:
+                return NO_ROOM, array
+        elif tables.store_link[store] == STRICT and bucket["ordinal"] != moment:
             bucket["root"] = 0
             bucket["last"] = 0
             w.number_group(waiting, entry)
         if sort != trees.PLAIN:
             high, low = trees.words_of(sort, facts[codes[ordered]], waiting.word)
-            array = _plant(dag, entry, high, low, vertex, bound)
+            array = _plant(memory, entry, high, low, vertex, bound)
         else:
             array = _insert(dag, waiting.group[entry], entry, vertex, moment, bound)
         if array != FITS:
@@ -517,14 +650,61 @@ def _file(tables, memory, rows, facts, base, i):
 
 
 @inner
-def _plant(dag, entry, high, low, vertex, bound):
+def _file_round(tables, memory, entry, vertex, moment, bound):
+    """Put a vertex among the rounds of an entry; return the array without room, or FITS."""
+    dag = memory.dag
+    array = _renew(tables, memory, entry, moment, bound)
+    if array != FITS:
+        return array
+    branches, bucket, made = dag.branches, dag.buckets[entry], dag.vertices[vertex]
+    asked = dag.asked[dag.sources[made["first"]]["asked"]]
+    high, low, root = asked[0], asked[1], bucket["before"]
+    if dag.counters[r.BRANCHES] + by_order.room_to_insert(branches, root, high, low) > len(
+        branches
+    ):
+        return r.BRANCHES
+    begin = made["position"] - made["rank"]
+    run = by_order.PlantedRun(high, low, vertex, begin)
+    bucket["before"] = by_order.insert(branches, dag.counters, root, run, r.NOTHING)
+    return FITS
+
+
+@inner
+def _renew(tables, memory, entry, moment, bound):
+    """Under `,`, leave the runs of an entry behind that this moment has not taken.
+
+    Return the array without room, or FITS.
+    """
+    dag, waiting = memory.dag, memory.waiting
+    bucket = dag.buckets[entry]
+    if tables.store_link[waiting.store[entry]] != STRICT or bucket["ordinal"] == moment:
+        return FITS
+    if waiting.moved[entry] == moment:
+        high, low = waiting.limit[entry, 0], waiting.limit[entry, 1]
+        operator, root = r.GREATER if waiting.limit[entry, 2] else r.LESS, bucket["root"]
+        room = by_order.room_to_erase(dag.branches, root, operator, high, low)
+        if dag.counters[r.BRANCHES] + room > len(dag.branches):
+            return r.BRANCHES
+        bucket["root"] = by_order.erase(
+            dag.branches, dag.counters, root, operator, high, low, bound
+        )
+    else:
+        bucket["root"] = 0
+        bucket["before"] = 0
+    bucket["ordinal"] = moment
+    return FITS
+
+
+@inner
+def _plant(memory, entry, high, low, vertex, bound):
     """Put a vertex into the search tree of an entry; return the array without room, or FITS."""
+    dag, shared = memory.dag, memory.waiting.shared[entry]
     branches, root = dag.branches, dag.buckets[entry]["root"]
     room = by_order.room_to_insert(branches, root, high, low)
     if dag.counters[r.BRANCHES] + room > len(branches):
         return r.BRANCHES
-    start = dag.vertices[vertex]["start"]
-    root = by_order.insert(branches, dag.counters, root, high, low, vertex, start, bound)
+    run = by_order.PlantedRun(high, low, vertex, dag.vertices[vertex]["start"])
+    root = by_order.insert(branches, dag.counters, root, run, bound, shared)
     dag.buckets[entry]["root"] = root
     return FITS
 

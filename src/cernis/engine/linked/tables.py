@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.automata.linked.automaton import LinkedAutomaton
-from cernis.automata.linked.order import find_order, find_sorted, name_sources
+from cernis.automata.linked.order import find_order, find_rounds, find_sorted, name_sources
 from cernis.engine.dag.records import OPERATORS
 from cernis.errors import BudgetError
 from cernis.pattern.graph import Expression
@@ -80,6 +80,11 @@ class LinkedTables(NamedTuple):
     """Per store, the column by whose order runs wait in search trees; -1: in none."""
     order_operator: Ints
     """Per transition, and then per guard: how the ordered value of a run is to be to the limit."""
+    store_again: Ints
+    """Per store, the one in which its runs would wait for further rounds, which they do here; -1:
+    no value decides their rounds."""
+    store_is_again: NDArray[np.uint8]
+    """Per store, whether it is one of these."""
 
 
 def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
@@ -98,6 +103,7 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
             places[key[0]].append(indexes[key])
         return indexes[key]
 
+    by_order = find_sorted(linked)
     asked: list[list[Ints]] = []
     limits: list[Ints | None] = []
     orders: list[_Order | None] = []
@@ -110,16 +116,17 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
         )
         conditions = linked.conditions(reading)
         asked.append([compile_(one, from_row, from_run) for one in conditions])
-        # runs that wait for the next timestamp are met then or never: order would hide them
-        ordered = store is not None and linked.stores[store].link != ","
-        found = [find_order(one, from_row, from_run) for one in conditions if ordered]
+        found = [find_order(one, from_row, from_run) for one in conditions]
         first = next((one for one in found if one is not None), None)
-        orders.append(None if first is None else _Order(first.variable, first.sign))
+        is_strict = store is not None and linked.stores[store].link == ","
+        if is_strict and by_order[store or 0] is None:
+            first = None
+        # groups that wait for the next timestamp are met then or never: order would hide them
+        orders.append(None if first is None or is_strict else _Order(first.variable, first.sign))
         limits.append(None if first is None else compile_(first.limit, from_row, {}))
         operators.append(0 if first is None else OPERATORS[first.op])
 
     exits = place_exits(linked)
-    by_order = find_sorted(linked)
     transitions = linked.transitions
     for transition in transitions:
         compare(transition.reading, transition.store)
@@ -155,6 +162,9 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
     for i, place in enumerate(places):
         index_of[i, : len(place)] = place
     index_columns = [[column[v] for v in joins] for _, joins, _ in indexes]
+    again = np.full(len(stores), -1, np.int32)
+    for rounds in find_rounds(linked):
+        again[number[rounds.first]] = number[rounds.again]
     flat = [program for some in asked for program in some]
     order_program = np.full(len(limits), -1, np.int32)
     for i, limit in enumerate(limits):
@@ -191,6 +201,8 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
         _ints(c for columns in index_columns for c in columns),
         _ints(-1 if (by := by_order[store]) is None else column[by] for store in order),
         _ints(operators),
+        again,
+        np.isin(np.arange(len(stores)), again).astype(np.uint8),
     )
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
+from cernis.engine.dag.ordered import ALL_SHARED
 from cernis.engine.dag.records import NOTHING
 from cernis.engine.graphs.expressions import INTEGER, LOCAL_INSTANT
 from cernis.engine.linked import heaps
@@ -70,6 +71,11 @@ class WaitingRuns(NamedTuple):
     """Scratch: the values of an entry with a search tree."""
     word: NDArray[np.float64]
     """Scratch of `trees`."""
+    limit: NDArray[np.int64]
+    """Per entry with rounds under `,`: the words of the last value that the moment takes, and if
+    smaller ones are taken."""
+    shared: NDArray[np.int64]
+    """Per entry with a search tree, the first branch that no vertex refers to."""
 
 
 def new_waiting_runs(size: int, columns: int, indexes: int) -> WaitingRuns:
@@ -98,6 +104,8 @@ def new_waiting_runs(size: int, columns: int, indexes: int) -> WaitingRuns:
         np.zeros(links[0] * links[1], np.int32),
         np.zeros(columns, np.int32),
         np.zeros(1, np.float64),
+        np.zeros((size, 3), np.int64),
+        np.full(size, ALL_SHARED),
     )
 
 
@@ -213,6 +221,7 @@ def enter(tables, facts, waiting, store, part, codes):
     waiting.part[entry] = part
     waiting.sort[entry] = PLAIN
     waiting.moved[entry] = -1
+    waiting.shared[entry] = 0
     number_group(waiting, entry)
     for column in range(waiting.codes.shape[1]):
         waiting.codes[entry, column] = -1

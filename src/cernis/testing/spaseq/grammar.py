@@ -57,10 +57,20 @@ def random_graph(random: Random) -> list[tuple[str, str, str]]:
     for node in range(random.choice((1, 1, 1, 2))):
         name = iri(f"n{node}")
         triples.append((name, iri("k"), iri(f"k{random.randrange(2)}")))
-        triples.append((name, iri("v"), number(random.randrange(4))))
+        triples.append((name, iri("v"), random_value(random)))
         if random.random() < 0.4:
             triples.append((name, iri("w"), iri(f"k{random.randrange(2)}")))
     return triples
+
+
+def random_value(random: Random) -> str:
+    """Make a small integer, seldom a decimal or a text."""
+    value, kind = random.randrange(4), random.random()
+    if kind < 0.85:
+        return number(value)
+    if kind < 0.97:
+        return f'"{value}.5"^^<http://www.w3.org/2001/XMLSchema#decimal>'
+    return f'"{value}"'
 
 
 def random_background(random: Random) -> dict[str, list[tuple[str, str, str]]]:
@@ -78,6 +88,8 @@ def random_background(random: Random) -> dict[str, list[tuple[str, str, str]]]:
 
 def random_query(random: Random) -> SpaseqQuery:
     """Make a query that passes the checks of the language."""
+    if random.random() < 0.2:
+        return random_rounds(random)
     partition = random.random() < 0.15
     gpms = [_make_gpm(random, name, partition) for name in "ABCD"]
     steps = _make_steps(random)
@@ -92,6 +104,57 @@ def random_query(random: Random) -> SpaseqQuery:
         partition=("x",) if partition else (),
     )
     return replace(_add_select(random, query), distinct=random.random() < 0.08)
+
+
+def random_rounds(random: Random) -> SpaseqQuery:
+    """Make a query in which each round of B+ compares the same value of an earlier step.
+
+    >>> str(random_rounds(Random(5))).count("B+")
+    1
+    """
+    link, key = random.choice(",;:"), random.random() < 0.8
+    left: g.Expression = g.GraphVariable("b")
+    if random.random() < 0.3:
+        offset = g.Term(number(random.randrange(3)))
+        left = g.ArithmeticExpression(random.choice("+*"), left, offset)
+    sides = [left, g.GraphVariable("a")]
+    random.shuffle(sides)
+    condition = g.ComparisonExpression(random.choice(("<", "<=", ">", ">=")), *sides)
+    gpms = [_make_priced(random, "A", key), _make_priced(random, "B", key, condition)]
+    steps = [SequenceStep(GpmName("A"), None), SequenceStep(GpmName("B"), link, rounds=link)]
+    if random.random() < 0.6:
+        op = random.choice(("<", "<=", ">", "!="))
+        last = g.ComparisonExpression(op, g.GraphVariable("c"), g.GraphVariable("b"))
+        gpms.append(_make_priced(random, "C", key, last if random.random() < 0.6 else None))
+        steps.append(SequenceStep(GpmName("C"), random.choice(",;:")))
+    if random.random() < 0.3:
+        gpms.append(_make_priced(random, "D", key))
+        steps[0] = replace(steps[0], link=random.choice(",;:"))
+        steps.insert(0, SequenceStep(GpmName("D"), None))
+    query = SpaseqQuery(
+        None,
+        tuple((name, f"{EXAMPLE}{name}") for name in STREAMS),
+        tuple(gpms),
+        tuple(steps),
+        within=random.choice((None, 4, 8)),
+        partition=("x",) if key and random.random() < 0.1 else (),
+    )
+    return replace(_add_select(random, query), distinct=random.random() < 0.05)
+
+
+def _make_priced(
+    random: Random, name: str, key: bool, condition: g.Expression | None = None
+) -> Gpm:
+    """Make a pattern of a number that has the pattern's name, mostly with a key."""
+    node = g.GraphVariable("_:" + name)
+    triples = [_make_triple(node, "v", name.lower())]
+    if key or random.random() < 0.3:
+        triples.append(_make_triple(node, "k", "x"))
+    pattern: g.GraphPattern = g.BasicPattern(tuple(triples))
+    if condition is not None:
+        pattern = g.FilterPattern(pattern, condition)
+    streams = STREAMS if random.random() < 0.5 else (random.choice(STREAMS),)
+    return Gpm(name, streams, pattern)
 
 
 def _make_steps(random: Random) -> tuple[SequenceStep, ...]:

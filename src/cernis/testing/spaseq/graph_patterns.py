@@ -265,9 +265,11 @@ def _fold(name: str, terms: Collection[str]) -> g.Expression:
     numbers: list[Any] = [_value_of_term(text) for text in terms]
     if name == "COUNT":
         return g.Term(_write_value(len(numbers)))
-    if not all(map(_is_number, numbers)) or (not numbers and name in ("MIN", "MAX")):
+    is_extreme = name in ("MIN", "MAX")
+    of_texts = is_extreme and all(isinstance(one, str) for one in numbers)
+    if not (of_texts or all(map(_is_number, numbers))) or (is_extreme and not numbers):
         return g.GraphVariable("_:error")
-    if name in ("MIN", "MAX"):
+    if is_extreme:
         chosen = (min if name == "MIN" else max)(terms, key=_value_of_term)
         return g.Term(chosen)
     total = g.Term(_write_value(sum(numbers)))

@@ -1,0 +1,216 @@
+"""How many matches end at each root of a sliding window, where a value decides the rounds of runs.
+
+`rounds` finds the rounds of a run when they are asked for. For counting they are written down after
+all: each run that waits for rounds has a group of its own, and each round that it takes is a step
+from its group to the next one. Then `slide` counts.
+
+Cost contract: that of `slide`, with a vertex for each pair of a run and a round that fits it. Where
+runs have just begun, `count_pairs` counts in less time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.compiled import borrowing as kernel
+from cernis.compiled import inner
+from cernis.engine.dag import records as r
+from cernis.engine.dag.count import list_runs
+from cernis.engine.dag.links import ANY_ROUNDS, DagSegment
+from cernis.engine.dag.slide import (
+    MomentLog,
+    count_log,
+    find_last_asked,
+    number_values,
+)
+from cernis.engine.dag.steps import Chosen, Ints, Steps, read_steps
+
+NO_ROOM = -1
+
+
+class _RoundLog(NamedTuple):
+    """The vertices of the log, and where it stands."""
+
+    counters: Ints
+    """Places: VERTICES and the next ones."""
+    moment_first: Ints
+    start: Ints
+    asked: Ints
+    asked_end: Ints
+    filed_first: Ints
+    filed: Ints
+    root_first: Ints
+    root: Ints
+    """The root of the run DAG that each root of the log is a part of."""
+    current: Ints
+    """Per run, the group in which it waits for a round."""
+    following: Ints
+    """Per run, the group in which it waits after the moment; -1: in the same."""
+    taken: Ints
+    """Scratch: the runs that the moment takes."""
+    items: Ints
+
+
+VERTICES, FILED, ROOTS, GROUPS, TAKEN = range(5)
+
+
+@kernel
+def _count_pairs(segment, steps, rounds, items):
+    """Return how many runs the rounds take, and how many roots and places they have for these."""
+    pairs, filed, roots = 0, 0, 0
+    for m in range(len(steps.moment_first) - 1):
+        for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
+            found = 1
+            if rounds[v] >= 0:
+                links, memory = segment.links, segment.memory
+                found = list_runs(links, memory, rounds[v], steps.due[m], items)
+                if found < 0:
+                    return NO_ROOM, 0, 0
+            pairs += found
+            filed += found * (1 + steps.place_first[v + 1] - steps.place_first[v])
+            roots += found * (steps.root_first[v + 1] - steps.root_first[v])
+    return pairs, filed, roots
+
+
+@kernel
+def _write_pairs(segment, chosen, steps, groups, is_kept, pairs):
+    """Write the log: a vertex for each vertex, or for each run that it takes to a round."""
+    counters = pairs.counters
+    for m in range(len(steps.moment_first) - 1):
+        pairs.moment_first[m] = counters[VERTICES]
+        for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
+            if chosen.rounds[v] < 0:
+                _write_vertex(steps, groups, is_kept, pairs, v)
+            else:
+                _write_rounds(segment, chosen, steps, groups, is_kept, pairs, m, v)
+        for k in range(counters[TAKEN]):
+            run = pairs.taken[k]
+            pairs.current[run] = pairs.following[run]
+            pairs.following[run] = -1
+        counters[TAKEN] = 0
+    pairs.moment_first[len(steps.moment_first) - 1] = counters[VERTICES]
+
+
+@inner
+def _write_vertex(steps, groups, is_kept, pairs, v):
+    """Write a vertex without rounds; it may wait for some."""
+    n = pairs.counters[VERTICES]
+    pairs.start[n] = steps.start[v]
+    pairs.asked[n] = groups.asked[v]
+    pairs.asked_end[n] = groups.asked_end[v]
+    if pairs.current[v] >= 0:
+        _file(pairs, pairs.current[v])
+    _finish(steps, groups, is_kept, pairs, v)
+
+
+@inner
+def _write_rounds(segment, chosen, steps, groups, is_kept, pairs, m, v):
+    """Write a vertex for each run that a vertex takes."""
+    links, memory, source = segment.links, segment.memory, chosen.rounds[v]
+    is_any = abs(links.rounds[memory.sources[source]["link"]]) == ANY_ROUNDS
+    for k in range(list_runs(links, memory, source, steps.due[m], pairs.items)):
+        branch = memory.branches[pairs.items[k]]
+        run, n = chosen.number[branch["vertex"]], pairs.counters[VERTICES]
+        pairs.start[n] = branch["start"]
+        pairs.asked[n] = pairs.current[run]
+        pairs.asked_end[n] = pairs.current[run] + 1 + is_any
+        if is_any and steps.operator[v] != r.EQUAL:
+            _file(pairs, pairs.current[run] + 1)
+        elif steps.operator[v] != r.EQUAL:
+            if pairs.following[run] < 0:
+                pairs.following[run] = pairs.counters[GROUPS]
+                pairs.counters[GROUPS] += 1
+                pairs.taken[pairs.counters[TAKEN]] = run
+                pairs.counters[TAKEN] += 1
+            _file(pairs, pairs.following[run])
+        _finish(steps, groups, is_kept, pairs, v)
+
+
+@inner
+def _file(pairs, group):
+    pairs.filed[pairs.counters[FILED]] = group
+    pairs.counters[FILED] += 1
+
+
+@inner
+def _finish(steps, groups, is_kept, pairs, v):
+    """Write the places and the roots of a vertex, and end it."""
+    counters = pairs.counters
+    for k in range(steps.place_first[v], steps.place_first[v + 1]):
+        if is_kept[steps.places[k]]:
+            _file(pairs, groups.filed[steps.places[k]])
+    for i in range(steps.root_first[v], steps.root_first[v + 1]):
+        pairs.root[counters[ROOTS]] = i
+        counters[ROOTS] += 1
+    n = counters[VERTICES]
+    counters[VERTICES] = n + 1
+    pairs.filed_first[n + 1] = counters[FILED]
+    pairs.root_first[n + 1] = counters[ROOTS]
+
+
+def count_rounds(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | None:
+    """Return the number of matches of every root; None: groups are too many, or not known.
+
+    The segments share their records: those of the last include those of the others.
+    """
+    read = read_steps(segments)
+    if read is None:
+        return None
+    (steps, places), segment = read, segments[-1]
+    items = np.empty(1024, np.int64)
+    while (found := _count_pairs(segment, steps, chosen.rounds, items))[0] == NO_ROOM:
+        items = np.empty(4 * len(items), np.int64)
+    size, filed, roots = found
+    groups = number_values(steps, places)
+    waits = np.isin(places.home, steps.asked[chosen.rounds >= 0])
+    current = np.full(len(steps.start), -1, np.int64)
+    runs = np.unique(places.vertex[waits])
+    current[runs] = groups.number + 2 * np.arange(len(runs))
+    pairs = _new_pairs(steps, (int(size), int(filed), int(roots)), current, items)
+    pairs.counters[GROUPS] = groups.number + 2 * len(runs)
+    _write_pairs(segment, chosen, steps, groups, ~waits, pairs)
+    number = int(pairs.counters[GROUPS])
+    log = MomentLog(
+        pairs.moment_first,
+        pairs.start,
+        pairs.asked,
+        pairs.asked_end,
+        pairs.filed_first,
+        pairs.filed,
+        find_last_asked(pairs.moment_first, pairs.asked, pairs.asked_end, number),
+        pairs.root_first,
+        steps.bound[pairs.root],
+    )
+    counts = count_log(log)
+    if counts is None:
+        return None
+    whole = [0] * len(steps.bound)
+    for root, count in zip(pairs.root.tolist(), counts, strict=True):
+        whole[root] += count
+    return whole
+
+
+def _new_pairs(
+    steps: Steps, sizes: tuple[int, int, int], current: NDArray[np.int64], items: Ints
+) -> _RoundLog:
+    """Make room for so many vertices, places and roots."""
+    size, filed, roots = sizes
+    return _RoundLog(
+        counters=np.zeros(5, np.int64),
+        moment_first=np.zeros(len(steps.moment_first), np.int64),
+        start=np.zeros(size, np.int64),
+        asked=np.zeros(size, np.int64),
+        asked_end=np.zeros(size, np.int64),
+        filed_first=np.zeros(size + 1, np.int64),
+        filed=np.zeros(filed, np.int64),
+        root_first=np.zeros(size + 1, np.int64),
+        root=np.zeros(roots, np.int64),
+        current=current,
+        following=np.full(len(current), -1, np.int64),
+        taken=np.empty(len(current), np.int64),
+        items=items,
+    )
