@@ -1,6 +1,7 @@
-"""Runs of a join key that wait under `:` in the order of a number: search trees.
+"""Runs of a join key that wait in the order of a number: search trees.
 
-With `?p2 < ?p1` and no later use of `?p1`, a row takes all runs above its price, and they stay.
+With `?p2 < ?p1` and no later use of `?p1`, a row takes all runs above its price. Under `:` they
+stay, and so they do for further rounds of `B+` (`dag.rounds`).
 Group by group, that is a vertex for each pair that fits. Here the runs lie in a persistent search
 tree (`dag.ordered`), and a row makes one vertex that names a range of it.
 
