@@ -123,8 +123,8 @@ def make_union(arena, counters, left, right):
     node = counters[NODES]
     counters[NODES] = node + 1
     arena[node]["start"] = arena[left]["start"]
-    later = left if arena[left]["position"] > arena[right]["position"] else right
-    arena[node]["position"] = arena[later]["position"]
+    last, other = arena[left]["position"], arena[right]["position"]
+    arena[node]["position"] = last if last > other else other
     arena[node]["left"] = left
     arena[node]["right"] = right
     arena[node]["label"] = UNION
