@@ -63,11 +63,12 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
                 "counting, growth exponent": "counting, growth",
             },
             "An event costs more in a wider window where it goes on from more groups of runs: each "
-            "price (falls), amount (cards) or fare (smart grid) that stays live is a group of its "
-            "own. Under `:` the prices of the market lie in search trees: an event costs a "
-            "logarithm. Such events end more matches, too: the cost per event *and match* grows "
-            "little or not at all. Counting costs as much as there are groups that lead to "
-            "another; for prices of the market, a logarithm.",
+            "fare of the smart grid that stays live is a group of its own. Such events end more "
+            "matches, too: the cost per event *and match* does not grow. Where prices (market with "
+            "`:`, falls) or amounts (cards) lie in search trees, an event costs a logarithm. "
+            "Counting costs as much as there are groups that lead to another; for prices of the "
+            "market a logarithm, and for rounds that a price or an amount decides, as much as there "
+            "are pairs of a run and a round that fits it.",
         ),
         tabulate(
             records,
