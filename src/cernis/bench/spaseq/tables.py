@@ -67,8 +67,8 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
             "matches, too: the cost per event *and match* does not grow. Where prices (market with "
             "`:`, falls) or amounts (cards) lie in search trees, an event costs a logarithm. "
             "Counting costs as much as there are groups that lead to another; for prices of the "
-            "market a logarithm, and for rounds that a price or an amount decides, as much as there "
-            "are pairs of a run and a round that fits it.",
+            "market a logarithm, and for rounds that a price or an amount decides, as much as "
+            "there are pairs of a run and a round that fits it.",
         ),
         tabulate(
             records,
