@@ -21,8 +21,9 @@ a row as compiled code does, and a hundredth of plain Python: it runs in their p
 until it has taken a quarter of a second as well (`arrays_first`).
 
 Cost contract: at most about four seconds more than compiled code alone, in the whole life of a
-process. To compile a sequence takes two seconds and what compares events up to seven, and 20,000
-events take one to three as plain Python: that many are read so, and 30,000 are compiled at once.
+process. To compile a sequence takes one and a half seconds and what compares events up to six, and
+20,000 events take one to three as plain Python: that many are read so, and for 30,000 kernels are
+compiled at once.
 
 Turned down: compiling in a background thread. The compiler holds the interpreter lock, so that a
 short query would take longer.

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
+from cernis.compiled.tiers import call_patiently, cut_events, expect_events
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unions
 from cernis.engine.dag.count import list_runs
@@ -57,11 +58,16 @@ class _RunPairs(NamedTuple):
 
 
 @kernel
-def _find_pairs(segment, steps, prime, runs, pairs, items):
-    """Find the pairs of all rounds, while there is room; return how many there are."""
+def _find_pairs(segment, steps, prime, runs, pairs, items, span):
+    """Find the pairs of the rounds of some moments, while there is room.
+
+    `span` has the first moment, the one after the last, and how many pairs there were before;
+    return how many there are.
+    """
     links, memory = segment.links, segment.memory
-    size, room = 0, len(pairs.run)
-    for m in range(len(steps.moment_first) - 1):
+    begin, end, size = span
+    room = len(pairs.run)
+    for m in range(begin, end):
         taken, is_any = 0, False
         for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
             pairs.first[v] = size
@@ -92,7 +98,6 @@ def _find_pairs(segment, steps, prime, runs, pairs, items):
             runs.ways[run] = reduce(runs.ways[run] * factor, prime)
             runs.digits[run] += np.log2(factor)
             runs.rows[run] = 0
-    pairs.first[len(steps.start)] = size
     return size
 
 
@@ -265,9 +270,15 @@ class _PairCounting:
             pairs = _RunPairs(
                 np.zeros(size + 1, np.int64), np.empty(self.room, np.int64), np.empty(self.room)
             )
-            found = int(_find_pairs(self.segment, self.steps, prime, runs, pairs, self.items))
-            if found < 0:
-                return found
+            found = 0
+            for piece in cut_events(len(self.steps.moment_first) - 1):
+                span = (piece.start, piece.stop, found)
+                args = self.segment, self.steps, prime, runs, pairs, self.items, span
+                found = int(call_patiently(_find_pairs, *args))
+                if found < 0:
+                    return found
+            pairs.first[size] = found
+            expect_events(found)
             if found <= self.room:
                 break
             self.room = found

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
+from cernis.compiled.tiers import call_patiently, cut_events, expect_events
 from cernis.engine.dag import records as r
 from cernis.engine.dag.count import list_runs
 from cernis.engine.dag.links import ANY_ROUNDS, DagSegment
@@ -59,10 +60,10 @@ VERTICES, FILED, ROOTS, GROUPS, TAKEN = range(5)
 
 
 @kernel
-def _count_pairs(segment, steps, rounds, items):
-    """Return how many runs the rounds take, and how many roots and places they have for these."""
+def _count_pairs(segment, steps, rounds, items, begin, end):
+    """Count the runs that the rounds of some moments take, and their places and roots for these."""
     pairs, filed, roots = 0, 0, 0
-    for m in range(len(steps.moment_first) - 1):
+    for m in range(begin, end):
         for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
             found = 1
             if rounds[v] >= 0:
@@ -161,16 +162,22 @@ def count_rounds(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | 
     if read is None:
         return None
     (steps, places), segment = read, segments[-1]
-    items = np.empty(1024, np.int64)
-    while (found := _count_pairs(segment, steps, chosen.rounds, items))[0] == NO_ROOM:
-        items = np.empty(4 * len(items), np.int64)
-    size, filed, roots = found
+    size, filed, roots, items = 0, 0, 0, np.empty(1024, np.int64)
+    for piece in cut_events(len(steps.moment_first) - 1):
+        span = piece.start, piece.stop
+        while True:
+            found = call_patiently(_count_pairs, segment, steps, chosen.rounds, items, *span)
+            if found[0] != NO_ROOM:
+                break
+            items = np.empty(4 * len(items), np.int64)
+        size, filed, roots = size + found[0], filed + found[1], roots + found[2]
+    expect_events(size)
     groups = number_values(steps, places)
     waits = np.isin(places.home, steps.asked[chosen.rounds >= 0])
     current = np.full(len(steps.start), -1, np.int64)
     runs = np.unique(places.vertex[waits])
     current[runs] = groups.number + 2 * np.arange(len(runs))
-    pairs = _new_pairs(steps, (int(size), int(filed), int(roots)), current, items)
+    pairs = _new_pairs(steps, (size, filed, roots), current, items)
     pairs.counters[GROUPS] = groups.number + 2 * len(runs)
     _write_pairs(segment, chosen, steps, groups, ~waits, pairs)
     number = int(pairs.counters[GROUPS])
