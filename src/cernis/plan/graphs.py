@@ -102,15 +102,15 @@ def _decide_guarantee(linked: LinkedAutomaton) -> Guarantee:
     compared = [(store, reading) for store, reading in links if linked.conditions(reading)]
     if not compared:
         return Guarantee.LINKED
-    if all(_orders_one_value(linked, store, reading) for store, reading in compared):
+    decided = {store for one in find_rounds(linked) for store in (one.first, one.again)}
+    left = [(store, reading) for store, reading in compared if store not in decided]
+    if all(_orders_one_value(linked, store, reading) for store, reading in left):
         return Guarantee.ORDERED
     return Guarantee.RESIDUAL
 
 
 def _orders_one_value(linked: LinkedAutomaton, store: int, reading: int) -> bool:
     """Whether the only condition is an order of one value, in whose order runs can wait."""
-    if any(store in (rounds.first, rounds.again) for rounds in find_rounds(linked)):
-        return True
     if linked.stores[store].link == "," or len(linked.conditions(reading)) != 1:
         return False
     (condition,) = linked.conditions(reading)

@@ -45,7 +45,7 @@ def _count_trees(segments: list[DagSegment]) -> list[int] | None:
     if (chosen.rounds >= 0).any():
         numbers = count_pairs(segments, chosen)
         return count_rounds(segments, chosen) if numbers is None else numbers
-    read = read_steps(segments)
+    read = read_steps(segments[-1].memory, chosen)
     if read is None:
         return None
     numbers = count_ranges(*read)

@@ -13,7 +13,7 @@ from cernis.engine.dag.count import count_matches
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.slide import count_values
 from cernis.engine.dag.slide_ranges import count_ranges
-from cernis.engine.dag.steps import Places, Steps, read_steps
+from cernis.engine.dag.steps import Places, Steps, choose_vertices, read_steps
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.session import GraphSession
 
@@ -80,7 +80,7 @@ def find_segments(session: GraphSession, events: bytes) -> list[DagSegment]:
 
 
 def read(segments: list[DagSegment]) -> tuple[Steps, Places]:
-    found = read_steps(segments)
+    found = read_steps(segments[-1].memory, choose_vertices(segments))
     assert found is not None
     return found
 

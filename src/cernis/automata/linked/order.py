@@ -138,13 +138,12 @@ def find_rounds(linked: LinkedAutomaton) -> tuple[Rounds, ...]:
     found = []
     for state in range(len(linked.states)):
         into = [one for one in linked.transitions if one.target == state]
-        if len(into) != 2 or any(one.store is None for one in into):
+        own = {number for number, store in enumerate(linked.stores) if store.state == state}
+        before = [one for one in into if one.store is not None and one.store not in own]
+        again = [one for one in into if one.store in own]
+        if not len(before) == len(again) == 1 or len(into) > 2:
             continue
-        from_itself = [linked.stores[one.store or 0].state == state for one in into]
-        if sorted(from_itself) != [False, True]:
-            continue
-        before, again = (into[from_itself.index(is_round)] for is_round in (False, True))
-        rounds = _join_rounds(linked, before, again)
+        rounds = _join_rounds(linked, before[0], again[0])
         if rounds is not None and not {rounds.first, rounds.again} & guarded:
             found.append(rounds)
     return tuple(found)

@@ -250,17 +250,20 @@ def _find_items(links, memory, source, bound, items):
 
 
 @inner
-def _find_ways(ways, links, memory, source, bound, scratch, prime):
-    """Write the items of a source, and in how many ways each takes its rounds.
+def _has_rounds(ways, memory, source):
+    """Whether runs take rounds on the way to a source."""
+    return False if ways is None else ways[memory.sources[source]["link"]] != 0
 
-    Return how many there are, -1 without room, -2 if the source has no rounds. `ways` are those of
-    links; None: no link has any.
+
+@inner
+def _find_ways(ways, links, memory, source, bound, scratch, prime):
+    """Write the items of a source with rounds, and in how many ways each takes these.
+
+    Return how many there are, or -1 without room. `ways` are those of links; None: none has any.
     """
     if ways is None:
-        return -2
+        return -1
     way = ways[memory.sources[source]["link"]]
-    if way == 0:
-        return -2
     items, root = scratch.items, memory.sources[source]["group"]
     found = list_runs(links, memory, source, bound, items)
     for k in range(found):
@@ -330,14 +333,11 @@ def _count_roots(segment, kinds, begin, clock, scratch, prime, out):
                 if count == 0 and vertices[item >> 1]["start"] < bound:
                     value = 0.0
             for source in range(first, first + count):
-                found = -2
-                if not inside:
-                    found = _find_ways(links.rounds, links, memory, source, bound, scratch, prime)
-                has_rounds = found > -2
-                if has_rounds:
-                    pass
-                elif inside:
+                has_rounds = not inside and _has_rounds(links.rounds, memory, source)
+                if inside:
                     found = list_inside(memory, item, bound, items)
+                elif has_rounds:
+                    found = _find_ways(links.rounds, links, memory, source, bound, scratch, prime)
                 elif links.kind[links.store[sources[source]["link"]]] == r.UNION:
                     at, version = sources[source]["at"], sources[source]["version"]
                     found = list_union(nodes, at, version, bound, items)

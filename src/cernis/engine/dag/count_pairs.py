@@ -287,6 +287,4 @@ class _PairCounting:
         begin, moved = np.zeros(size + 1, np.int64), np.empty((found, 2), np.int64)
         _sort_by_run(pairs, begin, moved, ordered)
         _add_up(ordered, prime)
-        return ordered, int(runs.digits.max(initial=0.0)) + len(
-            self.steps.start
-        ).bit_length() * 2 + 2
+        return ordered, int(runs.digits.max(initial=0.0)) + 2 * size.bit_length() + 2

@@ -117,7 +117,7 @@ def _stays_inside(bounds, memory, walk, vertex):
 
 
 @inner
-def _choose(walk, source, at):
+def _choose(walk, source, at, run=0):
     """Leave a choice for later."""
     cursor = walk.cursor
     c = cursor[CHOICES]
@@ -127,7 +127,7 @@ def _choose(walk, source, at):
     walk.choices[c]["trail"] = cursor[TRAIL]
     walk.choices[c]["cells"] = cursor[CELLS]
     walk.choices[c]["todo"] = cursor[TODO]
-    walk.choices[c]["run"] = 0
+    walk.choices[c]["run"] = run
 
 
 @inner
@@ -292,8 +292,7 @@ def _take_round(ways, memory, walk, source, at, run):
             return True
         vertex = branches[last]["vertex"]
         if abs(way) == ANY_ROUNDS:
-            _choose(walk, source, -rounds.rounds_before(memory, vertex))
-            walk.choices[cursor[CHOICES] - 1]["run"] = run
+            _choose(walk, source, -rounds.rounds_before(memory, vertex), run)
         if not alone:
             begin = branches[last]["start"]
             walk.trail[cursor[TRAIL]] = vertex
@@ -316,8 +315,7 @@ def _pick_round(memory, walk, way, source, at, run, begin):
     for side, is_left in ((branch["left"], True), (branch["right"], False)):
         may_fit = inside or is_left == (operator == r.LESS_EQUAL)
         if side != 0 and may_fit and branches[side]["best"] >= begin:
-            _choose(walk, source, side)
-            walk.choices[walk.cursor[CHOICES] - 1]["run"] = run
+            _choose(walk, source, side, run)
     return branch["vertex"] if inside and branch["start"] == begin else 0
 
 

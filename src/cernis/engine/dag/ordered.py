@@ -386,12 +386,18 @@ def _copy(branches, counters, branch, bound):
     copy = counters[r.BRANCHES]
     counters[r.BRANCHES] = copy + 1
     branches[copy] = branches[branch]
+    _drop_expired(branches, copy, bound)
+    return copy
+
+
+@inner
+def _drop_expired(branches, branch, bound):
+    """Leave the sides of a branch behind that have no run inside the window."""
     left, right = branches[branch]["left"], branches[branch]["right"]
     if left != 0 and branches[left]["best"] < bound:
-        branches[copy]["left"] = 0
+        branches[branch]["left"] = 0
     if right != 0 and branches[right]["best"] < bound:
-        branches[copy]["right"] = 0
-    return copy
+        branches[branch]["right"] = 0
 
 
 @inner
@@ -407,11 +413,7 @@ def _own(branches, counters, branch, bound, shared):
     """Return a branch that may change: a copy, or itself from the first one that is not shared."""
     if branch < shared:
         return _copy(branches, counters, branch, bound)
-    left, right = branches[branch]["left"], branches[branch]["right"]
-    if left != 0 and branches[left]["best"] < bound:
-        branches[branch]["left"] = 0
-    if right != 0 and branches[right]["best"] < bound:
-        branches[branch]["right"] = 0
+    _drop_expired(branches, branch, bound)
     return branch
 
 

@@ -158,7 +158,7 @@ def count_rounds(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | 
 
     The segments share their records: those of the last include those of the others.
     """
-    read = read_steps(segments)
+    read = read_steps(segments[-1].memory, chosen)
     if read is None:
         return None
     (steps, places), segment = read, segments[-1]

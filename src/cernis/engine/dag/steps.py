@@ -218,9 +218,8 @@ def choose_vertices(segments: Sequence[DagSegment]) -> Chosen:
     )
 
 
-def read_steps(segments: Sequence[DagSegment]) -> tuple[Steps, Places] | None:
+def read_steps(memory: r.RunMemory, chosen: Chosen) -> tuple[Steps, Places] | None:
     """Return the vertices that the roots may reach, and their places; None: some have no group."""
-    memory, chosen = segments[-1].memory, choose_vertices(segments)
     vertices, operator, size = chosen.vertices, chosen.operator, len(chosen.start)
     trees, in_trees = _read_trees(memory, chosen.number)
     in_groups = _read_groups(memory, chosen.number)

@@ -60,7 +60,7 @@ READING, FILING = range(2)
 ALONE, TAKEN = -1, -2
 FITS = -1
 WHOLE, ROUND, REST = range(3)
-"""What a vertex is made for: for all that follows, as a round of a later one, or for the rest."""
+"""What a vertex serves: all that follows, only later rounds, or all but later rounds."""
 
 
 class LinkedRows(NamedTuple):
@@ -245,7 +245,7 @@ def _read(tables, memory, rows, evaluation, base, k):
 
 @inner
 def _moment_before(moments, rows, k):
-    """Return the moment before that of a row, or the one before that its partition has."""
+    """Return the moment before a row; with partitions, the one before of the row's own."""
     if len(moments.last) == 0:
         return rows.moment[k] - 1
     return moments.before[rows.part[k]]
@@ -279,13 +279,11 @@ def _read_trees(tables, memory, rows, evaluation, base, k, transition):
         link = BY_LESS if below else BY_GREATER
         if again >= 0:
             link = link_rounds(way, below, False)
-        is_round = again >= 0 and (
-            is_alone or _is_widest(tables, memory, rows, evaluation, k, transition, entry)
-        )
-        if is_alone or is_round:
-            runs = _gather_range(entry, link, root, latest, high, low)
-            if again >= 0:
-                runs = _use(runs, WHOLE if is_alone else ROUND)
+        if is_alone or (
+            again >= 0 and _is_widest(tables, memory, rows, evaluation, k, transition, entry)
+        ):
+            use = WHOLE if is_alone else ROUND
+            runs = _gather_range(entry, link, root, latest, high, low, use)
             status, array = _make(tables, memory, rows, base, k, transition, runs)
             if status != DONE:
                 return status, array
@@ -297,7 +295,7 @@ def _read_trees(tables, memory, rows, evaluation, base, k, transition):
             top = by_order.find_inside(dag.branches, root, r.EQUAL, high, low)
             latest = by_order.latest_inside(dag.branches, top, r.EQUAL, high, low)
             if latest >= bound:
-                runs = _use(_gather_range(entry, link, top, latest, high, low), REST)
+                runs = _gather_range(entry, link, top, latest, high, low, REST)
                 status, array = _make(tables, memory, rows, base, k, transition, runs)
                 if status != DONE:
                     return status, array
@@ -379,12 +377,12 @@ def _note_limit(waiting, entry, moment, high, low, below):
 @inner
 def _gather_all(entry, root, start):
     """Return all runs of an entry."""
-    return _gather_range(entry, BY_UNION, root, start, 0, 0)
+    return _gather_range(entry, BY_UNION, root, start, 0, 0, WHOLE)
 
 
 @inner
-def _gather_range(entry, link, at, start, high, low):
-    """Return a range of the runs of an entry."""
+def _gather_range(entry, link, at, start, high, low, use):
+    """Return a range of the runs of an entry, for a vertex with this use."""
     return Gathered(
         np.int64(entry),
         np.int64(link),
@@ -392,14 +390,8 @@ def _gather_range(entry, link, at, start, high, low):
         np.int64(start),
         np.int64(high),
         np.int64(low),
-        np.int64(WHOLE),
+        np.int64(use),
     )
-
-
-@inner
-def _use(runs, use):
-    """Return the runs of a vertex that is made for a part of what follows."""
-    return Gathered(runs.entry, runs.link, runs.at, runs.start, runs.high, runs.low, np.int64(use))
 
 
 @inner
