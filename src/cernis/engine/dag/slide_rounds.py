@@ -38,13 +38,7 @@ class _RoundLog(NamedTuple):
 
     counters: Ints
     """Places: VERTICES and the next ones."""
-    moment_first: Ints
-    start: Ints
-    asked: Ints
-    asked_end: Ints
-    filed_first: Ints
-    filed: Ints
-    root_first: Ints
+    log: MomentLog
     root: Ints
     """The root of the run DAG that each root of the log is a part of."""
     current: Ints
@@ -82,7 +76,7 @@ def _write_pairs(segment, chosen, steps, groups, is_kept, pairs):
     """Write the log: a vertex for each vertex, or for each run that it takes to a round."""
     counters = pairs.counters
     for m in range(len(steps.moment_first) - 1):
-        pairs.moment_first[m] = counters[VERTICES]
+        pairs.log.moment_first[m] = counters[VERTICES]
         for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
             if chosen.rounds[v] < 0:
                 _write_vertex(steps, groups, is_kept, pairs, v)
@@ -93,16 +87,16 @@ def _write_pairs(segment, chosen, steps, groups, is_kept, pairs):
             pairs.current[run] = pairs.following[run]
             pairs.following[run] = -1
         counters[TAKEN] = 0
-    pairs.moment_first[len(steps.moment_first) - 1] = counters[VERTICES]
+    pairs.log.moment_first[len(steps.moment_first) - 1] = counters[VERTICES]
 
 
 @inner
 def _write_vertex(steps, groups, is_kept, pairs, v):
     """Write a vertex without rounds; it may wait for some."""
     n = pairs.counters[VERTICES]
-    pairs.start[n] = steps.start[v]
-    pairs.asked[n] = groups.asked[v]
-    pairs.asked_end[n] = groups.asked_end[v]
+    pairs.log.start[n] = steps.start[v]
+    pairs.log.asked[n] = groups.asked[v]
+    pairs.log.asked_end[n] = groups.asked_end[v]
     if pairs.current[v] >= 0:
         _file(pairs, pairs.current[v])
     _finish(steps, groups, is_kept, pairs, v)
@@ -116,9 +110,9 @@ def _write_rounds(segment, chosen, steps, groups, is_kept, pairs, m, v):
     for k in range(list_runs(links, memory, source, steps.due[m], pairs.items)):
         branch = memory.branches[pairs.items[k]]
         run, n = chosen.number[branch["vertex"]], pairs.counters[VERTICES]
-        pairs.start[n] = branch["start"]
-        pairs.asked[n] = pairs.current[run]
-        pairs.asked_end[n] = pairs.current[run] + 1 + is_any
+        pairs.log.start[n] = branch["start"]
+        pairs.log.asked[n] = pairs.current[run]
+        pairs.log.asked_end[n] = pairs.current[run] + 1 + is_any
         if is_any and steps.operator[v] != r.EQUAL:
             _file(pairs, pairs.current[run] + 1)
         elif steps.operator[v] != r.EQUAL:
@@ -133,7 +127,7 @@ def _write_rounds(segment, chosen, steps, groups, is_kept, pairs, m, v):
 
 @inner
 def _file(pairs, group):
-    pairs.filed[pairs.counters[FILED]] = group
+    pairs.log.filed[pairs.counters[FILED]] = group
     pairs.counters[FILED] += 1
 
 
@@ -149,8 +143,8 @@ def _finish(steps, groups, is_kept, pairs, v):
         counters[ROOTS] += 1
     n = counters[VERTICES]
     counters[VERTICES] = n + 1
-    pairs.filed_first[n + 1] = counters[FILED]
-    pairs.root_first[n + 1] = counters[ROOTS]
+    pairs.log.filed_first[n + 1] = counters[FILED]
+    pairs.log.root_first[n + 1] = counters[ROOTS]
 
 
 def count_rounds(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | None:
@@ -180,17 +174,10 @@ def count_rounds(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | 
     pairs = _new_pairs(steps, (size, filed, roots), current, items)
     pairs.counters[GROUPS] = groups.number + 2 * len(runs)
     _write_pairs(segment, chosen, steps, groups, ~waits, pairs)
-    number = int(pairs.counters[GROUPS])
-    log = MomentLog(
-        pairs.moment_first,
-        pairs.start,
-        pairs.asked,
-        pairs.asked_end,
-        pairs.filed_first,
-        pairs.filed,
-        find_last_asked(pairs.moment_first, pairs.asked, pairs.asked_end, number),
-        pairs.root_first,
-        steps.bound[pairs.root],
+    number, log = int(pairs.counters[GROUPS]), pairs.log
+    log = log._replace(
+        last_asked=find_last_asked(log.moment_first, log.asked, log.asked_end, number),
+        bound=steps.bound[pairs.root],
     )
     counts = count_log(log)
     if counts is None:
@@ -206,15 +193,21 @@ def _new_pairs(
 ) -> _RoundLog:
     """Make room for so many vertices, places and roots."""
     size, filed, roots = sizes
-    return _RoundLog(
-        counters=np.zeros(5, np.int64),
+    nothing = np.empty(0, np.int64)
+    log = MomentLog(
         moment_first=np.zeros(len(steps.moment_first), np.int64),
         start=np.zeros(size, np.int64),
         asked=np.zeros(size, np.int64),
         asked_end=np.zeros(size, np.int64),
         filed_first=np.zeros(size + 1, np.int64),
         filed=np.zeros(filed, np.int64),
+        last_asked=nothing,
         root_first=np.zeros(size + 1, np.int64),
+        bound=nothing,
+    )
+    return _RoundLog(
+        counters=np.zeros(5, np.int64),
+        log=log,
         root=np.zeros(roots, np.int64),
         current=current,
         following=np.full(len(current), -1, np.int64),
