@@ -113,7 +113,7 @@ unit: $(VENV)/.dev ## Tests, doctests and the examples of the documentation
 site: $(VENV)/.dev ## The manual as a site in build/site, without network
 	@$(BIN)/python -m cernis.manual site
 
-pages: $(VENV)/.dev ## Write the pages of docs/ that are made from the code anew
+pages: $(VENV)/.dev ## Write the pages of docs/ and the tables that are made from the code anew
 	@$(BIN)/python -m cernis.manual pages
 
 docs-check: $(VENV)/.dev ## Run every example in README.md and docs/

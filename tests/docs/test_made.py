@@ -24,7 +24,7 @@ from cernis.manual.grammar import (
     Word,
     read_sections,
 )
-from cernis.manual.made import make_diagrams, make_pages
+from cernis.manual.made import make_diagrams, make_pages, make_tables
 from cernis.manual.messages import collect_messages
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +35,10 @@ def test_pages_and_diagrams_are_up_to_date() -> None:
     made = make_pages(ROOT) | (make_diagrams() if is_railroad_installed() else {})
     old = [path for path in made if (ROOT / path).read_text(encoding="utf-8") != made[path]]
     assert old == [], "run: make pages"
+
+
+def test_the_tables_of_grammars_are_up_to_date() -> None:
+    assert list(make_tables()) == [], "run: make pages"
 
 
 def test_every_warning_has_a_case() -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cernis.languages.ceql.parse import SYNTAX as CEQL
+from cernis.languages.conjunctive.parse import SYNTAX as CONJUNCTIVE
+from cernis.languages.spaseq.parse import SYNTAX as SPASEQ
+from cernis.languages.text.tables import FILE
 from cernis.manual.codes import write_codes_pages
 from cernis.manual.diagrams import draw_section
 from cernis.manual.grammar import SOURCES, name_diagram, read_sections, write_grammar_page
@@ -35,6 +39,18 @@ def make_diagrams() -> dict[str, str]:
     }
 
 
+def make_tables() -> dict[str, bytes]:
+    """Return the tables of each grammar that has none for this version of Lark, by their paths.
+
+    Lark numbers the same tables in another way each time, so the others stay as they are.
+    """
+    return {
+        f"src/{grammar.packages[-1].replace('.', '/')}/{FILE}": grammar.write()
+        for grammar in (syntax.grammar for syntax in (CEQL, CONJUNCTIVE, SPASEQ))
+        if grammar.find_shipped() is None
+    }
+
+
 def write_files(root: Path) -> list[str]:
     """Write the made files anew; return the paths of those that have changed."""
     changed = []
@@ -44,4 +60,7 @@ def write_files(root: Path) -> list[str]:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
             changed.append(path)
+    for path, tables in make_tables().items():
+        (root / path).write_bytes(tables)
+        changed.append(path)
     return changed

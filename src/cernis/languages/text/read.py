@@ -8,30 +8,25 @@ grammars and a worse bound.
 A misspelt keyword is reported and read as the keyword, so that the mistakes after it are
 reported too; `5m` is read as `5 MINUTES`; any other syntax error ends the parse.
 
-Building the tables of a grammar takes up to a third of a second, so each process loads them from
-Cernis' own folder (`cernis.folder`), where the first one left them.
+The tables of a grammar are loaded, not built (`cernis.languages.text.tables`).
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import sha256
-from importlib.resources import files
 from itertools import islice
 from typing import cast
 
 from lark import Lark, Token, Tree
-from lark import __version__ as lark_version
 from lark.exceptions import UnexpectedToken
 from lark.lexer import BasicLexer
 
 from cernis.cycles import make_lasting
 from cernis.errors import BudgetError, Diagnostic, QueryError
-from cernis.folder import own_folder
 from cernis.languages.text import mistakes as m
+from cernis.languages.text.tables import Grammar
 from cernis.pattern.check import MAX_DEPTH
 
 MAX_TEXT = 1 << 20
@@ -60,40 +55,20 @@ class Syntax:
     placeholders: bool = True
 
     @cached_property
+    def grammar(self) -> Grammar:
+        return Grammar(self.packages, [*self.start, "lexical"], self.placeholders)
+
+    @cached_property
     def parser(self) -> Lark:
-        grammar = "\n".join(
-            files(package).joinpath("grammar.lark").read_text(encoding="utf-8")
-            for package in self.packages
-        )
         with make_lasting():
-            parser = Lark(
-                grammar,
-                parser="lalr",
-                lexer="basic",
-                start=[*self.start, "lexical"],
-                propagate_positions=True,
-                lexer_callbacks={"NAME": self._retype_word, **self.callbacks},
-                maybe_placeholders=self.placeholders,
-                cache=_name_tables(self.packages[-1], grammar),
-            )
+            parser = self.grammar.load()
+        parser.lexer_conf.callbacks = {"NAME": self._retype_word, **self.callbacks}
         parser.lexer = BasicLexer(parser.lexer_conf)  # Lark builds one for each text otherwise
         return parser
 
     def _retype_word(self, token: Token) -> Token:
         token.type = self.keywords.get(token.value.upper(), "NAME")
         return token
-
-
-def _name_tables(package: str, grammar: str) -> str | bool:
-    """Return the file for the tables of a grammar; False if there is no place for one.
-
-    Lark checks the file against the grammar and its own version. It writes a file that is missing
-    or damaged.
-    """
-    folder = own_folder()
-    digest = sha256(f"{lark_version} {grammar}".encode()).hexdigest()[:16]
-    name = f"{package}-{sys.implementation.cache_tag}-{digest}.tables"
-    return folder is not None and str(folder / name)
 
 
 def read_tokens(syntax: Syntax, text: str) -> list[Token]:
