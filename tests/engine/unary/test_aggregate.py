@@ -347,6 +347,15 @@ def test_sums_beyond_64_bits_are_exact_and_signed() -> None:
     assert any(int(each[2][1]) > 2**70 for each in got.values())
 
 
+@pytest.mark.parametrize("pattern", ["A ; B", "A ; B WITHIN 20 EVENTS", "(A ; B) OR (A ; A ; B)"])
+def test_sums_over_many_starts_are_exact(pattern: str) -> None:
+    events = [{"type": "A", "v": 2**61}] * 9 + [{"type": "B", "v": 1}]
+    text = f"SELECT COUNT(*) AS n, SUM(A[v]) AS s FROM S WHERE {pattern} GROUP BY END"
+    (row,) = cernis.query(text).run(events).to_arrow().to_pylist()
+    expected = (9, 9 * 2**61) if "OR" not in pattern else (45, (9 + 2 * 36) * 2**61)
+    assert (row["n"], int(row["s"])) == expected
+
+
 def add_up_by_hand(types: list[str], values: list[int], window: int) -> dict[int, tuple[int, int]]:
     """Return the number of matches of A ; B+ ; C at each end, and the sum over their B."""
     found = {}

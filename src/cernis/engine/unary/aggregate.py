@@ -551,6 +551,9 @@ def _list_steps(arrays: UnaryArrays, symbols: int) -> NDArray[np.void]:
     steps["starts"] = arrays.start_count
     steps["state"], steps["target"] = state, np.where(moves, target, -1)
     steps["label"], steps["accept"] = edge["label"], edge["accept"]
+    starts, begun = arrays.start_count > 0, arrays.edges[arrays.start_first]
+    steps["entered"] = np.where(starts, begun["target"], -1)
+    steps["accept_start"] = starts & (begun["accept"] != 0)
     return steps
 
 

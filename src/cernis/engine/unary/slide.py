@@ -101,10 +101,13 @@ STEP = np.dtype(
         ("target", np.int64),
         ("label", np.int64),
         ("accept", np.int64),
+        ("entered", np.int64),
+        ("accept_start", np.int64),
     ]
 )
-"""The one edge of the one state that a symbol can move, if runs stay in both of its states.
-`movers` and `starts` are how many states and starts the symbol has; -1 movers: more edges."""
+"""The one edge of the one state that a symbol can move, if runs stay in both of its states, and the
+one state that runs which start with it enter. `movers` and `starts` are how many states and starts
+the symbol has; -1 movers: more edges."""
 ROW = np.dtype(
     [
         ("key", np.int64),
@@ -202,7 +205,6 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
     partitioned = len(events.keys) > 0
     counts_all = partitioned and rules.window == EVENT_WINDOW
     has_nulls = len(events.usable) > 0
-    moves, leaves, unknown = 0, False, NONE
     for low in range(begin, len(symbols), _STRETCH):
         found = 0
         for i in range(low, min(low + _STRETCH, len(symbols))):
@@ -242,20 +244,13 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
                 missing = _expire(tables, memory, lanes, scratch, row, bound)
                 if missing > 0:
                     return POOL_FULL, i, missing
-            is_simple = begins and row >= 0 and not lanes.ranks
-            is_simple = is_simple and _is_simple(tables, scratch, symbol)
-            if is_simple and not _fits_simply(memory, lanes, events, scratch, row, i):
-                is_simple = False
-            if is_simple:
-                leaves = False
-                step = scratch.steps[symbol]
-                moves = 1 if step["movers"] and memory.places[row, step["state"]] else 0
-            else:
-                moves, leaves, unknown = _gather(
-                    tables, memory.places, scratch, symbol, row, begins
-                )
-                if unknown >= 0:
-                    return UNKNOWN_STATE, i, unknown
+            if begins and row >= 0 and not lanes.ranks and _is_simple(tables, scratch, symbol):
+                logs = rules.window != NO_WINDOW
+                if _step(tables, memory, lanes, events, scratch, (row, i, base + i), start, logs):
+                    continue
+            moves, leaves, unknown = _gather(tables, memory.places, scratch, symbol, row, begins)
+            if unknown >= 0:
+                return UNKNOWN_STATE, i, unknown
             starts = tables.start_count[symbol] if begins else 0
             if moves + starts == 0 and not leaves:
                 if row >= 0:
@@ -271,20 +266,17 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
                 return POOL_FULL, i, room
             if counters[ENDS] == len(scratch.ends):
                 return ENDS_FULL, i, 0
-            if not is_simple and not _fits(tables, memory, lanes, events, scratch, row, i, moves):
+            if not _fits(tables, memory, lanes, events, scratch, row, i, moves):
                 return LANES_FULL, i, row
             counters[RELEVANT] += 1
             clear(scratch.result, lanes, 0, 1)
             scratch.earliest[0] = NEVER
-            if not is_simple:
-                targets = _move(tables, memory, lanes, events, scratch, row, i, moves)
-                if leaves or targets:
-                    _settle(tables, memory, scratch, row, symbol, targets)
-            elif moves:
-                _move_simply(memory, lanes, events, scratch, row, i)
+            targets = _move(tables, memory, lanes, events, scratch, row, i, moves)
+            if leaves or targets:
+                _settle(tables, memory, scratch, row, symbol, targets)
             if starts:
                 _start(tables, memory, lanes, events, scratch, row, (i, base + i))
-            if rules.window != NO_WINDOW:
+            if rules.window != NO_WINDOW and (leaves or targets or starts):
                 _log(memory, events, row, i, start, starts)
             rows[row]["ordinal"] += 1
             if has_time:
@@ -303,24 +295,76 @@ def _is_simple(tables, scratch, symbol):
 
 
 @inlined
-def _fits_simply(memory, lanes, events, scratch, row, event):
-    """Do as `_fits`, for an event that has a step; also say no where bounds must be scaled."""
-    reals, places, header = memory.pool.reals, memory.places, lanes.header
+def _step(tables, memory, lanes, events, scratch, which, start, logs):
+    """Read an event that has a step; return whether it did: if not, nothing has changed.
+
+    `which` has the row, the number of the event in the batch, and its position. What is left out
+    is what `slide` does for any event: growing arrays, more residues, scaling bounds.
+    """
+    row, event, position = which
+    counters, pool, places, result = memory.counters, memory.pool, memory.places, scratch.result
     record, step = memory.rows[row], scratch.steps[events.symbols[event]]
     source = places[row, step["state"]] if step["movers"] > 0 else 0
-    there = places[row, step["target"]] if step["target"] >= 0 else 0
-    starts = step["starts"] * record["unit"]
+    starts, entered = step["starts"], step["entered"]
+    if source == 0 and starts == 0:
+        record["ordinal"] += 1
+        return True
+    target = step["target"] if source else NONE
+    there = places[row, target] if target >= 0 else 0
+    begun = places[row, entered] if entered >= 0 else 0
+    if (target >= 0 and there == 0) or (entered >= 0 and begun == 0):
+        room = 2 * (lanes.header + lanes.words * record["size"])
+        if counters[WORDS] + room > len(pool.words):
+            return False
+    if counters[LOGGED] == len(memory.log) or counters[ENDS] == len(scratch.ends):
+        return False
+    if not _fits_simply(memory, lanes, events, (event, row), starts, source, (there, begun)):
+        return False
+    counters[RELEVANT] += 1
+    ends = (source and step["accept"]) or step["accept_start"]
+    if ends:
+        if lanes.words == 1:
+            result.words[0] = 0
+        else:
+            clear(result, lanes, 0, 1)
+    if source:
+        _move_simply(memory, lanes, events, scratch, row, event)
+    if begun and lanes.words == 1 and not step["accept_start"]:
+        pool.words[begun] += 1
+        pool.reals[begun - 2] += record["unit"]
+        pool.reals[begun - 1] += record["unit"]
+    elif starts:
+        _start(tables, memory, lanes, events, scratch, row, (event, position))
+    if logs and (starts or target >= 0):
+        _log(memory, events, row, event, start, starts)
+    record["ordinal"] += 1
+    if ends:
+        _report(lanes, counters, scratch, position)
+    return True
+
+
+@inlined
+def _fits_simply(memory, lanes, events, which, starts, source, entered):
+    """Do as `_fits`, for an event that has a step; also say no where bounds must be scaled.
+
+    `entered` has the two vectors that the event adds to, or 0.
+    """
+    event, row = which
+    reals, header, record = memory.pool.reals, lanes.header, memory.rows[row]
     largest = 0.0
     for q in range(header // 2):
         weight = 1.0 if q == 0 else abs(np.float64(events.weights.sums[event, q - 1]))
-        coming = starts * weight
+        coming = starts * record["unit"] * weight
         if source:
             coming += reals[source - header + q]
             if q > 0:
                 coming += weight * reals[source - header]
-        if there:
-            coming += reals[there - header + q]
-        largest = max(largest, coming)
+        there = 0.0
+        if entered[0]:
+            there = reals[entered[0] - header + q]
+        if entered[1]:
+            there = max(there, reals[entered[1] - header + q])
+        largest = max(largest, coming + there)
     return largest < record["limit"] and largest < _LARGE
 
 
@@ -359,17 +403,22 @@ def _fits(tables, memory, lanes, events, scratch, row, event, moves):
     """Whether the residues have room for all numbers after this event."""
     reals, places, header = memory.pool.reals, memory.places, lanes.header
     record = memory.rows[row]
-    starts = tables.start_count[events.symbols[event]] * record["unit"]
+    symbol = events.symbols[event]
+    first, starts = tables.start_first[symbol], tables.start_count[symbol]
     largest = 0.0
     for q in range(header // 2):
         weight = 1.0 if q == 0 else abs(np.float64(events.weights.sums[event, q - 1]))
-        coming, there = starts * weight, 0.0
+        coming, there = starts * record["unit"] * weight, 0.0
         for m in range(moves):
             source = places[row, scratch.moving_state[m]] - header
             target = tables.edges[scratch.moving_edge[m]]["target"]
             coming += reals[source + q]
             if q > 0:
                 coming += weight * reals[source]
+            if target >= 0 and places[row, target]:
+                there = max(there, reals[places[row, target] - header + q])
+        for e in range(first, first + starts):
+            target = tables.edges[e]["target"]
             if target >= 0 and places[row, target]:
                 there = max(there, reals[places[row, target] - header + q])
         largest = max(largest, coming + there)
@@ -688,14 +737,15 @@ def _log(memory, events, row, event, start, begins):
 @inlined
 def _report(lanes, counters, scratch, position):
     """Write the element of an event that matches end at."""
-    exists = False
-    for lane in range(len(lanes.moduli.primes)):
+    exists = scratch.result.words[0] != 0
+    for lane in range(1, len(lanes.moduli.primes)):
         exists = exists or scratch.result.words[lane] != 0
     if exists:
         end = counters[ENDS]
         counters[ENDS] = end + 1
         scratch.ends[end] = position
-        for i in range(lanes.words):
+        scratch.found[end, 0] = scratch.result.words[0]
+        for i in range(1, lanes.words):
             scratch.found[end, i] = scratch.result.words[i]
 
 
@@ -739,13 +789,15 @@ def reset_row(memory, lanes, row):
 def _expire(tables, memory, lanes, scratch, row, bound):
     """Drop the matches that start before the bound; return the words that are missing, or 0."""
     record, words = memory.rows[row], memory.pool.words
-    if record["fronts"] == 0 and record["begun"] == 0:
+    stride, fronts = find_stride(lanes, record["size"]), record["fronts"]
+    if fronts > 0:
+        if words[record["front"] + (fronts - 1) * stride] >= bound:
+            return 0
+    elif record["begun"] == 0 or record["oldest"] >= bound:
         return 0
     if record["newest"] < bound:
         reset_row(memory, lanes, row)
         return 0
-    stride = find_stride(lanes, record["size"])
-    fronts = record["fronts"]
     while fronts > 0 and words[record["front"] + (fronts - 1) * stride] < bound:
         fronts -= 1
     record["fronts"] = fronts
