@@ -11,9 +11,10 @@ from __future__ import annotations
 from itertools import accumulate, groupby, pairwise
 
 from cernis.engine.dag.count import count_matches
+from cernis.engine.dag.count_ended import count_ended
 from cernis.engine.dag.count_pairs import count_pairs
-from cernis.engine.dag.links import DagSegment
-from cernis.engine.dag.records import BRANCHES
+from cernis.engine.dag.links import ENDED_LINKS, DagSegment
+from cernis.engine.dag.records import BRANCHES, SOURCES
 from cernis.engine.dag.slide import count_sliding, count_values
 from cernis.engine.dag.slide_ranges import count_ranges
 from cernis.engine.dag.slide_rounds import count_rounds
@@ -42,6 +43,9 @@ class LinkedMatches(CorrelatedMatches):
 def _count_trees(segments: list[DagSegment]) -> list[int] | None:
     """Return the number of matches of every root where runs wait in trees; None: it takes long."""
     chosen = choose_vertices(segments)
+    memory = segments[-1].memory
+    if (memory.sources["link"][: memory.counters[SOURCES]] >= ENDED_LINKS).any():
+        return count_ended(segments, chosen)
     if (chosen.rounds >= 0).any():
         numbers = count_pairs(segments, chosen)
         return count_rounds(segments, chosen) if numbers is None else numbers

@@ -9,11 +9,15 @@ The rounds of `B+` are an exception. If each of them compares the same value of 
 and nothing later needs it, then a run and its last round tell all rounds between: those B that fit
 the run. So runs wait for any number of rounds in one search tree, and the rounds of a match are
 found when it is listed (`engine.dag.rounds`).
+
+So are the steps between, if they ask nothing of the value that a later step compares: in
+`A ; B+; ; C` where C compares the fare of A and B does not, every B is a round of every A before it.
+C names a range of the As that have had one (`EndedRounds`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from cernis.automata.linked.automaton import LinkedAutomaton, LinkedTransition
@@ -51,6 +55,18 @@ class Rounds(NamedTuple):
     """The store in which runs wait for the first round."""
     again: int
     """The store in which they wait for one more."""
+    variable: str
+
+
+class EndedRounds(NamedTuple):
+    """Rounds that ask nothing of a value, which the step after them compares by order."""
+
+    first: int
+    """The store in which runs wait for the first round."""
+    again: int | None
+    """The store in which they wait for one more; None: they take one."""
+    left: int
+    """The store in which they wait for the step that ends them."""
     variable: str
 
 
@@ -103,9 +119,12 @@ def find_sorted(linked: LinkedAutomaton) -> tuple[str | None, ...]:
     """Return for each store the variable by whose order its runs wait in search trees, or None."""
     guarded = {guard.store for guard in linked.guards}
     in_rounds = {one.first: one.variable for one in find_rounds(linked)}
+    ended = find_ended(linked)
+    in_rounds |= {one.first: one.variable for one in ended}
+    decided = {*in_rounds, *(one.left for one in ended)}
     return tuple(
         in_rounds.get(store)
-        if one.link != ":" or store in guarded or store in in_rounds
+        if one.link != ":" or store in guarded or store in decided
         else _find_sorted(linked, store)
         for store, one in enumerate(linked.stores)
     )
@@ -136,17 +155,26 @@ def find_rounds(linked: LinkedAutomaton) -> tuple[Rounds, ...]:
     """Return the rounds that one value of a run decides."""
     guarded = {guard.store for guard in linked.guards}
     found = []
+    for before, again in _find_steps(linked):
+        if again is None:
+            continue
+        rounds = _join_rounds(linked, before, again)
+        if rounds is not None and not {rounds.first, rounds.again} & guarded:
+            found.append(rounds)
+    return tuple(found)
+
+
+def _find_steps(
+    linked: LinkedAutomaton,
+) -> Iterator[tuple[LinkedTransition, LinkedTransition | None]]:
+    """Yield the transitions into each state that has one, and perhaps one for further rounds."""
     for state in range(len(linked.states)):
         into = [one for one in linked.transitions if one.target == state]
         own = {number for number, store in enumerate(linked.stores) if store.state == state}
         before = [one for one in into if one.store is not None and one.store not in own]
         again = [one for one in into if one.store in own]
-        if not len(before) == len(again) == 1 or len(into) > 2:
-            continue
-        rounds = _join_rounds(linked, before[0], again[0])
-        if rounds is not None and not {rounds.first, rounds.again} & guarded:
-            found.append(rounds)
-    return tuple(found)
+        if len(before) == 1 and len(again) <= 1 and len(into) == 1 + len(again):
+            yield before[0], again[0] if again else None
 
 
 def _join_rounds(
@@ -166,3 +194,54 @@ def _join_rounds(
     if not is_same or is_needed or len(taken) != 2:
         return None
     return Rounds(before.store, again.store, variable)
+
+
+def find_ended(linked: LinkedAutomaton) -> tuple[EndedRounds, ...]:
+    """Return the rounds that ask nothing of a value, and are ended by a step that compares it."""
+    guarded = {guard.store for guard in linked.guards}
+    found = []
+    for before, again in _find_steps(linked):
+        ended = _end_rounds(linked, before, again)
+        if ended is not None and not {*ended[:3]} & guarded:
+            found.append(ended)
+    return tuple(found)
+
+
+def _end_rounds(
+    linked: LinkedAutomaton, before: LinkedTransition, again: LinkedTransition | None
+) -> EndedRounds | None:
+    """Return rounds with the step that ends them, if all ask for the same runs."""
+    assert before.store is not None
+    rounds = [before] if again is None else [before, again]
+    waiting = [one.store for one in rounds if one.store is not None]
+    left = [
+        number
+        for number, store in enumerate(linked.stores)
+        if store.state == before.target and number not in waiting
+    ]
+    if len(left) != 1:
+        return None
+    taken = [one for one in linked.transitions if one.store in (*waiting, *left)]
+    after = [one for one in taken if one.store in left]
+    variable = _find_compared(linked, after[0]) if len(after) == 1 else None
+    if variable is None or variable in linked.states[after[0].target].bound:
+        return None
+    stores = [linked.stores[number] for number in (*waiting, *left)]
+    links = {store.link for store in stores[:-1]}
+    kept = {*stores[0].kept}
+    beside = [store for store in linked.stores if store.state == stores[0].state]
+    asks_nothing = all(
+        not linked.conditions(one.reading) and {*one.joins} == kept - {variable} for one in rounds
+    )
+    if (
+        not asks_nothing
+        or len({store.kept for store in stores}) > 1
+        or len({one.reading for one in rounds}) > 1
+        or len(taken) != len(rounds) + 1
+        or len(beside) != 1
+        or any(one.final for one in rounds)
+        or stores[-1].link == ","
+        or links not in ([{":"}] if again is None else [{";"}, {":"}])
+    ):
+        return None
+    return EndedRounds(before.store, None if again is None else waiting[1], left[0], variable)

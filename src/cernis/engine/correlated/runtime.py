@@ -541,7 +541,7 @@ class CorrelatedEngine:
             values=self.tables.width,
             back=len(tables.links.steps),
             ordered=self.tables.is_sorted,
-            recent=self.tables.is_recent,
+            more=self.tables.is_recent,
             parts=64 if self.settings.partitioned else 1,
             pending=int(stores.sum()) + 1,
         )

@@ -81,8 +81,10 @@ def _mark(links, memory, kinds, bounds, oldest, marks, queue):
         if at != 0:
             sort = _sort_of(kinds[b])
             last = _meet(marks, queue, last, at, sort)
-            sort = _P if kinds[b] == r.ROUNDS else sort
-            last = _meet(marks, queue, last, before, sort)
+            last = _meet(marks, queue, last, before, _P if kinds[b] >= r.ROUNDS else sort)
+            if kinds[b] >= r.ENDED:
+                last = _meet(marks, queue, last, memory.buckets[b]["last"], sort)
+                last = _meet(marks, queue, last, memory.buckets[b]["part"], _P)
         if len(bounds) == 1 and b < len(memory.buckets) - 1:
             continue  # all at once
         part = memory.buckets[b]["part"]
@@ -128,8 +130,11 @@ def _mark(links, memory, kinds, bounds, oldest, marks, queue):
                         root = unlike.next_of_source(links, memory, source, root, bound)
                         memory.sources[source]["at"] = root
                     last = _meet(marks, queue, last, root, _sort_of(kind))
-                    if kind == r.ROUNDS:
+                    if kind >= r.ROUNDS:
                         last = _meet(marks, queue, last, memory.sources[source]["group"], _P)
+                    if kind >= r.ENDED:
+                        taken = memory.asked[memory.sources[source]["asked"], 2]
+                        last = _meet(marks, queue, last, taken, _P)
 
 
 @inner
@@ -195,6 +200,9 @@ def _move_buckets(buckets, kinds, nodes, heads, branches):
         moved = nodes if kind == r.UNION else heads if kind == r.UNLIKE else branches
         buckets[b]["root"] = moved[buckets[b]["root"]]
         buckets[b]["before"] = moved[buckets[b]["before"]]
+        if kind >= r.ENDED:
+            buckets[b]["last"] = moved[buckets[b]["last"]]
+            buckets[b]["part"] = moved[buckets[b]["part"]]
 
 
 @kernel
@@ -202,6 +210,8 @@ def link_spines(nodes, buckets, kinds):
     """Work out the way back up the newest right spine of every union tree."""
     nodes["up"][:] = 0
     for b in range(len(buckets)):
+        if kinds[b] >= r.ENDED:
+            continue  # other records
         last = 0
         if kinds[b] == r.UNION:
             at = buckets[b]["root"]
@@ -311,15 +321,19 @@ def _copy_vertices(
     )
     sources = memory.sources.take(which)
     kinds = links.kind[links.store[sources["link"]]] if len(sources) else np.empty(0)
-    for kind in (r.UNION, r.UNLIKE, r.SORTED, r.RECENT, r.ROUNDS):
+    for kind, of_kind in enumerate(moved[:2]):
         mine = kinds == kind
-        sources["at"][mine] = moved[min(kind, r.SORTED)][sources["at"][mine]]
-        if kind == r.ROUNDS:
-            sources["group"][mine] = moved[r.SORTED][sources["group"][mine]]
+        sources["at"][mine] = of_kind[sources["at"][mine]]
+    in_trees, with_rounds = kinds >= r.SORTED, kinds >= r.ROUNDS
+    sources["at"][in_trees] = moved[r.SORTED][sources["at"][in_trees]]
+    sources["group"][with_rounds] = moved[r.SORTED][sources["group"][with_rounds]]
     asking = kinds != r.UNION
     asked = np.concatenate(
         [np.zeros((1, memory.asked.shape[1]), np.int64), memory.asked[sources["asked"][asking]]]
     )
+    ended = 1 + np.flatnonzero(kinds[asking] >= r.ENDED)
+    if len(ended):
+        asked[ended, 2] = moved[r.SORTED][asked[ended, 2]]
     sources["asked"] = 0
     sources["asked"][asking] = np.arange(1, len(asked))
     vertices["first"] = ends - counts

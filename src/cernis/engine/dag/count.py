@@ -32,7 +32,7 @@ from cernis.engine.dag import records as r
 from cernis.engine.dag import rounds, unions, unlike
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.residues import join_residues, list_primes, reduce
-from cernis.engine.dag.rounds import NO_ROUNDS, RunRounds, read_rounds
+from cernis.engine.dag.rounds import NO_ROUNDS, EndingRounds, RunRounds, read_rounds
 
 _EXACT = float(2**53)
 Element = TypeVar("Element")
@@ -108,7 +108,7 @@ def list_items(more, links, memory, source, bound, items):
         found = _list_range(memory.branches, operator, at, asked, asked[len(asked) - 1], items)
         _take_vertices(memory.branches, items, found)
         return _keep_begun(memory.vertices, bound, items, found)
-    if kind != r.ROUNDS and _is_whole(memory.branches, operator, at, asked[0]):
+    if kind < r.ROUNDS and _is_whole(memory.branches, operator, at, asked[0]):
         return _list_branches(memory.branches, operator, at, asked, bound, items)
     found = _list_range(memory.branches, operator, at, asked, bound, items)
     _take_vertices(memory.branches, items, found)
@@ -263,11 +263,10 @@ def _find_ways(ways, links, memory, source, bound, scratch, prime):
     """
     if ways is None:
         return -1
-    way = ways[memory.sources[source]["link"]]
-    items, root = scratch.items, memory.sources[source]["group"]
+    items = scratch.items
     found = list_runs(links, memory, source, bound, items)
     for k in range(found):
-        number = rounds.count_ways(memory, way, root, items[k], scratch.rounds, prime)
+        number = rounds.count_ways(links, memory, source, items[k], scratch.rounds, prime)
         if number < 0:
             return -1
         scratch.ways[k] = number
@@ -470,16 +469,14 @@ class DagCounts(DagElements[int]):
         ways = self._rounds_of(source, len(group))
         return sum(self.of(i) * one.ways for i, one in zip(group, ways, strict=True))
 
-    def _rounds_of(self, source: int, number: int) -> list[RunRounds]:
+    def _rounds_of(self, source: int, number: int) -> list[RunRounds | EndingRounds]:
         """Return the rounds of each run of a source, which has so many."""
         links, memory = self.segment.links, self.segment.memory
-        record = memory.sources[source]
-        way = 0 if links.rounds is None else int(links.rounds[record["link"]])
-        if way == 0:
+        if links.rounds is None or links.rounds[memory.sources[source]["link"]] == 0:
             return [NO_ROUNDS] * number
         _find_runs(links, memory, source, self.bound, self._items)
         runs = self._items[:number].tolist()
-        return [read_rounds(memory, way, int(record["group"]), run) for run in runs]
+        return [read_rounds(links, memory, source, run) for run in runs]
 
     def number(self) -> int:
         """Return the number of matches of the root."""
@@ -535,9 +532,7 @@ def _count_into(segment: DagSegment, prime: float, out: NDArray[np.float64]) -> 
     """Write the numbers of matches of all roots, with a prime modulo it; return those of items."""
     size = count_items(segment.memory)
     found = set(segment.links.kind.tolist())
-    kinds = IndexKinds(
-        not found <= {r.UNION} or None, not found <= {r.UNION, r.SORTED, r.ROUNDS} or None
-    )
+    kinds = IndexKinds(not found <= {r.UNION} or None, bool(found & {r.UNLIKE, r.RECENT}) or None)
     clock = np.zeros(2, np.int64)
     stamps, values = np.zeros(size, np.int64), np.empty(size, np.float64)
     scratch = _new_scratch(stamps, values, 1024)

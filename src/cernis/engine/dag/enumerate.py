@@ -17,7 +17,8 @@ Inside `(φ WITHIN w)` runs that began φ too early are cut like runs outside th
 comes before φ has left the window, it has for each earlier beginning of φ as well. So each such
 failure raises the earliest beginning that is looked at (`FLOOR`), and a root has few of them.
 
-A run that takes rounds (`rounds`) is chosen first, then its rounds from the last one back.
+A run that takes rounds (`rounds`) is chosen first, then its rounds from the last one back. Where a
+row ends them, its last round is looked for first: once for each, and once in vain.
 
 Within one end position matches come in the order of the indexes; `results` sorts what fits a block.
 """
@@ -36,7 +37,7 @@ from cernis.compiled.tiers import call_briefly
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import rounds, unions, unlike
-from cernis.engine.dag.links import ANY_ROUNDS, DagSegment, SumBounds
+from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND, DagSegment, SumBounds
 from cernis.engine.listing import Listing, empty_listing, trim_listing
 
 ALL_DONE, BUFFERS_FULL, NO_ROOM, SPENT = range(4)
@@ -227,16 +228,18 @@ def _advance(links, memory, walk, source, at, bound, apart):
     if timed:
         _limit(links, memory, walk, vertex, bound)
     _take(memory, walk, vertex)
-    _begin_rounds(links.rounds, memory, walk, source, at)
+    _begin_rounds(links.rounds, links, memory, walk, source, at)
     return True
 
 
 @inner
-def _begin_rounds(ways, memory, walk, source, run):
+def _begin_rounds(ways, links, memory, walk, source, run):
     """Put the rounds of a run on the list; without links that have rounds, do nothing."""
     if ways is None:
         return
     if ways[memory.sources[source]["link"]] != 0:
+        if rounds.is_ended(links, memory, source):
+            run = -run
         _list_rounds_later(walk, -1 - source, memory.sources[source]["group"], run)
 
 
@@ -259,9 +262,8 @@ def _go_on(links, memory, walk, cell, bound, apart):
     if source >= 0:
         at = memory.sources[source]["at"]
         return _advance(links, memory, walk, source, at, bound, apart)
-    return _take_round(
-        links.rounds, memory, walk, source, -walk.cell_root[cell], walk.cell_run[cell]
-    )
+    root, run = walk.cell_root[cell], walk.cell_run[cell]
+    return _take_round(links.rounds, links, memory, walk, source, -root, run)
 
 
 @inner
@@ -269,48 +271,52 @@ def _turn_to(links, memory, walk, choice, bound, apart):
     """Take up a choice that was left; return False if it cannot be in the match."""
     if choice["source"] >= 0:
         return _advance(links, memory, walk, choice["source"], choice["at"], bound, apart)
-    return _take_round(links.rounds, memory, walk, choice["source"], choice["at"], choice["run"])
+    at, run = choice["at"], choice["run"]
+    return _take_round(links.rounds, links, memory, walk, choice["source"], at, run)
 
 
 @inner
-def _take_round(ways, memory, walk, source, at, run):
+def _take_round(ways, links, memory, walk, source, at, run):
     """Take the round before, if there is one; return False if the choice holds none.
 
     `at` is -root of the rounds to look at, or a branch below which other rounds of the moment are
-    that was chosen last at this place of the trail.
+    that was chosen last at this place of the trail. `run` is negative while the last of rounds that
+    are ended is to be found.
     """
     if ways is None:
         return False
     cursor, branches = walk.cursor, memory.branches
-    way = ways[memory.sources[-1 - source]["link"]]
+    one, is_last, begun = -1 - source, run < 0, abs(run)
+    way = abs(ways[memory.sources[one]["link"]])
     if at > 0:
         begin = rounds.begin_of(memory.vertices, walk.trail[cursor[TRAIL]])
-        vertex = _pick_round(memory, walk, way, source, at, run, begin)
+        vertex = _pick_round(links, memory, walk, source, at, run, begin)
     else:
-        last, alone = rounds.find_round(memory, way, -at, run)
+        last, alone = rounds.find_round(links, memory, one, -at, begun, is_last)
         if last == 0:
-            return True
+            return not is_last
         vertex = branches[last]["vertex"]
-        if abs(way) == ANY_ROUNDS:
+        if is_last or way == ANY_ROUNDS:
             _choose(walk, source, -rounds.rounds_before(memory, vertex), run)
         if not alone:
             begin = branches[last]["start"]
             walk.trail[cursor[TRAIL]] = vertex
-            vertex = _pick_round(memory, walk, way, source, -at, run, begin)
+            vertex = _pick_round(links, memory, walk, source, -at, run, begin)
     if vertex == 0:
         return False
     walk.trail[cursor[TRAIL]] = vertex
     cursor[TRAIL] += 1
-    _list_rounds_later(walk, source, rounds.rounds_before(memory, vertex), run)
+    if way != ONE_ROUND:
+        _list_rounds_later(walk, source, rounds.rounds_before(memory, vertex), begun)
     return True
 
 
 @inner
-def _pick_round(memory, walk, way, source, at, run, begin):
+def _pick_round(links, memory, walk, source, at, run, begin):
     """Return the round of a moment at this branch, or 0; leave those below it as choices."""
     branches = memory.branches
-    branch, operator = branches[at], rounds.round_operator(way)
-    high, low = branches[run]["high"], branches[run]["low"]
+    branch = branches[at]
+    operator, high, low = rounds.ask_rounds(links, memory, -1 - source, abs(run), run < 0)
     inside = by_order.is_in_range(branch, operator, high, low)
     for side, is_left in ((branch["left"], True), (branch["right"], False)):
         may_fit = inside or is_left == (operator == r.LESS_EQUAL)

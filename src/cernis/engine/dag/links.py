@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from cernis.compiled import inner
 from cernis.engine.dag.records import (
+    ENDED,
+    ENDED_ONCE,
     EQUAL,
     GREATER_EQUAL,
     LESS_EQUAL,
@@ -56,7 +58,7 @@ class Links(NamedTuple):
     operator: NDArray[np.int32]
     """Per link, the operator by which an ordered store is asked."""
     kind: NDArray[np.int32]
-    """Per store: UNION, UNLIKE, SORTED, RECENT or ROUNDS."""
+    """Per store: UNION, UNLIKE, SORTED, RECENT, ROUNDS, ENDED or ENDED_ONCE."""
     width: NDArray[np.int32]
     """Per store, how many values are compared by ≠."""
     steps: NDArray[np.int32]
@@ -74,10 +76,12 @@ class Links(NamedTuple):
 BY_UNION, BY_LESS, BY_GREATER, BY_VALUE = range(4)
 """The links of the linked runtime: all runs of a group, and the runs of a search tree up to a
 value, from a value on, or with a value."""
-NEXT_ROUNDS, ANY_ROUNDS, STRICT_ROUNDS = _WAYS = range(1, 4)
-"""How runs take rounds that fit them: all (`;`), any (`:`), all one after the other (`,`)."""
-ROUNDS_LINKS = 4
-"""The first link to runs with rounds, see `link_rounds`."""
+NEXT_ROUNDS, ANY_ROUNDS, STRICT_ROUNDS, ONE_ROUND = range(1, 5)
+"""How runs take rounds that fit them: all (`;`), any (`:`), all one after the other (`,`), or one
+alone, which is no `+`."""
+_WAYS, _ENDED_WAYS = (NEXT_ROUNDS, ANY_ROUNDS, STRICT_ROUNDS), (NEXT_ROUNDS, ANY_ROUNDS, ONE_ROUND)
+ROUNDS_LINKS, ENDED_LINKS = 4, 4 + 4 * len(_WAYS)
+"""The first link to runs with rounds, and with ended ones: see `link_rounds` and `link_ended`."""
 
 
 class DagSegment(NamedTuple):
@@ -91,21 +95,23 @@ class DagSegment(NamedTuple):
 def links_of_runs() -> Links:
     """Return the links of the linked runtime: to unions, and to ranges of search trees.
 
-    Those with rounds follow (`link_rounds`): for each of `;`, `:` and `,`, to values up to the
-    limit of a round and from it on, and to one value of each.
+    Those with rounds follow (`link_rounds`): for each way to take them, to values up to the limit
+    of a round and from it on, and to one value of each. So do those to rounds that a row ends
+    (`link_ended`), with runs that stay, and with runs that it takes.
     """
     none, sides = np.zeros(0, np.int32), np.zeros((0, 0), np.uint8)
     ranges = [LESS_EQUAL, GREATER_EQUAL, EQUAL, EQUAL]
+    ways = (*_WAYS, *_ENDED_WAYS, *_ENDED_WAYS)
     return Links(
-        store=np.array([0, 1, 1, 1, *[2] * 12], np.int32),
-        operator=np.array([0, *ranges[:3], *ranges * 3], np.int32),
-        kind=np.array([UNION, SORTED, ROUNDS], np.int32),
-        width=np.zeros(3, np.int32),
+        store=np.array([0, 1, 1, 1, *[2] * 12, *[3] * 12, *[4] * 12], np.int32),
+        operator=np.array([0, *ranges[:3], *ranges * len(ways)], np.int32),
+        kind=np.array([UNION, SORTED, ROUNDS, ENDED, ENDED_ONCE], np.int32),
+        width=np.zeros(5, np.int32),
         steps=sequences(1),
         conditions=FarConditions(none, none, none, sides, sides),
         bounds=SumBounds(none, none.astype(np.float64), none.astype(np.float64), sides),
         since=none,
-        rounds=np.array([0] * 4 + [sign * way for way in _WAYS for sign in (-1, 1) * 2], np.int32),
+        rounds=np.array([0] * 4 + [sign * way for way in ways for sign in (-1, 1) * 2], np.int32),
     )
 
 
@@ -113,3 +119,11 @@ def links_of_runs() -> Links:
 def link_rounds(way, below, one_value):
     """Return the link to runs with rounds: up to a limit or from it on, of one value or of all."""
     return ROUNDS_LINKS + 4 * (way - NEXT_ROUNDS) + 2 * one_value + (not below)
+
+
+@inner
+def link_ended(way, below, one_value, once):
+    """Return the link to runs whose rounds a row ends; `once`: it takes these runs away."""
+    place = 2 if way == ONE_ROUND else way - NEXT_ROUNDS
+    place += once * len(_ENDED_WAYS)
+    return ENDED_LINKS + 4 * place + 2 * one_value + (not below)

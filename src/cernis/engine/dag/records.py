@@ -16,7 +16,10 @@ before that moment. The root depends on the store's kind:
 * `RECENT`: such a tree whose runs must have ended lately: where a gap stands beside an order, the
   start of a run in the index is its last event, in units of the gap;
 * `ROUNDS`: two such trees, of runs and of the rounds that they may have had (`rounds`). The second
-  is in `before`, and in the `group` of a source.
+  is in `before`, and in the `group` of a source;
+* `ENDED`, and `ENDED_ONCE` where a run is taken by the first row that fits: the same for rounds that
+  a later step ends. `last` are the runs that have had a round since they were taken, `part` and the
+  last word that a source asks for a tree of the rows that took them.
 
 The linked runtime gives a bucket a new number whenever it begins with nothing: `group` is that
 of the bucket that a source asks, or that a node belongs to. `rank` is the place of a vertex's row
@@ -39,7 +42,7 @@ from cernis.errors import BudgetError
 
 MOST_RECORDS = 2**30
 
-UNION, UNLIKE, SORTED, RECENT, ROUNDS = range(5)
+UNION, UNLIKE, SORTED, RECENT, ROUNDS, ENDED, ENDED_ONCE = range(7)
 
 LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = range(4)
 EQUAL, DIFFERENT, IN_GAP = 4, 5, 6
@@ -98,7 +101,8 @@ class RunMemory(NamedTuple):
     branches: NDArray[np.void]
     asked: NDArray[np.int64]
     """The values that sources asked for: those compared by ≠, two words of an order value, or the
-    ends of a gap. Where an order stands beside a gap, the last word is the earliest last event."""
+    ends of a gap. Where an order stands beside a gap, the last word is the earliest last event; where
+    a step ends rounds, the rows before it that did (`rounds`)."""
     buckets: NDArray[np.void]
     base: NDArray[np.int64]
     """Where each store's buckets begin."""
@@ -124,7 +128,8 @@ class Widths(NamedTuple):
     """Values compared by ≠; 0: there are no lists with back pointers."""
     back: int = 1
     ordered: bool = False
-    recent: bool = False
+    more: bool = False
+    """Whether sources ask for one word more."""
     parts: int = 1
     pending: int = 1
 
@@ -149,7 +154,7 @@ def new_memory(size: int, widths: Widths = _NO_MORE, buckets: int = 0) -> RunMem
         values=np.zeros((entries, width), np.int64),
         back=np.zeros((entries, widths.back), np.int32),
         branches=np.zeros(size if widths.ordered else 1, BRANCH),
-        asked=np.zeros((size, max(width, 2) + widths.recent), np.int64),
+        asked=np.zeros((size, max(width, 2) + widths.more), np.int64),
         buckets=np.zeros(buckets, BUCKET),
         base=np.zeros(0, np.int64),
         roots=np.zeros(size, ROOT),

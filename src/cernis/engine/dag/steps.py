@@ -71,7 +71,7 @@ class Places(NamedTuple):
 
 
 @inner
-def _search(high, low, begin, end, words, is_after):
+def find_words(high, low, begin, end, words, is_after):
     """Return the first place with words from these on, or with `is_after` beyond these."""
     while begin < end:
         middle = (begin + end) // 2
@@ -89,14 +89,14 @@ def find_range(high, low, begin, end, steps, v):
     operator, words = steps.operator[v], (steps.high[v], steps.low[v])
     first, last = begin, end
     if operator in (r.GREATER_EQUAL, r.EQUAL):
-        first = _search(high, low, begin, end, words, False)
+        first = find_words(high, low, begin, end, words, False)
     if operator in (r.LESS_EQUAL, r.EQUAL):
-        last = _search(high, low, begin, end, words, True)
+        last = find_words(high, low, begin, end, words, True)
     return first, last
 
 
 @inner
-def _top(above, branch):
+def find_root(above, branch):
     """Return the branch that stands for a tree."""
     while above[branch] != branch:
         above[branch] = above[above[branch]]
@@ -115,11 +115,11 @@ def _list_places(branches, place_of, above, last, before, found):
     for branch in range(1, number):
         for side in (branches[branch]["left"], branches[branch]["right"]):
             if side != 0:
-                one, other = _top(above, branch), _top(above, np.int64(side))
+                one, other = find_root(above, branch), find_root(above, np.int64(side))
                 above[max(one, other)] = min(one, other)
     size = 0
     for branch in range(1, number):
-        above[branch] = _top(above, branch)
+        above[branch] = find_root(above, branch)
         vertex = branches[branch]["vertex"]
         if vertex >= len(place_of) or place_of[vertex] < 0:
             continue

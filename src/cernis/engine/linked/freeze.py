@@ -59,6 +59,8 @@ _NAMELESS = (
     "order_operator",
     "store_again",
     "store_is_again",
+    "store_ending",
+    "store_home",
 )
 """Tables that do not say what the numbers in a state stand for: programs hold codes."""
 
@@ -108,6 +110,10 @@ def freeze_linked(engine: LinkedEngine) -> tuple[dict[str, Any], dict[str, NDArr
     if engine.has_rounds:
         meta["rounds"] = True
         arrays["entry.rounds"] = dag.buckets["before"][live]
+    if engine.has_ended:
+        is_plain = waiting.sort[live] == trees.PLAIN
+        arrays["entry.ready"] = np.where(is_plain, 0, dag.buckets["last"][live])
+        arrays["entry.taken"] = np.where(is_plain, 0, dag.buckets["part"][live])
     return meta, arrays
 
 
@@ -116,7 +122,7 @@ def describe_tables(engine: LinkedEngine) -> str:
     digest = hashlib.sha256()
     tables: dict[str, NDArray[Any]] = engine.tables._asdict()
     for name, array in tables.items():
-        if name not in _NAMELESS:
+        if name not in _NAMELESS or (name == "store_ending" and engine.has_ended):
             digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
     return digest.hexdigest()[:16]
 
@@ -162,6 +168,8 @@ def thaw_linked(
             arrays, "entry.rounds", np.int32, (used - 1,), low=0, below=len(records["branches"])
         )
         buckets["before"][1:used] = np.where(is_plain[1:used], 0, kept)
+    if engine.has_ended:
+        _read_ended(engine, arrays, waiting, buckets, len(records["branches"]))
     _check_rounds(engine, records, buckets)
     check_apart(records["nodes"], buckets["root"][is_plain])
     last = before = np.empty(0, np.int64)
@@ -176,7 +184,9 @@ def thaw_linked(
     waiting.group[is_plain] = records["nodes"]["group"][buckets["root"][is_plain]]
     waiting.counters[w.GROUPS] = records["nodes"]["group"].max(initial=0)
     w.thaw_entries(engine.tables, waiting, terms.facts)
-    link_spines(records["nodes"], buckets, np.where(is_plain, r.UNION, r.SORTED).astype(np.int32))
+    ending = np.append(engine.tables.store_ending, -1)[waiting.store] >= 0
+    kinds = np.where(is_plain, r.UNION, np.where(ending, r.ENDED, r.SORTED))
+    link_spines(records["nodes"], buckets, kinds.astype(np.int32))
     counters = fresh.counters.copy()
     for name, (_, place) in {**_RECORDS, **_TREES}.items():
         counters[place] = len(records[name])
@@ -272,24 +282,49 @@ def _check_runs(
     )
 
 
+def _read_ended(
+    engine: LinkedEngine,
+    arrays: Arrays,
+    waiting: w.WaitingRuns,
+    buckets: NDArray[np.void],
+    branches: int,
+) -> None:
+    """Read the trees of runs that are ready, and of the rows that took some."""
+    used = int(waiting.counters[w.USED])
+    ended = (waiting.sort != trees.PLAIN)[1:used]
+    ended &= engine.tables.store_ending[waiting.store[1:used]] >= 0
+    for name, field in (("entry.ready", "last"), ("entry.taken", "part")):
+        kept = read_array(arrays, name, np.int32, (used - 1,), low=0, below=branches)
+        require(not kept[~ended].any(), "a group without rounds has ended some")
+        buckets[field][1:used] = kept
+
+
 def _check_rounds(
     engine: LinkedEngine, records: Mapping[str, NDArray[np.void]], buckets: NDArray[np.void]
 ) -> None:
     """Rounds are vertices that name the rounds before them, which are of earlier moments."""
     vertices, sources, branches = (records[name] for name in ("vertices", "sources", "branches"))
-    mine = engine.links.kind[engine.links.store[sources["link"]]] == r.ROUNDS
+    kinds = engine.links.kind[engine.links.store[sources["link"]]]
+    mine, ended = kinds >= r.ROUNDS, kinds >= r.ENDED
     owner = np.repeat(np.arange(len(vertices)), vertices["count"])
     moments = np.full(len(vertices), -1, np.int64)
     moments[owner] = sources["version"]
     is_round = np.zeros(len(vertices), np.bool_)
-    is_round[owner[mine]] = True
-    before = sources["group"][mine]
-    require(is_inside(before, 0, len(branches)), "a round leads nowhere")
+    is_round[owner[mine & ~ended]] = True
+    before, version = sources["group"][mine], sources["version"][mine]
+    if engine.has_ended:
+        before = np.append(before, records["asked"][sources["asked"][ended], 2])
+        version = np.append(version, sources["version"][ended])
+    require(
+        bool(engine.has_ended or not ended.any()) and is_inside(before, 0, len(branches)),
+        "a round leads nowhere",
+    )
     made = raise_latest(branches, ("left", "right"), moments)
-    below = mark_below(branches, np.concatenate([buckets["before"], before]))
+    roots = [buckets["before"], buckets["part"], before]
+    below = mark_below(branches, np.concatenate(roots))
     planted, begin = branches["vertex"][below], vertices["position"] - vertices["rank"]
     require(
-        bool((made[before] < sources["version"][mine]).all())
+        bool((made[before] < version).all())
         and bool(
             (is_round[planted] & (branches["start"][below] == begin[planted]))[planted != 0].all()
         ),

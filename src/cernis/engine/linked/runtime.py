@@ -57,10 +57,16 @@ class LinkedEngine:
         """Whether matches refer to the records."""
         self.is_sorted = bool((tables.store_sorted >= 0).any())
         """Whether runs wait in search trees."""
-        self.has_rounds = bool((tables.store_again >= 0).any())
+        self.has_rounds = bool((tables.store_again >= 0).any() or (tables.store_ending >= 0).any())
         """Whether a value decides the rounds of runs."""
+        self.has_ended = bool((tables.store_ending >= 0).any())
+        """Whether a step ends rounds that ask nothing."""
         self.memory = kernel.LinkedMemory(
-            r.new_memory(FIRST_RECORDS, r.Widths(ordered=self.is_sorted), FIRST_ENTRIES),
+            r.new_memory(
+                FIRST_RECORDS,
+                r.Widths(ordered=self.is_sorted, more=self.has_ended),
+                FIRST_ENTRIES,
+            ),
             w.new_waiting_runs(FIRST_ENTRIES, columns, tables.index_of.shape[1]),
             kernel.LastMoments(np.empty(0, np.int64), np.empty(0, np.int64)),
             _new_pending(FIRST_ENTRIES, columns, _count_exits(tables)),
@@ -209,8 +215,10 @@ class LinkedEngine:
 
     def bucket_kinds(self) -> NDArray[np.int32]:
         """Return the kind of index that each entry has for its runs."""
-        waiting, again = self.memory.waiting, np.append(self.tables.store_again, -1)
+        waiting, tables = self.memory.waiting, self.tables
+        again, ending = (np.append(one, -1) for one in (tables.store_again, tables.store_ending))
         kinds = np.where(again[waiting.store] >= 0, r.ROUNDS, r.SORTED)
+        kinds = np.where(ending[waiting.store] >= 0, r.ENDED, kinds)
         return np.where(waiting.sort == PLAIN, r.UNION, kinds).astype(np.int32)
 
     def reserve(self) -> None:

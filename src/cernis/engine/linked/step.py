@@ -19,7 +19,7 @@ condition by order (`?p2 < ?p1`) has an ordered index; others are checked entry 
 depends on the number of runs in an entry or on the window. Where a store keeps runs in search trees
 (`trees`), a row takes all that fit by one vertex, in O(log runs). So it does where a value decides
 the rounds of a run (`rounds`): runs wait in the tree for all their rounds, and a row is filed among
-those.
+those. A row that ends rounds under `;` cuts the runs that it takes from those that are ready.
 
 Without room the kernel undoes the moment, or interrupts filing; Python grows an array and calls
 it again. Where a condition has no answer yet, it undoes the moment too, and Python answers.
@@ -43,12 +43,16 @@ from cernis.engine.dag.links import (
     BY_LESS,
     BY_UNION,
     BY_VALUE,
+    ENDED_LINKS,
     NEXT_ROUNDS,
+    ONE_ROUND,
     ROUNDS_LINKS,
     STRICT_ROUNDS,
+    link_ended,
     link_rounds,
 )
 from cernis.engine.dag.records import RunMemory
+from cernis.engine.dag.rounds import FIRST_WORD, LAST_WORD
 from cernis.engine.graphs.expressions import TRUE, Values, holds
 from cernis.engine.linked import trees
 from cernis.engine.linked import waiting as w
@@ -164,7 +168,12 @@ def step(tables, memory, rows, evaluation, base, begin):
             for m in range(own[w.MOVED]):
                 if waiting.sort[waiting.leaving[m]] == trees.PLAIN:
                     _empty(memory, waiting.leaving[m])
-            own[w.PHASE], own[w.FILED], own[w.STORE_AT] = FILING, 0, 0
+            own[w.PHASE], own[w.FILED], own[w.STORE_AT], own[w.CUT] = FILING, 0, 0, 0
+        while own[w.CUT] < own[w.MOVED]:
+            array = _cut(tables, memory, waiting.leaving[own[w.CUT]], rows.bound[i])
+            if array != FITS:
+                return NO_ROOM, i, array
+            own[w.CUT] += 1
         while own[w.FILED] < own[w.PENDING]:
             status, array = _file(tables, memory, rows, evaluation.values.facts, base, i)
             if status != DONE:
@@ -208,10 +217,16 @@ def _read(tables, memory, rows, evaluation, base, k):
             if status != DONE:
                 return status, array
             continue
-        if tables.store_sorted[store] >= 0:
+        if tables.store_ending[store] >= 0:
+            status, array = _read_round(tables, memory, rows, base, k, transition)
+        elif tables.store_home[store] >= 0:
+            status, array = _read_ready(tables, memory, rows, evaluation, base, k, transition)
+        elif tables.store_sorted[store] >= 0:
             status, array = _read_trees(tables, memory, rows, evaluation, base, k, transition)
-            if status != DONE:
-                return status, array
+        else:
+            status, array = DONE, 0
+        if status != DONE:
+            return status, array
         index = tables.transition_index[transition]
         limit = _limit(tables, evaluation, transition, index, codes)
         for f in range(w.ask(tables, waiting, store, index, codes, limit)):
@@ -257,17 +272,10 @@ def _read_trees(tables, memory, rows, evaluation, base, k, transition):
     dag, waiting, bound = memory.dag, memory.waiting, rows.bound[k]
     store, operator = tables.transition_store[transition], tables.order_operator[transition]
     again, below = tables.store_again[store], operator in (r.LESS, r.LESS_EQUAL)
-    way, since = _way_of(tables.store_link[store]), _moment_before(memory.moments, rows, k)
-    is_alone = True
-    for place in range(rows.alike.shape[1]):
-        is_alone = is_alone and rows.alike[k, place] < 0
+    way, is_alone = _way_of(tables.store_link[store]), _is_alone(rows, k)
     for sort in range(trees.SORTS):
-        w.probe_tree(tables, waiting, store, rows.codes[k], sort)
-        entry = w.find(tables, waiting, store, waiting.probe)
+        entry = _find_tree(tables, memory, rows, k, store, sort)
         if entry == 0:
-            continue
-        if _is_stale(tables, memory, entry, since, bound):
-            _drop(tables, memory, entry)
             continue
         root = dag.buckets[entry]["root"]
         last, latest = _seek(tables, memory, rows, evaluation, k, transition, entry)
@@ -287,20 +295,120 @@ def _read_trees(tables, memory, rows, evaluation, base, k, transition):
             status, array = _make(tables, memory, rows, base, k, transition, runs)
             if status != DONE:
                 return status, array
-        if is_alone:
-            continue
-        link = BY_VALUE if again < 0 else link_rounds(way, below, True)
-        while last != 0:
-            high, low = dag.branches[last]["high"], dag.branches[last]["low"]
-            top = by_order.find_inside(dag.branches, root, r.EQUAL, high, low)
-            latest = by_order.latest_inside(dag.branches, top, r.EQUAL, high, low)
-            if latest >= bound:
-                runs = _gather_range(entry, link, top, latest, high, low, REST)
-                status, array = _make(tables, memory, rows, base, k, transition, runs)
-                if status != DONE:
-                    return status, array
-            last = trees.next_value(dag.branches, root, operator, high, low)
+        if not is_alone:
+            link = BY_VALUE if again < 0 else link_rounds(way, below, True)
+            runs = _gather_range(entry, link, root, latest, high, low, REST)
+            status, array = _take_values(tables, memory, rows, base, k, transition, runs)
+            if status != DONE:
+                return status, array
     return DONE, 0
+
+
+@inner
+def _is_alone(rows, k):
+    """Whether no other row of the moment is the same for any of the next steps."""
+    is_alone = True
+    for place in range(rows.alike.shape[1]):
+        is_alone = is_alone and rows.alike[k, place] < 0
+    return is_alone
+
+
+@inner
+def _find_tree(tables, memory, rows, k, store, sort):
+    """Return the entry of a store with the search tree that a row asks; 0: there is none."""
+    waiting = memory.waiting
+    w.probe_tree(tables, waiting, store, rows.codes[k], sort)
+    entry = w.find(tables, waiting, store, waiting.probe)
+    since = _moment_before(memory.moments, rows, k)
+    if entry != 0 and _is_stale(tables, memory, entry, since, rows.bound[k]):
+        _drop(tables, memory, entry)
+        return 0
+    return entry
+
+
+@inner
+def _take_values(tables, memory, rows, base, k, transition, runs):
+    """Take the values of a range one by one, from its end inwards; return (status, array)."""
+    branches, operator = memory.dag.branches, tables.order_operator[transition]
+    high, low = runs.high, runs.low
+    while True:
+        top = by_order.find_inside(branches, runs.at, r.EQUAL, high, low)
+        latest = by_order.latest_inside(branches, top, r.EQUAL, high, low)
+        if latest >= rows.bound[k]:
+            some = _gather_range(runs.entry, runs.link, top, latest, high, low, runs.use)
+            status, array = _make(tables, memory, rows, base, k, transition, some)
+            if status != DONE:
+                return status, array
+        last = trees.next_value(branches, runs.at, operator, high, low)
+        if last == 0:
+            return DONE, 0
+        high, low = branches[last]["high"], branches[last]["low"]
+
+
+@inner
+def _read_round(tables, memory, rows, base, k, transition):
+    """Take all runs of search trees on by a round that asks nothing; return (status, array)."""
+    dag, store = memory.dag, tables.transition_store[transition]
+    again, ending = tables.store_again[store], tables.store_ending[store]
+    left = tables.transition_store[ending]
+    if not _is_first_alike(tables, memory, rows, k, store, tables.store_exit[left]):
+        return DONE, 0
+    word = FIRST_WORD
+    if again >= 0 and not _is_first_alike(tables, memory, rows, k, store, tables.store_exit[again]):
+        word = LAST_WORD
+    link = link_rounds(_way_of(tables.store_link[store]), True, False)
+    for sort in range(trees.SORTS):
+        entry = _find_tree(tables, memory, rows, k, store, sort)
+        if entry != 0:
+            root = dag.buckets[entry]["root"]
+            runs = _gather_range(entry, link, root, dag.branches[root]["best"], 0, word, ROUND)
+            status, array = _make(tables, memory, rows, base, k, transition, runs)
+            if status != DONE:
+                return status, array
+    return DONE, 0
+
+
+@inner
+def _read_ready(tables, memory, rows, evaluation, base, k, transition):
+    """End the rounds of the runs that fit a row; return (status, array)."""
+    dag, waiting, bound = memory.dag, memory.waiting, rows.bound[k]
+    store, operator = tables.transition_store[transition], tables.order_operator[transition]
+    home, below = tables.store_home[store], operator in (r.LESS, r.LESS_EQUAL)
+    way = ONE_ROUND if tables.store_again[home] < 0 else _way_of(tables.store_link[home])
+    once, is_alone = tables.store_link[store] == NEXT, _is_alone(rows, k)
+    link = link_ended(way, below, not is_alone, once)
+    for sort in range(trees.SORTS):
+        entry = _find_tree(tables, memory, rows, k, home, sort)
+        if entry == 0 or dag.buckets[entry]["last"] == 0:
+            continue
+        root = dag.buckets[entry]["last"]
+        last, latest = _seek(tables, memory, rows, evaluation, k, transition, entry)
+        if last == 0 or latest < bound:
+            continue
+        high, low = dag.branches[last]["high"], dag.branches[last]["low"]
+        if once:
+            _note_limit(waiting, entry, rows.moment[k], high, low, below)
+        runs = _gather_range(entry, link, root, latest, high, low, WHOLE)
+        if is_alone:
+            status, array = _make(tables, memory, rows, base, k, transition, runs)
+        else:
+            status, array = _take_values(tables, memory, rows, base, k, transition, runs)
+        if status != DONE:
+            return status, array
+    return DONE, 0
+
+
+@inner
+def _is_first_alike(tables, memory, rows, k, store, place):
+    """Whether no row before this one is the same for the step at an exit, and asks the same."""
+    if rows.alike[k, place] < 0:
+        return True
+    for other in range(memory.waiting.counters[w.FIRST], k):
+        same = rows.alike[other, place] == rows.alike[k, place]
+        same = same and rows.reading[other] == rows.reading[k]
+        if same and _joins_alike(tables, store, rows, k, other):
+            return False
+    return True
 
 
 @inner
@@ -311,14 +419,20 @@ def _way_of(link):
 
 @inner
 def _seek(tables, memory, rows, evaluation, k, transition, entry):
-    """Return the last branch of an entry's tree that fits a row, and the latest start of all."""
+    """Return the last branch of an entry's tree that fits a row, and the latest start of all.
+
+    Where the row ends rounds, the tree is that of the runs that are ready.
+    """
     dag, waiting = memory.dag, memory.waiting
+    store = tables.transition_store[transition]
+    is_ready = tables.store_home[store] >= 0
+    root = dag.buckets[entry]["last"] if is_ready else dag.buckets[entry]["root"]
     p = tables.order_program[transition]
     program = tables.programs[tables.program_first[p] : tables.program_first[p + 1]]
     holds(program, evaluation.values, rows.codes[k], rows.codes[k], evaluation.stack)
     question = trees.ask_tree(waiting.sort[entry], evaluation.stack[0], waiting.word)
     operator = tables.order_operator[transition]
-    return trees.seek(dag.branches, dag.buckets[entry]["root"], operator, question)
+    return trees.seek(dag.branches, root, operator, question)
 
 
 @inner
@@ -501,7 +615,7 @@ def _make(tables, memory, rows, base, k, transition, runs):
     pending.vertex[p] = vertex
     pending.state[p] = state
     pending.part[p] = rows.part[k]
-    pending.entry[p] = entry if runs.link >= ROUNDS_LINKS else 0
+    pending.entry[p] = entry if ROUNDS_LINKS <= runs.link < ENDED_LINKS else 0
     pending.use[p] = runs.use
     for column in range(rows.codes.shape[1]):
         code = rows.codes[k, column]
@@ -533,6 +647,8 @@ def _add_source(dag, waiting, moment, runs):
     dag.sources[source]["asked"] = asked
     dag.asked[asked, 0] = runs.high
     dag.asked[asked, 1] = runs.low
+    if runs.link >= ENDED_LINKS:
+        dag.asked[asked, 2] = dag.buckets[runs.entry]["part"]
 
 
 @inner
@@ -658,6 +774,37 @@ def _file_round(tables, memory, entry, vertex, moment, bound):
     begin = made["position"] - made["rank"]
     run = by_order.PlantedRun(high, low, vertex, begin)
     bucket["before"] = by_order.insert(branches, dag.counters, root, run, r.NOTHING)
+    if tables.store_ending[memory.waiting.store[entry]] >= 0:
+        bucket["last"] = dag.sources[made["first"]]["at"]
+    return FITS
+
+
+@inner
+def _cut(tables, memory, entry, bound):
+    """Take the runs whose rounds the moment has ended from those that are ready, and note it.
+
+    Return the array without room, or FITS. What has been done then may be done again.
+    """
+    dag, waiting = memory.dag, memory.waiting
+    branches, bucket, counters = dag.branches, dag.buckets[entry], dag.counters
+    if waiting.sort[entry] == trees.PLAIN or tables.store_ending[waiting.store[entry]] < 0:
+        return FITS
+    high, low = waiting.limit[entry, 0], waiting.limit[entry, 1]
+    operator = r.LESS_EQUAL if waiting.limit[entry, 2] else r.GREATER_EQUAL
+    ready, taken = bucket["last"], bucket["part"]
+    room = by_order.room_to_erase(branches, ready, operator, high, low)
+    room += by_order.room_to_erase(branches, taken, operator, high, low)
+    if counters[r.BRANCHES] + room > len(branches):
+        return r.BRANCHES
+    ready = by_order.erase(branches, counters, ready, operator, high, low, bound)
+    taken = by_order.erase(branches, counters, taken, operator, high, low, r.NOTHING)
+    room = by_order.room_to_insert(branches, taken, high, low)
+    if counters[r.BRANCHES] + room > len(branches):
+        return r.BRANCHES
+    last, _ = by_order.latest_run(branches, bucket["before"], r.LESS_EQUAL, 0, LAST_WORD)
+    run = by_order.PlantedRun(high, low, branches[last]["vertex"], branches[last]["start"])
+    bucket["last"] = ready
+    bucket["part"] = by_order.insert(branches, counters, taken, run, r.NOTHING)
     return FITS
 
 

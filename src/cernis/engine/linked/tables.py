@@ -17,7 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.automata.linked.automaton import LinkedAutomaton
-from cernis.automata.linked.order import find_order, find_rounds, find_sorted, name_sources
+from cernis.automata.linked.order import (
+    find_ended,
+    find_order,
+    find_rounds,
+    find_sorted,
+    name_sources,
+)
 from cernis.engine.dag.records import OPERATORS
 from cernis.errors import BudgetError
 from cernis.pattern.graph import Expression
@@ -84,7 +90,12 @@ class LinkedTables(NamedTuple):
     """Per store, the one in which its runs would wait for further rounds, which they do here; -1:
     no value decides their rounds."""
     store_is_again: NDArray[np.uint8]
-    """Per store, whether it is one of these."""
+    """Per store, whether it is one of these, or has no rounds but the one that a step ends."""
+    store_ending: Ints
+    """Per store in whose search trees runs wait for rounds that a step ends, the transition that
+    does; -1: none."""
+    store_home: Ints
+    """Per store from which such a transition comes, the one with the search trees; -1: none."""
 
 
 def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
@@ -165,6 +176,16 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
     again = np.full(len(stores), -1, np.int32)
     for rounds in find_rounds(linked):
         again[number[rounds.first]] = number[rounds.again]
+    ending, home = np.full((2, len(stores)), -1, np.int32)
+    only = np.zeros(len(stores), np.bool_)
+    for ended in find_ended(linked):
+        (transition_number,) = (i for i, t in enumerate(transitions) if t.store == ended.left)
+        ending[number[ended.first]] = transition_number
+        home[number[ended.left]] = number[ended.first]
+        if ended.again is None:
+            only[number[ended.left]] = True
+        else:
+            again[number[ended.first]] = number[ended.again]
     flat = [program for some in asked for program in some]
     order_program = np.full(len(limits), -1, np.int32)
     for i, limit in enumerate(limits):
@@ -202,7 +223,9 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
         _ints(-1 if (by := by_order[store]) is None else column[by] for store in order),
         _ints(operators),
         again,
-        np.isin(np.arange(len(stores)), again).astype(np.uint8),
+        (np.isin(np.arange(len(stores)), again) | only).astype(np.uint8),
+        ending,
+        home,
     )
 
 
