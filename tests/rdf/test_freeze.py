@@ -26,6 +26,10 @@ HEAD = "PREFIX : <urn:g:> SELECT * {} WITHIN 9 SECONDS FROM STREAM S <urn:g:s> W
 CASES = {
     "any": HEAD.format("", "A : B+: : C") + DEFINED,
     "chain": HEAD.format("", "A ; B : C") + DEFINED,
+    "ended": HEAD.format("", "A ; C+; ; B")
+    + DEFINED.replace("?m :in ?bed . ?m :celsius ?d", "?n :in ?bed . ?n :celsius ?d").replace(
+        "?m :name", "?o :in ?bed . ?o :name"
+    ),
     "next": HEAD.format("", "A ; B") + DEFINED,
     "rounds": HEAD.format("", "A ; B+; : C")
     + DEFINED.replace("?m :celsius", "?n :celsius").replace("?m :in", "?n :in"),
@@ -164,20 +168,34 @@ def test_records_that_lead_nowhere_are_refused(
         thaw("chain", pack(meta, arrays))
 
 
+@pytest.mark.parametrize("case", ["ended", "rounds"])
 @pytest.mark.parametrize("number", [0, 10_000])
-def test_rounds_that_lead_nowhere_are_refused(number: int) -> None:
-    meta, arrays = unpack(freeze("rounds"))
+def test_rounds_that_lead_nowhere_are_refused(case: str, number: int) -> None:
+    meta, arrays = unpack(freeze(case))
     sources = arrays["sources"].view(r.SOURCE)
     sources["group"][:] = number or arrays["entry.rounds"].max()
     with pytest.raises(cernis.StateError, match=r"a round leads (nowhere|to none before it)"):
-        thaw("rounds", pack(meta, arrays))
+        thaw(case, pack(meta, arrays))
 
 
-def test_rounds_that_are_no_rounds_are_refused() -> None:
-    meta, arrays = unpack(freeze("rounds"))
-    arrays["entry.rounds"] = np.where(arrays["entry.rounds"] > 0, arrays["entry.root"], 0)
+@pytest.mark.parametrize(
+    ("case", "name"), [("ended", "rounds"), ("ended", "taken"), ("rounds", "rounds")]
+)
+def test_rounds_that_are_no_rounds_are_refused(case: str, name: str) -> None:
+    meta, arrays = unpack(freeze(case))
+    kept = arrays[f"entry.{name}"]
+    assert kept.any()
+    arrays[f"entry.{name}"] = np.where(kept > 0, arrays["entry.root"], 0).astype(np.int32)
     with pytest.raises(cernis.StateError, match="a round leads to none before it"):
-        thaw("rounds", pack(meta, arrays))
+        thaw(case, pack(meta, arrays))
+
+
+@pytest.mark.parametrize("name", ["ready", "taken"])
+def test_groups_without_rounds_have_not_ended_any(name: str) -> None:
+    meta, arrays = unpack(freeze("ended"))
+    arrays[f"entry.{name}"][:] = 10_000
+    with pytest.raises(cernis.StateError, match=f"entry.{name}"):
+        thaw("ended", pack(meta, arrays))
 
 
 def test_a_run_that_leads_to_itself_is_refused() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.automata.linked.mermaid import draw_linked
-from cernis.automata.linked.order import find_rounds, find_sorted
+from cernis.automata.linked.order import find_ended, find_rounds, find_sorted
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Guarantee
 from cernis.plan.report import PlanReport
@@ -62,6 +62,7 @@ def _describe_stores(plan: GraphPlan) -> Iterator[str]:
     """Yield what the runs of each store wait for, and by which variables they are grouped."""
     linked = plan.linked
     decided = {rounds.again: rounds.variable for rounds in find_rounds(linked)}
+    ended = {store: one for one in find_ended(linked) for store in (one.again, one.left)}
     for number, (store, ordered) in enumerate(zip(linked.stores, find_sorted(linked), strict=True)):
         grouped = [f"?{name}" for name in store.kept if name != ordered]
         names = _name_step(plan, store.step)
@@ -71,6 +72,13 @@ def _describe_stores(plan: GraphPlan) -> Iterator[str]:
             yield (
                 f"waiting for {names}, again ({_LINKS[store.link]}): in the same order, without a "
                 f"group for each round: ?{decided[number]} decides which rounds a run takes"
+            )
+            continue
+        if number in ended:
+            between = _name_step(plan, linked.stores[ended[number].first].step)
+            yield (
+                f"waiting for {names}{again} ({_LINKS[store.link]}): in the same order, without a "
+                f"group for each value: {between} asks nothing of ?{ended[number].variable}"
             )
             continue
         how = f", in the order of ?{ordered}" if ordered else _describe_live(linked, number)

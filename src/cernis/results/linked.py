@@ -2,8 +2,9 @@
 
 Cost contract: as `cernis.results.correlated`, but `count` and `counts` do not grow with the window
 where few groups lead to another (`cernis.engine.dag.slide`), or a match has up to three steps that
-wait in search trees (`cernis.engine.dag.slide_ranges`). Where a value decides rounds, they are
-linear in the pairs of a run and a round that fits it (`count_pairs`, `slide_rounds`).
+wait in search trees (`cernis.engine.dag.slide_ranges`), or a row ends rounds (`count_ended`). Where
+a value decides rounds, they are linear in the pairs of a run and a round that fits it
+(`count_pairs`, `slide_rounds`).
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ and nothing later needs it, then a run and its last round tell all rounds betwee
 the run. So runs wait for any number of rounds in one search tree, and the rounds of a match are
 found when it is listed (`engine.dag.rounds`).
 
-So are the steps between, if they ask nothing of the value that a later step compares: in
-`A ; B+; ; C` where C compares the fare of A and B does not, every B is a round of every A before it.
-C names a range of the As that have had one (`EndedRounds`).
+So are steps that ask nothing of a value which the next step compares. In `A ; B+; ; C`, where C
+compares the fare of A and B does not, every B is a round of every A before it. C names a range of
+the As that have had one (`EndedRounds`).
 """
 
 from __future__ import annotations

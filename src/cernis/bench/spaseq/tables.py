@@ -62,13 +62,11 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
                 "whole, growth exponent": "whole, growth",
                 "counting, growth exponent": "counting, growth",
             },
-            "An event costs more in a wider window where it goes on from more groups of runs: each "
-            "fare of the smart grid that stays live is a group of its own. Such events end more "
-            "matches, too: the cost per event *and match* does not grow. Where prices (market with "
-            "`:`, falls) or amounts (cards) lie in search trees, an event costs a logarithm. "
-            "Counting costs as much as there are groups that lead to another; for prices of the "
-            "market a logarithm, and for rounds that a price or an amount decides, as much as "
-            "there are pairs of a run and a round that fits it.",
+            "Where prices (market with `:`, falls), amounts (cards) or fares (smart grid) lie in "
+            "search trees, an event costs a logarithm. Counting costs as much as there are groups "
+            "that lead to another; for prices of the market and fares of the smart grid a "
+            "logarithm, and for rounds that a price or an amount decides, as much as there are "
+            "pairs of a run and a round that fits it.",
         ),
         tabulate(
             records,

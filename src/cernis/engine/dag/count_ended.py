@@ -110,11 +110,13 @@ def _tell_children(tree, node, prime):
 
 @inner
 def _add_up(tree, node, prime):
-    """Work out the sums of a node whose children know all."""
-    left, right = 2 * node, 2 * node + 1
+    """Work out the sums of a node, with what its children have not been told."""
+    left, right, maps = 2 * node, 2 * node + 1, tree.maps[node]
     tree.number[node] = tree.number[left] + tree.number[right]
-    tree.ways[node] = reduce(tree.ways[left] + tree.ways[right], prime)
-    tree.ready[node] = reduce(tree.ready[left] + tree.ready[right], prime)
+    ways = reduce(tree.ways[left] + tree.ways[right], prime)
+    ready = reduce(tree.ready[left] + tree.ready[right], prime)
+    tree.ways[node] = reduce(maps[0] * ways, prime)
+    tree.ready[node] = reduce(reduce(maps[1] * ways, prime) + maps[2] * ready, prime)
 
 
 @inner

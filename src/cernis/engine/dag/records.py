@@ -17,9 +17,9 @@ before that moment. The root depends on the store's kind:
   start of a run in the index is its last event, in units of the gap;
 * `ROUNDS`: two such trees, of runs and of the rounds that they may have had (`rounds`). The second
   is in `before`, and in the `group` of a source;
-* `ENDED`, and `ENDED_ONCE` where a run is taken by the first row that fits: the same for rounds that
-  a later step ends. `last` are the runs that have had a round since they were taken, `part` and the
-  last word that a source asks for a tree of the rows that took them.
+* `ENDED`, and `ENDED_ONCE` where the first row that fits takes a run: the same for rounds that the
+  next step ends. `last` are the runs that are ready: they have had a round since they were taken.
+  `part`, and the last word that a source asks for, is a tree of the rows that took runs.
 
 The linked runtime gives a bucket a new number whenever it begins with nothing: `group` is that
 of the bucket that a source asks, or that a node belongs to. `rank` is the place of a vertex's row
@@ -101,8 +101,8 @@ class RunMemory(NamedTuple):
     branches: NDArray[np.void]
     asked: NDArray[np.int64]
     """The values that sources asked for: those compared by ≠, two words of an order value, or the
-    ends of a gap. Where an order stands beside a gap, the last word is the earliest last event; where
-    a step ends rounds, the rows before it that did (`rounds`)."""
+    ends of a gap. The last word may be the earliest last event, where an order stands beside a gap,
+    or a tree of the rows that have ended rounds (`rounds`)."""
     buckets: NDArray[np.void]
     base: NDArray[np.int64]
     """Where each store's buckets begin."""

@@ -10,14 +10,14 @@ limit is not beyond the price: a question to the version of the tree at that mom
 With `;` and `,` a run takes every round that fits it, with `:` any of them. Rows of one moment
 that fit are alternatives.
 
-If B asks nothing and C compares the price, then a vertex of C names the range of As, in the version
-of their tree at the last B, and the Bs. Under `;` a C takes the runs that it ends: then the last B
-of a run comes after those that an earlier C has ended for it. These are found in a third tree: the
-Cs that took runs, by their limits, each with the last B before it in place of a vertex. A later C
-hides earlier ones with tighter limits, so the tree has only those that a looser one does not follow.
+If B asks nothing and C compares the price, then C *ends* the rounds. A vertex of C names the range
+of As, in the version of their tree at the last B, and the Bs. Under `;` a C takes the runs that it
+ends, so the last round of a run comes after those that an earlier C has ended for it. These Cs are
+in a third tree, by their limits, each with the last B before it as its vertex. A C hides earlier
+ones with tighter limits, which leave the tree.
 
-All Bs fit then, and wait under FIRST_WORD. Rows that only the last round tells apart wait under
-LAST_WORD, but for one of them.
+All Bs fit then, and are filed under FIRST_WORD. Of rows that a match tells apart only if they are
+the last round, all but one are filed under LAST_WORD.
 
 `Links.rounds` has 0 for links without rounds, else NEXT_ROUNDS, ANY_ROUNDS, STRICT_ROUNDS or
 ONE_ROUND, with a minus where the values of runs that fit are below the limit of a round, or of the

@@ -27,13 +27,12 @@ from cernis.engine.linked import heaps
 from cernis.engine.linked.tables import MOST_INDEXES, STRICT
 from cernis.engine.linked.trees import PLAIN
 
-USED, FREE, LIVE, MOVED, PENDING, FILED, STORE_AT, PHASE, ROUND, TOLD, GROUPS, FIRST, CUT = range(
-    13
-)
+USED, FREE, LIVE, MOVED, CUT, PENDING, FILED, STORE_AT = range(8)
+PHASE, ROUND, TOLD, GROUPS, FIRST = range(8, 13)
 """Places in `counters`: entries ever used, the first free one, how many are in use, how many
-are leaving; runs to file, how many have been filed, the next store, the phase of the step, how
-often it has begun a moment, how many notes of `Pending.told` the moment may need; the last number
-of a group; the first row of the moment; how many of those that are leaving have been cut."""
+are leaving, and how many of these have been cut; runs to file, how many have been filed, the next
+store, the phase of the step, how often it has begun a moment, how many notes of `Pending.told` the
+moment may need; the last number of a group; the first row of the moment."""
 COUNTERS = 13
 NO_ENTRY = 0
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
@@ -74,8 +73,8 @@ class WaitingRuns(NamedTuple):
     word: NDArray[np.float64]
     """Scratch of `trees`."""
     limit: NDArray[np.int64]
-    """Per entry with rounds under `,`, or ended ones under `;`: the words of the last value that the
-    moment takes, and if smaller ones are taken."""
+    """Per entry with rounds under `,`, or with rounds that are ended under `;`: the words of the
+    last value that the moment takes, and if smaller ones are taken."""
     shared: NDArray[np.int64]
     """Per entry with a search tree, the first branch that no vertex refers to."""
 

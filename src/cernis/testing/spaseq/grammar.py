@@ -107,25 +107,25 @@ def random_query(random: Random) -> SpaseqQuery:
 
 
 def random_rounds(random: Random) -> SpaseqQuery:
-    """Make a query in which each round of B+ compares the same value of an earlier step.
+    """Make a query in which rounds, or the step that ends them, compare a value of an earlier step.
 
     >>> str(random_rounds(Random(5))).count("B+")
     1
     """
     link, key = random.choice(",;:"), random.random() < 0.8
-    left: g.Expression = g.GraphVariable("b")
-    if random.random() < 0.3:
-        offset = g.Term(number(random.randrange(3)))
-        left = g.ArithmeticExpression(random.choice("+*"), left, offset)
-    sides = [left, g.GraphVariable("a")]
-    random.shuffle(sides)
-    condition = g.ComparisonExpression(random.choice(("<", "<=", ">", ">=")), *sides)
-    gpms = [_make_priced(random, "A", key), _make_priced(random, "B", key, condition)]
-    steps = [SequenceStep(GpmName("A"), None), SequenceStep(GpmName("B"), link, rounds=link)]
-    if random.random() < 0.6:
-        op = random.choice(("<", "<=", ">", "!="))
-        last = g.ComparisonExpression(op, g.GraphVariable("c"), g.GraphVariable("b"))
-        gpms.append(_make_priced(random, "C", key, last if random.random() < 0.6 else None))
+    gpms, steps = [_make_priced(random, "A", key)], [SequenceStep(GpmName("A"), None)]
+    if random.random() < 0.5:
+        gpms.append(_make_priced(random, "B", key, _compare_first(random, "b")))
+        steps.append(SequenceStep(GpmName("B"), link, rounds=link))
+        if random.random() < 0.6:
+            op = random.choice(("<", "<=", ">", "!="))
+            last = g.ComparisonExpression(op, g.GraphVariable("c"), g.GraphVariable("b"))
+            gpms.append(_make_priced(random, "C", key, last if random.random() < 0.6 else None))
+            steps.append(SequenceStep(GpmName("C"), random.choice(",;:")))
+    else:
+        gpms.append(_make_priced(random, "B", key))
+        gpms.append(_make_priced(random, "C", key, _compare_first(random, "c")))
+        steps.append(SequenceStep(GpmName("B"), link, rounds=random.choice((link, link, None))))
         steps.append(SequenceStep(GpmName("C"), random.choice(",;:")))
     if random.random() < 0.3:
         gpms.append(_make_priced(random, "D", key))
@@ -140,6 +140,17 @@ def random_rounds(random: Random) -> SpaseqQuery:
         partition=("x",) if key and random.random() < 0.1 else (),
     )
     return replace(_add_select(random, query), distinct=random.random() < 0.05)
+
+
+def _compare_first(random: Random, name: str) -> g.Expression:
+    """Return a condition by order between a number and that of A."""
+    value: g.Expression = g.GraphVariable(name)
+    if random.random() < 0.3:
+        offset = g.Term(number(random.randrange(3)))
+        value = g.ArithmeticExpression(random.choice("+*"), value, offset)
+    sides = [value, g.GraphVariable("a")]
+    random.shuffle(sides)
+    return g.ComparisonExpression(random.choice(("<", "<=", ">", ">=")), *sides)
 
 
 def _make_priced(
