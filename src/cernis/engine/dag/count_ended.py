@@ -30,7 +30,7 @@ from cernis.engine.dag import records as r
 from cernis.engine.dag.links import ANY_ROUNDS, ENDED_LINKS, ONE_ROUND, DagSegment
 from cernis.engine.dag.residues import join_residues, list_primes, reduce
 from cernis.engine.dag.rounds import FIRST_WORD
-from cernis.engine.dag.steps import Chosen, Ints, find_root, find_words
+from cernis.engine.dag.steps import ALL, Chosen, Ints, find_range, find_root
 
 _EXACT = float(2**53)
 _RUN, _ROUND, _END, _TAKE = range(4)
@@ -55,6 +55,14 @@ class _EndedSteps(NamedTuple):
     leaving: Ints
     """The runs, in the order of their starts."""
     start: Ints
+
+
+class _AskedRanges(NamedTuple):
+    """Per vertex, the range of values that it asks for."""
+
+    operator: Ints
+    high: Ints
+    low: Ints
 
 
 class _Waiting(NamedTuple):
@@ -270,19 +278,11 @@ def _join_trees(branches, number, above, of_vertex):
 
 
 @kernel
-def _find_places(asked, operator, key_first, key, words, found):
+def _find_places(high, low, key_first, key, ranges, found):
     """Write the places of the runs that vertices ask for: (begin, end)."""
     for v in range(len(key)):
         begin, end = key_first[key[v]], key_first[key[v] + 1]
-        high, low = words[:, 0], words[:, 1]
-        if operator[v] in (r.GREATER_EQUAL, r.EQUAL):
-            found[v, 0] = find_words(high, low, begin, end, asked[v], False)
-        else:
-            found[v, 0] = begin
-        if operator[v] in (r.LESS_EQUAL, r.EQUAL):
-            found[v, 1] = find_words(high, low, begin, end, asked[v], True)
-        else:
-            found[v, 1] = end
+        found[v, 0], found[v, 1] = find_range(high, low, begin, end, ranges, v)
 
 
 def _read_ended(segment: DagSegment, chosen: Chosen) -> _EndedSteps | None:
@@ -304,18 +304,19 @@ def _read_ended(segment: DagSegment, chosen: Chosen) -> _EndedSteps | None:
     key[np.append(runs, asking)] = numbered
     branches = memory.branches[of_vertex[runs]]
     order = np.lexsort((runs, branches["low"], branches["high"], key[runs]))
-    words = np.stack([branches["high"], branches["low"]], axis=1)[order]
     places = np.full((size, 2), -1, np.int64)
     places[runs[order], 0] = np.arange(len(runs))
     key_first = np.searchsorted(key[runs[order]], np.arange(len(names) + 1))
-    asked = np.ascontiguousarray(memory.asked[sources["asked"], :2])
-    # all runs of a key take a round: it asks with no value
-    operator = np.where(kinds == r.ROUNDS, -1, links.operator[sources["link"]])
+    asked = memory.asked[sources["asked"]]
+    # a round asks for no value: all runs of its key take it
+    operator = np.where(kinds == r.ROUNDS, ALL, links.operator[sources["link"]])
+    ranges = _AskedRanges(operator, asked[:, 0].copy(), asked[:, 1].copy())
     found = np.empty((len(asking), 2), np.int64)
-    _find_places(asked, operator, key_first, key[asking], words, found)
+    high, low = branches["high"][order], branches["low"][order]
+    _find_places(high, low, key_first, key[asking], ranges, found)
     places[asking] = found
     is_inner = np.zeros(size, np.uint8)
-    is_inner[asking] = (kinds == r.ROUNDS) & (asked[:, 1] == FIRST_WORD)
+    is_inner[asking] = (kinds == r.ROUNDS) & (ranges.low == FIRST_WORD)
     return _EndedSteps(
         chosen.moment_first,
         does,

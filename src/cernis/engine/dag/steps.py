@@ -71,7 +71,7 @@ class Places(NamedTuple):
 
 
 @inner
-def find_words(high, low, begin, end, words, is_after):
+def _search(high, low, begin, end, words, is_after):
     """Return the first place with words from these on, or with `is_after` beyond these."""
     while begin < end:
         middle = (begin + end) // 2
@@ -89,9 +89,9 @@ def find_range(high, low, begin, end, steps, v):
     operator, words = steps.operator[v], (steps.high[v], steps.low[v])
     first, last = begin, end
     if operator in (r.GREATER_EQUAL, r.EQUAL):
-        first = find_words(high, low, begin, end, words, False)
+        first = _search(high, low, begin, end, words, False)
     if operator in (r.LESS_EQUAL, r.EQUAL):
-        last = find_words(high, low, begin, end, words, True)
+        last = _search(high, low, begin, end, words, True)
     return first, last
 
 

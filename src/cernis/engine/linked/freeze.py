@@ -122,7 +122,9 @@ def describe_tables(engine: LinkedEngine) -> str:
     digest = hashlib.sha256()
     tables: dict[str, NDArray[Any]] = engine.tables._asdict()
     for name, array in tables.items():
-        if name not in _NAMELESS or (name == "store_ending" and engine.has_ended):
+        # where a step ends rounds, states of before have groups and trees in other stores
+        is_named = name not in _NAMELESS or (name == "store_ending" and engine.has_ended)
+        if is_named:
             digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
     return digest.hexdigest()[:16]
 

@@ -58,9 +58,9 @@ class LinkedEngine:
         self.is_sorted = bool((tables.store_sorted >= 0).any())
         """Whether runs wait in search trees."""
         self.has_rounds = bool((tables.store_again >= 0).any() or (tables.store_ending >= 0).any())
-        """Whether a value decides the rounds of runs."""
+        """Whether rounds of runs are looked up (`dag.rounds`),"""
         self.has_ended = bool((tables.store_ending >= 0).any())
-        """Whether a step ends rounds that ask nothing."""
+        """and whether a step ends such rounds."""
         self.memory = kernel.LinkedMemory(
             r.new_memory(
                 FIRST_RECORDS,
