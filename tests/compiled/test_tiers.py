@@ -113,6 +113,24 @@ def test_a_kernel_that_has_much_to_do_is_compiled_in_a_cold_process(
     assert warmth.is_cold
 
 
+def test_arrays_answer_in_pieces_until_compiling_pays(
+    warmth: Warmth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiers, "_PIECE", 10)
+    monkeypatch.setattr(tiers, "_is_on_disk", lambda _: False)
+    counting, numbers = kernel(double_all), np.arange(35)
+
+    def find_parts() -> list[list[int]]:
+        return [part.tolist() for part in tiers.arrays_in_pieces(counting, double, len(numbers))]
+
+    def double(piece: slice) -> Any:
+        return None if 31 in numbers[piece] else 2 * numbers[piece]
+
+    assert [part[0] for part in find_parts()] == [0, 20, 40]
+    monkeypatch.setitem(tiers._brief, id(counting), 10.0)
+    assert find_parts() == []
+
+
 def test_a_kernel_that_has_little_to_do_is_compiled_ahead(warmth: Warmth) -> None:
     tiers.compile_from_now()
     compiled = kernel(double_all)

@@ -18,7 +18,7 @@ of a second even where the process is cold (`call_patiently`).
 
 Kernels that go over a column have another form, of NumPy or Arrow. It takes a few times as long for
 a row as compiled code does, and a hundredth of plain Python: it runs in their place, cold or hot,
-until it has taken a quarter of a second as well (`arrays_first`).
+until it has taken half a second (`arrays_first`).
 
 Cost contract: at most about four seconds more than compiled code alone, in the whole life of a
 process. To compile a sequence takes one and a half seconds and what compares events up to six, and
@@ -32,7 +32,7 @@ short query would take longer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from time import thread_time
 from types import CellType, FunctionType, ModuleType
 from typing import Any, TypeVar
@@ -40,15 +40,16 @@ from typing import Any, TypeVar
 import numpy as np
 from numba.core import event as compiler_event
 from numba.core.registry import CPUDispatcher as _CPUDispatcher
+from numpy.typing import NDArray
 
 CPUDispatcher: Any = _CPUDispatcher
 Answer = TypeVar("Answer")
 
 _FEW_EVENTS, _MANY_EVENTS = 2_000, 30_000
 _SHORT, _LONG = 0.1, 3.0
-_FIRST_PIECE = 64
+_FIRST_PIECE, _PIECE = 64, 2_048
 _LITTLE_WORK = 2_000
-_PATIENCE = 0.25
+_PATIENCE, _PATIENCE_WITH_ARRAYS = 0.25, 0.5
 _LOADING = 0.02
 
 
@@ -167,12 +168,30 @@ def arrays_first(
     return compiled() if answer is None else answer
 
 
+def arrays_in_pieces(
+    kernel: Any, arrays: Callable[[slice], NDArray[Any] | None], number: int
+) -> list[NDArray[Any]]:
+    """Call `arrays` for pieces of so many rows until compiling the kernel pays; return the answers.
+
+    The pieces are small: a first answer may take far longer than those of as many rows elsewhere.
+    `arrays` may return None: from that piece on, the rows need the kernel.
+    """
+    answers: list[NDArray[Any]] = []
+    for at in range(0, number, _PIECE):
+        piece = slice(at, min(number, at + _PIECE))
+        answer = arrays_first(kernel, partial(arrays, piece), lambda: None)
+        if answer is None:
+            break
+        answers.append(answer)
+    return answers
+
+
 def prefers_arrays(kernel: Any) -> bool:
     """Return whether NumPy or Arrow do the work of a kernel for now."""
     if WARMTH.compiles_all or getattr(kernel, "overloads", True):
         return False
     spent = _brief.get(id(kernel), 0.0)
-    return spent <= _LOADING or (spent <= _PATIENCE and not _is_on_disk(kernel))
+    return spent <= _LOADING or (spent <= _PATIENCE_WITH_ARRAYS and not _is_on_disk(kernel))
 
 
 @cache

@@ -18,6 +18,7 @@ from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.dag import count
 from cernis.engine.dag.count import DagCounts, count_matches
+from cernis.engine.dag.count_paths import PathWalk
 from cernis.engine.dag.enumerate import list_blocks
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.records import NOTHING, VERTICES
@@ -197,6 +198,8 @@ def run_engine(
         assert sum(counted) == listed.total()
         with mock.patch.object(count, "_EXACT", 1.0):
             assert count_matches(segment) == counted, "modulo primes"
+        by_paths = PathWalk(segment, 1 << 20).count()
+        assert by_paths is None or by_paths.tolist() == counted
         drawn: Counter[Match] = Counter()
         for root, number in zip(segment.roots, counted, strict=True):
             exact = DagCounts(segment, root)

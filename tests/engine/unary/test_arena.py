@@ -19,7 +19,7 @@ from cernis.engine.unary.arena import (
     new_arena,
     new_counters,
 )
-from cernis.engine.unary.count import ArenaCounts, count_matches
+from cernis.engine.unary.count import ArenaCounts, count_matches, count_paths
 from cernis.engine.unary.enumerate import list_blocks
 
 join = callable_from_python(nodes.join)
@@ -66,7 +66,9 @@ def test_a_union_has_the_matches_of_both_sides_inside_the_window(
     alive = arena[0][joined]["start"] >= bound
     assert bool(inside) == alive
     if alive:
-        assert count_matches(ArenaSegment(arena[0], root(joined, bound))) == [len(inside)]
+        segment = ArenaSegment(arena[0], root(joined, bound))
+        assert count_matches(segment) == [len(inside)]
+        assert count_paths(segment, 1_000) == [len(inside)]
         assert starts(arena, joined, bound) == inside[::-1]
 
 
@@ -96,6 +98,13 @@ def test_counts_are_exact_however_large() -> None:
     for times in (10, 60, 200, 1200):
         arena, node = doubled(times)
         assert count_matches(ArenaSegment(arena[0], root(node))) == [2**times]
+
+
+def test_many_paths_are_not_followed() -> None:
+    arena, node = doubled(10)
+    segment = ArenaSegment(arena[0], root(node))
+    assert count_paths(segment, 1 << 12) == [2**10]
+    assert count_paths(segment, 1 << 10) is None
 
 
 def labels(arena: Arena, node: int, block: int = 65_536) -> list[tuple[int, ...]]:

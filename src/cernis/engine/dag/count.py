@@ -13,11 +13,15 @@ An *item* is a vertex, a node of a union tree or a branch of a search tree, as o
 Cost contract: linear in the vertices, nodes, branches and (for ≠) edges that a root
 reaches inside its window. Floating point first, which is exact below 2^53; roots that
 exceed it are counted again modulo primes (`residues`).
+
+Until compiling pays, NumPy follows the paths of many roots at once, where they are few
+(`count_paths`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from math import inf, prod
 from typing import Generic, NamedTuple, TypeVar
 
@@ -26,15 +30,18 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
-from cernis.compiled.tiers import call_patiently, cut_events
+from cernis.compiled.tiers import arrays_in_pieces, call_patiently, cut_events
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import rounds, unions, unlike
+from cernis.engine.dag.count_paths import PathWalk
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.residues import join_residues, list_primes, reduce
 from cernis.engine.dag.rounds import NO_ROUNDS, EndingRounds, RunRounds, read_rounds
 
 _EXACT = float(2**53)
+_MOST_VISITS = 1 << 20
+"""More visits of paths than this are left to the kernel: they take a twentieth of a second."""
 Element = TypeVar("Element")
 
 
@@ -517,7 +524,11 @@ class DagCounts(DagElements[int]):
 def count_matches(segment: DagSegment) -> list[int]:
     """Return the number of matches of every root."""
     out = np.empty(len(segment.roots), np.float64)
-    _count_into(segment, 0.0, out)
+    done = 0
+    for found in arrays_in_pieces(_count_roots, partial(_count_slice, segment), len(out)):
+        out[done : done + len(found)] = found
+        done += len(found)
+    _count_into(segment._replace(roots=segment.roots[done:]), 0.0, out[done:])
     counts: list[int] = np.where(out < _EXACT, out, 0).astype(np.int64).tolist()
     large = np.flatnonzero(out >= _EXACT)
     if len(large):
@@ -526,6 +537,10 @@ def count_matches(segment: DagSegment) -> list[int]:
         for place, number in zip(large.tolist(), exact, strict=True):
             counts[place] = number
     return counts
+
+
+def _count_slice(segment: DagSegment, piece: slice) -> NDArray[np.int64] | None:
+    return PathWalk(segment._replace(roots=segment.roots[piece]), _MOST_VISITS).count()
 
 
 def _count_into(segment: DagSegment, prime: float, out: NDArray[np.float64]) -> CountScratch:

@@ -7,16 +7,22 @@ that can be reached: additions only. Counts are exact integers of any size, in l
 Cost contract: O(nodes that a root reaches inside its window) per root, independent of
 the number of matches. Without a window all roots share one pass. With one, `most` bounds the nodes
 that are visited in all: a caller that can count in another way (`aggregate`) gives up in time.
+
+Until compiling pays, NumPy follows the paths of many roots at once (`count_paths`), which takes as
+long as the kernel for short paths. It visits a node once for each path, so it gives up where paths
+are many.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
-from cernis.compiled.tiers import call_patiently, cut_events
+from cernis.compiled.tiers import arrays_in_pieces, call_patiently, cut_events
 from cernis.engine.settings import FOREVER
 from cernis.engine.unary.arena import UNION, ArenaSegment, find_ready, is_inside
 
@@ -24,6 +30,8 @@ _LIMB = 62
 _LOW = 2**62 - 1
 NO_LIMIT = 2**62
 """No walk visits so many nodes."""
+_MOST_VISITS = 1 << 21
+"""More visits than this are left to the kernel: they take a twentieth of a second."""
 
 
 @inner
@@ -190,11 +198,13 @@ def count_within(segment: ArenaSegment, most: int) -> tuple[list[int] | None, in
     None: these are more than `most`.
     """
     arena, roots = segment
-    if not len(roots):
-        return [], 0
     counts: list[int] = []
     left = most
     shares_counts = (roots["bound"] == FOREVER).all()
+    if not shares_counts:
+        for found in arrays_in_pieces(_count_roots, partial(_count_slice, segment), len(roots)):
+            counts += found.tolist()
+        roots = roots[len(counts) :]
     for piece in [slice(None)] if shares_counts else cut_events(len(roots)):
         some, visited = _count_piece(arena, roots[piece], left)
         left -= visited
@@ -204,6 +214,33 @@ def count_within(segment: ArenaSegment, most: int) -> tuple[list[int] | None, in
     return counts, most - left
 
 
+def _count_slice(segment: ArenaSegment, piece: slice) -> NDArray[np.int64] | None:
+    return count_paths(segment._replace(roots=segment.roots[piece]), _MOST_VISITS)
+
+
+def count_paths(segment: ArenaSegment, most: int) -> NDArray[np.int64] | None:
+    """Return the number of matches of every root, by NumPy; None: it takes more visits than `most`.
+
+    Each round goes one node further on all paths of all roots.
+    """
+    arena, roots = segment
+    lefts, rights, starts, bounds = arena["left"], arena["right"], arena["start"], roots["bound"]
+    counts = np.zeros(len(roots), np.int64)
+    root, node = np.arange(len(roots)), roots["node"]
+    visited = 0
+    while len(node):
+        visited += len(node)
+        if visited > most:
+            return None
+        left, right = lefts[node], rights[node]
+        goes_on = left != 0
+        counts += np.bincount(root[~goes_on], minlength=len(roots))
+        inside = (right != 0) & (starts[right] >= bounds[root])
+        root = np.concatenate([root[goes_on], root[inside]])
+        node = np.concatenate([left[goes_on], right[inside]])
+    return counts
+
+
 def _count_piece(
     arena: NDArray[np.void], roots: NDArray[np.void], most: int
 ) -> tuple[list[int], int]:
@@ -211,7 +248,7 @@ def _count_piece(
 
     Where these are more than `most`, some roots are not counted.
     """
-    size = int(roots["node"].max()) + 1
+    size = int(roots["node"].max(initial=0)) + 1
     counts: list[int] = []
     width, left = 1, most
     while len(counts) < len(roots) and left >= 0:
