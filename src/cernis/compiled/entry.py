@@ -37,8 +37,25 @@ class EntryLibrary(KernelLibrary):
         if not any(isinstance(one, InnerLibrary) for one in self._linking_libraries):
             super()._optimize_final_module()
             return
+        self._hide_inner()
         passes, builder = _make_passes(self._codegen, **({} if self.has_vectors else _NO_VECTORS))
         passes.run(self._final_module, builder)
+
+    def _hide_inner(self) -> None:
+        """Keep inner functions to this module: LLVM then passes only the arguments that they use.
+
+        They are private: modules that are linked later would find internal ones by their names.
+        """
+        inner = {
+            function.name
+            for library in self._linking_libraries
+            if isinstance(library, InnerLibrary)
+            for function in library._final_module.functions
+            if not function.is_declaration
+        }
+        for function in self._final_module.functions:
+            if function.name in inner and not function.is_declaration:
+                function.linkage = "private"
 
 
 class VectorLibrary(EntryLibrary):

@@ -262,13 +262,14 @@ class SlidingAggregator:
                 weights.floats[:, reals] = np.where(present, values, 0.0)
                 reals += 1
             elif measure.total:
-                weights.sums[:, integers] = np.where(present, values, 0)
+                added = np.where(present, values, 0)
+                weights.sums[:, integers] = added
+                self._signed[integers] |= (added < 0).any()
                 integers += 1
             for negated in [False] * measure.least + [True] * measure.greatest:
                 code = encode_least(values, measure.is_real, negated=negated)
                 weights.leasts[:, codes] = np.where(present, code, NO_VALUE)
                 codes += 1
-        np.maximum(self._signed, (weights.sums < 0).any(axis=0), out=self._signed)
         return weights
 
     # ---------------------------------------------------------------- room
@@ -426,7 +427,7 @@ class SlidingAggregator:
                 f"the aggregates of the window need more than {MOST_WORDS >> 27} GiB; narrow the "
                 "window or simplify the pattern"
             )
-        fresh = self._find_room(size, int(memory.counters[kernel.LOGGED]))
+        fresh = self._find_room(size, 3 * int(memory.counters[kernel.LOGGED]))
         scratch = np.zeros((2, len(self.lanes.moduli.primes)), np.int64)
         kernel.copy_live(memory, lanes, fresh, self.lanes, scratch)
         logged = int(memory.counters[kernel.LOGGED])
@@ -448,7 +449,8 @@ class SlidingAggregator:
         fresh = fresh._replace(pool=spare.pool if spare and fits else new_pool(words))
         if spare is not None and events <= len(spare.log):
             return fresh._replace(log=spare.log, log_weights=spare.log_weights)
-        log = np.zeros(events, kernel.LOGGED_EVENT)
+        events = max(_FIRST_LOG, events)
+        log = np.empty(events, kernel.LOGGED_EVENT)
         return fresh._replace(log=log, log_weights=self._new_weights(events))
 
     def _row_bounds(self) -> NDArray[np.int64]:

@@ -810,7 +810,10 @@ def _expire(tables, memory, lanes, scratch, row, bound):
 def _turn(tables, memory, lanes, scratch, row, bound):
     """Turn the back into a front; return the words that are missing for it, or 0.
 
-    Rows of the matrix are made above the words in use, where nothing stays.
+    Rows of the matrix are made above the new vectors, where nothing stays. All goes above the words
+    in use. Where there is one partition, the vectors and these rows go below its old vectors, or
+    above them, and the front above both: so it takes the place of the front before, and the pool
+    fills up once.
     """
     record, pool, places = memory.rows[row], memory.pool, memory.places
     suffixes, header = scratch.suffixes, lanes.header
@@ -822,13 +825,25 @@ def _turn(tables, memory, lanes, scratch, row, bound):
     for state in range(places.shape[1]):
         scratch.lows[state] = size
     vector, stride = lanes.words * size, find_stride(lanes, size)
-    front = memory.counters[WORDS]
-    vectors = front + record["begun"] * stride
-    used = vectors + (size - 1) * (header + vector)
-    most = used + size * vector
-    if most > len(pool.words):
-        return most - front
+    rows_of_front, new_vectors = record["begun"] * stride, (size - 1) * (header + vector)
+    front, limit = memory.counters[WORDS], len(pool.words)
+    vectors = front + rows_of_front
+    used = vectors + new_vectors
     whole = used
+    if len(memory.rows) == 1:
+        low, high = front, np.int64(1)
+        for state in range(places.shape[1]):
+            if places[row, state]:
+                low = min(low, places[row, state] - header)
+                high = max(high, places[row, state] + lanes.words * record["size"])
+        room = new_vectors + (size + 3 * places.shape[1]) * vector
+        vectors = 1 if 1 + room <= low else high
+        front = max(high, vectors + room)
+        whole = vectors + new_vectors
+        used = front + rows_of_front
+    most = whole + size * vector
+    if max(used, most) > limit:
+        return max(used, most) - vectors
     set_unit(pool, lanes, whole, size, 0)
     for r in range(size):
         scratch.ranks[r] = NEVER
@@ -849,19 +864,20 @@ def _turn(tables, memory, lanes, scratch, row, bound):
         if begins and start < bound:
             break
         symbol = memory.log[event]["symbol"]
-        if top + tables.mover_count[symbol] * vector > len(pool.words):
-            return top + tables.mover_count[symbol] * vector - front
-        room = (whole, top, spare)
-        top, spare = _prepend(tables, memory, lanes, scratch, event, size, room, NONE - fronts)
+        if top + tables.mover_count[symbol] * vector > limit:
+            return top + tables.mover_count[symbol] * vector - vectors
         if begins:
             at = front + fronts * stride
+            pool.words[at] = start
+            wholes = (whole, at + 1)
+            whole = at + 1
+            _prepend_start(tables, memory, lanes, scratch, event, size, wholes, NONE - fronts)
             load, part = loads[len(loads) - 1], (0, size)
             loads[len(loads) - 1] = lighten(pool, lanes, whole, size, part, load, 1)
-            pool.words[at] = start
-            copy_words(pool.words, at + 1, whole, vector)
             for r in range(lanes.ranks * size):
-                pool.words[at + 1 + vector + r] = scratch.ranks[r]
+                pool.words[whole + vector + r] = scratch.ranks[r]
             fronts += 1
+        top, spare = _prepend(tables, memory, lanes, scratch, event, size, (top, spare))
         event = memory.log[event]["before"]
     oldest = front + (fronts - 1) * stride + 1
     largest = 0.0
@@ -897,29 +913,45 @@ def _turn(tables, memory, lanes, scratch, row, bound):
 
 
 @inlined
-def _prepend(tables, memory, lanes, scratch, event, size, room, rank):
+def _prepend_start(tables, memory, lanes, scratch, event, size, wholes, rank):
+    """Write the row of the matches that start with an event, which has the rank, or later.
+
+    `wholes` has the row of those that start later, which has no load, and the place of the new one.
+    """
+    pool, suffixes, weights = memory.pool, scratch.suffixes, scratch.weights
+    later, new = wholes
+    if lanes.ranks:
+        copy_words(pool.words, new, later, lanes.words * size)
+        later = new
+    symbol = memory.log[event]["symbol"]
+    first = tables.start_first[symbol]
+    for e in range(first, first + tables.start_count[symbol]):
+        target = tables.edges[e]["target"]
+        if target < 0 or suffixes[target] == 0:
+            continue
+        weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
+        if lanes.floats > lanes.quantities:
+            _add_loads(pool, lanes, scratch, size, later, len(suffixes), target)
+        if lanes.ranks:
+            _supersede(pool, lanes, scratch, size, new, target, rank)
+        add(pool, lanes, weights, new, later, suffixes[target], size, size)
+        later = new
+    if later != new:
+        copy_words(pool.words, new, later, lanes.words * size)
+
+
+@inlined
+def _prepend(tables, memory, lanes, scratch, event, size, room):
     """Multiply the matrix of the later events by that of one more, from the left.
 
-    `room` has the row of the start, the first free word, and a list of free rows; the last two
-    are returned. A start with this event has the `rank`.
+    `room` has the first free word and a list of free rows, which are returned.
     """
     pool, log, suffixes, gathered = memory.pool, memory.log, scratch.suffixes, scratch.gathered
     weights, lows = scratch.weights, scratch.lows
-    whole, top, spare = room
+    top, spare = room
     several, loads = lanes.floats > lanes.quantities, scratch.suffix_loads
     symbol = log[event]["symbol"]
     step = scratch.steps[symbol]
-    if log[event]["begins"]:
-        first = tables.start_first[symbol]
-        for e in range(first, first + tables.start_count[symbol]):
-            target = tables.edges[e]["target"]
-            if target >= 0 and suffixes[target]:
-                weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
-                if several:
-                    _add_loads(pool, lanes, scratch, size, whole, len(suffixes), target)
-                if lanes.ranks:
-                    _supersede(pool, lanes, scratch, size, whole, target, rank)
-                add_tail(pool, lanes, weights, whole, suffixes[target], size, lows[target])
     if step["movers"] == tables.mover_count[symbol]:
         state, target = step["state"], step["target"]
         if step["movers"] == 0 or target < 0 or suffixes[target] == 0:
