@@ -192,6 +192,17 @@ def test_a_cold_process_reads_events_in_growing_pieces(warmth: Warmth) -> None:
     assert list(cut_events(0)) == [slice(0, 0)]
 
 
+def test_a_batch_that_would_take_long_is_compiled_after_some_pieces(warmth: Warmth) -> None:
+    read = 0
+    for piece in cut_events(60_000):
+        assert not warmth.is_hot or piece.stop == 60_000
+        warmth.add(seconds=1e-4 * (piece.stop - piece.start))
+        read += piece.stop - piece.start
+    assert read == 60_000
+    assert warmth.is_hot
+    assert warmth.seconds < 1.0
+
+
 def test_the_rest_of_a_batch_is_one_piece_when_the_process_is_hot(warmth: Warmth) -> None:
     pieces = cut_events(1_000_000)
     next(pieces)

@@ -21,9 +21,10 @@ a row as compiled code does, and a hundredth of plain Python: it runs in their p
 until it has taken half a second (`arrays_first`).
 
 Cost contract: at most about four seconds more than compiled code alone, in the whole life of a
-process. To compile a sequence takes one and a half seconds and what compares events up to six, and
-20,000 events take one to three as plain Python: that many are read so, and for 30,000 kernels are
-compiled at once.
+process. To compile a sequence takes a second, what compares events two to three, and SPAseQ 15 to
+20. As plain Python 80,000 events of these take half a second to three seconds: that many are read
+so, and for more kernels are compiled at once. Where the first 2,000 events of a batch show that all
+of it would take three seconds, the rest is compiled (`cut_events`).
 
 Turned down: compiling in a background thread. The compiler holds the interpreter lock, so that a
 short query would take longer.
@@ -45,7 +46,7 @@ from numpy.typing import NDArray
 CPUDispatcher: Any = _CPUDispatcher
 Answer = TypeVar("Answer")
 
-_FEW_EVENTS, _MANY_EVENTS = 2_000, 30_000
+_FEW_EVENTS, _MANY_EVENTS = 2_000, 80_000
 _SHORT, _LONG = 0.1, 3.0
 _FIRST_PIECE, _PIECE = 64, 2_048
 _LITTLE_WORK = 2_000
@@ -256,14 +257,18 @@ compiler_event.register("numba:compile", _COMPILER)  # type: ignore[no-untyped-c
 def cut_events(number: int) -> Iterator[slice]:
     """Yield the pieces in which to read so many events, each at most as long as all before it.
 
+    Where plain Python would take long for all of them, the process is hot after some pieces.
+
     >>> sum(piece.stop - piece.start for piece in cut_events(1_000))
     1000
     """
-    at = 0
+    at, began = 0, WARMTH.seconds
     while at < number and not WARMTH.is_hot:
         end = min(number, at + max(_FIRST_PIECE, at))
         yield slice(at, end)
         at = end
+        if at >= _FEW_EVENTS and (WARMTH.seconds - began) * number / at > _LONG:
+            _heat()  # all of them would take too long
     if at < number or not number:
         yield slice(at, number)
 
