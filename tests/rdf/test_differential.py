@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from cernis.engine.dag.count import count_matches
 from cernis.engine.dag.count_ended import count_ended
+from cernis.engine.dag.count_once import count_once
 from cernis.engine.dag.count_pairs import count_pairs
 from cernis.engine.dag.slide import count_sliding, count_values
 from cernis.engine.dag.slide_ranges import count_ranges
@@ -248,6 +249,7 @@ def test_counting_over_the_stream_agrees_with_counting_each_end(seed: int, withi
             assert count_ended(segments, chosen) in (numbers, None)
             return
         if (chosen.rounds >= 0).any():
+            assert count_once(segments, chosen) in (numbers, None)
             assert count_pairs(segments, chosen) in (numbers, None)
             assert count_rounds(segments, chosen) in (numbers, None)
             return

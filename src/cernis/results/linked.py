@@ -2,24 +2,27 @@
 
 Cost contract: as `cernis.results.correlated`, but `count` and `counts` do not grow with the window
 where few groups lead to another (`cernis.engine.dag.slide`), or a match has up to three steps that
-wait in search trees (`cernis.engine.dag.slide_ranges`), or a row ends rounds (`count_ended`). Where
-a value decides rounds, they are linear in the pairs of a run and a round that fits it
+wait in search trees (`cernis.engine.dag.slide_ranges`), or a row ends rounds (`count_ended`), or a
+value decides rounds of which each run takes all (`count_once`). If it takes some of them, or there
+are several at a moment, they are linear in the pairs of a run and a round that fits it
 (`count_pairs`, `slide_rounds`).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import accumulate, groupby, pairwise
 
 from cernis.engine.dag.count import count_matches
 from cernis.engine.dag.count_ended import count_ended
+from cernis.engine.dag.count_once import count_once
 from cernis.engine.dag.count_pairs import count_pairs
 from cernis.engine.dag.links import ENDED_LINKS, DagSegment
 from cernis.engine.dag.records import BRANCHES, SOURCES
 from cernis.engine.dag.slide import count_sliding, count_values
 from cernis.engine.dag.slide_ranges import count_ranges
 from cernis.engine.dag.slide_rounds import count_rounds
-from cernis.engine.dag.steps import choose_vertices, read_steps
+from cernis.engine.dag.steps import Chosen, choose_vertices, read_steps
 from cernis.results.correlated import CorrelatedMatches
 
 
@@ -41,6 +44,11 @@ class LinkedMatches(CorrelatedMatches):
         return found
 
 
+_FEW_PAIRS = 8
+"""So many pairs of a run and a round for each vertex are counted in less time than values are
+sorted."""
+
+
 def _count_trees(segments: list[DagSegment]) -> list[int] | None:
     """Return the number of matches of every root where runs wait in trees; None: it takes long."""
     chosen = choose_vertices(segments)
@@ -48,10 +56,17 @@ def _count_trees(segments: list[DagSegment]) -> list[int] | None:
     if (memory.sources["link"][: memory.counters[SOURCES]] >= ENDED_LINKS).any():
         return count_ended(segments, chosen)
     if (chosen.rounds >= 0).any():
-        numbers = count_pairs(segments, chosen)
-        return count_rounds(segments, chosen) if numbers is None else numbers
-    read = read_steps(segments[-1].memory, chosen)
+        return _count_decided(segments, chosen)
+    read = read_steps(memory, chosen)
     if read is None:
         return None
     numbers = count_ranges(*read)
     return count_values(*read) if numbers is None else numbers
+
+
+def _count_decided(segments: list[DagSegment], chosen: Chosen) -> list[int] | None:
+    """Return the number of matches of every root where a value decides rounds, or None."""
+    few = _FEW_PAIRS * (len(chosen.start) + 1024)
+    ways = (partial(count_pairs, most=few), count_once, count_pairs, count_rounds)
+    found = (count(segments, chosen) for count in ways)
+    return next((numbers for numbers in found if numbers is not None), None)

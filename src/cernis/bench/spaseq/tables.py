@@ -65,8 +65,8 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
             "Where prices (market with `:`, falls), amounts (cards) or fares (smart grid) lie in "
             "search trees, an event costs a logarithm. Counting costs as much as there are groups "
             "that lead to another; for prices of the market and fares of the smart grid a "
-            "logarithm, and for rounds that a price or an amount decides, as much as there are "
-            "pairs of a run and a round that fits it.",
+            "logarithm. For rounds that a price or an amount decides it costs as much as there are "
+            "pairs of a run and a round that fits it; with `;` and many pairs, a logarithm.",
         ),
         tabulate(
             records,

@@ -30,7 +30,8 @@ from cernis.engine.dag import records as r
 from cernis.engine.dag.links import ANY_ROUNDS, ENDED_LINKS, ONE_ROUND, DagSegment
 from cernis.engine.dag.residues import join_residues, list_primes, reduce
 from cernis.engine.dag.rounds import FIRST_WORD
-from cernis.engine.dag.steps import ALL, Chosen, Ints, find_range, find_root
+from cernis.engine.dag.run_places import AskedRanges, find_places, place_runs
+from cernis.engine.dag.steps import ALL, Chosen, Ints
 
 _EXACT = float(2**53)
 _RUN, _ROUND, _END, _TAKE = range(4)
@@ -55,14 +56,6 @@ class _EndedSteps(NamedTuple):
     leaving: Ints
     """The runs, in the order of their starts."""
     start: Ints
-
-
-class _AskedRanges(NamedTuple):
-    """Per vertex, the range of values that it asks for."""
-
-    operator: Ints
-    high: Ints
-    low: Ints
 
 
 class _Waiting(NamedTuple):
@@ -252,39 +245,6 @@ def _count_moments(steps, tree, keys, way, prime, span, out):
     return gone, most
 
 
-@kernel
-def _join_trees(branches, number, above, of_vertex):
-    """Find the tree of each branch, and a branch for each vertex that begins a run.
-
-    Versions of a tree share branches, or at least vertices. `above` becomes a branch for all that
-    are one tree, `number` has the vertices.
-    """
-    for branch in range(1, len(above)):
-        for side in (branches[branch]["left"], branches[branch]["right"]):
-            if side != 0:
-                one, other = find_root(above, branch), find_root(above, np.int64(side))
-                above[max(one, other)] = min(one, other)
-    for branch in range(1, len(above)):
-        vertex = branches[branch]["vertex"]
-        if vertex >= len(number) or number[vertex] < 0 or of_vertex[number[vertex]] < 0:
-            continue
-        known = of_vertex[number[vertex]]
-        of_vertex[number[vertex]] = branch
-        if known > 0:
-            one, other = find_root(above, branch), find_root(above, np.int64(known))
-            above[max(one, other)] = min(one, other)
-    for branch in range(1, len(above)):
-        above[branch] = find_root(above, branch)
-
-
-@kernel
-def _find_places(high, low, key_first, key, ranges, found):
-    """Write the places of the runs that vertices ask for: (begin, end)."""
-    for v in range(len(key)):
-        begin, end = key_first[key[v]], key_first[key[v] + 1]
-        found[v, 0], found[v, 1] = find_range(high, low, begin, end, ranges, v)
-
-
 def _read_ended(segment: DagSegment, chosen: Chosen) -> _EndedSteps | None:
     """Return what the vertices do; None: some do something else."""
     links, memory, vertices = segment.links, segment.memory, chosen.vertices
@@ -293,40 +253,30 @@ def _read_ended(segment: DagSegment, chosen: Chosen) -> _EndedSteps | None:
     kinds = links.kind[links.store[sources["link"]]]
     if (kinds < r.ROUNDS).any():
         return None
-    does, key = np.full(size, _RUN, np.int64), np.full(size, -1, np.int64)
+    does = np.full(size, _RUN, np.int64)
     does[asking] = np.array([_ROUND, _END, _TAKE])[kinds - r.ROUNDS]
-    of_vertex = np.where(vertices["count"] > 0, -1, 0).astype(np.int64)
-    above = np.arange(int(memory.counters[r.BRANCHES]))
-    _join_trees(memory.branches, chosen.number, above, of_vertex)
-    runs = np.flatnonzero(of_vertex > 0)
-    trees = np.append(above[of_vertex[runs]], above[sources["at"]])
-    names, numbered = np.unique(trees, return_inverse=True)
-    key[np.append(runs, asking)] = numbered
-    branches = memory.branches[of_vertex[runs]]
-    order = np.lexsort((runs, branches["low"], branches["high"], key[runs]))
-    places = np.full((size, 2), -1, np.int64)
-    places[runs[order], 0] = np.arange(len(runs))
-    key_first = np.searchsorted(key[runs[order]], np.arange(len(names) + 1))
-    asked = memory.asked[sources["asked"]]
+    runs = place_runs(memory, chosen, asking)
+    if runs is None:
+        return None
+    words = memory.asked[sources["asked"]]
     # a round asks for no value: all runs of its key take it
     operator = np.where(kinds == r.ROUNDS, ALL, links.operator[sources["link"]])
-    ranges = _AskedRanges(operator, asked[:, 0].copy(), asked[:, 1].copy())
-    found = np.empty((len(asking), 2), np.int64)
-    high, low = branches["high"][order], branches["low"][order]
-    _find_places(high, low, key_first, key[asking], ranges, found)
-    places[asking] = found
+    ranges = AskedRanges(operator, words[:, 0].copy(), words[:, 1].copy())
+    begin, end = np.full((2, size), -1, np.int64)
+    begin[runs.vertex] = np.arange(len(runs.vertex))
+    begin[asking], end[asking] = find_places(runs.values, runs.key[asking], ranges)
     is_inner = np.zeros(size, np.uint8)
     is_inner[asking] = (kinds == r.ROUNDS) & (ranges.low == FIRST_WORD)
     return _EndedSteps(
         chosen.moment_first,
         does,
-        places[:, 0].copy(),
-        places[:, 1].copy(),
-        key,
+        begin,
+        end,
+        runs.key,
         is_inner,
         chosen.root_first,
         chosen.due,
-        runs[np.argsort(chosen.start[runs], kind="stable")],
+        runs.sort_by_start(chosen),
         chosen.start,
     )
 

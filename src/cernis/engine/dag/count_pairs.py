@@ -61,13 +61,15 @@ class _RunPairs(NamedTuple):
 def _find_pairs(segment, steps, prime, runs, pairs, items, span):
     """Find the pairs of the rounds of some moments, while there is room.
 
-    `span` has the first moment, the one after the last, and how many pairs there were before;
-    return how many there are.
+    `span` has the first moment, the one after the last, how many pairs there were before, and how
+    many there may be; return how many there are.
     """
     links, memory = segment.links, segment.memory
-    begin, end, size = span
+    begin, end, size, most = span
     room = len(pairs.run)
     for m in range(begin, end):
+        if size > most:
+            return GIVES_UP
         taken, is_any = 0, False
         for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
             pairs.first[v] = size
@@ -176,7 +178,7 @@ def _list_union(nodes, root, version, bound, items):
 
 
 @inner
-def _list_rounds(links, memory, vertex, bound, items):
+def list_rounds_below(links, memory, vertex, bound, items):
     """Write the vertices that one leads to; return how many, or why there are none."""
     if memory.vertices[vertex]["count"] != 1:
         return GIVES_UP
@@ -203,7 +205,7 @@ def _sum_roots(segment, roots, steps, pairs, prime, items, out):
         if v >= 0 and steps.rounds[v] >= 0:
             out[i] = _sum_from(steps, pairs, v, bound)
             continue
-        found = _list_rounds(segment.links, segment.memory, vertex, bound, items)
+        found = list_rounds_below(segment.links, segment.memory, vertex, bound, items)
         if found < 0:
             return found
         for k in range(found):
@@ -214,13 +216,16 @@ def _sum_roots(segment, roots, steps, pairs, prime, items, out):
     return 0
 
 
-def count_pairs(segments: Sequence[DagSegment], steps: Chosen) -> list[int] | None:
-    """Return the number of matches of every root; None: not all matches are a run with rounds.
+def count_pairs(
+    segments: Sequence[DagSegment], steps: Chosen, most: int = 2**62
+) -> list[int] | None:
+    """Return the number of matches of every root; None: not all matches are a run with rounds, or
+    there are more pairs than `most`.
 
     The segments share their records: those of the last include those of the others.
     """
     roots = np.concatenate([segment.roots for segment in segments])
-    counting = _PairCounting(segments[-1], roots, steps)
+    counting = _PairCounting(segments[-1], roots, steps, most)
     found = counting.count(0.0)
     if found is None:
         return None
@@ -237,8 +242,10 @@ def count_pairs(segments: Sequence[DagSegment], steps: Chosen) -> list[int] | No
 class _PairCounting:
     """Counts the same roots, modulo one prime after the other."""
 
-    def __init__(self, segment: DagSegment, roots: NDArray[np.void], steps: Chosen) -> None:
-        self.segment, self.roots, self.steps = segment, roots, steps
+    def __init__(
+        self, segment: DagSegment, roots: NDArray[np.void], steps: Chosen, most: int
+    ) -> None:
+        self.segment, self.roots, self.steps, self.most = segment, roots, steps, most
         self.items = np.empty(1024, np.int64)
         self.room = 8 * len(steps.start)
 
@@ -272,7 +279,7 @@ class _PairCounting:
             )
             found = 0
             for piece in cut_events(len(self.steps.moment_first) - 1):
-                span = (piece.start, piece.stop, found)
+                span = (piece.start, piece.stop, found, self.most)
                 args = self.segment, self.steps, prime, runs, pairs, self.items, span
                 found = int(call_patiently(_find_pairs, *args))
                 if found < 0:

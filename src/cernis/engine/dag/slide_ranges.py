@@ -68,7 +68,8 @@ class Running(NamedTuple):
 
 
 @inner
-def _add_first(tree, place, value):
+def add_at(tree, place, value):
+    """Add to a place of a Fenwick tree."""
     at = place + 1
     while at < len(tree):
         tree[at] += value
@@ -76,7 +77,7 @@ def _add_first(tree, place, value):
 
 
 @inner
-def _sum_firsts(tree, end):
+def sum_before(tree, end):
     """Return the sum of all places before an end."""
     total = np.int64(0)
     while end > 0:
@@ -214,7 +215,7 @@ def _limit_intervals(steps, places, running, intervals):
             if steps.start[places.vertex[place]] >= steps.due[m]:
                 break
             if running.active[place]:
-                _add_first(filed, place, -1)
+                add_at(filed, place, -1)
             gone += 1
         for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
             asked = steps.asked[v]
@@ -228,12 +229,12 @@ def _limit_intervals(steps, places, running, intervals):
                 begin, end = _find_interval(places, steps, v, stretch)
                 least, most = begin, end
                 if steps.operator[v] == r.GREATER_EQUAL:
-                    before = _sum_firsts(filed, begin)
+                    before = sum_before(filed, begin)
                     least = places.stretch_first[stretch]
                     if before > 0:
                         least = max(least, _find_first(filed, before - 1) + 1)
                 if steps.operator[v] == r.LESS_EQUAL:
-                    after = _find_first(filed, _sum_firsts(filed, end))
+                    after = _find_first(filed, sum_before(filed, end))
                     most = min(places.stretch_first[stretch + 1], after)
             for k in range(steps.place_first[v], steps.place_first[v + 1]):
                 place = steps.places[k]
@@ -245,7 +246,7 @@ def _limit_intervals(steps, places, running, intervals):
             for k in range(steps.place_first[v], steps.place_first[v + 1]):
                 if steps.asked[v] < 0 and steps.start[v] >= steps.due[m]:
                     running.active[steps.places[k]] = 1
-                    _add_first(filed, steps.places[k], 1)
+                    add_at(filed, steps.places[k], 1)
                 elif steps.asked[v] >= 0:
                     running.deep[places.home[steps.places[k]]] = 1
     return DONE
@@ -286,7 +287,7 @@ def _leave(steps, places, intervals, running, at, bound):
         place = by_start[k]
         if not running.active[place]:
             continue
-        _add_first(running.firsts, place, -1)
+        add_at(running.firsts, place, -1)
         running.active[place] = 0
         index = places.home[place]
         for s in range(places.asking_first[index], places.asking_first[index + 1]):
@@ -310,7 +311,7 @@ def _count_vertex(steps, places, running, v, bound):
         if places.stretch_asked[stretch] >= 0:
             total += _sum_seconds(running, begin, end)
         elif begin < end:
-            total += _sum_firsts(running.firsts, end) - _sum_firsts(running.firsts, begin)
+            total += sum_before(running.firsts, end) - sum_before(running.firsts, begin)
     return total
 
 
@@ -333,7 +334,7 @@ def _count_steps(steps, places, intervals, running, numbers, out):
                 place = steps.places[k]
                 running.active[place] = 1
                 if steps.asked[v] < 0:
-                    _add_first(running.firsts, place, 1)
+                    add_at(running.firsts, place, 1)
                 else:
                     _set_second(running, place, True, numbers[v])
 
