@@ -24,7 +24,7 @@ Cost contract: at most about four seconds more than compiled code alone, in the 
 process. To compile a sequence takes a second, what compares events two to three, and SPAseQ 15 to
 20. As plain Python 80,000 events of these take half a second to three seconds: that many are read
 so, and for more kernels are compiled at once. Where the first 2,000 events of a batch show that all
-of it would take three seconds, the rest is compiled (`cut_events`).
+of it would take two seconds, the rest is compiled (`cut_events`): the next process loads the code.
 
 Turned down: compiling in a background thread. The compiler holds the interpreter lock, so that a
 short query would take longer.
@@ -48,6 +48,7 @@ Answer = TypeVar("Answer")
 
 _FEW_EVENTS, _MANY_EVENTS = 2_000, 80_000
 _SHORT, _LONG = 0.1, 3.0
+_LONG_BATCH = 2.0
 _FIRST_PIECE, _PIECE = 64, 2_048
 _LITTLE_WORK = 2_000
 _PATIENCE, _PATIENCE_WITH_ARRAYS = 0.25, 0.5
@@ -267,7 +268,7 @@ def cut_events(number: int) -> Iterator[slice]:
         end = min(number, at + max(_FIRST_PIECE, at))
         yield slice(at, end)
         at = end
-        if at >= _FEW_EVENTS and (WARMTH.seconds - began) * number / at > _LONG:
+        if at >= _FEW_EVENTS and (WARMTH.seconds - began) * number / at > _LONG_BATCH:
             _heat()  # all of them would take too long
     if at < number or not number:
         yield slice(at, number)
