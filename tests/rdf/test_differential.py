@@ -247,6 +247,7 @@ def test_counting_over_the_stream_agrees_with_counting_each_end(seed: int, withi
         chosen = choose_vertices(segments)
         if session.engine.has_ended:
             assert count_ended(segments, chosen) in (numbers, None)
+            assert count_rounds(segments, chosen) in (numbers, None)
             return
         if (chosen.rounds >= 0).any():
             assert count_once(segments, chosen) in (numbers, None)

@@ -3,9 +3,9 @@
 Cost contract: as `cernis.results.correlated`, but `count` and `counts` do not grow with the window
 where few groups lead to another (`cernis.engine.dag.slide`), or a match has up to three steps that
 wait in search trees (`cernis.engine.dag.slide_ranges`), or a row ends rounds (`count_ended`), or a
-value decides rounds of which each run takes all (`count_once`). If it takes some of them, or there
-are several at a moment, they are linear in the pairs of a run and a round that fits it
-(`count_pairs`, `slide_rounds`).
+value decides rounds of which each run takes all (`count_once`). If it takes some of them, there are
+several at a moment, or runs have had other steps, they are linear in the pairs of a run and a round
+that fits it (`count_pairs`, `slide_rounds`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def _count_trees(segments: list[DagSegment]) -> list[int] | None:
     chosen = choose_vertices(segments)
     memory = segments[-1].memory
     if (memory.sources["link"][: memory.counters[SOURCES]] >= ENDED_LINKS).any():
-        return count_ended(segments, chosen)
+        numbers = count_ended(segments, chosen)
+        return count_rounds(segments, chosen) if numbers is None else numbers
     if (chosen.rounds >= 0).any():
         return _count_decided(segments, chosen)
     read = read_steps(memory, chosen)

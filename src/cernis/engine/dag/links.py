@@ -79,7 +79,7 @@ value, from a value on, or with a value."""
 NEXT_ROUNDS, ANY_ROUNDS, STRICT_ROUNDS, ONE_ROUND = range(1, 5)
 """How runs take rounds that fit them: all (`;`), any (`:`), all one after the other (`,`), or one
 alone, which is no `+`."""
-_WAYS, _ENDED_WAYS = (NEXT_ROUNDS, ANY_ROUNDS, STRICT_ROUNDS), (NEXT_ROUNDS, ANY_ROUNDS, ONE_ROUND)
+_WAYS = (NEXT_ROUNDS, ANY_ROUNDS, STRICT_ROUNDS, ONE_ROUND)
 ROUNDS_LINKS, ENDED_LINKS = 4, 4 + 4 * len(_WAYS)
 """The first link to runs with rounds, and with ended ones: see `link_rounds` and `link_ended`."""
 
@@ -101,9 +101,9 @@ def links_of_runs() -> Links:
     """
     none, sides = np.zeros(0, np.int32), np.zeros((0, 0), np.uint8)
     ranges = [LESS_EQUAL, GREATER_EQUAL, EQUAL, EQUAL]
-    ways = (*_WAYS, *_ENDED_WAYS, *_ENDED_WAYS)
+    ways = _WAYS * 3
     return Links(
-        store=np.array([0, 1, 1, 1, *[2] * 12, *[3] * 12, *[4] * 12], np.int32),
+        store=np.array([0, 1, 1, 1, *[2] * 16, *[3] * 16, *[4] * 16], np.int32),
         operator=np.array([0, *ranges[:3], *ranges * len(ways)], np.int32),
         kind=np.array([UNION, SORTED, ROUNDS, ENDED, ENDED_ONCE], np.int32),
         width=np.zeros(5, np.int32),
@@ -124,6 +124,5 @@ def link_rounds(way, below, one_value):
 @inner
 def link_ended(way, below, one_value, once):
     """Return the link to runs whose rounds a row ends; `once`: it takes these runs away."""
-    place = 2 if way == ONE_ROUND else way - NEXT_ROUNDS
-    place += once * len(_ENDED_WAYS)
+    place = way - NEXT_ROUNDS + once * len(_WAYS)
     return ENDED_LINKS + 4 * place + 2 * one_value + (not below)

@@ -48,7 +48,8 @@ from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND, Links
 from cernis.engine.dag.residues import reduce
 
 FIRST_WORD, LAST_WORD = range(2)
-"""The low words of ended rounds: of all, and of those that can only be the last."""
+"""The low words of ended rounds: of all, and of those that can only be the last. The high word is
+the largest number, so that a round takes the runs of all values."""
 
 
 @inner
@@ -73,7 +74,7 @@ def is_ended(links, memory, source):
 def ask_rounds(links, memory, source, run, is_last):
     """Return the question for the rounds that fit a run: an operator and two words."""
     if is_ended(links, memory, source):
-        return r.LESS_EQUAL, np.int64(0), np.int64(LAST_WORD if is_last else FIRST_WORD)
+        return r.LESS_EQUAL, r.LARGEST_NUMBER, np.int64(LAST_WORD if is_last else FIRST_WORD)
     begun = memory.branches[run]
     operator = round_operator(links.rounds[memory.sources[source]["link"]])
     return operator, begun["high"], begun["low"]

@@ -1,11 +1,12 @@
-"""How many matches end at each root of a sliding window, where a value decides the rounds of runs.
+"""How many matches end at each root of a sliding window, where rounds are looked up.
 
 `rounds` finds the rounds of a run when they are asked for. For counting they are written down after
 all: each run that waits for rounds has a group of its own, and each round that it takes is a step
-from its group to the next one. Then `slide` counts.
+from its group to the next one. Where a row ends the rounds, a run has another group in which it is
+ready for it. Then `slide` counts.
 
 Cost contract: that of `slide`, with a vertex for each pair of a run and a round that fits it. Where
-runs have just begun, `count_pairs` counts in less time.
+runs have just begun, `count_once`, `count_pairs` and `count_ended` count in less time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from cernis.compiled import inner
 from cernis.compiled.tiers import call_patiently, cut_events, expect_events
 from cernis.engine.dag import records as r
 from cernis.engine.dag.count import list_runs
-from cernis.engine.dag.links import ANY_ROUNDS, DagSegment
+from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND, DagSegment
+from cernis.engine.dag.rounds import FIRST_WORD
 from cernis.engine.dag.slide import (
     MomentLog,
     count_log,
@@ -42,15 +44,17 @@ class _RoundLog(NamedTuple):
     root: Ints
     """The root of the run DAG that each root of the log is a part of."""
     current: Ints
-    """Per run, the group in which it waits for a round."""
+    """Per run and place, WAITS or READY: the group in which it waits."""
     following: Ints
-    """Per run, the group in which it waits after the moment; -1: in the same."""
+    """The same after the moment; -1: the group stays."""
     taken: Ints
-    """Scratch: the runs that the moment takes."""
+    """Scratch: the runs and places that the moment takes."""
     items: Ints
 
 
 VERTICES, FILED, ROOTS, GROUPS, TAKEN = range(5)
+WAITS, READY = range(2)
+"""Whether a run waits for a round, or for the row that ends them."""
 
 
 @kernel
@@ -66,7 +70,7 @@ def _count_pairs(segment, steps, rounds, items, begin, end):
                 if found < 0:
                     return NO_ROOM, 0, 0
             pairs += found
-            filed += found * (1 + steps.place_first[v + 1] - steps.place_first[v])
+            filed += found * (2 + steps.place_first[v + 1] - steps.place_first[v])
             roots += found * (steps.root_first[v + 1] - steps.root_first[v])
     return pairs, filed, roots
 
@@ -77,15 +81,16 @@ def _write_pairs(segment, chosen, steps, groups, is_kept, pairs):
     counters = pairs.counters
     for m in range(len(steps.moment_first) - 1):
         pairs.log.moment_first[m] = counters[VERTICES]
+        _end_rounds(segment, chosen, steps, pairs, m)
         for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
             if chosen.rounds[v] < 0:
                 _write_vertex(steps, groups, is_kept, pairs, v)
             else:
                 _write_rounds(segment, chosen, steps, groups, is_kept, pairs, m, v)
         for k in range(counters[TAKEN]):
-            run = pairs.taken[k]
-            pairs.current[run] = pairs.following[run]
-            pairs.following[run] = -1
+            run, place = pairs.taken[k] // 2, pairs.taken[k] % 2
+            pairs.current[run, place] = pairs.following[run, place]
+            pairs.following[run, place] = -1
         counters[TAKEN] = 0
     pairs.log.moment_first[len(steps.moment_first) - 1] = counters[VERTICES]
 
@@ -97,8 +102,8 @@ def _write_vertex(steps, groups, is_kept, pairs, v):
     pairs.log.start[n] = steps.start[v]
     pairs.log.asked[n] = groups.asked[v]
     pairs.log.asked_end[n] = groups.asked_end[v]
-    if pairs.current[v] >= 0:
-        _file(pairs, pairs.current[v])
+    if pairs.current[v, WAITS] >= 0:
+        _file(pairs, pairs.current[v, WAITS])
     _finish(steps, groups, is_kept, pairs, v)
 
 
@@ -106,23 +111,58 @@ def _write_vertex(steps, groups, is_kept, pairs, v):
 def _write_rounds(segment, chosen, steps, groups, is_kept, pairs, m, v):
     """Write a vertex for each run that a vertex takes."""
     links, memory, source = segment.links, segment.memory, chosen.rounds[v]
-    is_any = abs(links.rounds[memory.sources[source]["link"]]) == ANY_ROUNDS
+    link = memory.sources[source]["link"]
+    kind, way = links.kind[links.store[link]], abs(links.rounds[link])
+    is_any = way == ANY_ROUNDS
     for k in range(list_runs(links, memory, source, steps.due[m], pairs.items)):
         branch = memory.branches[pairs.items[k]]
         run, n = chosen.number[branch["vertex"]], pairs.counters[VERTICES]
+        place = READY if kind >= r.ENDED else WAITS
         pairs.log.start[n] = branch["start"]
-        pairs.log.asked[n] = pairs.current[run]
-        pairs.log.asked_end[n] = pairs.current[run] + 1 + is_any
-        if is_any and steps.operator[v] != r.EQUAL:
-            _file(pairs, pairs.current[run] + 1)
-        elif steps.operator[v] != r.EQUAL:
-            if pairs.following[run] < 0:
-                pairs.following[run] = pairs.counters[GROUPS]
-                pairs.counters[GROUPS] += 1
-                pairs.taken[pairs.counters[TAKEN]] = run
-                pairs.counters[TAKEN] += 1
-            _file(pairs, pairs.following[run])
+        pairs.log.asked[n] = pairs.current[run, place]
+        pairs.log.asked_end[n] = pairs.current[run, place] + 1 + (is_any and place == WAITS)
+        if place == WAITS:
+            _file_round(pairs, run, way, steps, v)
         _finish(steps, groups, is_kept, pairs, v)
+
+
+@inner
+def _end_rounds(segment, chosen, steps, pairs, m):
+    """Let the runs whose rounds a moment ends be ready in a new group: for its own rounds, too."""
+    links, memory = segment.links, segment.memory
+    for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
+        source = chosen.rounds[v]
+        if source < 0 or links.kind[links.store[memory.sources[source]["link"]]] != r.ENDED_ONCE:
+            continue
+        for k in range(list_runs(links, memory, source, steps.due[m], pairs.items)):
+            vertex = memory.branches[pairs.items[k]]["vertex"]
+            _leave(pairs, chosen.number[vertex], READY)
+
+
+@inner
+def _file_round(pairs, run, way, steps, v):
+    """File a run where it waits after a round."""
+    may_go_on, ready = steps.operator[v] != r.EQUAL, pairs.current[run, READY]
+    if ready >= 0:
+        renewed = pairs.following[run, READY]
+        _file(pairs, ready if renewed < 0 else renewed)
+        may_go_on = way != ONE_ROUND and steps.low[v] == FIRST_WORD
+    if may_go_on and way == ANY_ROUNDS:
+        _file(pairs, pairs.current[run, WAITS] + 1)
+    elif may_go_on:
+        _leave(pairs, run, WAITS)
+        _file(pairs, pairs.following[run, WAITS])
+
+
+@inner
+def _leave(pairs, run, place):
+    """Let a run wait in a new group after the moment."""
+    counters = pairs.counters
+    if pairs.following[run, place] < 0:
+        pairs.following[run, place] = counters[GROUPS]
+        counters[GROUPS] += 1
+        pairs.taken[counters[TAKEN]] = 2 * run + place
+        counters[TAKEN] += 1
 
 
 @inner
@@ -168,11 +208,13 @@ def count_rounds(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | 
     expect_events(size)
     groups = number_values(steps, places)
     waits = np.isin(places.home, steps.asked[chosen.rounds >= 0])
-    current = np.full(len(steps.start), -1, np.int64)
+    current = np.full((len(steps.start), 2), -1, np.int64)
     runs = np.unique(places.vertex[waits])
-    current[runs] = groups.number + 2 * np.arange(len(runs))
+    current[runs, WAITS] = groups.number + 3 * np.arange(len(runs))
+    ready = places.vertex[np.isin(places.home, steps.asked[_find_ended(segment, chosen)])]
+    current[ready, READY] = current[ready, WAITS] + 2
     pairs = _new_pairs(steps, (size, filed, roots), current, items)
-    pairs.counters[GROUPS] = groups.number + 2 * len(runs)
+    pairs.counters[GROUPS] = groups.number + 3 * len(runs)
     _write_pairs(segment, chosen, steps, groups, ~waits, pairs)
     number, log = int(pairs.counters[GROUPS]), pairs.log
     log = log._replace(
@@ -186,6 +228,14 @@ def count_rounds(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | 
     for root, count in zip(pairs.root.tolist(), counts, strict=True):
         whole[root] += count
     return whole
+
+
+def _find_ended(segment: DagSegment, chosen: Chosen) -> NDArray[np.bool_]:
+    """Return for each vertex whether it ends rounds."""
+    links, sources = segment.links, segment.memory.sources
+    kinds = links.kind[links.store[sources["link"][chosen.rounds]]]
+    ended: NDArray[np.bool_] = (chosen.rounds >= 0) & (kinds >= r.ENDED)
+    return ended
 
 
 def _new_pairs(
@@ -210,7 +260,7 @@ def _new_pairs(
         log=log,
         root=np.zeros(roots, np.int64),
         current=current,
-        following=np.full(len(current), -1, np.int64),
-        taken=np.empty(len(current), np.int64),
+        following=np.full_like(current, -1),
+        taken=np.empty(current.size, np.int64),
         items=items,
     )

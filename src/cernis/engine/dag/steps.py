@@ -198,7 +198,7 @@ def choose_vertices(segments: Sequence[DagSegment]) -> Chosen:
     operator = np.full(len(chosen), ALL, np.int64)
     operator[asking] = np.where(kinds == r.UNION, ALL, links.operator[link])
     rounds = np.full(len(chosen), -1, np.int64)
-    rounds[asking] = np.where(kinds == r.ROUNDS, source, -1)
+    rounds[asking] = np.where(kinds >= r.ROUNDS, source, -1)
     begin = vertices["position"] - vertices["rank"]
     new = np.ones(len(chosen) + 1, np.bool_)
     new[1:-1] = begin[1:] != begin[:-1]

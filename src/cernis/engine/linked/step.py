@@ -356,12 +356,13 @@ def _read_round(tables, memory, rows, base, k, transition):
     word = FIRST_WORD
     if again >= 0 and not _is_first_alike(tables, memory, rows, k, store, tables.store_exit[again]):
         word = LAST_WORD
-    link = link_rounds(_way_of(tables.store_link[store]), True, False)
+    link = link_rounds(_way_to_end(tables, store), True, False)
     for sort in range(trees.SORTS):
         entry = _find_tree(tables, memory, rows, k, store, sort)
         if entry != 0:
             root = dag.buckets[entry]["root"]
-            runs = _gather_range(entry, link, root, dag.branches[root]["best"], 0, word, ROUND)
+            latest, high = dag.branches[root]["best"], r.LARGEST_NUMBER
+            runs = _gather_range(entry, link, root, latest, high, word, ROUND)
             status, array = _make(tables, memory, rows, base, k, transition, runs)
             if status != DONE:
                 return status, array
@@ -374,9 +375,8 @@ def _read_ready(tables, memory, rows, evaluation, base, k, transition):
     dag, waiting, bound = memory.dag, memory.waiting, rows.bound[k]
     store, operator = tables.transition_store[transition], tables.order_operator[transition]
     home, below = tables.store_home[store], operator in (r.LESS, r.LESS_EQUAL)
-    way = ONE_ROUND if tables.store_again[home] < 0 else _way_of(tables.store_link[home])
     once, is_alone = tables.store_link[store] == NEXT, _is_alone(rows, k)
-    link = link_ended(way, below, not is_alone, once)
+    link = link_ended(_way_to_end(tables, home), below, not is_alone, once)
     for sort in range(trees.SORTS):
         entry = _find_tree(tables, memory, rows, k, home, sort)
         if entry == 0 or dag.buckets[entry]["last"] == 0:
@@ -415,6 +415,12 @@ def _is_first_alike(tables, memory, rows, k, store, place):
 def _way_of(link):
     """Return how runs take rounds under a separator."""
     return ANY_ROUNDS if link == ANY else STRICT_ROUNDS if link == STRICT else NEXT_ROUNDS
+
+
+@inner
+def _way_to_end(tables, store):
+    """Return how the runs of a store take rounds that a step ends."""
+    return ONE_ROUND if tables.store_again[store] < 0 else _way_of(tables.store_link[store])
 
 
 @inner
@@ -801,7 +807,9 @@ def _cut(tables, memory, entry, bound):
     room = by_order.room_to_insert(branches, taken, high, low)
     if counters[r.BRANCHES] + room > len(branches):
         return r.BRANCHES
-    last, _ = by_order.latest_run(branches, bucket["before"], r.LESS_EQUAL, 0, LAST_WORD)
+    last, _ = by_order.latest_run(
+        branches, bucket["before"], r.LESS_EQUAL, r.LARGEST_NUMBER, LAST_WORD
+    )
     run = by_order.PlantedRun(high, low, branches[last]["vertex"], branches[last]["start"])
     bucket["last"] = ready
     bucket["part"] = by_order.insert(branches, counters, taken, run, r.NOTHING)
