@@ -129,6 +129,7 @@ class SlidingAggregator:
             rows=_new_rows(rows),
             places=np.zeros((rows, 8), np.int64),
             reach=np.zeros((rows, 8), np.int64),
+            sum_reach=np.zeros((rows, 8), np.int64),
             loads=np.zeros((rows, 8), np.int64),
             firsts=np.zeros((rows, 8), np.int64),
             row_of_key=np.full(64, -1, np.int32),
@@ -283,6 +284,7 @@ class SlidingAggregator:
             self.memory = memory._replace(
                 places=_enlarge(memory.places, (rows, states)),
                 reach=_enlarge(memory.reach, (rows, states)),
+                sum_reach=_enlarge(memory.sum_reach, (rows, states)),
                 loads=_enlarge(memory.loads, (rows, states)),
                 firsts=_enlarge(memory.firsts, (rows, states)),
             )
@@ -328,6 +330,7 @@ class SlidingAggregator:
             suffixes=np.zeros(states, np.int64),
             suffix_loads=np.zeros(states + 1, np.int64),
             lows=np.zeros(states, np.int64),
+            sum_lows=np.zeros(states, np.int64),
             ranks=np.zeros(states + kernel.BLOCK, np.int64),
             touched=np.zeros(states, np.int32),
             weights=Weights(weights.sums[0], weights.floats[0], weights.leasts[0]),
@@ -360,6 +363,7 @@ class SlidingAggregator:
             rows=np.concatenate([memory.rows, _new_rows(rows)]),
             places=_enlarge(memory.places, (2 * rows, states)),
             reach=_enlarge(memory.reach, (2 * rows, states)),
+            sum_reach=_enlarge(memory.sum_reach, (2 * rows, states)),
             loads=_enlarge(memory.loads, (2 * rows, states)),
             firsts=_enlarge(memory.firsts, (2 * rows, states)),
             free_rows=free_rows,
@@ -407,15 +411,18 @@ class SlidingAggregator:
 
     def collect(self) -> None:
         """Drop the vectors and events that no event to come can use."""
-        self._collect(0)
+        self._collect(0, with_log=True)
 
-    def _collect(self, room: int) -> None:
+    def _collect(self, room: int, *, with_log: bool = False) -> None:
         partitioned = self.settings.partitioned
         kernel.free_rows(self.memory, self.lanes, self._row_bounds(), partitioned)
-        self._copy(self.lanes, room)
+        self._copy(self.lanes, room, with_log=with_log)
 
-    def _copy(self, lanes: semiring.Lanes, room: int) -> None:
-        """Copy what is in use to a pool and a log that have room for as much again."""
+    def _copy(self, lanes: semiring.Lanes, room: int, *, with_log: bool = False) -> None:
+        """Copy what is in use to a pool and a log that have room for as much again.
+
+        The log of one partition has no gaps. It stays, if there is room, unless `with_log`.
+        """
         memory, rows = self.memory, self.memory.rows
         vectors = np.count_nonzero(memory.places, axis=1)
         words = (vectors + rows["fronts"]) * (
@@ -427,8 +434,11 @@ class SlidingAggregator:
                 f"the aggregates of the window need more than {MOST_WORDS >> 27} GiB; narrow the "
                 "window or simplify the pattern"
             )
-        fresh = self._find_room(size, 3 * int(memory.counters[kernel.LOGGED]))
         scratch = np.zeros((2, len(self.lanes.moduli.primes)), np.int64)
+        if len(rows) == 1 and not with_log:
+            self._copy_vectors(size, lanes, scratch)
+            return
+        fresh = self._find_room(size, 3 * int(memory.counters[kernel.LOGGED]))
         kernel.copy_live(memory, lanes, fresh, self.lanes, scratch)
         logged = int(memory.counters[kernel.LOGGED])
         room = max(_FIRST_LOG, 3 * logged)
@@ -439,19 +449,40 @@ class SlidingAggregator:
             )
         self.memory, self._spare = fresh, memory
 
+    def _copy_vectors(self, words: int, lanes: semiring.Lanes, scratch: NDArray[np.int64]) -> None:
+        """Copy the vectors of the one partition, and see that half of the log is free."""
+        memory = self.memory
+        last, logged = int(memory.rows["last"][0]), int(memory.counters[kernel.LOGGED])
+        fresh = memory._replace(pool=self._find_pool(words))
+        memory.rows["last"] = -1
+        kernel.copy_live(memory, lanes, fresh, self.lanes, scratch)
+        memory.rows["last"], memory.counters[kernel.LOGGED] = last, logged
+        if 2 * logged > len(fresh.log):
+            room = max(_FIRST_LOG, 4 * logged)
+            fresh = fresh._replace(
+                log=_resize(fresh.log, logged, room),
+                log_weights=Weights(*(_resize(array, logged, room) for array in fresh.log_weights)),
+            )
+        self.memory = fresh
+        self._spare = memory._replace(log=memory.log[:0], log_weights=self._new_weights(0))
+
     def _find_room(self, words: int, events: int) -> kernel.SlidingMemory:
         """Return the memory with a pool and a log to copy to: the last ones, if they are no misfit.
 
         Fresh memory costs more than the copy: the system clears it page by page.
         """
-        fresh, spare = self.memory, self._spare
-        fits = spare is not None and words <= len(spare.pool.words) <= 4 * words
-        fresh = fresh._replace(pool=spare.pool if spare and fits else new_pool(words))
+        fresh, spare = self.memory._replace(pool=self._find_pool(words)), self._spare
         if spare is not None and events <= len(spare.log):
             return fresh._replace(log=spare.log, log_weights=spare.log_weights)
         events = max(_FIRST_LOG, events)
         log = np.empty(events, kernel.LOGGED_EVENT)
         return fresh._replace(log=log, log_weights=self._new_weights(events))
+
+    def _find_pool(self, words: int) -> semiring.Pool:
+        spare = self._spare
+        if spare is not None and words <= len(spare.pool.words) <= 4 * words:
+            return spare.pool
+        return new_pool(words)
 
     def _row_bounds(self) -> NDArray[np.int64]:
         """Return, per row, the bound that its starts have to reach."""

@@ -373,13 +373,15 @@ def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arr
     if layout in _LAYOUTS and lanes.floats > 1:
         _transpose_vectors(words, lanes, typed["rows"], typed["places"], _LAYOUTS[layout])
     engine.position, engine.bound = position, bound
+    reach = np.where(places != 0, typed["rows"]["size"][:, None], 0)
     engine.restore(
         SlidingMemory(
             pool=Pool(words, words.view(np.float64)),
             log=log,
             log_weights=Weights(*(typed[f"log.{name}"] for name in Weights._fields)),
             places=places,
-            reach=np.where(places != 0, typed["rows"]["size"][:, None], 0),
+            reach=reach,
+            sum_reach=reach.copy(),
             loads=np.ones_like(places),
             firsts=firsts,
             **{name: typed[name] for name in ("counters", "rows", "row_of_key", "free_rows")},

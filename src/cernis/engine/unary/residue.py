@@ -112,9 +112,9 @@ def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
     small = np.empty(len(residues), np.int64)
     if _read_small(residues, moduli, small):
         return small
-    digits = np.empty(residues.shape, np.int64)
-    _write_digits(residues, moduli, digits)
-    return digits
+    columns = np.ascontiguousarray(residues.T)
+    _write_digits(columns, moduli)
+    return np.ascontiguousarray(columns.T)
 
 
 def flatten_integers(numbers: Integers) -> Integers:
@@ -177,10 +177,21 @@ def _widen_digits(numbers: NDArray[np.int64], width: int) -> NDArray[np.int64]:
 
 
 @borrowing
-def _write_digits(residues, moduli, digits):
-    """Write digits in the mixed radix of the moduli; the first and the last have signs."""
-    for i in range(len(residues)):
-        _find_digits(moduli, residues[i], digits[i])
+def _write_digits(columns, moduli):
+    """Turn columns of residues into digits (`_find_digits`); the first and the last have signs."""
+    primes, lanes = moduli.primes, len(moduli.primes)
+    for lane in range(lanes):
+        for i in range(lane):
+            prime, inverse = primes[lane], moduli.inverses[lane]
+            crossing, digits, own = moduli.crossings[i, lane], columns[i], columns[lane]
+            for r in range(len(own)):
+                digit = own[r] - reduce_integer(digits[r], prime, inverse)
+                digit = reduce_integer(digit, prime, inverse)
+                own[r] = multiply(digit, crossing, prime, inverse)
+    prime, last = primes[lanes - 1], columns[lanes - 1]
+    for r in range(len(last)):
+        if prime and last[r] > prime // 2:
+            last[r] -= prime
 
 
 @borrowing

@@ -182,22 +182,42 @@ def clear(pool, lanes, at, size):
 
 
 @inlined
-def add(pool, lanes, weights, new, base, source, size, length):
+def add(pool, lanes, weights, new, base, source, size, part):
     """Write base + source × weights to the vector `new`; base 0 is empty.
 
-    The first `length` elements of a vector of `size` are written: all of them, unless `new` is
-    `base`, and the source has no matches beyond.
+    `part` has the first element of the source that may have matches and the one after the last,
+    then the same for its sums of integers. It has all elements unless `new` is `base`.
     """
+    low, high = part[0], part[1]
     if lanes.words == len(lanes.moduli.primes):
-        words, integers = pool.words, np.uint64(length * lanes.words)
-        _add_counts(words, np.uint64(new), np.uint64(base), np.uint64(source), integers)
+        at, integers = low * lanes.words, np.uint64((high - low) * lanes.words)
+        first = base + at if base else 0
+        _add_counts(
+            pool.words, np.uint64(new + at), np.uint64(first), np.uint64(source + at), integers
+        )
         return
     if base == 0:
         clear(pool, lanes, new, size)
-        base = new
-    _add_integers(pool.words, lanes, weights, new, base, source, size, length)
+    elif base != new:
+        copy_words(pool.words, new, base, lanes.words * size)
+    residues = len(lanes.moduli.primes)
+    to, integers = np.uint64(new + low * residues), np.uint64((high - low) * residues)
+    _add_counts(pool.words, to, to, np.uint64(source + low * residues), integers)
+    if part[3] > part[2]:
+        _add_sums(pool.words, lanes, new, source, size, part)
+    if has_sums(weights):
+        _add_multiples(pool.words, lanes, weights, new, source, size, part)
     if lanes.words > lanes.floats:
-        _add_values(pool, lanes, weights, new, base, source, size, length)
+        _add_values(pool, lanes, weights, new + low, source + low, size, high - low)
+
+
+@inlined
+def has_sums(weights):
+    """Whether an event adds to a sum of integers."""
+    found = False
+    for q in range(len(weights.sums)):
+        found = found or weights.sums[q] != 0
+    return found
 
 
 @inner
@@ -239,54 +259,49 @@ def has_matches(pool, lanes, at, index):
     return found
 
 
-@inlined
-def add_tail(pool, lanes, weights, new, source, size, low):
-    """Add source × weights to the vector `new`; the source has no matches before `low`."""
-    shift, length = low * len(lanes.moduli.primes), size - low
-    to, place = new + shift, source + shift
-    if lanes.words == len(lanes.moduli.primes):
-        words, integers = pool.words, np.uint64(length * lanes.words)
-        _add_counts(words, np.uint64(to), np.uint64(to), np.uint64(place), integers)
-        return
-    _add_integers(pool.words, lanes, weights, to, to, place, size, length)
-    if lanes.words > lanes.floats:
-        to, place = new + low, source + low
-        _add_values(pool, lanes, weights, to, to, place, size, length)
-
-
 @apart
-def _add_integers(words, lanes, weights, new, base, source, size, length):
-    """Do as `_add_counts`, for sums, too; all places may be those of a later element."""
+def _add_sums(words, lanes, new, source, size, part):
+    """Add the sums of integers of a vector to those of the vector `new`."""
     residues = len(lanes.moduli.primes)
-    integers = np.uint64(length * residues)
-    for q in range(lanes.quantities):
-        at = q * size * residues
-        to, first, second = np.uint64(new + at), np.uint64(base + at), np.uint64(source + at)
-        _add_counts(words, to, first, second, integers)
-        if q > 0 and weights.sums[q - 1] != 0:
-            _add_multiple(words, lanes, to, np.uint64(source), integers, weights.sums[q - 1])
+    summed = np.uint64((part[3] - part[2]) * residues)
+    for q in range(1, lanes.quantities):
+        at = (q * size + part[2]) * residues
+        to, place = np.uint64(new + at), np.uint64(source + at)
+        for r in range(summed):
+            words[to + r] += words[place + r]
 
 
 @apart
-def _add_values(pool, lanes, weights, new, base, source, size, length):
-    """Add floats and least values; all places may be those of a later element."""
+def _add_multiples(words, lanes, weights, new, source, size, part):
+    """Add the weights, once for each match of a vector, to the sums of the vector `new`."""
+    residues, low = len(lanes.moduli.primes), part[0] * len(lanes.moduli.primes)
+    integers, place = np.uint64((part[1] - part[0]) * residues), np.uint64(source + low)
+    for q in range(1, lanes.quantities):
+        if weights.sums[q - 1] != 0:
+            to = np.uint64(new + q * size * residues + low)
+            _add_multiple(words, lanes, to, place, integers, weights.sums[q - 1])
+
+
+@apart
+def _add_values(pool, lanes, weights, new, source, size, length):
+    """Add floats and least values to the vector `new`; both places may be a later element's."""
     if len(weights.floats):
         counts = lanes.floats * size
         for q in range(len(weights.floats)):
             at = counts + (1 + q) * size
-            _add_reals(pool.reals, new + at, base + at, source + at, length)
+            _add_reals(pool.reals, new + at, source + at, length)
             weight = weights.floats[q]
             if weight != 0.0:
                 _add_real_multiple(pool.reals, new + at, source + counts, length, weight)
-        _add_reals(pool.reals, new + counts, base + counts, source + counts, length)
+        _add_reals(pool.reals, new + counts, source + counts, length)
     if len(weights.leasts):
         exists = lanes.leasts * size
         for q in range(len(weights.leasts)):
             at = exists + (1 + q) * size
-            _add_leasts(pool.words, new + at, base + at, source + at, length)
+            _add_leasts(pool.words, new + at, source + at, length)
             if weights.leasts[q] != NO_VALUE:
                 _add_least(pool.words, new + at, source + exists, length, weights.leasts[q])
-        _unite_marks(pool.words, new + exists, base + exists, source + exists, length)
+        _unite_marks(pool.words, new + exists, source + exists, length)
 
 
 # Places are unsigned in these loops: Numba would look for negative ones, and LLVM not use vectors.
@@ -311,10 +326,10 @@ def _add_multiple(words, lanes, to, source, size, weight):
 
 
 @inlined
-def _add_reals(reals, new, base, source, size):
-    to, first, second = np.uint64(new), np.uint64(base), np.uint64(source)
+def _add_reals(reals, new, source, size):
+    to, place = np.uint64(new), np.uint64(source)
     for r in range(np.uint64(size)):
-        reals[to + r] = reals[first + r] + reals[second + r]
+        reals[to + r] += reals[place + r]
 
 
 @inlined
@@ -327,10 +342,10 @@ def _add_real_multiple(reals, new, source, size, weight):
 
 
 @inlined
-def _add_leasts(words, new, base, source, size):
-    to, first, second = np.uint64(new), np.uint64(base), np.uint64(source)
+def _add_leasts(words, new, source, size):
+    to, place = np.uint64(new), np.uint64(source)
     for r in range(np.uint64(size)):
-        words[to + r] = min(words[first + r], words[second + r])
+        words[to + r] = min(words[to + r], words[place + r])
 
 
 @inlined
@@ -343,10 +358,10 @@ def _add_least(words, new, source, size, weight):
 
 
 @inlined
-def _unite_marks(words, new, base, source, size):
-    to, first, second = np.uint64(new), np.uint64(base), np.uint64(source)
+def _unite_marks(words, new, source, size):
+    to, place = np.uint64(new), np.uint64(source)
     for r in range(np.uint64(size)):
-        words[to + r] = words[first + r] | words[second + r]
+        words[to + r] |= words[place + r]
 
 
 @inlined
@@ -367,7 +382,7 @@ def _add_counts(words, new, base, source, size):
 def lighten(pool, lanes, at, size, part, load, most):
     """Reduce the residues of a vector whose load is too large; return its load.
 
-    `part` is the first element that may have matches, and the one after the last.
+    `part` has the elements that may have matches, and those that may have sums, as in `add`.
     """
     if load <= most:
         return load
@@ -379,10 +394,12 @@ def lighten(pool, lanes, at, size, part, load, most):
 def _reduce_residues(words, lanes, at, size, part):
     """Fold the bits above 2^50: 2^50 is the excess of a prime, modulo that prime."""
     masks, excesses, residues = lanes.masks, lanes.excesses, len(lanes.moduli.primes)
-    low, high = part
-    length = np.uint64((high - low) * residues)
+    low, high = part[0], part[1]
     for q in range(lanes.quantities):
-        first = np.uint64(at + (q * size + low) * residues)
+        if q > 0:
+            low, high = part[2], part[3]
+        first, length = np.uint64(at + (q * size + low) * residues), np.uint64(high - low)
+        length *= np.uint64(residues)
         for i in range(length):
             above = np.uint64(words[first + i]) >> np.uint64(LANE_BITS)
             excess = np.uint64(excesses[i]) & np.uint64(_HALF_WORD)
@@ -429,16 +446,17 @@ def set_unit(pool, lanes, at, size, index):
 
 
 @inlined
-def add_product(pool, lanes, weights, result, front, source, size, length):
+def add_product(pool, lanes, weights, result, front, source, size, lengths):
     """Add front · source × weights, the matches of both in one element, to the scratch element.
 
     `result` is a pool of one element, with room for the words of a quantity, and an element, after
-    it. `front` 0 is the vector with one match at index 0. The source has no matches beyond its
-    first `length` elements. Neither has a load.
+    it. `front` 0 is the vector with one match at index 0. `lengths` has how many of the source's
+    elements may have matches, and how many may have sums of integers. Neither has a load.
     """
+    length = lengths[0]
     if lanes.words > 1:
         words = pool.words
-        _add_product_of_integers(words, lanes, weights, result.words, front, source, size, length)
+        _add_product_of_integers(words, lanes, weights, result.words, front, source, size, lengths)
         if lanes.words > lanes.floats:
             _add_product_of_floats(pool, lanes, weights, result, front, source, size, length)
             _add_product_of_leasts(pool, lanes, weights, result, front, source, size, length)
@@ -450,13 +468,13 @@ def add_product(pool, lanes, weights, result, front, source, size, length):
 
 
 @apart
-def _add_product_of_integers(words, lanes, weights, result, front, source, size, length):
-    moduli, residues = lanes.moduli, len(lanes.moduli.primes)
+def _add_product_of_integers(words, lanes, weights, result, front, source, size, lengths):
+    moduli, residues, length = lanes.moduli, len(lanes.moduli.primes), lengths[0]
     counts = lanes.words + len(lanes.primes)
     for lane in range(residues):
         result[counts + lane] = 0 if front else words[source + lane]
     if front:
-        _add_dots(words, lanes, result, counts, front, source, length)
+        _add_dots(words, lanes, result, counts, (front, source, length), (front, source, 0))
     for lane in range(residues):
         prime, inverse = moduli.primes[lane], moduli.inverses[lane]
         result[lane] = reduce_integer(result[lane] + result[counts + lane], prime, inverse)
@@ -471,29 +489,41 @@ def _add_product_of_integers(words, lanes, weights, result, front, source, size,
                 result[to + lane] += multiply(result[counts + lane], rest, prime, inverse)
             result[to + lane] = reduce_integer(result[to + lane], prime, inverse)
         if front:
-            _add_dots(words, lanes, result, to, front, source + at, length)
-            _add_dots(words, lanes, result, to, front + at, source, length)
+            runs, others = (front + at, source, length), (front, source + at, lengths[1])
+            _add_dots(words, lanes, result, to, runs, others)
 
 
 @inlined
-def _add_dots(words, lanes, result, to, left, right, length):
-    """Add the sum of products of two runs of numbers, in each residue."""
+def _add_dots(words, lanes, result, to, runs, others):
+    """Add the sums of products of two runs of numbers, and of two others, in each residue.
+
+    `runs` has the places of both and their length; the others are not longer.
+    """
     primes, inverses, moduli = lanes.primes, lanes.inverses, lanes.moduli
-    residues, room = len(moduli.primes), np.uint64(lanes.words)
-    one, other = np.uint64(left), np.uint64(right)
+    residues, room, length = len(moduli.primes), np.uint64(lanes.words), runs[2]
+    one, two = np.uint64(runs[0]), np.uint64(runs[1])
+    three, four = np.uint64(others[0]), np.uint64(others[1])
     if residues == 1:
-        result[to] += _multiply_counts(words, one, other, np.uint64(length))
+        result[to] += _multiply_counts(words, one, two, np.uint64(length))
+        result[to] += _multiply_counts(words, three, four, np.uint64(others[2]))
         return
     for r in range(np.uint64(length * residues)):
-        result[room + r] = multiply(words[one + r], words[other + r], primes[r], inverses[r])
+        result[room + r] = multiply(words[one + r], words[two + r], primes[r], inverses[r])
+    for r in range(np.uint64(others[2] * residues)):
+        result[room + r] += multiply(words[three + r], words[four + r], primes[r], inverses[r])
+    is_long = 4 * length > MOST_LOAD
+    while length > 1:  # add the second half to the first
+        half = length // 2
+        rest, number = np.uint64((length - half) * residues), np.uint64(half * residues)
+        for r in range(number):
+            result[room + r] += result[room + rest + r]
+        if is_long:
+            for r in range(number):
+                result[room + r] = reduce_integer(result[room + r], primes[r], inverses[r])
+        length -= half
     for lane in range(residues):
-        prime, inverse = moduli.primes[lane], moduli.inverses[lane]
-        total = result[to + lane]
-        for r in range(length):
-            total += result[lanes.words + r * residues + lane]
-            if r % MOST_LOAD == MOST_LOAD - 1:
-                total = reduce_integer(total, prime, inverse)
-        result[to + lane] = reduce_integer(total, prime, inverse)
+        total = result[to + lane] + result[lanes.words + lane]
+        result[to + lane] = reduce_integer(total, moduli.primes[lane], moduli.inverses[lane])
 
 
 @inlined

@@ -19,8 +19,10 @@ that moves no partial match is not stored.
 
 States are numbered as runs first reach them, so along a sequence B is triangular, and so are the
 products of a turn. Each vector knows how many elements may have matches (`reach`), and a row of a
-turn from which element on (`lows`). Most events move a single state, by a single edge: a table has
-that edge per symbol (`steps`), and its vector is added to the one that is there.
+turn from which element on (`lows`). Sums of integers have their own (`sum_reach`, `sum_lows`):
+where partial matches were beyond a variable at the last turn, its sum is 0 since. Most events move
+a single state, by a single edge: a table has that edge per symbol (`steps`), and its vector is
+added to the one that is there.
 
 Residues must have room for all numbers. Each vector has a bound, which grows with every match and
 shrinks at a turn, so it also counts matches of up to two windows. Before residues become more,
@@ -59,7 +61,6 @@ from cernis.engine.unary.semiring import (
     add_bounds,
     add_one,
     add_product,
-    add_tail,
     add_unit_bounds,
     clear,
     clear_element,
@@ -68,6 +69,7 @@ from cernis.engine.unary.semiring import (
     copy_weights,
     copy_words,
     has_matches,
+    has_sums,
     hide_first,
     lighten,
     set_unit,
@@ -156,6 +158,8 @@ class SlidingMemory(NamedTuple):
     """Per row and state, the vector of its partial matches."""
     reach: NDArray[np.int64]
     """Per row and state, how many elements of the vector may have matches: the first ones."""
+    sum_reach: NDArray[np.int64]
+    """Per row and state, how many elements of the vector may have sums of integers."""
     loads: NDArray[np.int64]
     """Per row and state, the load of the vector (`semiring`)."""
     firsts: NDArray[np.int64]
@@ -182,6 +186,8 @@ class SlidingScratch(NamedTuple):
     """The load of each row in `suffixes`; the last entry is the load of the row of the start."""
     lows: NDArray[np.int64]
     """Per state, the first element of that row that may have matches."""
+    sum_lows: NDArray[np.int64]
+    """Per state, the first element of that row that may have sums of integers."""
     ranks: NDArray[np.int64]
     """Per element of the row of the start, while the stacks turn, the rank of its start."""
     touched: NDArray[np.int32]
@@ -446,11 +452,13 @@ def tighten_bounds(memory, lanes, scratch, row, digits):
         at, length = places[row, state], memory.reach[row, state]
         if at == 0:
             continue
+        summed = memory.sum_reach[row, state]
         memory.loads[row, state] = lighten(
-            pool, lanes, at, size, (0, length), memory.loads[row, state], 1
+            pool, lanes, at, size, (0, length, 0, summed), memory.loads[row, state], 1
         )
         clear(scratch.result, lanes, 0, 1)
-        add_product(pool, lanes, scratch.weights, scratch.result, front, at, size, length)
+        lengths = (length, summed)
+        add_product(pool, lanes, scratch.weights, scratch.result, front, at, size, lengths)
         for q in range(lanes.quantities):
             if q == 0 or not lanes.signed[q - 1]:
                 first = q * residues
@@ -500,32 +508,50 @@ def _move_simply(memory, lanes, events, scratch, row, event):
     pool, places, reach = memory.pool, memory.places, memory.reach
     record, step = memory.rows[row], scratch.steps[events.symbols[event]]
     size, state, target = record["size"], step["state"], step["target"]
-    source, length = places[row, state], reach[row, state]
+    source, length, summed = places[row, state], reach[row, state], memory.sum_reach[row, state]
     weigh(lanes, events.weights, event, step["label"], scratch.weights)
     if lanes.floats > lanes.quantities:
         _lighten_source(memory, lanes, scratch, row, state, step["accept"])
     if step["accept"]:
-        front = _find_front(lanes, record)
-        add_product(pool, lanes, scratch.weights, scratch.result, front, source, size, length)
+        front, lengths = _find_front(lanes, record), (length, summed)
+        add_product(pool, lanes, scratch.weights, scratch.result, front, source, size, lengths)
     if target < 0:
         return
     there = places[row, target]
+    _extend_reach(memory, lanes, scratch, row, state, target, there == 0)
     new = there
     if there == 0:
         new = _take_vector(memory, lanes, row)
         places[row, target] = new
-        reach[row, target] = length
         length = size
-    elif reach[row, target] < length:
-        reach[row, target] = length
     if lanes.floats > lanes.quantities:
         load = np.int64(0)
         if there:
-            load, part = memory.loads[row, target], (0, reach[row, target])
+            load, part = memory.loads[row, target], _find_part(memory, row, target)
             load = lighten(pool, lanes, there, size, part, load, _HALF_LOAD)
         memory.loads[row, target] = load + memory.loads[row, state] + 1
     add_bounds(pool, scratch.weights, new, there, source, lanes.header)
-    add(pool, lanes, scratch.weights, new, there, source, size, length)
+    add(pool, lanes, scratch.weights, new, there, source, size, (0, length, 0, summed))
+
+
+@inlined
+def _extend_reach(memory, lanes, scratch, row, state, target, is_new):
+    """Let a vector reach as far as the one that is added to it does, with these weights."""
+    reach, sum_reach, length = memory.reach, memory.sum_reach, memory.reach[row, state]
+    if is_new:
+        reach[row, target] = 0
+        sum_reach[row, target] = 0
+    if reach[row, target] < length:
+        reach[row, target] = length
+    if lanes.quantities > 1:
+        summed = length if has_sums(scratch.weights) else sum_reach[row, state]
+        sum_reach[row, target] = max(sum_reach[row, target], summed)
+
+
+@inlined
+def _find_part(memory, row, state):
+    """Return the elements of a vector that may have matches, and those that may have sums."""
+    return 0, memory.reach[row, state], 0, memory.sum_reach[row, state]
 
 
 @inlined
@@ -574,26 +600,17 @@ def _choose_front(memory, lanes, scratch, row, state, front):
 def _lighten_source(memory, lanes, scratch, row, state, accept):
     """Reduce the vector of a state before it is added, or multiplied: then it has no load."""
     most = _HALF_LOAD
-    if accept or _has_sums(scratch.weights):
+    if accept or has_sums(scratch.weights):
         most = 1
     at, size, load = memory.places[row, state], memory.rows[row]["size"], memory.loads[row, state]
-    part = (0, memory.reach[row, state])
+    part = _find_part(memory, row, state)
     memory.loads[row, state] = lighten(memory.pool, lanes, at, size, part, load, most)
-
-
-@inlined
-def _has_sums(weights):
-    """Whether an event adds to a sum of integers."""
-    found = False
-    for q in range(len(weights.sums)):
-        found = found or weights.sums[q] != 0
-    return found
 
 
 @inlined
 def _move(tables, memory, lanes, events, scratch, row, event, moves):
     """Add the vectors of states that move to those they enter; return how many are entered."""
-    pool, places, gathered, reach = memory.pool, memory.places, scratch.gathered, memory.reach
+    pool, places, gathered = memory.pool, memory.places, scratch.gathered
     record = memory.rows[row]
     size, front = record["size"], _find_front(lanes, record)
     targets = 0
@@ -601,7 +618,10 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
         edge = tables.edges[scratch.moving_edge[m]]
         target = edge["target"]
         state = scratch.moving_state[m]
-        source, length = places[row, state], reach[row, state]
+        source, lengths = (
+            places[row, state],
+            (memory.reach[row, state], memory.sum_reach[row, state]),
+        )
         weigh(lanes, events.weights, event, edge["label"], scratch.weights)
         if lanes.floats > lanes.quantities:
             _lighten_source(memory, lanes, scratch, row, state, edge["accept"])
@@ -611,11 +631,12 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
                 chosen = _choose_front(memory, lanes, scratch, row, state, front)
             if chosen != NONE:
                 result = scratch.result
-                add_product(pool, lanes, scratch.weights, result, chosen, source, size, length)
+                add_product(pool, lanes, scratch.weights, result, chosen, source, size, lengths)
         if target < 0:
             continue
         there = places[row, target]
-        reach[row, target] = max(reach[row, target], length) if there else length
+        is_new = there == 0 and gathered[target] == 0
+        _extend_reach(memory, lanes, scratch, row, state, target, is_new)
         stays = tables.stay[target, events.symbols[event]] != 0
         new = gathered[target]
         base = new
@@ -630,7 +651,7 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
             targets += 1
         if lanes.floats > lanes.quantities:
             if base:
-                load = lighten(pool, lanes, base, size, (0, size), load, _HALF_LOAD)
+                load = lighten(pool, lanes, base, size, (0, size, 0, size), load, _HALF_LOAD)
             if base == there:
                 memory.loads[row, target] = load
             scratch.gathered_loads[target] = load + memory.loads[row, state] + 1
@@ -639,7 +660,7 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
         if base and first != other and lanes.ranks:
             later = base if other < first else source
             hide_first(pool, lanes, later, size, scratch.saved)
-        add(pool, lanes, scratch.weights, new, base, source, size, size)
+        add(pool, lanes, scratch.weights, new, base, source, size, (0, size, 0, size))
         if later and later != new:
             copy_first(lanes, scratch.saved, 0, 1, pool.words, later, size)
         scratch.gathered_firsts[target] = min(first, other) if base else other
@@ -707,10 +728,13 @@ def _start(tables, memory, lanes, events, scratch, row, which):
             at = _take_vector(memory, lanes, row)
             memory.places[row, target] = at
             memory.reach[row, target] = 1
+            memory.sum_reach[row, target] = 1
             memory.loads[row, target] = 1
             clear(pool, lanes, at, record["size"])
             for i in range(at - lanes.header, at):
                 pool.reals[i] = 0.0
+        elif memory.sum_reach[row, target] == 0:
+            memory.sum_reach[row, target] = 1
         add_one(pool, lanes, weights, at, record["size"])
         add_unit_bounds(pool, weights, at, lanes.header, record["unit"])
 
@@ -824,6 +848,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
     size = round_up(size)
     for state in range(places.shape[1]):
         scratch.lows[state] = size
+        scratch.sum_lows[state] = size
     vector, stride = lanes.words * size, find_stride(lanes, size)
     rows_of_front, new_vectors = record["begun"] * stride, (size - 1) * (header + vector)
     front, limit = memory.counters[WORDS], len(pool.words)
@@ -872,7 +897,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
             wholes = (whole, at + 1)
             whole = at + 1
             _prepend_start(tables, memory, lanes, scratch, event, size, wholes, NONE - fronts)
-            load, part = loads[len(loads) - 1], (0, size)
+            load, part = loads[len(loads) - 1], (0, size, 0, size)
             loads[len(loads) - 1] = lighten(pool, lanes, whole, size, part, load, 1)
             for r in range(lanes.ranks * size):
                 pool.words[whole + vector + r] = scratch.ranks[r]
@@ -895,6 +920,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
             set_unit(pool, lanes, at, size, index)
             places[row, state] = at if is_alive else 0
             memory.reach[row, state] = round_up(index + 1)
+            memory.sum_reach[row, state] = 0
             memory.loads[row, state] = 1
             memory.firsts[row, state] = NEVER
     memory.counters[WORDS] = used
@@ -934,7 +960,7 @@ def _prepend_start(tables, memory, lanes, scratch, event, size, wholes, rank):
             _add_loads(pool, lanes, scratch, size, later, len(suffixes), target)
         if lanes.ranks:
             _supersede(pool, lanes, scratch, size, new, target, rank)
-        add(pool, lanes, weights, new, later, suffixes[target], size, size)
+        add(pool, lanes, weights, new, later, suffixes[target], size, (0, size, 0, size))
         later = new
     if later != new:
         copy_words(pool.words, new, later, lanes.words * size)
@@ -947,7 +973,7 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
     `room` has the first free word and a list of free rows, which are returned.
     """
     pool, log, suffixes, gathered = memory.pool, memory.log, scratch.suffixes, scratch.gathered
-    weights, lows = scratch.weights, scratch.lows
+    weights = scratch.weights
     top, spare = room
     several, loads = lanes.floats > lanes.quantities, scratch.suffix_loads
     symbol = log[event]["symbol"]
@@ -957,12 +983,12 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
         if step["movers"] == 0 or target < 0 or suffixes[target] == 0:
             return top, spare
         if suffixes[state]:
-            low = lows[target]
-            lows[state] = min(lows[state], low)
             weigh(lanes, memory.log_weights, event, step["label"], weights)
+            _extend_lows(lanes, scratch, state, target)
             if several:
                 _add_loads(pool, lanes, scratch, size, suffixes[state], state, target)
-            add_tail(pool, lanes, weights, suffixes[state], suffixes[target], size, low)
+            at, part = suffixes[state], _find_tail(scratch, target, size)
+            add(pool, lanes, weights, at, at, suffixes[target], size, part)
             return top, spare
     targets = 0
     for m in range(tables.mover_count[symbol]):
@@ -974,8 +1000,6 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
             target = tables.edges[e]["target"]
             if target < 0 or suffixes[target] == 0:
                 continue
-            low = lows[target]
-            lows[state] = min(lows[state], low)
             base = new
             if new == 0:
                 if spare:
@@ -986,6 +1010,7 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
                     top += lanes.words * size
                 base = suffixes[state] if stays else 0
             weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
+            _extend_lows(lanes, scratch, state, target)
             if several:
                 loads[target] = _lighten_row(pool, lanes, scratch, suffixes[target], size, target)
                 load = np.int64(0)
@@ -993,11 +1018,11 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
                     load = (
                         loads[state] if base == suffixes[state] else scratch.gathered_loads[state]
                     )
-                    load = lighten(pool, lanes, base, size, (0, size), load, _HALF_LOAD)
+                    load = lighten(pool, lanes, base, size, (0, size, 0, size), load, _HALF_LOAD)
                 if base == suffixes[state]:
                     loads[state] = load
                 scratch.gathered_loads[state] = load + loads[target] + 1
-            add(pool, lanes, weights, new, base, suffixes[target], size, size)
+            add(pool, lanes, weights, new, base, suffixes[target], size, (0, size, 0, size))
         if new or not stays:
             gathered[state] = new
             scratch.touched[targets] = state
@@ -1013,6 +1038,22 @@ def _prepend(tables, memory, lanes, scratch, event, size, room):
     return top, spare
 
 
+@inlined
+def _extend_lows(lanes, scratch, state, target):
+    """Let the row of a state begin where the one that is added to it does, with these weights."""
+    lows, sum_lows = scratch.lows, scratch.sum_lows
+    lows[state] = min(lows[state], lows[target])
+    if lanes.quantities > 1:
+        low = lows[target] if has_sums(scratch.weights) else sum_lows[target]
+        sum_lows[state] = min(sum_lows[state], low)
+
+
+@inlined
+def _find_tail(scratch, state, size):
+    """Return the elements of a row that may have matches, and those that may have sums."""
+    return scratch.lows[state], size, scratch.sum_lows[state], size
+
+
 @apart
 def _supersede(pool, lanes, scratch, size, whole, target, rank):
     """Take the matches of later starts out of the elements that one with this rank reaches."""
@@ -1025,8 +1066,8 @@ def _supersede(pool, lanes, scratch, size, whole, target, rank):
 @inlined
 def _lighten_row(pool, lanes, scratch, at, size, state):
     """Reduce a row before it is added, or multiplied; return its load."""
-    most = 1 if _has_sums(scratch.weights) else _HALF_LOAD
-    part = (scratch.lows[state], size)
+    most = 1 if has_sums(scratch.weights) else _HALF_LOAD
+    part = _find_tail(scratch, state, size)
     return lighten(pool, lanes, at, size, part, scratch.suffix_loads[state], most)
 
 
@@ -1035,8 +1076,10 @@ def _add_loads(pool, lanes, scratch, size, to, index, target):
     """Reduce two rows as adding one to the other needs it, and note the load of the sum."""
     loads = scratch.suffix_loads
     loads[target] = _lighten_row(pool, lanes, scratch, scratch.suffixes[target], size, target)
-    low = scratch.lows[index] if index < len(scratch.lows) else 0
-    load = lighten(pool, lanes, to, size, (low, size), loads[index], _HALF_LOAD)
+    part = (0, size, 0, size)
+    if index < len(scratch.lows):
+        part = _find_tail(scratch, index, size)
+    load = lighten(pool, lanes, to, size, part, loads[index], _HALF_LOAD)
     loads[index] = load + loads[target] + 1
 
 
@@ -1080,7 +1123,8 @@ def copy_live(memory, lanes, fresh, fresh_lanes, scratch):
                 for i in range(header):
                     new.words[used + i] = old.words[at - header + i]
                 to = used + header
-                lighten(old, lanes, at, size, (0, size), memory.loads[row, state], 1)
+                part = (0, size, 0, size)
+                lighten(old, lanes, at, size, part, memory.loads[row, state], 1)
                 memory.loads[row, state] = 1
                 copy_vector(old, lanes, at, new, fresh_lanes, to, size, scratch)
                 places[row, state] = to
