@@ -457,7 +457,7 @@ class SlidingAggregator:
         memory.rows["last"] = -1
         kernel.copy_live(memory, lanes, fresh, self.lanes, scratch)
         memory.rows["last"], memory.counters[kernel.LOGGED] = last, logged
-        if 2 * logged > len(fresh.log):
+        if 2 * logged >= len(fresh.log):
             room = max(_FIRST_LOG, 4 * logged)
             fresh = fresh._replace(
                 log=_resize(fresh.log, logged, room),
