@@ -112,7 +112,7 @@ def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
     small = np.empty(len(residues), np.int64)
     if _read_small(residues, moduli, small):
         return small
-    columns = np.ascontiguousarray(residues.T)
+    columns = np.array(residues.T, order="C")
     _write_digits(columns, moduli)
     return np.ascontiguousarray(columns.T)
 
