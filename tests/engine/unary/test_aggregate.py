@@ -406,6 +406,19 @@ def test_many_partitions_come_and_go() -> None:
         assert {end: each[0] for end, each in got.items()} == expected
 
 
+def test_a_partition_counts_in_a_wide_window_as_a_stream_without_partitions() -> None:
+    pattern = " ; ".join(f"T{i}" for i in range(9))
+    events = [{"type": f"T{i % 9}", "k": 1} for i in range(12_000)]
+    found = []
+    for partition in ("", "PARTITION BY [k] "):
+        text = f"SELECT COUNT(*) AS n FROM S WHERE {pattern} {partition}WITHIN 4000 EVENTS"
+        rows = cernis.query(f"{text} GROUP BY END").run(events).to_arrow().to_pylist()
+        found.append([(row["end"], int(row["n"])) for row in rows])
+    rounds = 4000 // 9
+    assert found[0] == found[1]
+    assert found[0][-1] == (11_996, comb(rounds + 7, 8))
+
+
 def test_a_thawed_log_leads_through_states_without_partial_matches() -> None:
     query = cernis.query("SELECT * FROM S WHERE A ALL B ALL NOT (A OR B) WITHIN 8 EVENTS")
     events = [{"type": type_} for type_ in "ABCCBACABBCACBACCABA" * 8]

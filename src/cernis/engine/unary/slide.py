@@ -866,9 +866,9 @@ def _turn(tables, memory, lanes, scratch, row, bound):
         front = max(high, vectors + room)
         whole = vectors + new_vectors
         used = front + rows_of_front
-    most = whole + size * vector
+    most, lowest = whole + size * vector, min(front, vectors)
     if max(used, most) > limit:
-        return max(used, most) - vectors
+        return max(used, most) - lowest
     set_unit(pool, lanes, whole, size, 0)
     for r in range(size):
         scratch.ranks[r] = NEVER
@@ -890,7 +890,7 @@ def _turn(tables, memory, lanes, scratch, row, bound):
             break
         symbol = memory.log[event]["symbol"]
         if top + tables.mover_count[symbol] * vector > limit:
-            return top + tables.mover_count[symbol] * vector - vectors
+            return top + tables.mover_count[symbol] * vector - lowest
         if begins:
             at = front + fronts * stride
             pool.words[at] = start
