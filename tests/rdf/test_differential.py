@@ -216,8 +216,20 @@ def test_little_room_at_first_changes_nothing(case: Drawn) -> None:
         mock.patch.object(runtime, "FIRST_ENTRIES", 4),
         mock.patch.object(runtime, "FIRST_RECORDS", 4),
     ):
-        got = list_matches(case.run())
+        matches = case.run()
+        got, number = list_matches(matches), matches.count()
     assert got == whole
+    assert number == len(whole)
+
+
+@some
+@given(draws())
+def test_matches_that_are_held_are_counted_after_later_events(case: Drawn) -> None:
+    with mock.patch.object(runtime, "FIRST_RECORDS", 4):
+        session = case.session()
+        held = [session.push(piece) for piece in cut_pieces(case, random.Random(case.seed))]
+        held.append(session.finish())
+    assert [matches.count() for matches in held] == [len(list_matches(one)) for one in held]
 
 
 @some

@@ -112,12 +112,12 @@ def list_items(more, links, memory, source, bound, items):
         return _list_unlike(links, memory, source, bound, items)
     asked, operator = memory.asked[memory.sources[source]["asked"]], links.operator[link]
     if more is not None and kind == r.RECENT:
-        found = _list_range(memory.branches, operator, at, asked, asked[len(asked) - 1], items)
+        found = list_range(memory.branches, operator, at, asked, asked[len(asked) - 1], items)
         _take_vertices(memory.branches, items, found)
         return _keep_begun(memory.vertices, bound, items, found)
     if kind < r.ROUNDS and _is_whole(memory.branches, operator, at, asked[0]):
         return _list_branches(memory.branches, operator, at, asked, bound, items)
-    found = _list_range(memory.branches, operator, at, asked, bound, items)
+    found = list_range(memory.branches, operator, at, asked, bound, items)
     _take_vertices(memory.branches, items, found)
     return found
 
@@ -130,7 +130,7 @@ def list_runs(links, memory, source, bound, items):
     """
     asked = memory.asked[memory.sources[source]["asked"]]
     operator, root = links.operator[memory.sources[source]["link"]], memory.sources[source]["at"]
-    return _list_range(memory.branches, operator, root, asked, bound, items)
+    return list_range(memory.branches, operator, root, asked, bound, items)
 
 
 @inner
@@ -184,7 +184,7 @@ def _list_branches(branches, operator, root, asked, bound, items):
 
 
 @inner
-def _list_range(branches, operator, root, asked, bound, items):
+def list_range(branches, operator, root, asked, bound, items):
     """Write the branches of a search tree in range; the tail of `items` is a stack."""
     room = len(items)
     found = 0

@@ -30,7 +30,7 @@ from cernis.engine.dag import records as r
 from cernis.engine.dag.links import ANY_ROUNDS, ENDED_LINKS, ONE_ROUND, DagSegment
 from cernis.engine.dag.residues import join_residues, list_primes, reduce
 from cernis.engine.dag.rounds import FIRST_WORD
-from cernis.engine.dag.run_places import AskedRanges, find_places, place_runs
+from cernis.engine.dag.run_places import AskedRanges, find_lost, find_places, place_runs
 from cernis.engine.dag.steps import ALL, Chosen, Ints
 
 _EXACT = float(2**53)
@@ -56,6 +56,10 @@ class _EndedSteps(NamedTuple):
     leaving: Ints
     """The runs, in the order of their starts."""
     start: Ints
+    lost_first: Ints
+    lost_begin: Ints
+    lost_end: Ints
+    """Per moment, the runs that rows after it have taken which are no vertices any more."""
 
 
 class _Waiting(NamedTuple):
@@ -238,6 +242,9 @@ def _count_moments(steps, tree, keys, way, prime, span, out):
             _tell_range(tree, steps.begin[v], steps.end[v], told, prime)
             keys.bits[key] += np.log2(again)
             keys.rounds[key], keys.inner_rounds[key] = 0, 0
+        for k in range(steps.lost_first[m], steps.lost_first[m + 1]):
+            places = steps.lost_begin[k], steps.lost_end[k]
+            _tell_range(tree, places[0], places[1], (1.0, 0.0, 0.0), prime)
         for v in range(first, last):
             if steps.does[v] == _RUN and steps.begin[v] >= 0 and steps.start[v] >= steps.due[m]:
                 keys.bits_before[v] = keys.bits[steps.key[v]]
@@ -255,9 +262,7 @@ def _read_ended(segment: DagSegment, chosen: Chosen) -> _EndedSteps | None:
         return None
     does = np.full(size, _RUN, np.int64)
     does[asking] = np.array([_ROUND, _END, _TAKE])[kinds - r.ROUNDS]
-    runs = place_runs(memory, chosen, asking)
-    if runs is None:
-        return None
+    runs = place_runs(memory, chosen)
     words = memory.asked[sources["asked"]]
     # a round asks for no value: all runs of its key take it
     operator = np.where(kinds == r.ROUNDS, ALL, links.operator[sources["link"]])
@@ -267,6 +272,9 @@ def _read_ended(segment: DagSegment, chosen: Chosen) -> _EndedSteps | None:
     begin[asking], end[asking] = find_places(runs.values, runs.key[asking], ranges)
     is_inner = np.zeros(size, np.uint8)
     is_inner[asking] = (kinds == r.ROUNDS) & (ranges.low == FIRST_WORD)
+    lost = find_lost(segment, chosen, runs.key)
+    order, lost_first = lost.sort_by_moment(chosen)
+    lost_begin, lost_end = find_places(runs.values, runs.key[lost.asking], lost.ranges)
     return _EndedSteps(
         chosen.moment_first,
         does,
@@ -278,6 +286,9 @@ def _read_ended(segment: DagSegment, chosen: Chosen) -> _EndedSteps | None:
         chosen.due,
         runs.sort_by_start(chosen),
         chosen.start,
+        lost_first,
+        lost_begin[order],
+        lost_end[order],
     )
 
 

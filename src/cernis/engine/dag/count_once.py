@@ -115,8 +115,8 @@ def _read_once(segment: DagSegment, chosen: Chosen) -> _OnceSteps | None:
     way, operator = links.rounds[sources["link"]], chosen.operator[rounds]
     if (np.abs(way) != NEXT_ROUNDS).any() or len(np.unique(operator)) != 1:
         return None
-    runs = place_runs(memory, chosen, rounds)
-    if runs is None:
+    runs = place_runs(memory, chosen)
+    if (vertices["count"][runs.vertex] > 0).any():
         return None
     moment = np.searchsorted(chosen.moment_first, rounds, side="right")
     key, is_below = runs.key[rounds], operator[0] == r.LESS_EQUAL

@@ -180,6 +180,11 @@ def make_room(memory: RunMemory, array: int, room: int, least: int) -> RunMemory
     return memory._replace(**{n: _lengthen(getattr(memory, n), used, wanted) for n in names})
 
 
+def count_branches(memory: RunMemory) -> int:
+    """Return how many branches the memory has: those that came later are in longer arrays."""
+    return min(int(memory.counters[BRANCHES]), len(memory.branches))
+
+
 def _lengthen(array: NDArray[Any], used: int, size: int) -> NDArray[Any]:
     longer = np.zeros((size, *array.shape[1:]), array.dtype)
     longer[:used] = array[:used]

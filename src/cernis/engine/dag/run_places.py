@@ -1,7 +1,7 @@
-"""Runs that have just begun and wait in search trees, side by side by join key and value.
+"""Runs that wait in search trees for rounds, side by side by join key and value.
 
 A *place* is the number of a run in that order, so that the runs that a vertex asks for are an
-interval of places. `count_once` and `count_ended` count by these.
+interval of places. `count_once`, `count_ended` and `slide_rounds` count by these.
 
 Cost contract: O(n log n) for n vertices, and linear in the branches of search trees.
 """
@@ -14,6 +14,7 @@ import numpy as np
 
 from cernis.compiled import borrowing as kernel
 from cernis.engine.dag import records as r
+from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.steps import Chosen, Ints, find_range, find_root
 
 
@@ -50,7 +51,7 @@ class RunPlaces(NamedTuple):
 
 @kernel
 def _join_trees(branches, number, above, of_vertex):
-    """Find the tree of each branch, and a branch for each vertex that begins a run.
+    """Find the tree of each branch, and a branch for each vertex that is a run.
 
     Versions of a tree share branches, or at least vertices. `above` becomes a branch for all that
     are one tree, `number` has the vertices.
@@ -95,28 +96,72 @@ def place_values(key: Ints, high: Ints, low: Ints, keys: int) -> tuple[Ints, Pla
     return order, PlacedValues(first, high[order], low[order])
 
 
-def place_runs(memory: r.RunMemory, chosen: Chosen, asking: Ints) -> RunPlaces | None:
-    """Return the places of the runs in search trees, which some vertices ask for.
-
-    None: some of these runs have had another step before.
-    """
-    vertices = chosen.vertices
-    of_vertex = np.where(vertices["count"] > 0, -1, 0).astype(np.int64)
-    above = np.arange(int(memory.counters[r.BRANCHES]))
+def place_runs(memory: r.RunMemory, chosen: Chosen) -> RunPlaces:
+    """Return the places of the runs in search trees that vertices with rounds ask for."""
+    asking = np.flatnonzero(chosen.rounds >= 0)
+    of_vertex = np.where(chosen.rounds >= 0, -1, 0)
+    above = np.arange(r.count_branches(memory))
     _join_trees(memory.branches, chosen.number, above, of_vertex)
+    roots = above[memory.sources["at"][chosen.rounds[asking]]]
     runs = np.flatnonzero(of_vertex > 0)
-    roots = memory.sources["at"][vertices["first"][asking]]
-    planted = memory.branches["vertex"][: len(above)]
-    inside = planted < len(chosen.number)
-    number = np.where(inside, chosen.number[np.where(inside, planted, 0)], -1)
-    is_deep = (number >= 0) & (of_vertex[number] < 0)
-    if np.isin(above[is_deep], above[roots]).any():
-        return None
-    names, numbered = np.unique(
-        np.append(above[of_vertex[runs]], above[roots]), return_inverse=True
-    )
-    key = np.full(len(vertices), -1, np.int64)
+    runs = runs[np.isin(above[of_vertex[runs]], roots)]
+    names, numbered = np.unique(np.append(above[of_vertex[runs]], roots), return_inverse=True)
+    key = np.full(len(of_vertex), -1, np.int64)
     key[np.append(runs, asking)] = numbered
     branches = memory.branches[of_vertex[runs]]
     order, values = place_values(key[runs], branches["high"], branches["low"], len(names))
     return RunPlaces(runs[order], values, key)
+
+
+class LostEnds(NamedTuple):
+    """Rows that have ended rounds and are no vertices any more: the collector has dropped them."""
+
+    round: Ints
+    """The vertex of the last round before each,"""
+    asking: Ints
+    """and the first vertex after it that ends rounds of the same runs."""
+    ranges: AskedRanges
+
+    def sort_by_moment(self, chosen: Chosen) -> tuple[Ints, Ints]:
+        """Return their order by the moments of the rounds, and where each moment begins in it."""
+        moment = np.searchsorted(chosen.moment_first, self.round, side="right") - 1
+        order = np.argsort(moment, kind="stable")
+        return order, np.searchsorted(moment[order], np.arange(len(chosen.moment_first)))
+
+
+def find_lost(segment: DagSegment, chosen: Chosen, key: Ints) -> LostEnds:
+    """Return the rows that the tree of the first row of each join key knows of."""
+    links, memory = segment.links, segment.memory
+    sources = memory.sources[chosen.rounds]
+    kinds = links.kind[links.store[sources["link"]]]
+    enders = np.flatnonzero((chosen.rounds >= 0) & (kinds == r.ENDED_ONCE))
+    enders = enders[np.unique(key[enders], return_index=True)[1]]
+    roots = memory.asked[sources["asked"][enders], -1]
+    enders, roots = enders[roots > 0], roots[roots > 0]
+    queue, owner = np.empty((2, r.count_branches(memory)), np.int64)
+    queue[: len(roots)], owner[: len(roots)] = roots, enders
+    found = _list_below(memory.branches, queue, owner, len(roots))
+    branches, asking = memory.branches[queue[:found]], owner[:found]
+    inside = branches["vertex"] < len(chosen.number)
+    number = chosen.number[np.where(inside, branches["vertex"], 0)]
+    kept = inside & (number >= 0)
+    branches, asking = branches[kept], asking[kept]
+    assert links.rounds is not None
+    is_below = links.rounds[sources["link"][asking]] < 0
+    operator = np.where(is_below, r.LESS_EQUAL, r.GREATER_EQUAL)
+    ranges = AskedRanges(operator, branches["high"].copy(), branches["low"].copy())
+    return LostEnds(number[kept], asking, ranges)
+
+
+@kernel
+def _list_below(branches, queue, owner, last):
+    """Write the branches below those that stand in a queue, and whose they are."""
+    first = 0
+    while first < last:
+        for side in (branches[queue[first]]["left"], branches[queue[first]]["right"]):
+            if side != 0:
+                queue[last] = side
+                owner[last] = owner[first]
+                last += 1
+        first += 1
+    return last

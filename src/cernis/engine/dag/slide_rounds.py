@@ -21,9 +21,10 @@ from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.compiled.tiers import call_patiently, cut_events, expect_events
 from cernis.engine.dag import records as r
-from cernis.engine.dag.count import list_runs
+from cernis.engine.dag.count import list_range, list_runs
 from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND, DagSegment
 from cernis.engine.dag.rounds import FIRST_WORD
+from cernis.engine.dag.run_places import AskedRanges, find_lost, place_runs
 from cernis.engine.dag.slide import (
     MomentLog,
     count_log,
@@ -52,6 +53,16 @@ class _RoundLog(NamedTuple):
     items: Ints
 
 
+class _LostRuns(NamedTuple):
+    """Rows that have ended rounds and are no vertices any more."""
+
+    first: Ints
+    """Per moment, those that follow it,"""
+    round: Ints
+    """the vertex of a round there, and the values of the runs that they took."""
+    ranges: AskedRanges
+
+
 VERTICES, FILED, ROOTS, GROUPS, TAKEN = range(5)
 WAITS, READY = range(2)
 """Whether a run waits for a round, or for the row that ends them."""
@@ -76,7 +87,7 @@ def _count_pairs(segment, steps, rounds, items, begin, end):
 
 
 @kernel
-def _write_pairs(segment, chosen, steps, groups, is_kept, pairs):
+def _write_pairs(segment, chosen, steps, groups, is_kept, lost, pairs):
     """Write the log: a vertex for each vertex, or for each run that it takes to a round."""
     counters = pairs.counters
     for m in range(len(steps.moment_first) - 1):
@@ -87,6 +98,8 @@ def _write_pairs(segment, chosen, steps, groups, is_kept, pairs):
                 _write_vertex(steps, groups, is_kept, pairs, v)
             else:
                 _write_rounds(segment, chosen, steps, groups, is_kept, pairs, m, v)
+        for k in range(lost.first[m], lost.first[m + 1]):
+            _lose(segment, chosen, steps.due[m], lost, k, pairs)
         for k in range(counters[TAKEN]):
             run, place = pairs.taken[k] // 2, pairs.taken[k] % 2
             pairs.current[run, place] = pairs.following[run, place]
@@ -137,6 +150,16 @@ def _end_rounds(segment, chosen, steps, pairs, m):
         for k in range(list_runs(links, memory, source, steps.due[m], pairs.items)):
             vertex = memory.branches[pairs.items[k]]["vertex"]
             _leave(pairs, chosen.number[vertex], READY)
+
+
+@inner
+def _lose(segment, chosen, bound, lost, k, pairs):
+    """Let the runs be ready in a new group that a row after the moment has taken."""
+    memory, operator = segment.memory, lost.ranges.operator[k]
+    root = memory.sources[chosen.rounds[lost.round[k]]]["at"]
+    words = (lost.ranges.high[k], lost.ranges.low[k])
+    for i in range(list_range(memory.branches, operator, root, words, bound, pairs.items)):
+        _leave(pairs, chosen.number[memory.branches[pairs.items[i]]["vertex"]], READY)
 
 
 @inner
@@ -215,7 +238,8 @@ def count_rounds(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | 
     current[ready, READY] = current[ready, WAITS] + 2
     pairs = _new_pairs(steps, (size, filed, roots), current, items)
     pairs.counters[GROUPS] = groups.number + 3 * len(runs)
-    _write_pairs(segment, chosen, steps, groups, ~waits, pairs)
+    lost = _read_lost(segment, chosen)
+    _write_pairs(segment, chosen, steps, groups, ~waits, lost, pairs)
     number, log = int(pairs.counters[GROUPS]), pairs.log
     log = log._replace(
         last_asked=find_last_asked(log.moment_first, log.asked, log.asked_end, number),
@@ -228,6 +252,14 @@ def count_rounds(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | 
     for root, count in zip(pairs.root.tolist(), counts, strict=True):
         whole[root] += count
     return whole
+
+
+def _read_lost(segment: DagSegment, chosen: Chosen) -> _LostRuns:
+    """Return the rows that have ended rounds and are no vertices any more, moment by moment."""
+    lost = find_lost(segment, chosen, place_runs(segment.memory, chosen).key)
+    order, first = lost.sort_by_moment(chosen)
+    ranges = AskedRanges(*(column[order] for column in lost.ranges))
+    return _LostRuns(first, lost.round[order], ranges)
 
 
 def _find_ended(segment: DagSegment, chosen: Chosen) -> NDArray[np.bool_]:

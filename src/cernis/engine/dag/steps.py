@@ -140,7 +140,7 @@ def _list_places(branches, place_of, above, last, before, found):
 
 def _read_trees(memory: r.RunMemory, place_of: Ints) -> tuple[Ints, Ints]:
     """Return the tree of each branch, and the places in trees: (vertex, -tree, high, low)."""
-    number = int(memory.counters[r.BRANCHES])
+    number = r.count_branches(memory)
     trees, found = np.arange(number), np.empty((number, 4), np.int64)
     last, before = np.full(len(place_of), -1, np.int64), np.empty(number, np.int64)
     found = found[: _list_places(memory.branches, place_of, trees, last, before, found)]
