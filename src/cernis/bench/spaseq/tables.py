@@ -65,9 +65,10 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
             "Where prices (market with `:`, falls), amounts (cards) or fares (smart grid) lie in "
             "search trees, an event costs a logarithm. That of 10 and of 640 runs, as in windows "
             "of which one is 64 times as wide, has an exponent of 0.25. Counting costs as much as "
-            "there are groups that lead to another; for prices of the market and fares of the smart grid a "
-            "logarithm. For rounds that a price or an amount decides it costs as much as there are "
-            "pairs of a run and a round that fits it; with `;` and many pairs, a logarithm.",
+            "there are groups that lead to another; for prices of the market and fares of the "
+            "smart grid a logarithm. For rounds that a price or an amount decides it costs as much "
+            "as there are pairs of a run and a round that fits it; with `;` and many pairs, a "
+            "logarithm.",
         ),
         tabulate(
             records,
