@@ -83,6 +83,17 @@ def test_bounds_that_are_checked_are_kept_apart(
         made("return x[7]")(np.arange(3))
 
 
+def test_code_of_another_compiler_is_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made()(1)
+    monkeypatch.setattr(cache, "_find_compiler", lambda: "another")
+    changed = made()
+    assert changed(1) == 4
+    assert hits(changed) == 0
+    assert len(list(folder.iterdir())) == 2
+
+
 @pytest.mark.parametrize("module", [np, numba])
 def test_code_of_another_version_is_left_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch, module: Any

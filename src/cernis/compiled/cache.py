@@ -4,12 +4,12 @@ They are in `NUMBA_CACHE_DIR` where that is set and this user's alone, and other
 folder (`cernis.folder`): a place that executors can write to and that all workers of a machine and
 all applications share, wherever their copy of the package is.
 
-The name of a file identifies its content: it has a digest of the kernel (`identity`) and of the
-versions of Python, NumPy and Numba, and one of the types of its arguments and the processor. So a
-file never changes, and any number of processes can read and write at once: they write the
-same bytes to the same place, and where they can, they compile in turns (`turns`). (Numba's own
-files have an index, which processes overwrite for each other: one signature can then find the
-code of another.)
+The name of a file identifies its content: it has a digest of the kernel (`identity`), of what
+compiles it, and of the versions of Python, NumPy and Numba, and one of the types of its arguments
+and the processor. So a file never changes, and any number of processes can read and write at once:
+they write the same bytes to the same place, and where they can, they compile in turns (`turns`).
+(Numba's own files have an index, which processes overwrite for each other: one signature can then
+find the code of another.)
 
 Cost: a cached kernel loads in milliseconds; importing it touches no file. The cache cannot
 make a query fail: code that cannot be read is compiled, code that cannot be written is
@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
 from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ class KernelCache:
         """The dependencies of the code beside the signature and the processor."""
         versions = (sys.implementation.cache_tag, np.__version__, numba.__version__)
         settings = (sorted(self._options.items()), _CONFIG.BOUNDSCHECK, _CONFIG.OPT)
-        return (versions, str(settings), identity(self._function))
+        return (versions, str(settings), _find_compiler(), identity(self._function))
 
     def _write(self, file: Path, data: bytes) -> None:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -148,6 +149,18 @@ class KernelCache:
         """Do nothing: the cache is always enabled, and no file is ever out of date."""
 
     disable = flush = enable
+
+
+_COMPILERS = ("calls", "compiler", "entry", "inner", "lowering")
+"""The modules of this package that say how kernels become machine code."""
+
+
+@cache
+def _find_compiler() -> str:
+    """Return a digest of what compiles kernels: the sources, which a zip has, too."""
+    package = files("cernis.compiled")
+    sources = tuple(package.joinpath(f"{name}.py").read_bytes() for name in _COMPILERS)
+    return _digest(sources)
 
 
 def _digest(words: tuple[object, ...]) -> str:
