@@ -17,8 +17,8 @@ from cernis.engine.dag.count import count_matches
 from cernis.engine.dag.count_ended import count_ended
 from cernis.engine.dag.count_once import count_once
 from cernis.engine.dag.count_pairs import count_pairs
-from cernis.engine.dag.links import ENDED_LINKS, DagSegment
-from cernis.engine.dag.records import BRANCHES, SOURCES
+from cernis.engine.dag.links import DagSegment
+from cernis.engine.dag.records import BRANCHES
 from cernis.engine.dag.slide import count_sliding, count_values
 from cernis.engine.dag.slide_ranges import count_ranges
 from cernis.engine.dag.slide_rounds import count_rounds
@@ -52,13 +52,12 @@ sorted."""
 def _count_trees(segments: list[DagSegment]) -> list[int] | None:
     """Return the number of matches of every root where runs wait in trees; None: it takes long."""
     chosen = choose_vertices(segments)
-    memory = segments[-1].memory
-    if (memory.sources["link"][: memory.counters[SOURCES]] >= ENDED_LINKS).any():
+    if chosen.ended.any():
         numbers = count_ended(segments, chosen)
         return count_rounds(segments, chosen) if numbers is None else numbers
     if (chosen.rounds >= 0).any():
         return _count_decided(segments, chosen)
-    read = read_steps(memory, chosen)
+    read = read_steps(segments[-1].memory, chosen)
     if read is None:
         return None
     numbers = count_ranges(*read)

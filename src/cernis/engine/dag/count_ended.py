@@ -18,6 +18,7 @@ primes (`residues`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,15 +28,17 @@ from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.compiled.tiers import call_patiently, cut_events
 from cernis.engine.dag import records as r
-from cernis.engine.dag.links import ANY_ROUNDS, ENDED_LINKS, ONE_ROUND, DagSegment
-from cernis.engine.dag.residues import join_residues, list_primes, reduce
+from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND, DagSegment
+from cernis.engine.dag.residues import count_exactly, reduce
 from cernis.engine.dag.rounds import FIRST_WORD
 from cernis.engine.dag.run_places import AskedRanges, find_lost, find_places, place_runs
 from cernis.engine.dag.steps import ALL, Chosen, Ints
 
-_EXACT = float(2**53)
 _RUN, _ROUND, _END, _TAKE = range(4)
-"""What a vertex does: it begins a run, is a round, or ends rounds of runs that stay or go."""
+"""What a vertex does. It begins a run, or it is a round, or it ends rounds. Where it ends rounds,
+runs stay (_END), or it takes them away (_TAKE)."""
+_NONE_READY = (1.0, 0.0, 0.0)
+"""The map of runs that are taken away."""
 
 
 class _EndedSteps(NamedTuple):
@@ -233,7 +236,7 @@ def _count_moments(steps, tree, keys, way, prime, span, out):
                 most = max(most, keys.bits[steps.key[v]] - keys.first_bits[steps.key[v]])
         for v in range(first, last):
             if steps.does[v] == _TAKE:
-                _tell_range(tree, steps.begin[v], steps.end[v], (1.0, 0.0, 0.0), prime)
+                _tell_range(tree, steps.begin[v], steps.end[v], _NONE_READY, prime)
         for t in range(_note_rounds(steps, keys, first, last)):
             v = keys.touched[t]
             key = steps.key[v]
@@ -243,8 +246,7 @@ def _count_moments(steps, tree, keys, way, prime, span, out):
             keys.bits[key] += np.log2(again)
             keys.rounds[key], keys.inner_rounds[key] = 0, 0
         for k in range(steps.lost_first[m], steps.lost_first[m + 1]):
-            places = steps.lost_begin[k], steps.lost_end[k]
-            _tell_range(tree, places[0], places[1], (1.0, 0.0, 0.0), prime)
+            _tell_range(tree, steps.lost_begin[k], steps.lost_end[k], _NONE_READY, prime)
         for v in range(first, last):
             if steps.does[v] == _RUN and steps.begin[v] >= 0 and steps.start[v] >= steps.due[m]:
                 keys.bits_before[v] = keys.bits[steps.key[v]]
@@ -299,20 +301,12 @@ def count_ended(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | N
     """
     links, memory = segments[-1].links, segments[-1].memory
     assert links.rounds is not None
-    used = memory.sources["link"][: memory.counters[r.SOURCES]]
-    ways = np.unique(np.abs(links.rounds[used[used >= ENDED_LINKS]]))
+    used = memory.sources["link"][chosen.rounds[chosen.ended]]
+    ways = np.unique(np.abs(links.rounds[used]))
     steps = _read_ended(segments[-1], chosen) if len(ways) == 1 else None
     if steps is None:
         return None
-    numbers, bits = _count_modulo(steps, int(ways[0]), len(chosen.bound), 0.0)
-    if numbers.max(initial=0.0) < _EXACT:
-        counts: list[int] = numbers.astype(np.int64).tolist()
-        return counts
-    primes = list_primes(bits)
-    residues = [
-        _count_modulo(steps, int(ways[0]), len(chosen.bound), float(prime))[0] for prime in primes
-    ]
-    return join_residues(np.array(residues).astype(np.int64), primes)
+    return count_exactly(partial(_count_modulo, steps, int(ways[0]), len(chosen.bound)))
 
 
 def _count_modulo(

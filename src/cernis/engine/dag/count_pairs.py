@@ -27,11 +27,10 @@ from cernis.engine.dag import records as r
 from cernis.engine.dag import unions
 from cernis.engine.dag.count import list_runs
 from cernis.engine.dag.links import ANY_ROUNDS, DagSegment
-from cernis.engine.dag.residues import join_residues, list_primes, reduce
+from cernis.engine.dag.residues import count_exactly, reduce
 from cernis.engine.dag.steps import Chosen, Ints
 
 NO_ROOM, GIVES_UP = -1, -2
-_EXACT = float(2**53)
 
 
 class _WeighedRuns(NamedTuple):
@@ -225,18 +224,7 @@ def count_pairs(
     The segments share their records: those of the last include those of the others.
     """
     roots = np.concatenate([segment.roots for segment in segments])
-    counting = _PairCounting(segments[-1], roots, steps, most)
-    found = counting.count(0.0)
-    if found is None:
-        return None
-    numbers, bits = found
-    if numbers.max(initial=0.0) < _EXACT:
-        counts: list[int] = numbers.astype(np.int64).tolist()
-        return counts
-    primes = list_primes(bits)
-    residues = [counting.count(float(prime)) for prime in primes]
-    found_all = [one[0] for one in residues if one is not None]
-    return join_residues(np.array(found_all).astype(np.int64), primes)
+    return count_exactly(_PairCounting(segments[-1], roots, steps, most).count)
 
 
 class _PairCounting:

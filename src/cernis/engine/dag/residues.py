@@ -8,7 +8,7 @@ Cost: a pass of the kernel for each prime, one for 25 bits of the largest count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import isqrt, prod
 
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from cernis.compiled import inner
 
+_EXACT = float(2**53)
+"""Floats below it are exact numbers."""
 _PRIME_BITS = 25
 
 
@@ -55,3 +57,22 @@ def join_residues(residues: NDArray[np.int64], primes: Sequence[int]) -> list[in
         total += row.astype(object) * (others * pow(others, -1, prime))
     joined: list[int] = (total % whole).tolist()
     return joined
+
+
+def count_exactly(
+    count: Callable[[float], tuple[NDArray[np.float64], int] | None],
+) -> list[int] | None:
+    """Return numbers of any size; None: `count` gives none.
+
+    `count` gives the numbers modulo a prime, 0: there is none, and a bound on their bits.
+    """
+    found = count(0.0)
+    if found is None:
+        return None
+    numbers, bits = found
+    if numbers.max(initial=0.0) < _EXACT:
+        counts: list[int] = numbers.astype(np.int64).tolist()
+        return counts
+    primes = list_primes(bits)
+    residues = [one[0] for one in map(count, map(float, primes)) if one is not None]
+    return join_residues(np.array(residues).astype(np.int64), primes)

@@ -234,7 +234,7 @@ def count_rounds(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | 
     current = np.full((len(steps.start), 2), -1, np.int64)
     runs = np.unique(places.vertex[waits])
     current[runs, WAITS] = groups.number + 3 * np.arange(len(runs))
-    ready = places.vertex[np.isin(places.home, steps.asked[_find_ended(segment, chosen)])]
+    ready = places.vertex[np.isin(places.home, steps.asked[chosen.ended])]
     current[ready, READY] = current[ready, WAITS] + 2
     pairs = _new_pairs(steps, (size, filed, roots), current, items)
     pairs.counters[GROUPS] = groups.number + 3 * len(runs)
@@ -260,14 +260,6 @@ def _read_lost(segment: DagSegment, chosen: Chosen) -> _LostRuns:
     order, first = lost.sort_by_moment(chosen)
     ranges = AskedRanges(*(column[order] for column in lost.ranges))
     return _LostRuns(first, lost.round[order], ranges)
-
-
-def _find_ended(segment: DagSegment, chosen: Chosen) -> NDArray[np.bool_]:
-    """Return for each vertex whether it ends rounds."""
-    links, sources = segment.links, segment.memory.sources
-    kinds = links.kind[links.store[sources["link"][chosen.rounds]]]
-    ended: NDArray[np.bool_] = (chosen.rounds >= 0) & (kinds >= r.ENDED)
-    return ended
 
 
 def _new_pairs(

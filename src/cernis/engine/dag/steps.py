@@ -170,6 +170,8 @@ class Chosen(NamedTuple):
     operator: Ints
     rounds: Ints
     """Per vertex, its source if that has rounds, -1 otherwise."""
+    ended: NDArray[np.bool_]
+    """Per vertex, whether it ends rounds."""
     root_first: Ints
     bound: Ints
     """Per root, the earliest start of its matches."""
@@ -199,6 +201,8 @@ def choose_vertices(segments: Sequence[DagSegment]) -> Chosen:
     operator[asking] = np.where(kinds == r.UNION, ALL, links.operator[link])
     rounds = np.full(len(chosen), -1, np.int64)
     rounds[asking] = np.where(kinds >= r.ROUNDS, source, -1)
+    ended = np.zeros(len(chosen), np.bool_)
+    ended[asking] = kinds >= r.ENDED
     begin = vertices["position"] - vertices["rank"]
     new = np.ones(len(chosen) + 1, np.bool_)
     new[1:-1] = begin[1:] != begin[:-1]
@@ -212,6 +216,7 @@ def choose_vertices(segments: Sequence[DagSegment]) -> Chosen:
         vertices["start"].copy(),
         operator,
         rounds,
+        ended,
         root_first,
         roots["bound"].copy(),
         bounds[root_first[moments[:-1]]],

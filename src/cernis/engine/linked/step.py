@@ -427,7 +427,7 @@ def _way_to_end(tables, store):
 def _seek(tables, memory, rows, evaluation, k, transition, entry):
     """Return the last branch of an entry's tree that fits a row, and the latest start of all.
 
-    Where the row ends rounds, the tree is that of the runs that are ready.
+    A row that ends rounds asks the tree of the runs that are ready.
     """
     dag, waiting = memory.dag, memory.waiting
     store = tables.transition_store[transition]

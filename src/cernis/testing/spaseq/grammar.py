@@ -143,7 +143,7 @@ def random_rounds(random: Random) -> SpaseqQuery:
 
 
 def _compare_first(random: Random, name: str) -> g.Expression:
-    """Return a condition by order between a number and that of A."""
+    """Return a condition that compares a number with the number of A."""
     value: g.Expression = g.GraphVariable(name)
     if random.random() < 0.3:
         offset = g.Term(number(random.randrange(3)))
