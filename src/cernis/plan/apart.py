@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cernis.automata.correlated.between import How, Verdict
-from cernis.automata.correlated.pcea import Apart, explain_no_index
+from cernis.automata.correlated.pcea import EVERY_INDEX, Apart, Unindexed
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.write import write_condition
 
 
 def find_conditions_apart(
-    formula: cel.Formula, verdicts: Sequence[Verdict], unordered: frozenset[str] = frozenset()
+    formula: cel.Formula, verdicts: Sequence[Verdict], unindexed: Unindexed = EVERY_INDEX
 ) -> tuple[tuple[Apart, ...], bool]:
     """Return the conditions to check while listing, and whether no other is undecided."""
     left = {verdict.text for verdict in verdicts if verdict.how is How.CANDIDATE}
@@ -26,7 +26,7 @@ def find_conditions_apart(
     decided = set()
     for leaf in _find_outermost(formula):
         text = write_condition(leaf)
-        if text in left and _is_checkable(leaf, unordered):
+        if text in left and _is_checkable(leaf, unindexed):
             decided.add(text)
             found[_make_apart(leaf)] = None
     return tuple(found), left <= decided
@@ -42,9 +42,9 @@ def _find_outermost(formula: cel.Formula) -> Iterator[pred.Compare]:
         formula = formula.body
 
 
-def _is_checkable(leaf: pred.Compare, unordered: frozenset[str]) -> bool:
+def _is_checkable(leaf: pred.Compare, unindexed: Unindexed) -> bool:
     one, other = leaf.left.attribute.name, leaf.right.attribute.name
-    obstacle = explain_no_index(leaf.op, one, other, unordered)
+    obstacle = unindexed.explain(leaf.op, one, other)
     return not leaf.adjacent and leaf.shift is None and not obstacle
 
 

@@ -25,7 +25,7 @@ from cernis.automata.correlated.correlate import Correlation, Refusal, TimedPart
 from cernis.automata.correlated.determinize import determinize_chain
 from cernis.automata.correlated.guards import NO_SCOPES, Scopes, find_scopes
 from cernis.automata.correlated.hierarchical import construct_join
-from cernis.automata.correlated.pcea import NEIGHBOURS_ALONE, PCEA, Apart
+from cernis.automata.correlated.pcea import EVERY_INDEX, PCEA, Apart, Unindexed
 from cernis.automata.correlated.qtree import build_q_trees, draw_trees, find_conflict
 from cernis.errors import BudgetError
 from cernis.pattern import formula as cel
@@ -62,14 +62,14 @@ class Correlated:
 def plan_correlated(
     pattern: Pattern,
     selected: frozenset[str],
-    unordered: frozenset[str] = frozenset(),
+    unindexed: Unindexed = EVERY_INDEX,
     conjunctive: ConjunctiveQuery | None = None,
     *,
     is_guard: bool = False,
 ) -> Correlated:
     """Return the automaton for a formula that compares events; `selected` variables are kept.
 
-    `unordered` attributes hold text, whose order no index keeps. The pattern may itself be a guard.
+    `unindexed` says what is left to candidates. The pattern may itself be a guard.
     """
     join = recognize_join(pattern.formula)
     broken = ""
@@ -88,19 +88,19 @@ def plan_correlated(
             broken = _explain_conflict(conjunctive) or clash.explain(join.texts)
     timed = find_timed_parts(pattern)
     scopes = NO_SCOPES if is_guard else find_guarded(pattern)
-    found = correlate(pattern.formula, unordered=unordered, timed=timed, scopes=scopes)
+    found = correlate(pattern.formula, unindexed=unindexed, timed=timed, scopes=scopes)
     if isinstance(found, Refusal):
         return Correlated(None, False, False, broken=broken, refused=found.reason)
     apart: tuple[Apart, ...] = ()
     if not found.exact:
-        crossed = _compare_across(pattern, selected, unordered, scopes, broken)
+        crossed = _compare_across(pattern, selected, unindexed, scopes, broken)
         if crossed is not None:
             return crossed
-        apart, complete = find_conditions_apart(pattern.formula, found.verdicts, unordered)
+        apart, complete = find_conditions_apart(pattern.formula, found.verdicts, unindexed)
         if complete:
             return replace(_make_unique(found, selected, broken), apart=apart)
         named = correlate(
-            pattern.formula, name_atoms=True, unordered=unordered, timed=timed, scopes=scopes
+            pattern.formula, name_atoms=True, unindexed=unindexed, timed=timed, scopes=scopes
         )
         if isinstance(named, Refusal):
             return Correlated(None, False, False, broken=broken, refused=named.reason)
@@ -111,17 +111,17 @@ def plan_correlated(
 def _compare_across(
     pattern: Pattern,
     selected: frozenset[str],
-    unordered: frozenset[str],
+    unindexed: Unindexed,
     scopes: Scopes,
     broken: str,
 ) -> Correlated | None:
     """Return the automaton that compares equal values across an event; None: there is none."""
     own = pattern.within
-    if NEIGHBOURS_ALONE in unordered:
+    if unindexed.across:
         return None
     if pattern.strategy is Strategy.LONGEST or (own is not None and own.unit is Unit.ATTRIBUTE):
         return None
-    found = correlate(pattern.formula, unordered=unordered, scopes=scopes, gathers_across=True)
+    found = correlate(pattern.formula, unindexed=unindexed, scopes=scopes, gathers_across=True)
     if isinstance(found, Refusal) or found.drawn is None or is_ambiguous(found.drawn, selected):
         return None
     return Correlated(found.pcea, True, True, found.verdicts, broken=broken, drawn=found.drawn)

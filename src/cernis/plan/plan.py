@@ -19,7 +19,7 @@ from functools import lru_cache
 from math import floor
 from typing import Any
 
-from cernis.automata.correlated.pcea import mark_mixed
+from cernis.automata.correlated.pcea import EVERY_INDEX, Unindexed
 from cernis.automata.unary.cea import CEA
 from cernis.automata.unary.construct import construct, is_correlated
 from cernis.automata.unary.determinize import Deterministic
@@ -138,9 +138,8 @@ class Plan:
     """Notes for the user, before the first match."""
     warnings: tuple[WarningNote, ...] = ()
     """What the query probably does not mean as it is written."""
-    unordered: frozenset[str] = frozenset()
-    """Attributes that are known to hold text, whose order no index keeps; and, marked, those that
-    hold values of several kinds, which no index compares by !=."""
+    unindexed: Unindexed = EVERY_INDEX
+    """What its indexes do not compare."""
     conjunctive: ConjunctiveQuery | None = None
     """The conjunctive query that the pattern was lowered from."""
     head: Head | None = None
@@ -155,8 +154,8 @@ class Plan:
     """The plan of what must not precede a match (`WITHOUT … BEFORE`)."""
     written: Pattern | None = None
     """The pattern before it was rewritten for the automaton; None: it was not, or is not known."""
-    _by_text: dict[frozenset[str], Plan] = field(default_factory=dict, compare=False, repr=False)
-    """The plans of the same query for other attributes that hold text."""
+    _others: dict[Unindexed, Plan] = field(default_factory=dict, compare=False, repr=False)
+    """The plans of the same query whose indexes compare less."""
     _right_for: list[Schema] = field(init=False, default_factory=list, compare=False, repr=False)
     """The schema that the query was checked against last."""
 
@@ -172,8 +171,8 @@ class Plan:
         No index keeps the order of text, nor compares values of several kinds by !=.
         """
         pairs = {pair for tables in self._tables for pair in tables.different}
-        mixed = {mark_mixed(name) for pair in pairs if are_mixed(schema, pair) for name in pair}
-        return self.for_text(texts(schema) & self._ordered | mixed)
+        mixed = frozenset(name for pair in pairs if are_mixed(schema, pair) for name in pair)
+        return self.leave_out(Unindexed(texts(schema) & self._ordered, mixed))
 
     @property
     def guards(self) -> tuple[Plan, ...]:
@@ -191,20 +190,19 @@ class Plan:
         plans = (self, *self.guards)
         return [plan.tables for plan in plans if plan.tables is not None]
 
-    def for_text(self, attributes: frozenset[str], *, keep: bool = True) -> Plan:
-        """Return the plan for events in which these attributes hold text, and keep it for others.
+    def leave_out(self, unindexed: Unindexed, *, keep: bool = True) -> Plan:
+        """Return the plan whose indexes do not compare this either, and keep it for other events.
 
-        Marked attributes hold values of several kinds. Do not `keep` the plan of attributes that
-        come from outside.
+        Do not `keep` the plan of attributes that come from outside.
         """
-        if attributes <= self.unordered:
+        if self.unindexed.covers(unindexed):
             return self
-        plan = self._by_text.get(attributes)
+        plan = self._others.get(unindexed)
         if plan is None:
-            plan = make_plan(self.pattern, self.unordered | attributes, self.conjunctive)
+            plan = make_plan(self.pattern, self.unindexed | unindexed, self.conjunctive)
             plan = replace(plan, warnings=self.warnings, written=self.written)
             if keep:
-                self._by_text[attributes] = plan
+                self._others[unindexed] = plan
         return plan
 
     def by_rank(self) -> Plan:
@@ -212,10 +210,10 @@ class Plan:
         within = self.pattern.within
         assert within is not None
         pattern = replace(self.pattern, within=replace(within, attribute=RANK))
-        return make_plan(pattern, self.unordered, self.conjunctive)
+        return make_plan(pattern, self.unindexed, self.conjunctive)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_plan, (self.pattern, self.unordered, self.conjunctive)
+        return _rebuild_plan, (self.pattern, self.unindexed, self.conjunctive)
 
     @property
     def gathers_across(self) -> bool:
@@ -323,12 +321,12 @@ class Plan:
 
 def make_plan(
     pattern: Pattern,
-    unordered: frozenset[str] = frozenset(),
+    unindexed: Unindexed = EVERY_INDEX,
     conjunctive: ConjunctiveQuery | None = None,
     *,
     is_guard: bool = False,
 ) -> Plan:
-    """Return the plan of a checked pattern; `unordered` attributes are known to hold text.
+    """Return the plan of a checked pattern; its indexes leave out what is `unindexed`.
 
     A conjunctive query that the pattern was lowered from gives its variables their names. A pattern
     may be the guard of a WITHOUT.
@@ -336,15 +334,15 @@ def make_plan(
     warnings = write_warnings(pattern) if conjunctive is None else ()
     written = pattern
     pattern = drop_idle_max(take_whole_runs(lower_terms(lower_inner_windows(pattern))))
-    plan = _plan_formula(pattern, unordered, conjunctive, is_guard)
+    plan = _plan_formula(pattern, unindexed, conjunctive, is_guard)
     plan = replace(plan, warnings=warnings, written=written)
     if not pattern.without:
         return plan
     after, before = (
-        None if one is None else make_plan(make_guard_query(pattern, one), unordered, is_guard=True)
+        None if one is None else make_plan(make_guard_query(pattern, one), unindexed, is_guard=True)
         for one in (pattern.absent_after, pattern.absent_before)
     )
-    return replace(plan, after=after, before=before, unordered=unordered)
+    return replace(plan, after=after, before=before, unindexed=unindexed)
 
 
 def write_warnings(pattern: Pattern) -> tuple[WarningNote, ...]:
@@ -354,15 +352,15 @@ def write_warnings(pattern: Pattern) -> tuple[WarningNote, ...]:
 
 def _plan_formula(
     pattern: Pattern,
-    unordered: frozenset[str],
+    unindexed: Unindexed,
     conjunctive: ConjunctiveQuery | None,
     is_guard: bool,
 ) -> Plan:
     """Return the plan of a pattern as if it had no WITHOUT, except for the labels of matches."""
     if is_correlated(pattern.formula):
         selected = frozenset(selected_variables(pattern))
-        found = plan_correlated(pattern, selected, unordered, conjunctive, is_guard=is_guard)
-        return make_correlated_plan(pattern, found, unordered, conjunctive)
+        found = plan_correlated(pattern, selected, unindexed, conjunctive, is_guard=is_guard)
+        return make_correlated_plan(pattern, found, unindexed, conjunctive)
     strategy = pattern.strategy
     cea = construct(pattern.formula)
     variables = selected_variables(pattern)
@@ -389,10 +387,10 @@ def _plan_formula(
 
 @lru_cache(maxsize=64)
 def _rebuild_plan(
-    pattern: Pattern, unordered: frozenset[str], conjunctive: ConjunctiveQuery | None
+    pattern: Pattern, unindexed: Unindexed, conjunctive: ConjunctiveQuery | None
 ) -> Plan:
     """Return the plan that was pickled; the tasks of a process share its automaton."""
-    return make_plan(pattern, unordered, conjunctive)
+    return make_plan(pattern, unindexed, conjunctive)
 
 
 def _build_candidates(pattern: Pattern, cea: CEA) -> Deterministic:
@@ -405,7 +403,7 @@ def _build_candidates(pattern: Pattern, cea: CEA) -> Deterministic:
 def make_correlated_plan(
     pattern: Pattern,
     found: Correlated,
-    unordered: frozenset[str] = frozenset(),
+    unindexed: Unindexed = EVERY_INDEX,
     conjunctive: ConjunctiveQuery | None = None,
 ) -> Plan:
     """Return the plan of a pattern with the automaton found for it, or where there is none."""
@@ -445,7 +443,7 @@ def make_correlated_plan(
         answers=describe_cost(head, collapsed) if head is not None else "",
         conjunctive=conjunctive,
         head=head,
-        unordered=unordered,
+        unindexed=unindexed,
         key=key,
     )
 

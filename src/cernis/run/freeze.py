@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cernis.automata.correlated.pcea import NEIGHBOURS_ALONE
+from cernis.automata.correlated.pcea import Unindexed
 from cernis.encoding.keys import KeyCoder, select_arrays
 from cernis.encoding.lives import LifeCoder
 from cernis.engine.unary.aggregate import Measure
@@ -54,8 +54,8 @@ class FrozenState(NamedTuple):
     columns: Columns
     progress: StreamPosition
     """Without its position, which is that of the engine."""
-    unordered: frozenset[str]
-    """The attributes that hold text."""
+    unindexed: Unindexed
+    """What its plan left to candidates."""
     tables: dict[str, str]
     """The columns of the tables that were joined."""
     counting: bool
@@ -83,7 +83,7 @@ def freeze_pipeline(
         "batches": batches,
         "kept_from": pipeline.kept_from,
         "candidates": pipeline.budget.used,
-        "unordered": sorted(pipeline.plan.unordered),
+        "unordered": pipeline.plan.unindexed.write_names(),
         "across": pipeline.plan.gathers_across,
     }
     if pipeline.counting:
@@ -134,14 +134,15 @@ def read_state(state: bytes, plan: Plan) -> FrozenState:
         )
     reading = read_reading(meta)
     unordered = check_list(meta.get("unordered", []), "the attributes that hold text")
-    names = frozenset(check_text(name, "an attribute that holds text") for name in unordered)
+    names = [check_text(name, "an attribute that holds text") for name in unordered]
+    unindexed = Unindexed.read_names(names)
     if plan.gathers_across and not meta.get("across"):
-        names |= {NEIGHBOURS_ALONE}
+        unindexed = replace(unindexed, across=True)
     written = check_mapping(meta.get("tables", {}), "the tables")
     tables = {name: check_text(each, "the columns of a table") for name, each in written.items()}
     counting = meta.get("counting", False)
     require(isinstance(counting, bool), "it does not say whether it counts")
-    return FrozenState(meta, arrays, *reading, names, tables, counting)
+    return FrozenState(meta, arrays, *reading, unindexed, tables, counting)
 
 
 class FrozenReading(NamedTuple):

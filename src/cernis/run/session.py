@@ -601,7 +601,7 @@ class Session(Generic[Found]):
         encode, time_unit = self._encode, self.options.time_unit
 
         def has_matches(trial: Pattern) -> bool:
-            tried = make_plan(trial, plan.unordered)
+            tried = make_plan(trial, plan.unindexed)
             budget = Budget(_TRIED_CANDIDATES, "partial")
             pipeline = Pipeline(tried, EventStore(time_unit), budget, encode)
             taken = [each for batch in first.batches for each in pipeline.take(batch, scale)]
@@ -700,7 +700,7 @@ class Session(Generic[Found]):
         frozen = read_state(state, plan)
         time, type_, time_unit = frozen.columns
         options = replace(options or RunOptions(), time=time, type=type_, time_unit=time_unit)
-        plan = plan.for_text(frozen.unordered, keep=False)
+        plan = plan.leave_out(frozen.unindexed, keep=False)
         form: MatchForm = "count" if frozen.counting else "events"
         session = cls(plan, options, matches=form, measures=measures, encode=encode)
         thaw_pipeline(session.pipeline, frozen)

@@ -18,7 +18,7 @@ from math import inf
 
 from cernis.automata.correlated.classes import KeyClass, choose_attributes, close_equalities
 from cernis.automata.correlated.fragments import Fragment, States, Step, strengthen
-from cernis.automata.correlated.pcea import Link, Ordered, explain_no_index
+from cernis.automata.correlated.pcea import EVERY_INDEX, Link, Ordered, Unindexed
 from cernis.automata.correlated.presence import Path
 from cernis.automata.unary.cea import ANYTHING, Is, Test, conjoin, conjoin_tests
 from cernis.automata.unary.construct import CLOCKS, build_test, compare_with_itself
@@ -129,7 +129,7 @@ class FilterConditions:
         path: Path,
         leaves: tuple[pred.Leaf, ...],
         always: frozenset[str],
-        unordered: frozenset[str] = frozenset(),
+        unindexed: Unindexed = EVERY_INDEX,
         in_part: bool = False,
     ) -> None:
         self.body = body
@@ -139,7 +139,7 @@ class FilterConditions:
         self.path = path
         self.leaves = leaves
         self.always = always
-        self.unordered = unordered
+        self.unindexed = unindexed
         self.in_part = in_part
         """Whether the body stands in a part with a WITHIN of its own that links decide."""
 
@@ -292,7 +292,7 @@ class FilterConditions:
                 for earlier_name, op, later_name in _find_comparisons(
                     leaf, labels[source.state], later
                 ):
-                    obstacle = explain_no_index(op, earlier_name, later_name, self.unordered)
+                    obstacle = self.unindexed.explain(op, earlier_name, later_name)
                     if obstacle:
                         full = obstacle
                         continue

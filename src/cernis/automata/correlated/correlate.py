@@ -34,7 +34,14 @@ from cernis.automata.correlated.between import FilterConditions, How, Verdict, V
 from cernis.automata.correlated.classes import Key, KeyClass
 from cernis.automata.correlated.fragments import NOTHING, Fragment, Refusal, RefusedError, Step
 from cernis.automata.correlated.guards import NO_SCOPES, Scopes
-from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, RunSource
+from cernis.automata.correlated.pcea import (
+    ANY_LINK,
+    EVERY_INDEX,
+    PCEA,
+    Link,
+    RunSource,
+    Unindexed,
+)
 from cernis.automata.correlated.presence import MOST_CASES, Path
 from cernis.automata.unary.construct import build_condition_test, build_type_test, name_atom
 from cernis.pattern import formula as cel
@@ -126,14 +133,14 @@ def correlate(
     formula: cel.Formula,
     *,
     name_atoms: bool = False,
-    unordered: frozenset[str] = frozenset(),
+    unindexed: Unindexed = EVERY_INDEX,
     timed: TimedParts = NOT_TIMED,
     scopes: Scopes = NO_SCOPES,
     gathers_across: bool = False,
 ) -> Correlation | Refusal:
     """Return the automaton of a formula; with `name_atoms` atoms write labels of their own as well.
 
-    `unordered` attributes hold text: their order is left to be checked on candidates. `timed` says
+    What is `unindexed` is left to be checked on candidates. `timed` says
     which WITHIN inside the formula links decide, `scopes` which UNLESS an index may decide. With
     `gathers_across`, equal values may be compared across an event between (`across`).
 
@@ -148,7 +155,7 @@ def correlate(
     """
     if any(isinstance(node, cel.All) for node in cel.walk(formula)):
         timed = NOT_TIMED
-    options = _Options(name_atoms, unordered, timed, scopes, gathers_across=gathers_across)
+    options = _Options(name_atoms, unindexed, timed, scopes, gathers_across=gathers_across)
     found = _attempt(formula, options)
     if isinstance(found, Correlation) and not found.exact:
         gathered = _attempt(formula, replace(options, gather=True))
@@ -162,7 +169,7 @@ class _Options:
     """How an automaton is built."""
 
     name_atoms: bool
-    unordered: frozenset[str]
+    unindexed: Unindexed
     timed: TimedParts
     scopes: Scopes = NO_SCOPES
     """The UNLESS that an index may decide."""
@@ -282,7 +289,7 @@ class _CorrelatedBuilder:
         """Arrows in a formula that was built case by case: none has all that fits."""
         self.gather = options.gather
         self.name_atoms = options.name_atoms
-        self.unordered = options.unordered
+        self.unindexed = options.unindexed
         self.timed = options.timed
         self.states = fragments.States()
         self.verdicts = Verdicts()
@@ -385,7 +392,7 @@ class _CorrelatedBuilder:
         split = split_guard(node.guard)
         links: Mapping[tuple[int, int], Link] | str = "it stands in a part of the formula"
         if path in self.scopes.paths:
-            links = guards.link_last_events(split, *sides, self.unordered)
+            links = guards.link_last_events(split, *sides, self.unindexed)
         if not isinstance(links, str):
             self.verdicts.note(path, 0, Verdict(text, How.ABSENT, "a match begins no earlier"))
             self.guards.append(fragments.GuardFragment(guard.fragment, links))
@@ -664,7 +671,7 @@ class _CorrelatedBuilder:
         body = self.build(node.body, (*path, 0), preceded)
         there = presence.find_always_present(node.body, (*path, 0), names, self.decided)
         return FilterConditions(
-            body, self.states, self.verdicts, path, leaves, there, self.unordered, self.in_part
+            body, self.states, self.verdicts, path, leaves, there, self.unindexed, self.in_part
         )
 
     def build_partition(self, node: cel.PartitionBy, path: Path, preceded: bool) -> Fragment:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from cernis.automata.correlated.classes import Key, KeyClass, close_equalities
 from cernis.automata.correlated.exclusion import are_exclusive_tests
 from cernis.automata.correlated.fragments import Fragment, States
-from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Leaving, Link, Ordered, explain_no_index
+from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Leaving, Link, Ordered, Unindexed
 from cernis.automata.correlated.presence import Path
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -155,7 +155,7 @@ class Side:
 
 
 def link_last_events(
-    guard: SplitGuard, inside: Side, outside: Side, unordered: frozenset[str]
+    guard: SplitGuard, inside: Side, outside: Side, unindexed: Unindexed
 ) -> Mapping[tuple[int, int], Link] | str:
     """Return the links from last states of the guard to those of the formula, or the obstacle."""
     obstacle = find_obstacle(inside)
@@ -166,7 +166,7 @@ def link_last_events(
         for last in outside.fragment.last:
             link = ANY_LINK
             for condition in guard.conditions:
-                found = _compare(condition, guard.names, (inside, end), (outside, last), unordered)
+                found = _compare(condition, guard.names, (inside, end), (outside, last), unindexed)
                 added = found if isinstance(found, str) else _join(link, found, inside.is_single)
                 if isinstance(added, str):
                     return f"{write_condition(condition)}: {added}"
@@ -192,7 +192,7 @@ def _compare(
     names: frozenset[str],
     inside: tuple[Side, int],
     outside: tuple[Side, int],
-    unordered: frozenset[str],
+    unindexed: Unindexed,
 ) -> Link | str:
     """Return a condition as a link between two last events, or why it is none."""
     if not isinstance(condition, pred.Compare) or condition.adjacent or condition.shift is not None:
@@ -212,7 +212,7 @@ def _compare(
         return NOT_LAST if first is None or second is None else Link(equal=((first, second),))
     if not guard.is_last(own.variable) or not body.is_last(other.variable):
         return NOT_LAST
-    obstacle = explain_no_index(op, earlier, later, unordered)
+    obstacle = unindexed.explain(op, earlier, later)
     if obstacle:
         return obstacle
     if op == "!=":

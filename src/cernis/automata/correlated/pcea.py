@@ -32,6 +32,7 @@ may instead take the runs that it forbids out of the index in which they wait (a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -131,33 +132,66 @@ ANY_DISTANCE = Gap(Unit.EVENTS, Fraction(2**50))
 """The gap of links that only ask for the order of positions."""
 
 
-NEIGHBOURS_ALONE = "@neighbours"
-"""Says among `unordered` attributes that nothing is compared across an event. States that are older
-than this comparison thaw so."""
+@dataclass(frozen=True, slots=True)
+class Unindexed:
+    """What indexes do not compare: by the kinds of values, and in states of before.
 
-
-def mark_mixed(name: str) -> str:
-    """Return how `unordered` says that an attribute holds values of several kinds.
-
-    >>> mark_mixed("price")
-    '@mixed price'
-    """
-    return f"@mixed {name}"
-
-
-def explain_no_index(op: Operator, one: str, other: str, unordered: frozenset[str]) -> str:
-    """Return why no index compares two attributes so, or \"\".
-
-    >>> explain_no_index("<", "name", "name", frozenset({"name"}))
+    >>> known = Unindexed(text=frozenset({"name"}), mixed=frozenset({"b"}))
+    >>> known.explain("<", "name", "name")
     'text has no order that an index could keep'
-    >>> explain_no_index("!=", "a", "b", frozenset({mark_mixed("b")}))
+    >>> known.explain("!=", "a", "b")
     'values differ only if they are of one kind, and an attribute has several'
     """
-    if op == "!=" and not unordered.isdisjoint((mark_mixed(one), mark_mixed(other))):
-        return "values differ only if they are of one kind, and an attribute has several"
-    if op not in ("=", "!=") and not unordered.isdisjoint((one, other)):
-        return "text has no order that an index could keep"
-    return ""
+
+    text: frozenset[str] = frozenset()
+    """Attributes that hold text, whose order no index keeps."""
+    mixed: frozenset[str] = frozenset()
+    """Attributes that hold values of several kinds, which no index compares by !=."""
+    across: bool = False
+    """Nothing is compared across an event. States that are older than this comparison thaw so."""
+
+    def __or__(self, other: Unindexed) -> Unindexed:
+        return Unindexed(
+            self.text | other.text, self.mixed | other.mixed, self.across or other.across
+        )
+
+    def covers(self, other: Unindexed) -> bool:
+        """Whether indexes leave out all that the other leaves out."""
+        return self | other == self
+
+    def explain(self, op: Operator, one: str, other: str) -> str:
+        """Return why no index compares two attributes so, or \"\"."""
+        if op == "!=" and not self.mixed.isdisjoint((one, other)):
+            return "values differ only if they are of one kind, and an attribute has several"
+        if op not in ("=", "!=") and not self.text.isdisjoint((one, other)):
+            return "text has no order that an index could keep"
+        return ""
+
+    def write_names(self) -> list[str]:
+        """Return the attributes as the header of a state and the note of a checkpoint have them.
+
+        >>> Unindexed(text=frozenset({"name"}), mixed=frozenset({"b"})).write_names()
+        ['@mixed b', 'name']
+        """
+        return sorted([*self.text, *(_MIXED + name for name in self.mixed)])
+
+    @classmethod
+    def read_names(cls, names: Iterable[str]) -> Unindexed:
+        """Return what `write_names` has written, now or before.
+
+        >>> Unindexed.read_names(["@mixed b", "name"])
+        Unindexed(text=frozenset({'name'}), mixed=frozenset({'b'}), across=False)
+        """
+        given = frozenset(names)
+        marked = frozenset(name for name in given if name.startswith(_MIXED))
+        mixed = frozenset(name.removeprefix(_MIXED) for name in marked)
+        return cls(given - marked - {_ACROSS}, mixed, _ACROSS in given)
+
+
+EVERY_INDEX = Unindexed()
+_MIXED = "@mixed "
+_ACROSS = "@neighbours"
+"""How headers said `across` before they had a key for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,7 @@ def _fingerprint(work: Work, buckets: tuple[int, ...]) -> str:
     described = [
         str(work.plan.pattern),
         str(work.plan.conjunctive),
-        repr(sorted(work.plan.unordered)),
+        repr(work.plan.unindexed.write_names()),
         repr([(own.name, sorted(own.columns.items())) for own in work.streams]),
         repr((reading.time, reading.type, reading.time_unit, work.scale, work.form)),
         repr(sorted((str(atom), bit) for atom, bit in work.bits.items())),
