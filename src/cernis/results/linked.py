@@ -15,7 +15,7 @@ from itertools import accumulate, groupby, pairwise
 
 from cernis.engine.dag.count import count_matches
 from cernis.engine.dag.count_ended import count_ended
-from cernis.engine.dag.count_once import count_once
+from cernis.engine.dag.count_once import count_once, takes_all
 from cernis.engine.dag.count_pairs import count_pairs
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.records import BRANCHES
@@ -66,6 +66,9 @@ def _count_trees(segments: list[DagSegment]) -> list[int] | None:
 
 def _count_decided(segments: list[DagSegment], chosen: Chosen) -> list[int] | None:
     """Return the number of matches of every root where a value decides rounds, or None."""
+    if not takes_all(segments[-1], chosen):
+        numbers = count_pairs(segments, chosen)
+        return count_rounds(segments, chosen) if numbers is None else numbers
     few = _FEW_PAIRS * (len(chosen.start) + 1024)
     ways = (partial(count_pairs, most=few), count_once, count_pairs, count_rounds)
     found = (count(segments, chosen) for count in ways)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from itertools import groupby
+
 import pytest
 
 import cernis
@@ -10,7 +14,7 @@ from cernis.rdf.session import GraphSession
 
 QUERY = """
 PREFIX : <urn:g:>
-SELECT * FROM STREAM S <urn:g:s>
+SELECT * {within} FROM STREAM S <urn:g:s>
 WHERE {{
   SEQ ({sequence})
   DEFINE GPM A ON S {{ ?x :a ?a ; :of ?k }}
@@ -18,6 +22,8 @@ WHERE {{
   DEFINE GPM C ON S {{ ?z :c ?c ; :of ?k {of_c} }}
 }}
 """
+Event = tuple[int, str, int]
+"""The time, the name of its step, and the value."""
 INTEGER = "<http://www.w3.org/2001/XMLSchema#integer>"
 FORMS = [
     pytest.param("A ; B+;", "FILTER (?b < ?a)", "", id="a value decides rounds"),
@@ -28,17 +34,21 @@ FORMS = [
 ]
 
 
-def read(sequence: str, of_b: str, of_c: str, events: list[tuple[str, int]]) -> GraphSession:
-    text = QUERY.format(sequence=sequence, of_b=of_b, of_c=of_c)
-    session = cernis.query(text, lang="spaseq").session(time_unit="s", keep=True)
+def write(events: list[Event]) -> dict[str, bytes]:
     lines = []
-    for time, (name, number) in enumerate(events):
-        graph = f"<urn:g:e{time}/at/{time}>"
+    for number, (time, name, value) in enumerate(events):
+        graph = f"<urn:g:e{number}/at/{time}>"
         lines += [
-            f'<urn:g:n{time}> <urn:g:{name}> "{number}"^^{INTEGER} {graph} .',
-            f"<urn:g:n{time}> <urn:g:of> <urn:g:k> {graph} .",
+            f'<urn:g:n{number}> <urn:g:{name}> "{value}"^^{INTEGER} {graph} .',
+            f"<urn:g:n{number}> <urn:g:of> <urn:g:k> {graph} .",
         ]
-    session.push({"S": "\n".join(lines).encode()})
+    return {"S": "\n".join(lines).encode()}
+
+
+def read(sequence: str, of_b: str, of_c: str, events: list[tuple[str, int]]) -> GraphSession:
+    text = QUERY.format(sequence=sequence, of_b=of_b, of_c=of_c, within="")
+    session = cernis.query(text, lang="spaseq").session(time_unit="s", keep=True)
+    session.push(write([(time, *event) for time, event in enumerate(events)]))
     session.finish()
     return session
 
@@ -68,3 +78,60 @@ def test_matches_that_nobody_could_list_are_counted(sequence: str, number: int) 
     events = [*firsts, *[("b", 0)] * 300, ("c", 149)]
     session = read(sequence, "", "FILTER (?c < ?a)", events)
     assert session.pull().count() == number
+
+
+def count_by_hand(sequence: str, of_c: str, within: int, events: list[Event]) -> dict[int, int]:
+    """Count the matches of `A : B+:` or `A , B+,`, with a C after it or not, by their ends."""
+    numbers: Counter[int] = Counter()
+    moments = [(time, list(some)) for time, some in groupby(events, key=lambda one: one[0])]
+    for begin, (first, rows) in enumerate(moments):
+        for _, _, a in (row for row in rows if row[1] == "a"):
+            ways, last = 1, {}
+            for time, some in moments[begin + 1 :]:
+                if time - first > within:
+                    break
+                fitting = [b for _, name, b in some if name == "b" and b < a]
+                thirds = [c for _, name, c in some if name == "c"]
+                if "C" not in sequence:
+                    numbers[time] += ways * len(fitting)
+                    thirds = []
+                for c in thirds:
+                    numbers[time] += sum(n for b, n in last.items() if not of_c or c > b)
+                if "," in sequence:
+                    last, ways = dict.fromkeys(fitting, ways), ways * len(fitting)
+                    if not fitting:
+                        break
+                    continue
+                for b in fitting:
+                    last[b] = last.get(b, 0) + ways
+                ways *= 1 + len(fitting)
+    return {time: number for time, number in numbers.items() if number}
+
+
+COUNTED = [
+    pytest.param("A : B+:", "", id="rounds end a match"),
+    pytest.param("A : B+: : C", "", id="a step follows"),
+    pytest.param("A : B+: : C", "FILTER (?c > ?b)", id="a step compares the last round"),
+    pytest.param("A , B+,", "", id="rounds without a gap"),
+    pytest.param("A , B+, , C", "FILTER (?c > ?b)", id="a step after rounds without a gap"),
+]
+
+
+@pytest.mark.parametrize(("sequence", "of_c"), COUNTED)
+@pytest.mark.parametrize("within", [3, 60, 1000])
+@pytest.mark.parametrize("beside", [0.0, 0.3], ids=["one at a time", "several at a time"])
+def test_rounds_that_a_value_decides_are_counted_in_any_window(
+    sequence: str, of_c: str, within: int, beside: float
+) -> None:
+    rng, time, events = random.Random(within), 0, []
+    for _ in range(240):
+        time += rng.random() >= beside
+        name = rng.choice("abbbbc")
+        events.append((time, name, rng.randrange(1000) if name == "b" else 2 * rng.randrange(700)))
+    text = QUERY.format(
+        sequence=sequence, of_b="FILTER (?b < ?a)", of_c=of_c, within=f"WITHIN {within} SECONDS"
+    )
+    matches = cernis.query(text, lang="spaseq").run(write(events), time_unit="s")
+    ends, counts = matches.counts().to_pydict().values()
+    assert dict(zip(ends, counts, strict=True)) == count_by_hand(sequence, of_c, within, events)
+    assert within < 1000 or ":" not in sequence or max(counts) > 2**60

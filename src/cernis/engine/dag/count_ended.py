@@ -29,7 +29,7 @@ from cernis.compiled import inner
 from cernis.compiled.tiers import call_patiently, cut_events
 from cernis.engine.dag import records as r
 from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND, DagSegment
-from cernis.engine.dag.residues import count_exactly, reduce
+from cernis.engine.dag.residues import add, count_exactly, reduce
 from cernis.engine.dag.rounds import FIRST_WORD
 from cernis.engine.dag.run_places import AskedRanges, find_lost, find_places, place_runs
 from cernis.engine.dag.steps import ALL, Chosen, Ints
@@ -121,8 +121,8 @@ def _add_up(tree, node, prime):
     """Work out the sums of a node, with what its children have not been told."""
     left, right, maps = 2 * node, 2 * node + 1, tree.maps[node]
     tree.number[node] = tree.number[left] + tree.number[right]
-    ways = reduce(tree.ways[left] + tree.ways[right], prime)
-    ready = reduce(tree.ready[left] + tree.ready[right], prime)
+    ways = add(tree.ways[left], tree.ways[right], prime)
+    ready = add(tree.ready[left], tree.ready[right], prime)
     tree.ways[node] = reduce(maps[0] * ways, prime)
     tree.ready[node] = reduce(reduce(maps[1] * ways, prime) + maps[2] * ready, prime)
 
@@ -188,11 +188,11 @@ def _sum_ready(tree, begin, end, prime):
     left, right = _go_down(tree, begin, prime), _go_down(tree, end - 1, prime) + 1
     while left < right:
         if left & 1:
-            total = reduce(total + tree.ready[left], prime)
+            total = add(total, tree.ready[left], prime)
             left += 1
         if right & 1:
             right -= 1
-            total = reduce(total + tree.ready[right], prime)
+            total = add(total, tree.ready[right], prime)
         left //= 2
         right //= 2
     return total

@@ -106,14 +106,20 @@ def _count_moments(segment, roots, steps, counted, items, span, out):
     return gone
 
 
+def takes_all(segment: DagSegment, chosen: Chosen) -> bool:
+    """Return whether runs take all rounds that fit them."""
+    assert segment.links.rounds is not None
+    used = segment.memory.sources["link"][chosen.rounds[chosen.rounds >= 0]]
+    return bool((np.abs(segment.links.rounds[used]) == NEXT_ROUNDS).all())
+
+
 def _read_once(segment: DagSegment, chosen: Chosen) -> _OnceSteps | None:
     """Return what the vertices are; None: runs may take rounds in several ways."""
-    links, memory, vertices = segment.links, segment.memory, chosen.vertices
-    assert links.rounds is not None
+    memory, vertices = segment.memory, chosen.vertices
     size, rounds = len(vertices), np.flatnonzero(chosen.rounds >= 0)
     sources = memory.sources[chosen.rounds[rounds]]
-    way, operator = links.rounds[sources["link"]], chosen.operator[rounds]
-    if (np.abs(way) != NEXT_ROUNDS).any() or len(np.unique(operator)) != 1:
+    operator = chosen.operator[rounds]
+    if not takes_all(segment, chosen) or len(np.unique(operator)) != 1:
         return None
     runs = place_runs(memory, chosen)
     if (vertices["count"][runs.vertex] > 0).any():

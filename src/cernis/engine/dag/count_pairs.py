@@ -1,21 +1,22 @@
 """How many matches end at each root, where a value decides the rounds of runs that have just begun.
 
-In how many ways a run takes the rounds up to one of them (`rounds`) does not depend on the window.
-So one pass over the vertices finds it for each pair of a run and a round that fits it: the number
-of a run is 1, and each moment with rounds for it multiplies it by their number, or under `:` by one
-more. The pairs of a round are sorted by their runs and added up from the latest, and then the
-matches of the round inside any window are one of these sums.
+In how many ways a run takes the rounds up to one of them (`rounds`) does not depend on the window:
+the number of a run is 1, and each moment with rounds for it multiplies it by their number, or under
+`:` by one more. So the pairs of a run and a round that fits it are found once. Then runs are added
+from the latest to the earliest: each adds its number to the totals of its rounds. When all runs
+inside the window of a root have been added, the totals of the rounds that lead to it are its
+matches.
 
-Cost contract: linear in the pairs, and for each root as many binary searches as the rounds that
-lead to it. `count_pairs` gives up where runs have had another step before, or roots are further
-than a step from the rounds. Numbers are floats, exact below 2^53; larger ones are counted again
-modulo primes (`residues`).
+Cost contract: linear in the pairs, and in the rounds that lead to roots. `count_pairs` gives up
+where runs have had another step before, or roots are further than a step from the rounds. Numbers
+are floats, exact below 2^53; larger ones are added again modulo primes (`residues`), from the same
+pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,130 +28,71 @@ from cernis.engine.dag import records as r
 from cernis.engine.dag import unions
 from cernis.engine.dag.count import list_runs
 from cernis.engine.dag.links import ANY_ROUNDS, DagSegment
-from cernis.engine.dag.residues import count_exactly, reduce
+from cernis.engine.dag.residues import add, count_exactly, reduce
 from cernis.engine.dag.steps import Chosen, Ints
 
-NO_ROOM, GIVES_UP = -1, -2
+DONE, NO_ROOM, GIVES_UP = 0, -1, -2
 
 
-class _WeighedRuns(NamedTuple):
-    """Per vertex, what is known of it as a run that takes rounds."""
-
-    ways: NDArray[np.float64]
-    """In how many ways it has taken its rounds so far,"""
-    digits: NDArray[np.float64]
-    """and about how many bits that number has."""
-    rows: Ints
-    """How many rounds the moment has for it."""
-    taken: Ints
-    """Scratch: the runs that the moment takes."""
-
-
-class _RunPairs(NamedTuple):
-    """Pairs of a round and a run that it takes. `first[v]:first[v + 1]` are those of vertex v."""
+class _NumberLists(NamedTuple):
+    """A list for each of some things: `first[i]:first[i + 1]` are the items of i."""
 
     first: Ints
-    run: Ints
-    """The number of the run; those that begin later have larger ones."""
-    ways: NDArray[np.float64]
-    """In how many ways it takes the rounds before; once added up, for all runs from this on."""
+    item: Ints
+
+
+class _RoundRows(NamedTuple):
+    """Per vertex, what a round does to the runs that it takes."""
+
+    moment: Ints
+    goes_on: NDArray[np.uint8]
+    """Whether a run can take another round after it,"""
+    is_any: NDArray[np.uint8]
+    """and whether it can do without this one."""
 
 
 @kernel
-def _find_pairs(segment, steps, prime, runs, pairs, items, span):
-    """Find the pairs of the rounds of some moments, while there is room.
+def _find_pairs(segment, steps, pairs, items, span):
+    """List the runs that the rounds of some moments take, while there is room.
 
     `span` has the first moment, the one after the last, how many pairs there were before, and how
-    many there may be; return how many there are.
+    many there may be. Return the moment that comes next, the number of pairs, and a status.
     """
     links, memory = segment.links, segment.memory
     begin, end, size, most = span
-    room = len(pairs.run)
     for m in range(begin, end):
         if size > most:
-            return GIVES_UP
-        taken, is_any = 0, False
+            return m, size, GIVES_UP
+        before = size
         for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
             pairs.first[v] = size
-            source = steps.rounds[v]
-            if source < 0:
+            if steps.rounds[v] < 0:
                 continue
-            is_any = abs(links.rounds[memory.sources[source]["link"]]) == ANY_ROUNDS
-            found = list_runs(links, memory, source, steps.due[m], items)
-            if found < 0:
-                return NO_ROOM
+            found = list_runs(links, memory, steps.rounds[v], steps.due[m], items)
+            if found < 0 or size + found > len(pairs.item):
+                return m, before, NO_ROOM
             for k in range(found):
-                branch = memory.branches[items[k]]
-                run = steps.number[branch["vertex"]]
-                if memory.vertices[branch["vertex"]]["count"] > 0:
-                    return GIVES_UP
-                if size < room:
-                    pairs.run[size] = run
-                    pairs.ways[size] = runs.ways[run]
-                size += 1
-                if steps.operator[v] != r.EQUAL:
-                    if runs.rows[run] == 0:
-                        runs.taken[taken] = run
-                        taken += 1
-                    runs.rows[run] += 1
-        for k in range(taken):
-            run = runs.taken[k]
-            factor = runs.rows[run] + is_any
-            runs.ways[run] = reduce(runs.ways[run] * factor, prime)
-            runs.digits[run] += np.log2(factor)
-            runs.rows[run] = 0
-    return size
+                vertex = memory.branches[items[k]]["vertex"]
+                if memory.vertices[vertex]["count"] > 0:
+                    return m, size, GIVES_UP
+                pairs.item[size + k] = steps.number[vertex]
+            size += found
+    return end, size, DONE
 
 
 @kernel
-def _sort_by_run(pairs, begin, moved, sorted_):
-    """Sort the pairs of each round by their runs, in two passes of a counting sort.
-
-    `begin` is zero, with a place for each vertex and one more; `moved` is scratch.
-    """
-    first, size = pairs.first, len(pairs.run)
-    for k in range(size):
-        begin[pairs.run[k] + 1] += 1
-    for v in range(len(begin) - 1):
-        begin[v + 1] += begin[v]
-    for v in range(len(first) - 1):
-        for k in range(first[v], first[v + 1]):
-            at = begin[pairs.run[k]]
-            begin[pairs.run[k]] = at + 1
-            moved[at, 0] = v
-            moved[at, 1] = k
-    for v in range(len(first) - 1):
-        begin[v] = first[v]
-    for k in range(size):
-        v, old = moved[k, 0], moved[k, 1]
-        at = begin[v]
-        begin[v] = at + 1
-        sorted_.run[at] = pairs.run[old]
-        sorted_.ways[at] = pairs.ways[old]
-
-
-@kernel
-def _add_up(pairs, prime):
-    """Add up the ways of each round's pairs, which are in the order of their runs."""
+def _turn_pairs(pairs, runs):
+    """List the rounds of each run, from the first. `runs.first` is zero, with a place to spare."""
+    first = runs.first
+    for k in range(len(runs.item)):
+        first[pairs.item[k] + 2] += 1
+    for run in range(2, len(first)):
+        first[run] += first[run - 1]
     for v in range(len(pairs.first) - 1):
-        total = 0.0
-        for k in range(pairs.first[v + 1] - 1, pairs.first[v] - 1, -1):
-            total = reduce(total + pairs.ways[k], prime)
-            pairs.ways[k] = total
-
-
-@inner
-def _sum_from(steps, pairs, v, bound):
-    """Return in how many ways runs that begin from a bound on come to a round."""
-    begin, end = pairs.first[v], pairs.first[v + 1]
-    low, high = begin, end
-    while low < high:
-        middle = (low + high) // 2
-        if steps.start[pairs.run[middle]] < bound:
-            low = middle + 1
-        else:
-            high = middle
-    return pairs.ways[low] if low < end else 0.0
+        for k in range(pairs.first[v], pairs.first[v + 1]):
+            run = pairs.item[k]
+            runs.item[first[run + 1]] = v
+            first[run + 1] += 1
 
 
 @inner
@@ -195,24 +137,75 @@ def list_rounds_below(links, memory, vertex, bound, items):
 
 
 @kernel
-def _sum_roots(segment, roots, steps, pairs, prime, items, out):
-    """Write the number of matches of each root; return a number below 0 if that is not possible."""
-    for i in range(len(roots)):
-        vertex, bound = roots[i]["vertex"], roots[i]["bound"]
+def _find_ends(segment, steps, ends, items, span, roots):
+    """List the rounds that lead to some roots, while there is room.
+
+    `span` has the first root, the one after the last, and how many rounds there were before. Return
+    the root that comes next, the number of rounds, and a status.
+    """
+    begin, end, size, _ = span
+    for i in range(begin, end):
+        ends.first[i] = size
+        vertex, found = roots[i]["vertex"], 1
         v = steps.number[vertex]
-        out[i] = 0.0
         if v >= 0 and steps.rounds[v] >= 0:
-            out[i] = _sum_from(steps, pairs, v, bound)
-            continue
-        found = list_rounds_below(segment.links, segment.memory, vertex, bound, items)
-        if found < 0:
-            return found
+            items[0] = vertex
+        else:
+            bound = roots[i]["bound"]
+            found = list_rounds_below(segment.links, segment.memory, vertex, bound, items)
+            if found == GIVES_UP:
+                return i, size, GIVES_UP
+        if found < 0 or size + found > len(ends.item):
+            return i, size, NO_ROOM
         for k in range(found):
             v = steps.number[items[k]]
             if v < 0 or steps.rounds[v] < 0:
-                return GIVES_UP
-            out[i] = reduce(out[i] + _sum_from(steps, pairs, v, bound), prime)
-    return 0
+                return i, size, GIVES_UP
+            ends.item[size + k] = v
+        size += found
+    return end, size, DONE
+
+
+@inner
+def _add_run(rows, runs, run, prime, totals):
+    """Add a run to the totals of its rounds."""
+    ways, fitting, moment, is_any = 1.0, 0, -1, 0
+    for k in range(runs.first[run], runs.first[run + 1]):
+        v = runs.item[k]
+        if rows.moment[v] != moment:
+            if fitting > 0:
+                ways = reduce(ways * (fitting + is_any), prime)
+            fitting, moment = 0, rows.moment[v]
+        totals[v] = add(totals[v], ways, prime)
+        fitting += rows.goes_on[v]
+        is_any = rows.is_any[v]
+
+
+@inner
+def _sum_totals(ends, i, prime, totals):
+    """Return the sum of the totals of the rounds that lead to a root."""
+    total = 0.0
+    for k in range(ends.first[i], ends.first[i + 1]):
+        total = add(total, totals[ends.item[k]], prime)
+    return total
+
+
+@kernel
+def _sum_roots(steps, rows, runs, ends, prime, order, totals, out):
+    """Write the number of matches of each root.
+
+    `order` are the roots, from the latest bound; `totals` are zero, for each vertex.
+    """
+    done = 0
+    for run in range(len(rows.moment) - 1, -1, -1):
+        if runs.first[run] == runs.first[run + 1]:
+            continue
+        while done < len(order) and steps.bound[order[done]] > steps.start[run]:
+            out[order[done]] = _sum_totals(ends, order[done], prime, totals)
+            done += 1
+        _add_run(rows, runs, run, prime, totals)
+    for i in order[done:]:
+        out[i] = _sum_totals(ends, i, prime, totals)
 
 
 def count_pairs(
@@ -223,63 +216,61 @@ def count_pairs(
 
     The segments share their records: those of the last include those of the others.
     """
-    roots = np.concatenate([segment.roots for segment in segments])
-    return count_exactly(_PairCounting(segments[-1], roots, steps, most).count)
+    segment, size = segments[-1], len(steps.start)
+    pairs = _list_all(_find_pairs, len(steps.moment_first) - 1, size, most, (segment, steps))
+    if pairs is None:
+        return None
+    roots = np.concatenate([one.roots for one in segments])
+    ends = _list_all(_find_ends, len(roots), len(roots), most, (segment, steps), roots)
+    if ends is None:
+        return None
+    runs = _NumberLists(np.zeros(size + 2, np.int64), np.empty(len(pairs.item), np.int64))
+    _turn_pairs(pairs, runs)
+    # a moment multiplies the ways of a run at most by 2 for each of its rounds
+    bits = int(np.diff(runs.first).max(initial=0)) + 2 * size.bit_length() + 2
+    rows, order = _read_rows(segment, steps), np.argsort(-steps.bound, kind="stable")
+
+    def count(prime: float) -> tuple[NDArray[np.float64], int]:
+        totals, out = np.zeros(size), np.empty(len(roots))
+        _sum_roots(steps, rows, runs, ends, prime, order, totals, out)
+        return out, bits
+
+    return count_exactly(count)
 
 
-class _PairCounting:
-    """Counts the same roots, modulo one prime after the other."""
-
-    def __init__(
-        self, segment: DagSegment, roots: NDArray[np.void], steps: Chosen, most: int
-    ) -> None:
-        self.segment, self.roots, self.steps, self.most = segment, roots, steps, most
-        self.items = np.empty(1024, np.int64)
-        self.room = 8 * len(steps.start)
-
-    def count(self, prime: float) -> tuple[NDArray[np.float64], int] | None:
-        """Return the numbers of matches, with a prime modulo it, and a bound on their bits."""
-        while True:
-            found = self._find(prime)
-            if isinstance(found, int):
-                if found == GIVES_UP:
-                    return None
-                self.items = np.empty(4 * len(self.items), np.int64)
-                continue
-            pairs, bits = found
-            out = np.empty(len(self.roots), np.float64)
-            status = _sum_roots(self.segment, self.roots, self.steps, pairs, prime, self.items, out)
-            if status == 0:
-                return out, bits
+def _list_all(
+    find: Callable[..., Any],
+    number: int,
+    lists: int,
+    most: int,
+    records: tuple[DagSegment, Chosen],
+    *beside: NDArray[np.void],
+) -> _NumberLists | None:
+    """Return the lists that a kernel writes for so many moments or roots; None: it gives up."""
+    found = _NumberLists(np.zeros(lists + 1, np.int64), np.empty(8 * lists + 64, np.int64))
+    items, size = np.empty(1024, np.int64), 0
+    for piece in cut_events(number):
+        begin, status = piece.start, NO_ROOM
+        while status == NO_ROOM:
+            span = (begin, piece.stop, size, most)
+            begin, size, status = call_patiently(find, *records, found, items, span, *beside)
             if status == GIVES_UP:
                 return None
-            self.items = np.empty(4 * len(self.items), np.int64)
+            if status == NO_ROOM:
+                items = np.empty(2 * len(items), np.int64)
+                found = _NumberLists(found.first, np.append(found.item, np.empty_like(found.item)))
+    found.first[-1] = size
+    expect_events(size)
+    return _NumberLists(found.first, found.item[:size])
 
-    def _find(self, prime: float) -> tuple[_RunPairs, int] | int:
-        """Return the pairs, added up, and a bound on the bits of a root; or why there are none."""
-        size = len(self.steps.start)
-        while True:
-            runs = _WeighedRuns(
-                np.ones(size), np.zeros(size), np.zeros(size, np.int64), np.empty(size, np.int64)
-            )
-            pairs = _RunPairs(
-                np.zeros(size + 1, np.int64), np.empty(self.room, np.int64), np.empty(self.room)
-            )
-            found = 0
-            for piece in cut_events(len(self.steps.moment_first) - 1):
-                span = (piece.start, piece.stop, found, self.most)
-                args = self.segment, self.steps, prime, runs, pairs, self.items, span
-                found = int(call_patiently(_find_pairs, *args))
-                if found < 0:
-                    return found
-            pairs.first[size] = found
-            expect_events(found)
-            if found <= self.room:
-                break
-            self.room = found
-        ordered = pairs._replace(run=np.empty(found, np.int64), ways=np.empty(found))
-        pairs = pairs._replace(run=pairs.run[:found], ways=pairs.ways[:found])
-        begin, moved = np.zeros(size + 1, np.int64), np.empty((found, 2), np.int64)
-        _sort_by_run(pairs, begin, moved, ordered)
-        _add_up(ordered, prime)
-        return ordered, int(runs.digits.max(initial=0.0)) + 2 * size.bit_length() + 2
+
+def _read_rows(segment: DagSegment, steps: Chosen) -> _RoundRows:
+    """Return what rounds do to the runs that they take."""
+    links, size = segment.links, len(steps.start)
+    assert links.rounds is not None
+    moment = np.repeat(np.arange(len(steps.moment_first) - 1), np.diff(steps.moment_first))
+    is_round = steps.rounds >= 0
+    used = segment.memory.sources["link"][steps.rounds[is_round]]
+    is_any = np.zeros(size, np.uint8)
+    is_any[is_round] = np.abs(links.rounds[used]) == ANY_ROUNDS
+    return _RoundRows(moment, (steps.operator != r.EQUAL).astype(np.uint8), is_any)

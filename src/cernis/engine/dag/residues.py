@@ -3,14 +3,14 @@
 Primes are below 2^26, so that a float holds the product of two residues. The Chinese remainder
 theorem puts a count together from its residues.
 
-Cost: a pass of the kernel for each prime, one for 25 bits of the largest count.
+Cost: a pass of the kernel for each prime, one for 26 bits of the largest count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from math import isqrt, prod
+from math import isinf, isqrt, log2, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from cernis.compiled import inner
 
 _EXACT = float(2**53)
 """Floats below it are exact numbers."""
-_PRIME_BITS = 25
+_PRIME_BITS = 26
 
 
 @inner
@@ -32,12 +32,25 @@ def reduce(value, prime):
     return value
 
 
+@inner
+def add(one, other, prime):
+    """Return the sum of two numbers modulo a prime; 0: there is none."""
+    total = one + other
+    if total >= prime:
+        total -= prime
+    return total
+
+
 @cache
 def list_primes(bits: int) -> tuple[int, ...]:
-    """Return primes below 2^26 whose product has more than so many bits, the largest first."""
+    """Return primes below 2^26 whose product has more than so many bits, the largest first.
+
+    >>> len(list_primes(103)), len(list_primes(104))
+    (4, 5)
+    """
     primes: list[int] = []
-    number = 2 ** (_PRIME_BITS + 1)
-    while _PRIME_BITS * len(primes) <= bits:
+    number = 2**_PRIME_BITS
+    while prod(primes) >> bits == 0:
         number -= 1
         if all(number % divisor for divisor in range(2, isqrt(number) + 1)):
             primes.append(number)
@@ -64,7 +77,8 @@ def count_exactly(
 ) -> list[int] | None:
     """Return numbers of any size; None: `count` gives none.
 
-    `count` gives the numbers modulo a prime, 0: there is none, and a bound on their bits.
+    `count` gives the numbers modulo a prime, 0: there is none, and a bound on their bits. It adds
+    and multiplies numbers that are not negative, so that a float is near to its number.
     """
     found = count(0.0)
     if found is None:
@@ -73,6 +87,7 @@ def count_exactly(
     if numbers.max(initial=0.0) < _EXACT:
         counts: list[int] = numbers.astype(np.int64).tolist()
         return counts
-    primes = list_primes(bits)
+    largest = float(numbers.max())
+    primes = list_primes(bits if isinf(largest) else min(bits, int(log2(largest)) + 2))
     residues = [one[0] for one in map(count, map(float, primes)) if one is not None]
     return join_residues(np.array(residues).astype(np.int64), primes)
