@@ -12,9 +12,11 @@ from cernis.cli.arguments import (
     RunArguments,
     by_stream,
     check_output,
+    find_rules,
     named_columns,
     named_files,
     named_graphs,
+    named_tables,
     read_query,
 )
 from cernis.errors import CernisError
@@ -58,6 +60,21 @@ def test_a_file_that_is_not_there_is_said_so(name: str) -> None:
     with pytest.raises(CernisError) as caught:
         read_query(name)
     assert str(caught.value) == f"{name}: no such file (a query as text contains spaces)"
+
+
+def test_an_empty_text_is_an_empty_query_and_not_the_present_folder() -> None:
+    assert read_query("") == ("", "ceql")
+    assert find_rules("") is None
+
+
+def test_an_empty_name_is_no_file() -> None:
+    for argument in ("", "S="):
+        with pytest.raises(CernisError) as caught:
+            named_files([argument])
+        there = "'.' is the folder where you are"
+        assert str(caught.value) == f"{argument!r} names no file of events; {there}"
+    with pytest.raises(CernisError, match=r"^--table t=: expected NAME=FILE$"):
+        named_tables(["t="])
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -613,6 +614,26 @@ def test_a_file_that_is_not_there_is_said_so(folder: Path) -> None:
     written("trades.csv", "type\nA\n")
     assert failure("trade.csv") == "trade.csv: no such file; did you mean 'trades.csv'?"
     assert failure("no/such.csv") == "no/such.csv: no such file"
+
+
+def test_an_empty_path_is_not_the_present_folder(folder: Path) -> None:
+    written("trades.csv", "type\nA\n")
+    message = "the path of the events is empty; '.' is the folder where you are"
+    for events in ("", [""], {"S": ""}, {"S": [""]}):
+        assert failure(events) == message
+
+
+def test_bytes_are_no_events(folder: Path) -> None:
+    for events in (b"", b"type\nA\n"):
+        assert failure(events).startswith("cannot read events from 'builtins.bytes'; expected a ")
+
+
+def test_the_threads_of_arrow_hold_no_memory_of_python() -> None:
+    block = b"type\nA\n"
+    before = sys.getrefcount(block)
+    file = text.open_block(block)
+    assert sys.getrefcount(block) == before
+    assert file.read() == block
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.arrow"])

@@ -179,9 +179,10 @@ def read_query(argument: str, lang: str = "ceql") -> tuple[str, str]:
     ('SELECT * FROM S WHERE A', 'ceql')
     """
     path = Path(argument)
-    if _exists(path):
+    if argument and _exists(path):
         return _read(path), _LANGUAGES.get(path.suffix, lang)
-    if any(letter.isspace() for letter in argument) and path.suffix not in _LANGUAGES:
+    is_text = not argument or any(letter.isspace() for letter in argument)
+    if is_text and path.suffix not in _LANGUAGES:
         return argument, lang
     raise CernisError(f"{argument}: no such file (a query as text contains spaces)")
 
@@ -189,7 +190,7 @@ def read_query(argument: str, lang: str = "ceql") -> tuple[str, str]:
 def find_rules(argument: str, lang: str = "ceql") -> str | Path | None:
     """Return the rules of a folder, a file or a text; None: it is a single query."""
     path = Path(argument)
-    if _exists(path):
+    if argument and _exists(path):
         if path.is_dir():
             return path
         text = "" if path.suffix in (".cq", ".spaseq") else _read(path)
@@ -260,7 +261,7 @@ def named_tables(arguments: Sequence[str]) -> dict[str, Path]:
     tables: dict[str, Path] = {}
     for argument in arguments:
         name, equals, file = argument.partition("=")
-        if not equals or not name:
+        if not equals or not name or not file:
             raise CernisError(f"--table {argument}: expected NAME=FILE")
         if name in tables:
             raise CernisError(f"two files for the table {name!r}: {tables[name]} and {file}")
@@ -325,8 +326,15 @@ def _split_names(names: str) -> list[str]:
 def _name_and_file(argument: str) -> tuple[str | None, Path]:
     name, equals, file = argument.partition("=")
     if equals and name.isidentifier() and not _exists(Path(argument)):
-        return name, Path(file)
-    return None, Path(argument)
+        return name, _path(file, argument)
+    return None, _path(argument, argument)
+
+
+def _path(file: str, argument: str) -> Path:
+    """Return a path; an empty text is none, though Python takes it for the present folder."""
+    if not file:
+        raise CernisError(f"{argument!r} names no file of events; '.' is the folder where you are")
+    return Path(file)
 
 
 def named_graphs(arguments: Sequence[str]) -> dict[str, list[Path]] | list[Path]:

@@ -31,6 +31,7 @@ from cernis.events.text import (
     after_last_line,
     after_last_record,
     count_byte,
+    open_block,
 )
 from cernis.events.times import is_text
 
@@ -265,7 +266,7 @@ class CsvReader(TextReader):
             wanted = self._names if columns is None else columns
             return pa.schema([(n, types.get(n, pa.null())) for n in wanted]).empty_table()
         return pyarrow.csv.read_csv(
-            pa.BufferReader(block),
+            open_block(block),
             read_options=pyarrow.csv.ReadOptions(
                 use_threads=broken is None, column_names=self._names, block_size=len(block) + 1
             ),

@@ -23,6 +23,7 @@ from cernis.events.text import (
     TextReader,
     after_last_line,
     longest_record,
+    open_block,
 )
 
 _BLOCK_BYTES = 1 << 20  # at a time, so that all cores take part
@@ -140,7 +141,7 @@ def _json_table(
     block: bytes, known: list[tuple[str, pa.DataType]], unexpected: str, size: int = _BLOCK_BYTES
 ) -> pa.Table:
     return pyarrow.json.read_json(
-        pa.BufferReader(block),
+        open_block(block),
         read_options=pyarrow.json.ReadOptions(block_size=size + 1),
         parse_options=pyarrow.json.ParseOptions(
             explicit_schema=pa.schema(known) if known else None,

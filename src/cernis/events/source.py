@@ -454,7 +454,8 @@ def read_table(name: str, value: Any) -> pa.Table:
 def _inputs(events: Any) -> list[tuple[str | None, Any]]:
     """Return the inputs with their names; None where an input has no name of its own."""
     if isinstance(events, (str, Path)):
-        return [(stem_of(Path(events)), Path(events))]
+        path = _path(events)
+        return [(stem_of(path), path)]
     if isinstance(events, Mapping):
         if not events:
             raise DataError("no events: the dict of streams is empty")
@@ -465,8 +466,15 @@ def _inputs(events: Any) -> list[tuple[str | None, Any]]:
             )
         return [(str(k), _as_paths(v)) for k, v in events.items()]
     if _are_paths(events):
-        return [(stem_of(path), path) for path in map(Path, events)]
+        return [(stem_of(path), path) for path in map(_path, events)]
     return [(None, events)]
+
+
+def _path(name: str | Path) -> Path:
+    """Return a path; an empty text is none, though Python takes it for the present folder."""
+    if name == "":
+        raise DataError("the path of the events is empty; '.' is the folder where you are")
+    return Path(name)
 
 
 def _are_paths(value: object) -> bool:
@@ -476,8 +484,8 @@ def _are_paths(value: object) -> bool:
 def _as_paths(value: Any) -> Any:
     """Return text as a path, and a list of texts as several."""
     if isinstance(value, str):
-        return Path(value)
-    return tuple(map(Path, value)) if _are_paths(value) else value
+        return _path(value)
+    return tuple(map(_path, value)) if _are_paths(value) else value
 
 
 def _join_files(
@@ -548,7 +556,7 @@ def _reader(name: str, value: Any, opening: Opening, what: str = "stream") -> Re
         return _from_stream(label, value)
     if isinstance(value, (list, tuple)):
         return _from_list(label, value, mistakes, types)
-    if isinstance(value, Iterable):
+    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | memoryview):
         return _from_iterator(label, iter(value), mistakes, types)
     raise DataError(
         f"cannot read events from {kind!r}; expected a frame, an Arrow table, "

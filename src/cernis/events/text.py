@@ -264,3 +264,14 @@ class TextReader:
 
 def _too_long(longest: int) -> str:
     return f"the record is longer than {longest:,} bytes (CERNIS_LONGEST_RECORD allows more)"
+
+
+def open_block(block: bytes) -> pa.BufferReader:
+    """Return a file of a copy of the block, in Arrow's own memory.
+
+    Arrow's threads may let go of what they have read after the parser has returned. If that were
+    memory of Python's, they would wait for the interpreter, and where it ends, the process aborts.
+    """
+    copy = pa.allocate_buffer(len(block))
+    np.frombuffer(copy, np.uint8)[:] = np.frombuffer(block, np.uint8)
+    return pa.BufferReader(copy)
