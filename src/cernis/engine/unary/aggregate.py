@@ -195,10 +195,15 @@ class SlidingAggregator:
                     self._collect(int(detail))
                 case kernel.LANES_FULL:
                     if not self._tighten(int(detail)):
-                        self._widen()
+                        self.widen(self.residues + max(1, self.residues // 8))
         self.position += len(symbols)
         self._advance_bound(events.bounds, -1)
         return join_found(found)
+
+    @property
+    def residues(self) -> int:
+        """How many residues every integer has."""
+        return len(self.lanes.moduli.primes)
 
     @property
     def records(self) -> int:
@@ -291,7 +296,7 @@ class SlidingAggregator:
         labels, scratch = len(self.tables.labels), self._scratch
         is_larger = edges >= len(scratch.moving_edge) or states > len(scratch.gathered)
         if is_larger or labels > self.lanes.sum_labels.shape[1]:
-            self.lanes = self.new_lanes(len(self.lanes.moduli.primes))
+            self.lanes = self.new_lanes(self.residues)
             self._scratch = self._new_scratch(states, len(scratch.ends))
         self._scratch = self._scratch._replace(steps=_list_steps(self._arrays, self.tables.symbols))
 
@@ -379,13 +384,15 @@ class SlidingAggregator:
         if events - self._tightened < states * states:
             return False
         self._tightened = events
-        digits = np.zeros(len(self.lanes.moduli.primes), np.int64)
+        digits = np.zeros(self.residues, np.int64)
         return bool(kernel.tighten_bounds(self.memory, self.lanes, self._scratch, row, digits))
 
-    def _widen(self) -> None:
-        """Give every number more residues."""
-        old, width = self.lanes, len(self.lanes.moduli.primes)
-        self.lanes = self.new_lanes(width + max(1, width // 8))
+    def widen(self, residues: int) -> None:
+        """Give every number so many residues, if it has fewer."""
+        old = self.lanes
+        if residues <= self.residues:
+            return
+        self.lanes = self.new_lanes(residues)
         self._scratch = self._new_scratch(len(self._scratch.gathered), len(self._scratch.ends))
         self._copy(old, 0)
 
@@ -434,7 +441,7 @@ class SlidingAggregator:
                 f"the aggregates of the window need more than {MOST_WORDS >> 27} GiB; narrow the "
                 "window or simplify the pattern"
             )
-        scratch = np.zeros((2, len(self.lanes.moduli.primes)), np.int64)
+        scratch = np.zeros((2, self.residues), np.int64)
         if len(rows) == 1 and not with_log:
             self._copy_vectors(size, lanes, scratch)
             return

@@ -11,7 +11,9 @@ Cost contract: an addition or product costs O(lanes), and none needs a division.
 2^12 residues below 2^50: vectors add residues as plain integers, and reduce them later
 (`semiring`). Rejected: primes of 62
 bits, which are a fifth fewer: LLVM computes their products one at a time, and each addition needs a
-reduction. Rejected: limbs with carries, whose products cost the square of them.
+reduction. Rejected: limbs with carries, whose products cost the square of them. In most numbers of
+a window the upper limbs are 0; leaving these out makes loops so short that sequences of 24 took 1.2
+times as long.
 """
 
 from __future__ import annotations
