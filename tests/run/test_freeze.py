@@ -15,7 +15,7 @@ import pytest
 import cernis
 from cernis.engine.dag.records import NODE
 from cernis.engine.unary.freeze import VERSION, pack, unpack
-from cernis.engine.unary.slide import ROW
+from cernis.engine.unary.stacks import ROW
 from cernis.pattern.selection import counts_only
 from cernis.run.rules.families import SMALLEST
 from cernis.testing import oracle

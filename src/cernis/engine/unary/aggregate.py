@@ -29,7 +29,7 @@ from cernis.engine.settings import (
     RESOLVE_NEXT,
     Settings,
 )
-from cernis.engine.unary import semiring
+from cernis.engine.unary import semiring, stacks
 from cernis.engine.unary import slide as kernel
 from cernis.engine.unary.residue import Integers, join_integers, read_residues
 from cernis.engine.unary.semiring import NO_VALUE, Weights, new_pool
@@ -121,10 +121,10 @@ class SlidingAggregator:
         """How many relevant events had come when bounds were compared with exact numbers."""
         self.lanes = self.new_lanes(1)
         rows = 64 if settings.partitioned else 1
-        self.memory = kernel.SlidingMemory(
+        self.memory = stacks.SlidingMemory(
             counters=np.array([1, 0, 0, rows if settings.partitioned else 0, 0], np.int64),
             pool=new_pool(_FIRST_WORDS),
-            log=np.zeros(_FIRST_LOG, kernel.LOGGED_EVENT),
+            log=np.zeros(_FIRST_LOG, stacks.LOGGED_EVENT),
             log_weights=self._new_weights(_FIRST_LOG),
             rows=_new_rows(rows),
             places=np.zeros((rows, 8), np.int64),
@@ -135,8 +135,8 @@ class SlidingAggregator:
             row_of_key=np.full(64, -1, np.int32),
             free_rows=np.arange(rows - 1, -1, -1).astype(np.int64),
         )
-        kernel.reset_row(self.memory, self.lanes, 0)
-        self._spare: kernel.SlidingMemory | None = None
+        stacks.reset_row(self.memory, self.lanes, 0)
+        self._spare: stacks.SlidingMemory | None = None
         """The memory before the last copy: its pool and log are used again."""
         self._scratch = self._new_scratch(8, 64)
         self.fit_tables()
@@ -152,7 +152,7 @@ class SlidingAggregator:
         usable: NDArray[np.uint8] | None = None,
     ) -> EndAggregates:
         """Read a batch of events and return the aggregates of the matches that end in it."""
-        events = kernel.SlidingEvents(
+        events = stacks.SlidingEvents(
             symbols,
             _NO_NUMBERS if keys is None else keys,
             read_only(_NO_NUMBERS if clocks is None else clocks),
@@ -175,7 +175,7 @@ class SlidingAggregator:
                 self.position,
                 at,
             )
-            if status == kernel.DONE or self.memory.counters[kernel.ENDS]:
+            if status == kernel.DONE or self.memory.counters[stacks.ENDS]:
                 found.append(self._read_found())
             match status:
                 case kernel.DONE:
@@ -208,12 +208,12 @@ class SlidingAggregator:
     @property
     def records(self) -> int:
         """How many words the vectors take, unused ones included."""
-        return int(self.memory.counters[kernel.WORDS])
+        return int(self.memory.counters[stacks.WORDS])
 
     @property
     def relevant(self) -> int:
         """How many events have begun or moved a partial match."""
-        return int(self.memory.counters[kernel.RELEVANT])
+        return int(self.memory.counters[stacks.RELEVANT])
 
     def earliest(self) -> int:
         """Return the position of the earliest event that is still needed: none is."""
@@ -224,8 +224,8 @@ class SlidingAggregator:
 
     def _read_found(self) -> EndAggregates:
         """Return the aggregates found since the last time."""
-        lanes, number = self.lanes, int(self.memory.counters[kernel.ENDS])
-        self.memory.counters[kernel.ENDS] = 0
+        lanes, number = self.lanes, int(self.memory.counters[stacks.ENDS])
+        self.memory.counters[stacks.ENDS] = 0
         words = self._scratch.found[:number]
 
         def read_integers(quantity: int) -> Integers:
@@ -308,7 +308,7 @@ class SlidingAggregator:
             marks = [[variable in names for names in labels] for variable in variables]
             return np.array(marks, np.uint8).reshape(len(variables), len(labels))
 
-        elements = len(self._arrays.expanded) + kernel.BLOCK
+        elements = len(self._arrays.expanded) + stacks.BLOCK
         lanes = semiring.new_lanes(residues, elements, *map(mark_labels, self._quantities))
         ranks = int(self.settings.resolve == RESOLVE_NEXT)
         return lanes._replace(signed=self._signed, ranks=ranks)
@@ -321,10 +321,10 @@ class SlidingAggregator:
             np.zeros((events, leasts), np.int64),
         )
 
-    def _new_scratch(self, states: int, ends: int) -> kernel.SlidingScratch:
+    def _new_scratch(self, states: int, ends: int) -> stacks.SlidingScratch:
         moves = len(self._arrays.edges) + 1
         weights = self._new_weights(1)
-        return kernel.SlidingScratch(
+        return stacks.SlidingScratch(
             relevant=np.zeros(512, np.int64),
             steps=_list_steps(self._arrays, self.tables.symbols),
             moving_state=np.zeros(moves, np.int32),
@@ -336,7 +336,7 @@ class SlidingAggregator:
             suffix_loads=np.zeros(states + 1, np.int64),
             lows=np.zeros(states, np.int64),
             sum_lows=np.zeros(states, np.int64),
-            ranks=np.zeros(states + kernel.BLOCK, np.int64),
+            ranks=np.zeros(states + stacks.BLOCK, np.int64),
             touched=np.zeros(states, np.int32),
             weights=Weights(weights.sums[0], weights.floats[0], weights.leasts[0]),
             saved=np.zeros(self.lanes.words, np.int64),
@@ -358,12 +358,12 @@ class SlidingAggregator:
         self.collect()
         memory = self.memory
         rows, states = memory.places.shape
-        free = int(memory.counters[kernel.FREE_ROWS])
+        free = int(memory.counters[stacks.FREE_ROWS])
         if 4 * free > rows:
             return
         free_rows = _enlarge(memory.free_rows, (2 * rows,))
         free_rows[free : free + rows] = np.arange(2 * rows - 1, rows - 1, -1)
-        memory.counters[kernel.FREE_ROWS] = free + rows
+        memory.counters[stacks.FREE_ROWS] = free + rows
         self.memory = memory._replace(
             rows=np.concatenate([memory.rows, _new_rows(rows)]),
             places=_enlarge(memory.places, (2 * rows, states)),
@@ -396,14 +396,14 @@ class SlidingAggregator:
         self._scratch = self._new_scratch(len(self._scratch.gathered), len(self._scratch.ends))
         self._copy(old, 0)
 
-    def restore(self, memory: kernel.SlidingMemory, lanes: semiring.Lanes) -> None:
+    def restore(self, memory: stacks.SlidingMemory, lanes: semiring.Lanes) -> None:
         """Go on from a memory that another aggregator of the query has collected.
 
         Its numbers may have other moduli, those of `lanes`.
         """
         self.memory = memory
         self._signed[:] = 1
-        kernel.free_rows(memory, lanes, self._row_bounds(), self.settings.partitioned)
+        stacks.free_rows(memory, lanes, self._row_bounds(), self.settings.partitioned)
         self.lanes = self.new_lanes(len(lanes.moduli.primes))
         self._scratch = self._new_scratch(len(self._scratch.gathered), len(self._scratch.ends))
         self.fit_tables()
@@ -422,7 +422,7 @@ class SlidingAggregator:
 
     def _collect(self, room: int, *, with_log: bool = False) -> None:
         partitioned = self.settings.partitioned
-        kernel.free_rows(self.memory, self.lanes, self._row_bounds(), partitioned)
+        stacks.free_rows(self.memory, self.lanes, self._row_bounds(), partitioned)
         self._copy(self.lanes, room, with_log=with_log)
 
     def _copy(self, lanes: semiring.Lanes, room: int, *, with_log: bool = False) -> None:
@@ -445,9 +445,9 @@ class SlidingAggregator:
         if len(rows) == 1 and not with_log:
             self._copy_vectors(size, lanes, scratch)
             return
-        fresh = self._find_room(size, 3 * int(memory.counters[kernel.LOGGED]))
-        kernel.copy_live(memory, lanes, fresh, self.lanes, scratch)
-        logged = int(memory.counters[kernel.LOGGED])
+        fresh = self._find_room(size, 3 * int(memory.counters[stacks.LOGGED]))
+        stacks.copy_live(memory, lanes, fresh, self.lanes, scratch)
+        logged = int(memory.counters[stacks.LOGGED])
         room = max(_FIRST_LOG, 3 * logged)
         if not room <= len(fresh.log) <= 4 * room:
             fresh = fresh._replace(
@@ -459,11 +459,11 @@ class SlidingAggregator:
     def _copy_vectors(self, words: int, lanes: semiring.Lanes, scratch: NDArray[np.int64]) -> None:
         """Copy the vectors of the one partition, and see that half of the log is free."""
         memory = self.memory
-        last, logged = int(memory.rows["last"][0]), int(memory.counters[kernel.LOGGED])
+        last, logged = int(memory.rows["last"][0]), int(memory.counters[stacks.LOGGED])
         fresh = memory._replace(pool=self._find_pool(words))
         memory.rows["last"] = -1
-        kernel.copy_live(memory, lanes, fresh, self.lanes, scratch)
-        memory.rows["last"], memory.counters[kernel.LOGGED] = last, logged
+        stacks.copy_live(memory, lanes, fresh, self.lanes, scratch)
+        memory.rows["last"], memory.counters[stacks.LOGGED] = last, logged
         if 2 * logged >= len(fresh.log):
             room = max(_FIRST_LOG, 4 * logged)
             fresh = fresh._replace(
@@ -473,7 +473,7 @@ class SlidingAggregator:
         self.memory = fresh
         self._spare = memory._replace(log=memory.log[:0], log_weights=self._new_weights(0))
 
-    def _find_room(self, words: int, events: int) -> kernel.SlidingMemory:
+    def _find_room(self, words: int, events: int) -> stacks.SlidingMemory:
         """Return the memory with a pool and a log to copy to: the last ones, if they are no misfit.
 
         Fresh memory costs more than the copy: the system clears it page by page.
@@ -482,7 +482,7 @@ class SlidingAggregator:
         if spare is not None and events <= len(spare.log):
             return fresh._replace(log=spare.log, log_weights=spare.log_weights)
         events = max(_FIRST_LOG, events)
-        log = np.empty(events, kernel.LOGGED_EVENT)
+        log = np.empty(events, stacks.LOGGED_EVENT)
         return fresh._replace(log=log, log_weights=self._new_weights(events))
 
     def _find_pool(self, words: int) -> semiring.Pool:
@@ -572,7 +572,7 @@ def join_found(found: Sequence[EndAggregates]) -> EndAggregates:
 
 def _list_steps(arrays: UnaryArrays, symbols: int) -> NDArray[np.void]:
     """Return the edge of each symbol that can move one state by one edge, or none."""
-    steps = np.zeros(len(arrays.mover_count), kernel.STEP)
+    steps = np.zeros(len(arrays.mover_count), stacks.STEP)
     symbol, state = np.arange(len(steps)), arrays.movers[:, 0]
     moves = arrays.mover_count == 1
     edge = arrays.edges[arrays.edge_first[state, symbol]]
@@ -599,7 +599,7 @@ def _list_steps(arrays: UnaryArrays, symbols: int) -> NDArray[np.void]:
 
 def _new_rows(number: int) -> NDArray[np.void]:
     """Make rows that belong to no partition."""
-    rows = np.zeros(number, kernel.ROW)
+    rows = np.zeros(number, stacks.ROW)
     rows["key"] = rows["last"] = -1
     rows["size"] = 1
     return rows

@@ -29,14 +29,14 @@ from cernis.automata.unary.runs import Configuration
 from cernis.compiled import kernel
 from cernis.engine.settings import CONSUME_PARTITION, FOREVER
 from cernis.engine.unary import arena as a
-from cernis.engine.unary import slide
+from cernis.engine.unary import stacks
 from cernis.engine.unary.aggregate import SlidingAggregator
 from cernis.engine.unary.arena import NODE, UNION
 from cernis.engine.unary.collect import link_starts
 from cernis.engine.unary.residue import prime_moduli
 from cernis.engine.unary.runtime import UnaryEngine, enlarge_slots
 from cernis.engine.unary.semiring import Lanes, Pool, Weights
-from cernis.engine.unary.slide import LOGGED, LOGGED_EVENT, ROW, WORDS, SlidingMemory
+from cernis.engine.unary.stacks import LOGGED, LOGGED_EVENT, ROW, WORDS, SlidingMemory
 from cernis.engine.unary.tables import UnaryTables
 from cernis.errors import StateError
 from cernis.state import (
@@ -453,9 +453,9 @@ def _read_sliding(
     require(
         counters[WORDS] == used >= 1
         and counters[LOGGED] == len(log)
-        and counters[slide.ENDS] == 0
-        and 0 <= counters[slide.RELEVANT] <= position
-        and 0 <= counters[slide.FREE_ROWS] <= len(rows) > 0
+        and counters[stacks.ENDS] == 0
+        and 0 <= counters[stacks.RELEVANT] <= position
+        and 0 <= counters[stacks.FREE_ROWS] <= len(rows) > 0
         and is_inside(rows["size"], 1, used + 1)
         and is_inside(rows["ordinal"], 0, position + 1)
         and is_inside(rows["scale"], 0, 1 << 20)
@@ -467,7 +467,7 @@ def _read_sliding(
         and len(typed["free_rows"]) == len(rows),
         "the counts of its rows do not agree",
     )
-    free = typed["free_rows"][: counters[slide.FREE_ROWS]]
+    free = typed["free_rows"][: counters[stacks.FREE_ROWS]]
     _check_partitions(engine.settings.partitioned, rows["key"], typed["row_of_key"], free)
     places, vector = typed["places"], lanes.words * rows["size"]
     taken = places != 0

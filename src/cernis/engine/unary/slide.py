@@ -44,19 +44,12 @@ that have partial matches per partition. Rejected: rows per event in place of ro
 
 from __future__ import annotations
 
-from math import ldexp
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from cernis.compiled import apart, borrowing, inlined
 from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NEVER, NO_WINDOW
-from cernis.engine.unary.residue import LANE_BITS, bound_integer
+from cernis.engine.unary.residue import bound_integer
 from cernis.engine.unary.semiring import (
-    MOST_LOAD,
-    Pool,
-    Weights,
     add,
     add_bounds,
     add_one,
@@ -65,142 +58,33 @@ from cernis.engine.unary.semiring import (
     clear,
     clear_element,
     copy_first,
-    copy_vector,
     copy_weights,
     copy_words,
     has_matches,
     has_sums,
     hide_first,
     lighten,
-    set_unit,
     weigh,
 )
+from cernis.engine.unary.stacks import (
+    ENDS,
+    FREE_ROWS,
+    HALF_LOAD,
+    LARGE,
+    LOGGED,
+    NONE,
+    RELEVANT,
+    WORDS,
+    find_front,
+    find_stride,
+    reset_row,
+    scale_bounds,
+)
+from cernis.engine.unary.turn import turn
 
 DONE, UNKNOWN_STATE, POOL_FULL, ENDS_FULL, ROWS_FULL, LANES_FULL = range(6)
-
-WORDS, LOGGED, ENDS, FREE_ROWS, RELEVANT = range(5)
-"""Places in `counters`."""
-NONE = -1
-_LARGE_BITS = 900
-_LARGE = 2.0**_LARGE_BITS
-_TINY = 2.0**-1000
-"""The least bound but 0: a larger one is still a bound."""
 _STRETCH = 512
 _MUCH_ROOM = 16.0
-_HALF_LOAD = MOST_LOAD // 2 - 1
-BLOCK = 4
-"""Vectors are filled up with empty elements to whole blocks, which LLVM adds in one instruction."""
-
-LOGGED_EVENT = np.dtype(
-    [("start", np.int64), ("before", np.int64), ("symbol", np.int32), ("begins", np.int32)]
-)
-"""An event of the back; `before` is the one before it in its partition."""
-STEP = np.dtype(
-    [
-        ("movers", np.int64),
-        ("starts", np.int64),
-        ("state", np.int64),
-        ("target", np.int64),
-        ("label", np.int64),
-        ("accept", np.int64),
-        ("entered", np.int64),
-        ("accept_start", np.int64),
-    ]
-)
-"""The one edge of the one state that a symbol can move, if runs stay in both of its states, and the
-one state that runs which start with it enter. `movers` and `starts` are how many states and starts
-the symbol has; -1 movers: more edges."""
-ROW = np.dtype(
-    [
-        ("key", np.int64),
-        ("size", np.int64),
-        ("front", np.int64),
-        ("fronts", np.int64),
-        ("last", np.int64),
-        ("begun", np.int64),
-        ("oldest", np.int64),
-        ("newest", np.int64),
-        ("spare", np.int64),
-        ("ordinal", np.int64),
-        ("bound", np.int64),
-        ("scale", np.int64),
-        ("limit", np.float64),
-        ("unit", np.float64),
-    ]
-)
-"""A partition: the elements of its vectors, its front and how many starts it has, the last event
-of the back, the starts of the back and the oldest of them, the newest start, a list of vectors to
-use again, the events it has had, and its window's bound. Bounds of its numbers lack a factor of
-2^900 `scale` times; so scaled, they stay below `limit`, and the number 1 has the bound `unit`."""
-
-
-class SlidingEvents(NamedTuple):
-    """A batch of events. Empty arrays: there are no partitions, no clock, no missing times."""
-
-    symbols: NDArray[np.int32]
-    keys: NDArray[np.int64]
-    clocks: NDArray[np.int64]
-    bounds: NDArray[np.int64]
-    usable: NDArray[np.uint8]
-    weights: Weights
-
-
-class SlidingMemory(NamedTuple):
-    """The state of a stream. A row of `places` belongs to a partition, a column to a state."""
-
-    counters: NDArray[np.int64]
-    pool: Pool
-    """Word 0 is not used: place 0 is "no vector"."""
-    log: NDArray[np.void]
-    log_weights: Weights
-    rows: NDArray[np.void]
-    places: NDArray[np.int64]
-    """Per row and state, the vector of its partial matches."""
-    reach: NDArray[np.int64]
-    """Per row and state, how many elements of the vector may have matches: the first ones."""
-    sum_reach: NDArray[np.int64]
-    """Per row and state, how many elements of the vector may have sums of integers."""
-    loads: NDArray[np.int64]
-    """Per row and state, the load of the vector (`semiring`)."""
-    firsts: NDArray[np.int64]
-    """Per row and state, the start of the vector's first element under NEXT; NEVER: it is empty."""
-    row_of_key: NDArray[np.int32]
-    free_rows: NDArray[np.int64]
-
-
-class SlidingScratch(NamedTuple):
-    """Room for the moves of one event, and for the aggregates of the matches found."""
-
-    relevant: NDArray[np.int64]
-    steps: NDArray[np.void]
-    """Per symbol, its only edge."""
-    moving_state: NDArray[np.int32]
-    moving_edge: NDArray[np.int32]
-    gathered: NDArray[np.int64]
-    """Per state, the vector that is being made."""
-    gathered_loads: NDArray[np.int64]
-    gathered_firsts: NDArray[np.int64]
-    suffixes: NDArray[np.int64]
-    """Per state, the row of the matrix of the events since, while the stacks turn."""
-    suffix_loads: NDArray[np.int64]
-    """The load of each row in `suffixes`; the last entry is the load of the row of the start."""
-    lows: NDArray[np.int64]
-    """Per state, the first element of that row that may have matches."""
-    sum_lows: NDArray[np.int64]
-    """Per state, the first element of that row that may have sums of integers."""
-    ranks: NDArray[np.int64]
-    """Per element of the row of the start, while the stacks turn, the rank of its start."""
-    touched: NDArray[np.int32]
-    weights: Weights
-    saved: NDArray[np.int64]
-    """Room for an element."""
-    earliest: NDArray[np.int64]
-    """One number: under NEXT the start, or its rank, of the matches in `result`."""
-    result: Pool
-    """One element: the matches that end at the event."""
-    ends: NDArray[np.int64]
-    found: NDArray[np.int64]
-    """Per end, its element."""
 
 
 @borrowing
@@ -291,6 +175,27 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
 
 
 @inlined
+def _expire(tables, memory, lanes, scratch, row, bound):
+    """Drop the matches that start before the bound; return the words that are missing, or 0."""
+    record, words = memory.rows[row], memory.pool.words
+    stride, fronts = find_stride(lanes, record["size"]), record["fronts"]
+    if fronts > 0:
+        if words[record["front"] + (fronts - 1) * stride] >= bound:
+            return 0
+    elif record["begun"] == 0 or record["oldest"] >= bound:
+        return 0
+    if record["newest"] < bound:
+        reset_row(memory, lanes, row)
+        return 0
+    while fronts > 0 and words[record["front"] + (fronts - 1) * stride] < bound:
+        fronts -= 1
+    record["fronts"] = fronts
+    if fronts == 0 and record["begun"] > 0 and record["oldest"] < bound:
+        return turn(tables, memory, lanes, scratch, row, bound)
+    return 0
+
+
+@inlined
 def _is_simple(tables, scratch, symbol):
     """Whether `steps` has all that a symbol does."""
     step = scratch.steps[symbol]
@@ -371,7 +276,7 @@ def _fits_simply(memory, lanes, events, which, starts, source, entered):
         if entered[1]:
             there = max(there, reals[entered[1] - header + q])
         largest = max(largest, coming + there)
-    return largest < record["limit"] and largest < _LARGE
+    return largest < record["limit"] and largest < LARGE
 
 
 @inlined
@@ -428,8 +333,8 @@ def _fits(tables, memory, lanes, events, scratch, row, event, moves):
             if target >= 0 and places[row, target]:
                 there = max(there, reals[places[row, target] - header + q])
         largest = max(largest, coming + there)
-    if largest >= _LARGE:
-        largest = largest / _LARGE
+    if largest >= LARGE:
+        largest = largest / LARGE
         scale_bounds(memory, lanes, row, 1)
     return largest < record["limit"]
 
@@ -444,7 +349,7 @@ def tighten_bounds(memory, lanes, scratch, row, digits):
     residues, header, size = len(lanes.moduli.primes), lanes.header, record["size"]
     if record["scale"] > 0:
         return False
-    front = _find_front(lanes, record)
+    front = find_front(lanes, record)
     for q in range(len(scratch.weights.sums)):
         scratch.weights.sums[q] = 0
     largest = 0.0
@@ -470,35 +375,6 @@ def tighten_bounds(memory, lanes, scratch, row, digits):
     return largest < record["limit"] / _MUCH_ROOM
 
 
-@apart
-def scale_bounds(memory, lanes, row, steps):
-    """Divide the bounds of a partition by 2^900, so many times (-1: multiply)."""
-    reals, record = memory.pool.reals, memory.rows[row]
-    factor = 1.0 if steps == 0 else 1.0 / _LARGE if steps > 0 else _LARGE
-    for state in range(memory.places.shape[1]):
-        at = memory.places[row, state]
-        if at:
-            for i in range(at - lanes.header, at):
-                if reals[i] != 0.0:
-                    reals[i] = max(reals[i] * factor, _TINY)
-    record["scale"] += steps
-    bits = _find_bits(len(lanes.moduli.primes)) - _LARGE_BITS * record["scale"]
-    record["limit"] = ldexp(1.0, int(min(bits, 1023)))
-    record["unit"] = max(ldexp(1.0, int(-_LARGE_BITS * record["scale"])), _TINY)
-
-
-@inlined
-def round_up(number):
-    """Return the least whole number of blocks that has so many elements, in elements."""
-    return (number + BLOCK - 1) // BLOCK * BLOCK
-
-
-@inlined
-def _find_bits(lanes):
-    """Return b such that integers below 2^b, positive or negative, are safe in so many lanes."""
-    return 62 if lanes == 1 else 61 + LANE_BITS * (lanes - 1)
-
-
 # ------------------------------------------------------------------ moving
 
 
@@ -513,7 +389,7 @@ def _move_simply(memory, lanes, events, scratch, row, event):
     if lanes.floats > lanes.quantities:
         _lighten_source(memory, lanes, scratch, row, state, step["accept"])
     if step["accept"]:
-        front, lengths = _find_front(lanes, record), (length, summed)
+        front, lengths = find_front(lanes, record), (length, summed)
         add_product(pool, lanes, scratch.weights, scratch.result, front, source, size, lengths)
     if target < 0:
         return
@@ -528,7 +404,7 @@ def _move_simply(memory, lanes, events, scratch, row, event):
         load = np.int64(0)
         if there:
             load, part = memory.loads[row, target], _find_part(memory, row, target)
-            load = lighten(pool, lanes, there, size, part, load, _HALF_LOAD)
+            load = lighten(pool, lanes, there, size, part, load, HALF_LOAD)
         memory.loads[row, target] = load + memory.loads[row, state] + 1
     add_bounds(pool, scratch.weights, new, there, source, lanes.header)
     add(pool, lanes, scratch.weights, new, there, source, size, (0, length, 0, summed))
@@ -552,20 +428,6 @@ def _extend_reach(memory, lanes, scratch, row, state, target, is_new):
 def _find_part(memory, row, state):
     """Return the elements of a vector that may have matches, and those that may have sums."""
     return 0, memory.reach[row, state], 0, memory.sum_reach[row, state]
-
-
-@inlined
-def find_stride(lanes, size):
-    """Return the words of a row of the front: its start, its vector, and the ranks of NEXT."""
-    return 1 + (lanes.words + lanes.ranks) * size
-
-
-@inlined
-def _find_front(lanes, record):
-    """Return the row of the front for the earliest start in the window, or 0."""
-    if record["fronts"] == 0:
-        return 0
-    return record["front"] + (record["fronts"] - 1) * find_stride(lanes, record["size"]) + 1
 
 
 @apart
@@ -599,7 +461,7 @@ def _choose_front(memory, lanes, scratch, row, state, front):
 @inlined
 def _lighten_source(memory, lanes, scratch, row, state, accept):
     """Reduce the vector of a state before it is added, or multiplied: then it has no load."""
-    most = _HALF_LOAD
+    most = HALF_LOAD
     if accept or has_sums(scratch.weights):
         most = 1
     at, size, load = memory.places[row, state], memory.rows[row]["size"], memory.loads[row, state]
@@ -612,7 +474,7 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
     """Add the vectors of states that move to those they enter; return how many are entered."""
     pool, places, gathered = memory.pool, memory.places, scratch.gathered
     record = memory.rows[row]
-    size, front = record["size"], _find_front(lanes, record)
+    size, front = record["size"], find_front(lanes, record)
     targets = 0
     for m in range(moves):
         edge = tables.edges[scratch.moving_edge[m]]
@@ -651,7 +513,7 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
             targets += 1
         if lanes.floats > lanes.quantities:
             if base:
-                load = lighten(pool, lanes, base, size, (0, size, 0, size), load, _HALF_LOAD)
+                load = lighten(pool, lanes, base, size, (0, size, 0, size), load, HALF_LOAD)
             if base == there:
                 memory.loads[row, target] = load
             scratch.gathered_loads[target] = load + memory.loads[row, state] + 1
@@ -786,366 +648,3 @@ def _take_row(memory, lanes, key, bound):
     memory.rows[row]["bound"] = bound
     memory.rows[row]["newest"] = FOREVER
     return row
-
-
-# ---------------------------------------------------------------- expiring
-
-
-@borrowing
-def reset_row(memory, lanes, row):
-    """Drop all partial matches of a partition."""
-    record = memory.rows[row]
-    for state in range(memory.places.shape[1]):
-        memory.places[row, state] = 0
-    record["size"] = 1
-    record["fronts"] = 0
-    record["last"] = NONE
-    record["begun"] = 0
-    record["spare"] = 0
-    record["scale"] = 0
-    scale_bounds(memory, lanes, row, 0)
-    if len(memory.rows) == 1:
-        memory.counters[WORDS] = 1
-        memory.counters[LOGGED] = 0
-
-
-@inlined
-def _expire(tables, memory, lanes, scratch, row, bound):
-    """Drop the matches that start before the bound; return the words that are missing, or 0."""
-    record, words = memory.rows[row], memory.pool.words
-    stride, fronts = find_stride(lanes, record["size"]), record["fronts"]
-    if fronts > 0:
-        if words[record["front"] + (fronts - 1) * stride] >= bound:
-            return 0
-    elif record["begun"] == 0 or record["oldest"] >= bound:
-        return 0
-    if record["newest"] < bound:
-        reset_row(memory, lanes, row)
-        return 0
-    while fronts > 0 and words[record["front"] + (fronts - 1) * stride] < bound:
-        fronts -= 1
-    record["fronts"] = fronts
-    if fronts == 0 and record["begun"] > 0 and record["oldest"] < bound:
-        return _turn(tables, memory, lanes, scratch, row, bound)
-    return 0
-
-
-@apart
-def _turn(tables, memory, lanes, scratch, row, bound):
-    """Turn the back into a front; return the words that are missing for it, or 0.
-
-    Rows of the matrix are made above the new vectors, where nothing stays. All goes above the words
-    in use. Where there is one partition, the vectors and these rows go below its old vectors, or
-    above them, and the front above both: so it takes the place of the front before, and the pool
-    fills up once.
-    """
-    record, pool, places = memory.rows[row], memory.pool, memory.places
-    suffixes, header = scratch.suffixes, lanes.header
-    size = 1
-    for state in range(places.shape[1]):
-        suffixes[state] = 0
-        size += places[row, state] != 0
-    size = round_up(size)
-    for state in range(places.shape[1]):
-        scratch.lows[state] = size
-        scratch.sum_lows[state] = size
-    vector, stride = lanes.words * size, find_stride(lanes, size)
-    rows_of_front, new_vectors = record["begun"] * stride, (size - 1) * (header + vector)
-    front, limit = memory.counters[WORDS], len(pool.words)
-    vectors = front + rows_of_front
-    used = vectors + new_vectors
-    whole = used
-    if len(memory.rows) == 1:
-        low, high = front, np.int64(1)
-        for state in range(places.shape[1]):
-            if places[row, state]:
-                low = min(low, places[row, state] - header)
-                high = max(high, places[row, state] + lanes.words * record["size"])
-        room = new_vectors + (size + 3 * places.shape[1]) * vector
-        vectors = 1 if 1 + room <= low else high
-        front = max(high, vectors + room)
-        whole = vectors + new_vectors
-        used = front + rows_of_front
-    most, lowest = whole + size * vector, min(front, vectors)
-    if max(used, most) > limit:
-        return max(used, most) - lowest
-    set_unit(pool, lanes, whole, size, 0)
-    for r in range(size):
-        scratch.ranks[r] = NEVER
-    loads = scratch.suffix_loads
-    for state in range(len(loads)):
-        loads[state] = 1
-    index = 0
-    for state in range(places.shape[1]):
-        if places[row, state]:
-            index += 1
-            suffixes[state] = whole + index * vector
-            scratch.lows[state] = index // BLOCK * BLOCK
-            set_unit(pool, lanes, suffixes[state], size, index)
-    top, spare, fronts = most, 0, 0
-    event = record["last"]
-    while event >= 0:
-        start, begins = memory.log[event]["start"], memory.log[event]["begins"]
-        if begins and start < bound:
-            break
-        symbol = memory.log[event]["symbol"]
-        if top + tables.mover_count[symbol] * vector > limit:
-            return top + tables.mover_count[symbol] * vector - lowest
-        if begins:
-            at = front + fronts * stride
-            pool.words[at] = start
-            wholes = (whole, at + 1)
-            whole = at + 1
-            _prepend_start(tables, memory, lanes, scratch, event, size, wholes, NONE - fronts)
-            load, part = loads[len(loads) - 1], (0, size, 0, size)
-            loads[len(loads) - 1] = lighten(pool, lanes, whole, size, part, load, 1)
-            for r in range(lanes.ranks * size):
-                pool.words[whole + vector + r] = scratch.ranks[r]
-            fronts += 1
-        top, spare = _prepend(tables, memory, lanes, scratch, event, size, (top, spare))
-        event = memory.log[event]["before"]
-    oldest = front + (fronts - 1) * stride + 1
-    largest = 0.0
-    index = 0
-    for state in range(places.shape[1]):
-        if places[row, state]:
-            at = vectors + header + index * (header + vector)
-            index += 1
-            is_alive = has_matches(pool, lanes, oldest, index)
-            half = header // 2
-            for i in range(half):
-                pool.reals[at - header + i] = pool.reals[places[row, state] - half + i]
-                pool.reals[at - half + i] = 0.0
-                largest = max(largest, pool.reals[at - header + i])
-            set_unit(pool, lanes, at, size, index)
-            places[row, state] = at if is_alive else 0
-            memory.reach[row, state] = round_up(index + 1)
-            memory.sum_reach[row, state] = 0
-            memory.loads[row, state] = 1
-            memory.firsts[row, state] = NEVER
-    memory.counters[WORDS] = used
-    if len(memory.rows) == 1:
-        memory.counters[LOGGED] = 0
-    record["size"] = size
-    record["front"] = front
-    record["fronts"] = fronts
-    record["last"] = NONE
-    record["begun"] = 0
-    record["spare"] = 0
-    while record["scale"] > 0 and largest < 1.0:
-        largest *= _LARGE
-        scale_bounds(memory, lanes, row, -1)
-    return 0
-
-
-@inlined
-def _prepend_start(tables, memory, lanes, scratch, event, size, wholes, rank):
-    """Write the row of the matches that start with an event, which has the rank, or later.
-
-    `wholes` has the row of those that start later, which has no load, and the place of the new one.
-    """
-    pool, suffixes, weights = memory.pool, scratch.suffixes, scratch.weights
-    later, new = wholes
-    if lanes.ranks:
-        copy_words(pool.words, new, later, lanes.words * size)
-        later = new
-    symbol = memory.log[event]["symbol"]
-    first = tables.start_first[symbol]
-    for e in range(first, first + tables.start_count[symbol]):
-        target = tables.edges[e]["target"]
-        if target < 0 or suffixes[target] == 0:
-            continue
-        weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
-        if lanes.floats > lanes.quantities:
-            _add_loads(pool, lanes, scratch, size, later, len(suffixes), target)
-        if lanes.ranks:
-            _supersede(pool, lanes, scratch, size, new, target, rank)
-        add(pool, lanes, weights, new, later, suffixes[target], size, (0, size, 0, size))
-        later = new
-    if later != new:
-        copy_words(pool.words, new, later, lanes.words * size)
-
-
-@inlined
-def _prepend(tables, memory, lanes, scratch, event, size, room):
-    """Multiply the matrix of the later events by that of one more, from the left.
-
-    `room` has the first free word and a list of free rows, which are returned.
-    """
-    pool, log, suffixes, gathered = memory.pool, memory.log, scratch.suffixes, scratch.gathered
-    weights = scratch.weights
-    top, spare = room
-    several, loads = lanes.floats > lanes.quantities, scratch.suffix_loads
-    symbol = log[event]["symbol"]
-    step = scratch.steps[symbol]
-    if step["movers"] == tables.mover_count[symbol]:
-        state, target = step["state"], step["target"]
-        if step["movers"] == 0 or target < 0 or suffixes[target] == 0:
-            return top, spare
-        if suffixes[state]:
-            weigh(lanes, memory.log_weights, event, step["label"], weights)
-            _extend_lows(lanes, scratch, state, target)
-            if several:
-                _add_loads(pool, lanes, scratch, size, suffixes[state], state, target)
-            at, part = suffixes[state], _find_tail(scratch, target, size)
-            add(pool, lanes, weights, at, at, suffixes[target], size, part)
-            return top, spare
-    targets = 0
-    for m in range(tables.mover_count[symbol]):
-        state = tables.movers[symbol, m]
-        stays = tables.stay[state, symbol] != 0
-        new = 0
-        first = tables.edge_first[state, symbol]
-        for e in range(first, first + tables.edge_count[state, symbol]):
-            target = tables.edges[e]["target"]
-            if target < 0 or suffixes[target] == 0:
-                continue
-            base = new
-            if new == 0:
-                if spare:
-                    new = spare
-                    spare = pool.words[spare]
-                else:
-                    new = top
-                    top += lanes.words * size
-                base = suffixes[state] if stays else 0
-            weigh(lanes, memory.log_weights, event, tables.edges[e]["label"], weights)
-            _extend_lows(lanes, scratch, state, target)
-            if several:
-                loads[target] = _lighten_row(pool, lanes, scratch, suffixes[target], size, target)
-                load = np.int64(0)
-                if base:
-                    load = (
-                        loads[state] if base == suffixes[state] else scratch.gathered_loads[state]
-                    )
-                    load = lighten(pool, lanes, base, size, (0, size, 0, size), load, _HALF_LOAD)
-                if base == suffixes[state]:
-                    loads[state] = load
-                scratch.gathered_loads[state] = load + loads[target] + 1
-            add(pool, lanes, weights, new, base, suffixes[target], size, (0, size, 0, size))
-        if new or not stays:
-            gathered[state] = new
-            scratch.touched[targets] = state
-            targets += 1
-    for t in range(targets):
-        state = scratch.touched[t]
-        if suffixes[state]:
-            pool.words[suffixes[state]] = spare
-            spare = suffixes[state]
-        suffixes[state] = gathered[state]
-        loads[state] = scratch.gathered_loads[state]
-        gathered[state] = 0
-    return top, spare
-
-
-@inlined
-def _extend_lows(lanes, scratch, state, target):
-    """Let the row of a state begin where the one that is added to it does, with these weights."""
-    lows, sum_lows = scratch.lows, scratch.sum_lows
-    lows[state] = min(lows[state], lows[target])
-    if lanes.quantities > 1:
-        low = lows[target] if has_sums(scratch.weights) else sum_lows[target]
-        sum_lows[state] = min(sum_lows[state], low)
-
-
-@inlined
-def _find_tail(scratch, state, size):
-    """Return the elements of a row that may have matches, and those that may have sums."""
-    return scratch.lows[state], size, scratch.sum_lows[state], size
-
-
-@apart
-def _supersede(pool, lanes, scratch, size, whole, target, rank):
-    """Take the matches of later starts out of the elements that one with this rank reaches."""
-    for r in range(scratch.lows[target], size):
-        if scratch.ranks[r] != rank and has_matches(pool, lanes, scratch.suffixes[target], r):
-            clear_element(pool, lanes, whole, size, r)
-            scratch.ranks[r] = rank
-
-
-@inlined
-def _lighten_row(pool, lanes, scratch, at, size, state):
-    """Reduce a row before it is added, or multiplied; return its load."""
-    most = 1 if has_sums(scratch.weights) else _HALF_LOAD
-    part = _find_tail(scratch, state, size)
-    return lighten(pool, lanes, at, size, part, scratch.suffix_loads[state], most)
-
-
-@inlined
-def _add_loads(pool, lanes, scratch, size, to, index, target):
-    """Reduce two rows as adding one to the other needs it, and note the load of the sum."""
-    loads = scratch.suffix_loads
-    loads[target] = _lighten_row(pool, lanes, scratch, scratch.suffixes[target], size, target)
-    part = (0, size, 0, size)
-    if index < len(scratch.lows):
-        part = _find_tail(scratch, index, size)
-    load = lighten(pool, lanes, to, size, part, loads[index], _HALF_LOAD)
-    loads[index] = load + loads[target] + 1
-
-
-# -------------------------------------------------------------- collecting
-
-
-@borrowing
-def free_rows(memory, lanes, bounds, partitioned):
-    """Empty the partitions whose matches have all expired; the rows of keys become free."""
-    rows, counters = memory.rows, memory.counters
-    for row in range(len(rows)):
-        key = rows[row]["key"]
-        if partitioned and key < 0:
-            continue
-        is_alive = False
-        for state in range(memory.places.shape[1]):
-            is_alive = is_alive or memory.places[row, state] != 0
-        if is_alive and rows[row]["newest"] >= bounds[row]:
-            continue
-        reset_row(memory, lanes, row)
-        if partitioned:
-            memory.row_of_key[key] = NONE
-            rows[row]["key"] = NONE
-            memory.free_rows[counters[FREE_ROWS]] = row
-            counters[FREE_ROWS] += 1
-
-
-@borrowing
-def copy_live(memory, lanes, fresh, fresh_lanes, scratch):
-    """Copy the vectors and events in use to a fresh pool and log; residues may become more."""
-    old, new, places, rows = memory.pool, fresh.pool, memory.places, memory.rows
-    used, logged = np.int64(1), np.int64(0)
-    header, vector = lanes.header, fresh_lanes.words
-    for row in range(len(rows)):
-        size = rows[row]["size"]
-        rows[row]["spare"] = 0
-        scale_bounds(memory, fresh_lanes, row, 0)
-        for state in range(places.shape[1]):
-            at = places[row, state]
-            if at:
-                for i in range(header):
-                    new.words[used + i] = old.words[at - header + i]
-                to = used + header
-                part = (0, size, 0, size)
-                lighten(old, lanes, at, size, part, memory.loads[row, state], 1)
-                memory.loads[row, state] = 1
-                copy_vector(old, lanes, at, new, fresh_lanes, to, size, scratch)
-                places[row, state] = to
-                used = to + vector * size
-        front = rows[row]["front"]
-        rows[row]["front"] = used
-        for f in range(rows[row]["fronts"]):
-            at = front + f * find_stride(lanes, size)
-            new.words[used] = old.words[at]
-            copy_vector(old, lanes, at + 1, new, fresh_lanes, used + 1, size, scratch)
-            used += find_stride(fresh_lanes, size)
-            for r in range(lanes.ranks * size):
-                new.words[used - size + r] = old.words[at + 1 + lanes.words * size + r]
-        event = rows[row]["last"]
-        if event >= 0:
-            rows[row]["last"] = logged
-        while event >= 0:
-            fresh.log[logged] = memory.log[event]
-            copy_weights(memory.log_weights, event, fresh.log_weights, logged)
-            event = memory.log[event]["before"]
-            logged += 1
-            fresh.log[logged - 1]["before"] = logged if event >= 0 else NONE
-    memory.counters[WORDS] = used
-    memory.counters[LOGGED] = logged
