@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from math import comb
 from typing import Any
 
@@ -330,3 +330,42 @@ def test_matches_of_compared_events_are_counted_and_not_listed() -> None:
     )
     assert "matches are counted, not listed" in str(query.explain())
     assert query.run(events).to_arrow()["n"].to_pylist() == [2**60 - 1]
+
+
+def bounds(times: pa.Array, every: str) -> list[tuple[Any, Any]]:
+    """Return the interval of each group of single events, as text."""
+    table = pa.table({"type": ["A"] * len(times), "ts": times})
+    found = cernis.query(f"SELECT COUNT(*) AS n WHERE A GROUP BY EVERY {every}").run(table)
+    rows = found.to_arrow().to_pylist()
+    return [tuple(None if v is None else str(v) for v in list(row.values())[:2]) for row in rows]
+
+
+def test_bounds_of_intervals_are_as_fine_as_the_duration() -> None:
+    seconds = pa.array([0, 1], pa.timestamp("s"))
+    assert bounds(seconds, "0.6 SECONDS") == [
+        ("1970-01-01 00:00:00", "1970-01-01 00:00:00.600000"),
+        ("1970-01-01 00:00:00.600000", "1970-01-01 00:00:01.200000"),
+    ]
+    assert bounds(pa.array([1]), "0.5 MILLISECONDS") == [("1.0", "1.5")]
+
+
+def test_dates_lie_in_intervals_of_hours() -> None:
+    for kind in (pa.date32(), pa.date64()):
+        days = pa.array([date(2024, 1, 1)]).cast(kind)
+        assert bounds(days, "36 HOURS") == [("2023-12-31 00:00:00", "2024-01-01 12:00:00")]
+        assert bounds(days, "2 DAYS") == [("2023-12-31", "2024-01-02")]
+
+
+def test_bounds_of_times_that_are_text_are_times() -> None:
+    text = pa.array(["2024-01-01T10:30:00+01:00"])
+    assert bounds(text, "1 HOUR") == [("2024-01-01 09:00:00+00:00", "2024-01-01 10:00:00+00:00")]
+
+
+def test_an_interval_may_be_longer_than_all_times() -> None:
+    one = [("1970-01-01 00:00:00", "4707-11-29 00:00:00")]
+    assert bounds(pa.array([0, 1], pa.timestamp("us")), "1000000 DAYS") == one
+    last = pa.array([datetime(2262, 4, 11)], pa.timestamp("ns"))
+    assert bounds(last, "10000 DAYS")[0][1] is None
+    best = cernis.query("SELECT * WHERE A ORDER BY A[x] LIMIT 1 EVERY 1000000 DAYS")
+    rows = [{"type": "A", "x": x, "ts": x} for x in (3, 2, -1, -2)]
+    assert [match.start for match in best.run(rows)] == [3, 1]

@@ -34,7 +34,7 @@ from cernis.engine.unary.aggregate import (
 from cernis.engine.unary.residue import add_up, flatten_integers, is_zero
 from cernis.errors import DataError, StateError
 from cernis.events.store import EventStore
-from cernis.events.times import UNITS, as_floats
+from cernis.events.times import DAY, UNITS, as_floats, is_text
 from cernis.integers import read_integer, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
@@ -59,6 +59,7 @@ Source = tuple[str, str | None]
 """A variable, and the attribute that is aggregated; None: the events themselves."""
 
 _TIME = "@time"
+_LATEST = 2**63 - 1
 
 
 class Totals(NamedTuple):
@@ -157,7 +158,10 @@ def number_intervals(
         raise DataError(f"{clause}: a time lies before 1677 or after 2262")
     if times.null_count:
         raise DataError(f"{clause} needs a column of times")
-    return np.asarray(times, np.int64) // size
+    numbers = np.asarray(times, np.int64)
+    if size > _LATEST:  # one interval before 1970, and one since
+        return np.minimum(np.sign(numbers), 0)
+    return numbers // size
 
 
 @dataclass
@@ -350,7 +354,7 @@ class Grouper:
 
     def _end_of(self, key: GroupKey) -> int:
         assert self.grouping.every is not None
-        return (key[0] + 1) * int(self.grouping.every)
+        return (int(key[0]) + 1) * int(self.grouping.every)
 
     def take_all(self) -> pa.Table:
         """Report all groups: no further event comes."""
@@ -482,27 +486,44 @@ class Grouper:
     def _time_columns(self, numbers: NDArray[np.int64]) -> dict[str, pa.Array]:
         """Return the interval or the end of each group."""
         if self.grouping.every is not None:
-            size = int(self.grouping.every)
+            size, first = int(self.grouping.every), numbers.tolist()
             return {
-                "from_ts": self._times_of(numbers * size),
-                "to_ts": self._times_of((numbers + 1) * size),
+                "from_ts": self._write_times([number * size for number in first]),
+                "to_ts": self._write_times([(number + 1) * size for number in first]),
             }
         if self.grouping.end:
             rows = pa.array(self.store.rows(numbers), pa.int64())
             return {"end": rows, "end_ts": self.store.times(numbers)}
         return {}
 
-    def _times_of(self, nanoseconds: NDArray[np.int64]) -> pa.Array:
-        """Return times in the type of the time column."""
-        kind = self._find_type(_TIME)
-        if kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
-            zone = kind.tz if pa.types.is_timestamp(kind) else None
-            return pa.array(nanoseconds, pa.int64()).cast(pa.timestamp("ns", zone)).cast(kind)
-        tick = UNITS[self.store.time_unit]
-        whole, rest = np.divmod(nanoseconds, tick)
-        if rest.any():
-            return pa.array(nanoseconds / tick)
-        return pa.array(whole, pa.int64())
+    def _write_times(self, nanoseconds: Sequence[int]) -> pa.Array:
+        """Return bounds of intervals as times like those of the events; NULL: later than any."""
+        kind, tick = self._find_bounds()
+        if kind == pa.float64():
+            return pa.array([each / tick for each in nanoseconds], kind)
+        ticks = (each // tick for each in nanoseconds)
+        held = [each if -_LATEST <= each <= _LATEST else None for each in ticks]
+        return pa.array(held, pa.int32() if pa.types.is_date32(kind) else pa.int64()).cast(kind)
+
+    def _find_bounds(self) -> tuple[pa.DataType, int]:
+        """Return the type of bounds of intervals, and the nanoseconds that its numbers count.
+
+        It is that of the times of events where all bounds are such times, otherwise a finer one.
+        Text is read as times in UTC.
+        """
+        size = int(self.grouping.every or 0)
+        kind, tick = self._find_type(_TIME) or pa.null(), UNITS[self.store.time_unit]
+        if is_text(kind):
+            kind = pa.timestamp("us", "UTC")
+        if pa.types.is_date(kind) and size % DAY == 0:
+            return kind, DAY if pa.types.is_date32(kind) else UNITS["ms"]
+        if pa.types.is_date(kind):
+            kind = pa.timestamp("s")
+        if not pa.types.is_timestamp(kind):
+            return (pa.float64() if size % tick else pa.int64()), tick
+        coarsest = UNITS[kind.unit]
+        unit = next(name for name, each in UNITS.items() if each <= coarsest and size % each == 0)
+        return pa.timestamp(unit, kind.tz), UNITS[unit]
 
     def _find_source(self, leaf: pred.Aggregate) -> int:
         match leaf.argument:
