@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from math import comb
 from typing import Any
 
@@ -369,3 +370,59 @@ def test_an_interval_may_be_longer_than_all_times() -> None:
     best = cernis.query("SELECT * WHERE A ORDER BY A[x] LIMIT 1 EVERY 1000000 DAYS")
     rows = [{"type": "A", "x": x, "ts": x} for x in (3, 2, -1, -2)]
     assert [match.start for match in best.run(rows)] == [3, 1]
+
+
+def test_groups_may_be_lists_and_records() -> None:
+    places: list[Any] = [[1, 2], {"lat": 1.5, "lon": [2]}]
+    counted = cernis.query("""
+        SELECT place, COUNT(*) AS n WHERE A PARTITION BY [place] GROUP BY [place], EVERY 1 SECOND
+    """)
+    for place in places:
+        rows = [{"type": "A", "ts": 0, "place": place}]
+        one = {"from_ts": 0, "to_ts": 1000, "place": place, "n": 2}
+        assert counted.run(rows * 2).to_arrow().to_pylist() == [one]
+        session = counted.session()
+        session.push(rows)
+        thawed = counted.thaw(session.freeze())
+        thawed.push(rows)
+        assert thawed.finish().to_arrow().to_pylist() == [one]
+
+
+def test_values_of_another_type_than_those_before_are_refused() -> None:
+    one_type = "GROUP BY aggregates values of one type"
+    least = cernis.query("SELECT MIN(z[x]) WHERE (A ; B) AS z GROUP BY END")
+    session = least.session()
+    session.push([{"type": "A", "x": 1}])
+    frozen = session.freeze()
+    with pytest.raises(cernis.DataError) as raised:
+        session.push([{"type": "B", "x": "1"}])
+    before = "held numbers in the first events"
+    assert str(raised.value) == f"'x' holds string here, and {before}; {one_type}"
+    with pytest.raises(cernis.DataError) as raised:
+        least.thaw(frozen).push([{"type": "B", "x": Decimal("1.0")}])
+    another = "some values have another type than those before"
+    assert str(raised.value) == f"MIN(z[x]): {another}; {one_type}"
+
+
+def test_whole_numbers_before_fractions_are_fractions() -> None:
+    session = cernis.query("SELECT MAX(z[x]) AS most WHERE (A ; B) AS z GROUP BY END").session()
+    session.push([{"type": "A", "x": 2**53 + 1}])
+    assert session.push([{"type": "B", "x": 2.0}]).to_arrow()["most"].to_pylist() == [2.0**53]
+
+
+def test_sums_of_whole_numbers_take_no_fractions() -> None:
+    written = "SELECT SUM(a[x]) AS total FROM S WHERE A AS a ; B GROUP BY END"
+    session = cernis.query(written).session()
+    session.push([{"type": "A", "x": 1}])
+    later = [{"type": "A", "x": 0.5}, {"type": "B"}]
+    with pytest.raises(cernis.DataError) as raised:
+        session.push(later)
+    assert str(raised.value) == (
+        "'x' held whole numbers in the first events, and does not here (Float value 0.500000 was "
+        "truncated converting to int64); declare that it may hold fractions with CREATE STREAM: "
+        "x:double"
+    )
+    declared = "CREATE STREAM S { EVENT A { x:double }, EVENT B { x:double } } "
+    session = cernis.query(declared + written).session()
+    session.push([{"type": "A", "x": 1}])
+    assert session.push(later).to_arrow()["total"].to_pylist() == [1.5]

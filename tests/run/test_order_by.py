@@ -204,3 +204,12 @@ def test_the_message(text: str, message: str) -> None:
     with pytest.raises(cernis.QueryError) as raised:
         cernis.query(text)
     assert str(raised.value) == message
+
+
+def test_the_best_of_a_partition_are_those_of_equal_keys() -> None:
+    best = cernis.query("""
+        SELECT x WHERE A AS x PARTITION BY [k] ORDER BY x[n] LIMIT 1 EVERY 1 SECOND
+    """)
+    for keys in ([0.0, -0.0, 0.0], [[1], [1], [1]], [{"a": 1}] * 3):
+        rows = [{"type": "A", "ts": 0, "k": key, "n": n} for n, key in enumerate(keys)]
+        assert [match.start for match in best.run(rows)] == [0]

@@ -505,3 +505,19 @@ def test_times_that_are_text_calculate_as_times_do(column: str, clauses: str) ->
         return [(match.start, match.end, match.vars, match.values) for match in found]
 
     assert find(texts) == find(times) != []
+
+
+@pytest.mark.parametrize(
+    ("column", "number"),
+    [
+        (pa.array([0.0, -0.0, 1.0]), 2),
+        (pa.array([1.0, 1.0, 2.0], pa.float16()), 2),
+        (pa.array([[1], [1], [2]]), 2),
+        (pa.array([{"a": 1}, {"a": 1}, None]), 1),
+        (pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array(["u", "u"])), 1),
+    ],
+)
+def test_distinct_values_are_those_that_are_not_equal(column: pa.Array, number: int) -> None:
+    table = pa.table({"type": ["A", "B", "C"], "x": column})
+    found = cernis.query("SELECT COUNT(DISTINCT z[x]) AS n WHERE (A : B : C) AS z").run(table)
+    assert found.to_arrow()["n"].to_pylist() == [number]

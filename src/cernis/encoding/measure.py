@@ -35,10 +35,19 @@ def read_measure(
         column = attribute(table, path)
         if column is None or pa.types.is_null(column.type):
             return out
+        name = ".".join(path)
+        if not is_number(value_type(column.type)):
+            raise DataError(
+                f"{name!r} holds {column.type} here, and held numbers in the first events; "
+                "GROUP BY aggregates values of one type"
+            )
         try:
             numbers = as_floats(column) if is_real else column.cast(pa.int64())
         except pa.ArrowInvalid as error:
-            raise DataError(f"{'.'.join(path)!r} cannot be aggregated: {error}") from error
+            raise DataError(
+                f"{name!r} held whole numbers in the first events, and does not here ({error}); "
+                f"declare that it may hold fractions with CREATE STREAM: {name}:double"
+            ) from error
         out["value"] = pc.fill_null(numbers, 0).to_numpy()
         out["valid"] = pc.is_valid(numbers).to_numpy()
         return out

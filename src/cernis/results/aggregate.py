@@ -25,6 +25,7 @@ from cernis.events.store import EventStore
 from cernis.events.times import as_floats
 from cernis.pattern.predicate import Aggregate, Reference
 from cernis.pattern.write import write_term
+from cernis.results.distinct import number_distinct
 from cernis.results.matchset import MatchBlock, Positions
 
 _GROUPED = {"SUM": "sum", "MIN": "min", "MAX": "max", "AVG": "mean"}
@@ -120,7 +121,7 @@ def _count_distinct(values: pa.Array, offsets: Positions) -> NDArray[np.int64]:
         return np.zeros(m, np.int64)
     owner = np.repeat(np.arange(m), np.diff(offsets))
     valid = values.is_valid().to_numpy(zero_copy_only=False)
-    codes = np.asarray(values.dictionary_encode().indices.fill_null(0), np.int64)[valid]
+    codes = number_distinct(values)[valid]
     pairs = np.unique(owner[valid] * (int(codes.max(initial=0)) + 1) + codes)
     return np.bincount(pairs // (int(codes.max(initial=0)) + 1), minlength=m).astype(np.int64)
 

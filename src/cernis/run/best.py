@@ -30,6 +30,7 @@ from cernis.pattern.query import OrderBy
 from cernis.pattern.write import write_term
 from cernis.plan.plan import Plan
 from cernis.results.columns import MatchFields, partition_columns
+from cernis.results.distinct import number_distinct
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
 from cernis.results.term import evaluate_term
 from cernis.results.unary import CompactMatches
@@ -194,7 +195,7 @@ class BestFirst:
     def _number_partitions(self, ends: Numbers) -> list[Numbers]:
         """Return a number for each component of the partition, by its first match."""
         columns = partition_columns(ends, self._fields, self.store)
-        return [np.asarray(column.dictionary_encode().indices, np.int64) for column in columns]
+        return [number_distinct(column) for column in columns]
 
 
 def _number_ends(ends: Numbers) -> Numbers:

@@ -39,9 +39,11 @@ from cernis.integers import read_integer, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
 from cernis.pattern.selection import group_terms
+from cernis.pattern.write import write_term
 from cernis.results.aggregate import evaluate
 from cernis.results.columns import MatchFields, count_column, partition_columns
 from cernis.results.correlated import CorrelatedMatches
+from cernis.results.distinct import make_hashable, number_distinct
 from cernis.results.group_columns import (
     average_column,
     find_sum_type,
@@ -208,7 +210,7 @@ class Grouper:
         held = dict(zip(self._fields.keys, self._partition_of(ends), strict=True))
         which = _number_values(self._numbers_of(ends))
         for name in self.grouping.components:
-            codes = np.asarray(held[name].dictionary_encode().indices, np.int64)
+            codes = number_distinct(held[name])
             which = np.unique(which * (codes.max() + 1) + codes, return_inverse=True)[1]
         return which
 
@@ -299,7 +301,9 @@ class Grouper:
     def _keys_of(self, ends: NDArray[np.int64]) -> Iterator[GroupKey]:
         """Return the group of each end."""
         named = dict(zip(self._fields.keys, self._partition_of(ends), strict=True))
-        components = [python_values(named[name]) for name in self.grouping.components]
+        components = [
+            map(make_hashable, python_values(named[name])) for name in self.grouping.components
+        ]
         numbers = self._numbers_of(ends).tolist()
         held = zip(*components, strict=True) if components else iter([()] * len(ends))
         return zip(numbers, held, strict=True)
@@ -442,7 +446,7 @@ class Grouper:
             }
             for row, number in enumerate(column["number"]):
                 held = tuple(
-                    column[f"component.{place}"][row]
+                    make_hashable(column[f"component.{place}"][row])
                     for place in range(len(self.grouping.components))
                 )
                 totals = [
@@ -545,7 +549,7 @@ class Grouper:
             case "AVG":
                 return average_column([totals.total for totals in held], [t.pairs for t in held])
         values = [t.least if leaf.function == "MIN" else t.greatest for t in held]
-        return pa.array(values, self._kind_of(leaf))
+        return self._write_values(values, leaf)
 
     def _read_ended(self, leaf: pred.Aggregate, ended: EndAggregates) -> pa.Array:
         """Return the values of an aggregate over the matches of each end."""
@@ -564,10 +568,25 @@ class Grouper:
                 totals, pairs = map(flatten_integers, (measure.total, measure.pairs))
                 return average_column(totals.tolist(), pairs.tolist())
             case "MIN":
-                column = pa.array(measure.least, self._kind_of(leaf))
+                column = self._write_values(measure.least, leaf)
             case _:
-                column = pa.array(measure.greatest, self._kind_of(leaf))
+                column = self._write_values(measure.greatest, leaf)
         return pc.if_else(empty, pa.scalar(None, column.type), column)
+
+    def _write_values(self, values: Any, leaf: pred.Aggregate) -> pa.Array:
+        """Return the least or greatest values as a column of the type that the events have."""
+        kind = self._kind_of(leaf)
+        try:
+            if kind is None or not pa.types.is_floating(kind):
+                return pa.array(values, kind)
+            if isinstance(values, np.ndarray):
+                return pa.array(values.astype(np.float64), kind)
+            return pa.array([None if each is None else float(each) for each in values], kind)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise DataError(
+                f"{write_term(leaf)}: some values have another type than those before; "
+                "GROUP BY aggregates values of one type"
+            ) from error
 
     def _kind_of(self, leaf: pred.Aggregate) -> pa.DataType | None:
         assert isinstance(leaf.argument, pred.Reference)

@@ -17,10 +17,7 @@ answers, unless the plan keeps only the latest starts of atoms that the head doe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 from hashlib import blake2b
-from math import isfinite
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +25,7 @@ from numpy.typing import NDArray
 
 from cernis.events.store import EventStore
 from cernis.plan.heads import Head, HeadColumn
+from cernis.results.distinct import number_distinct, write_value
 from cernis.results.matchset import MatchBlock, MatchSet, join
 from cernis.results.values import python_values
 from cernis.run.budget import Budget
@@ -79,7 +77,7 @@ class Projector:
             return np.zeros(0, np.int64)
         if self._dated is None:
             return np.flatnonzero(self._keep_unknown(columns))
-        moments = _encode(columns[self._dated])
+        moments = number_distinct(columns[self._dated])
         new = np.ones(length, np.bool_)
         # what ends in between can neither be given already nor be found again
         for edge in dict.fromkeys((int(moments[0]), int(moments[-1]))):
@@ -131,31 +129,6 @@ def _find_first(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
     """
     codes = np.zeros(length, np.int64)
     for column in columns:
-        own = _encode(column)
+        own = number_distinct(column)
         _, codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)
     return np.sort(np.unique(codes, return_index=True)[1])
-
-
-def _encode(column: pa.Array) -> NDArray[np.int64]:
-    if pa.types.is_null(column.type):
-        return np.zeros(len(column), np.int64)
-    if pa.types.is_nested(column.type):
-        column = pa.array([write_value(value) for value in python_values(column)], pa.string())
-    indices = column.dictionary_encode(null_encoding="encode").indices
-    return np.asarray(indices, np.int64)
-
-
-def write_value(value: Any) -> str:
-    """Return a text that two values share exactly when they are the same in an answer.
-
-    >>> [write_value(v) for v in (1, 1.0, True, "1", None)]
-    ['1/1', '1/1', 'True', "'1'", 'None']
-    """
-    if isinstance(value, float | Decimal):
-        if not isfinite(value):
-            return str(float(value))
-        top, bottom = value.as_integer_ratio()
-        return f"{top}/{bottom}"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value}/1"
-    return repr(value)
