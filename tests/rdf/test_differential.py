@@ -23,9 +23,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cernis.engine.dag.count import count_matches
+from cernis.engine.dag.count_decided import count_decided
 from cernis.engine.dag.count_ended import count_ended
 from cernis.engine.dag.count_once import count_once
 from cernis.engine.dag.count_pairs import count_pairs
+from cernis.engine.dag.run_places import place_runs
 from cernis.engine.dag.slide import count_sliding, count_values
 from cernis.engine.dag.slide_ranges import count_ranges
 from cernis.engine.dag.slide_rounds import count_rounds
@@ -262,7 +264,9 @@ def test_counting_over_the_stream_agrees_with_counting_each_end(seed: int, withi
             assert count_rounds(segments, chosen) in (numbers, None)
             return
         if (chosen.rounds >= 0).any():
-            assert count_once(segments, chosen) in (numbers, None)
+            runs = place_runs(segments[-1].memory, chosen)
+            assert count_decided(segments, chosen, runs) in (numbers, None)
+            assert count_once(segments, chosen, runs) in (numbers, None)
             assert count_pairs(segments, chosen) in (numbers, None)
             assert count_rounds(segments, chosen) in (numbers, None)
             return

@@ -3,22 +3,24 @@
 Cost contract: as `cernis.results.correlated`, but `count` and `counts` do not grow with the window
 where few groups lead to another (`cernis.engine.dag.slide`), or a match has up to three steps that
 wait in search trees (`cernis.engine.dag.slide_ranges`), or a row ends rounds (`count_ended`), or a
-value decides rounds of which each run takes all (`count_once`). If it takes some of them, there are
-several at a moment, or runs have had other steps, they are linear in the pairs of a run and a round
-that fits it (`count_pairs`, `slide_rounds`).
+value decides rounds that end matches or of which the next step takes all (`count_decided`), or of
+which each run takes all (`count_once`). If the next step compares the last round under `:`, under
+`,`, or if runs have had other steps, they are linear in the pairs of a run and a round that fits it
+(`count_pairs`, `slide_rounds`). Counts beyond 2^53 cost a pass for each 26 bits (`residues`).
 """
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import accumulate, groupby, pairwise
 
 from cernis.engine.dag.count import count_matches
+from cernis.engine.dag.count_decided import count_decided, takes_groups
 from cernis.engine.dag.count_ended import count_ended
 from cernis.engine.dag.count_once import count_once, takes_all
-from cernis.engine.dag.count_pairs import count_pairs
+from cernis.engine.dag.count_pairs import count_pairs, estimate_pairs
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.records import BRANCHES
+from cernis.engine.dag.run_places import place_runs
 from cernis.engine.dag.slide import count_sliding, count_values
 from cernis.engine.dag.slide_ranges import count_ranges
 from cernis.engine.dag.slide_rounds import count_rounds
@@ -44,7 +46,7 @@ class LinkedMatches(CorrelatedMatches):
         return found
 
 
-_FEW_PAIRS = 8
+_FEW_PAIRS = 32
 """So many pairs of a run and a round for each vertex are counted in less time than values are
 sorted."""
 
@@ -66,10 +68,15 @@ def _count_trees(segments: list[DagSegment]) -> list[int] | None:
 
 def _count_decided(segments: list[DagSegment], chosen: Chosen) -> list[int] | None:
     """Return the number of matches of every root where a value decides rounds, or None."""
-    if not takes_all(segments[-1], chosen):
+    numbers, by_range = None, takes_groups(segments[-1], chosen)
+    by_time = takes_all(segments[-1], chosen)
+    if by_range or by_time:
+        pairs = estimate_pairs(segments, chosen)
+        if pairs > _FEW_PAIRS * len(chosen.start):
+            runs = place_runs(segments[-1].memory, chosen)
+            numbers = count_decided(segments, chosen, runs) if by_range else None
+            if by_time and numbers is None:
+                numbers = count_once(segments, chosen, runs)
+    if numbers is None:
         numbers = count_pairs(segments, chosen)
-        return count_rounds(segments, chosen) if numbers is None else numbers
-    few = _FEW_PAIRS * (len(chosen.start) + 1024)
-    ways = (partial(count_pairs, most=few), count_once, count_pairs, count_rounds)
-    found = (count(segments, chosen) for count in ways)
-    return next((numbers for numbers in found if numbers is not None), None)
+    return count_rounds(segments, chosen) if numbers is None else numbers

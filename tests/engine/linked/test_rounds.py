@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from itertools import groupby
+from unittest import mock
 
 import pytest
 
 import cernis
 from cernis.engine.dag.records import VERTICES
 from cernis.rdf.session import GraphSession
+from cernis.results import linked
 
 QUERY = """
 PREFIX : <urn:g:>
@@ -120,8 +122,9 @@ COUNTED = [
 @pytest.mark.parametrize(("sequence", "of_c"), COUNTED)
 @pytest.mark.parametrize("within", [3, 60, 1000])
 @pytest.mark.parametrize("beside", [0.0, 0.3], ids=["one at a time", "several at a time"])
+@pytest.mark.parametrize("few", [2**62, -1], ids=["by pairs", "by ranges"])
 def test_rounds_that_a_value_decides_are_counted_in_any_window(
-    sequence: str, of_c: str, within: int, beside: float
+    sequence: str, of_c: str, within: int, beside: float, few: int
 ) -> None:
     rng, time, events = random.Random(within), 0, []
     for _ in range(240):
@@ -132,6 +135,50 @@ def test_rounds_that_a_value_decides_are_counted_in_any_window(
         sequence=sequence, of_b="FILTER (?b < ?a)", of_c=of_c, within=f"WITHIN {within} SECONDS"
     )
     matches = cernis.query(text, lang="spaseq").run(write(events), time_unit="s")
-    ends, counts = matches.counts().to_pydict().values()
+    with mock.patch.object(linked, "_FEW_PAIRS", few):
+        ends, counts = matches.counts().to_pydict().values()
     assert dict(zip(ends, counts, strict=True)) == count_by_hand(sequence, of_c, within, events)
     assert within < 1000 or ":" not in sequence or max(counts) > 2**60
+
+
+@pytest.mark.parametrize(
+    ("sequence", "of_b", "of_c"),
+    [
+        ("A : B+:", "FILTER (?b < ?a)", ""),
+        ("A ; B+;", "FILTER (?b < ?a)", ""),
+        ("A : B+: : C", "FILTER (?b < ?a)", ""),
+        ("A : B+: ; C", "FILTER (?b < ?a)", ""),
+        ("A : B+: , C", "FILTER (?b < ?a)", ""),
+        ("A ; B+; : C", "FILTER (?b < ?a)", ""),
+        ("A : B+: : C", "", "FILTER (?c < ?a)"),
+    ],
+)
+def test_ranges_of_runs_are_counted_without_pairs(sequence: str, of_b: str, of_c: str) -> None:
+    rng = random.Random(sequence)
+    events = [(time, rng.choice("abbc"), rng.randrange(50)) for time in range(200)]
+    events += [(time, "b", rng.randrange(50)) for time, name, _ in events if name == "b"]
+    events.sort()
+    text = QUERY.format(sequence=sequence, of_b=of_b, of_c=of_c, within="WITHIN 40 SECONDS")
+    matches = cernis.query(text, lang="spaseq").run(write(events), time_unit="s")
+    with mock.patch.multiple(linked, count_pairs=None, count_rounds=None, _FEW_PAIRS=-1):
+        counts = matches.counts()
+    with mock.patch.object(linked, "_FEW_PAIRS", 2**62):
+        assert (
+            counts == cernis.query(text, lang="spaseq").run(write(events), time_unit="s").counts()
+        )
+
+
+@pytest.mark.parametrize(
+    ("sequence", "of_b", "of_c"),
+    [
+        ("A : B+:", "FILTER (?b < ?a)", ""),
+        ("A : B+: : C", "FILTER (?b < ?a)", ""),
+        ("A : B+: : C", "", "FILTER (?c < ?a)"),
+    ],
+)
+@pytest.mark.parametrize("few", [2**62, -1], ids=["by pairs", "by ranges"])
+def test_counts_beyond_floats_are_exact(sequence: str, of_b: str, of_c: str, few: int) -> None:
+    events = [("a", 1), ("a", 5), ("a", 7), *[("b", 3)] * 1300, ("c", 2)]
+    session = read(sequence, of_b, of_c, events)
+    with mock.patch.object(linked, "_FEW_PAIRS", few):
+        assert session.pull().count() == 2 * (2**1300 - 1)

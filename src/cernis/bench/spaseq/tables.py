@@ -67,8 +67,9 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
             "of which one is 64 times as wide, has an exponent of 0.25. Counting costs as much as "
             "there are groups that lead to another; for prices of the market and fares of the "
             "smart grid a logarithm. For rounds that a price or an amount decides it costs as much "
-            "as there are pairs of a run and a round that fits it; with `;` and many pairs, a "
-            "logarithm.",
+            "as there are pairs of a run and a round that fits it; where these are many, a "
+            "logarithm, but not where C compares the last round with `:` (falls). With `:` "
+            "counts have more bits in wider windows, and cost a pass for each 26.",
         ),
         tabulate(
             records,

@@ -28,7 +28,7 @@ from cernis.compiled.tiers import call_patiently, cut_events
 from cernis.engine.dag import records as r
 from cernis.engine.dag.count_pairs import GIVES_UP, NO_ROOM, list_rounds_below
 from cernis.engine.dag.links import NEXT_ROUNDS, DagSegment
-from cernis.engine.dag.run_places import AskedRanges, find_places, place_runs, place_values
+from cernis.engine.dag.run_places import AskedRanges, RunPlaces, find_places, place_values
 from cernis.engine.dag.slide_ranges import add_at, sum_before
 from cernis.engine.dag.steps import Chosen, Ints
 
@@ -113,7 +113,7 @@ def takes_all(segment: DagSegment, chosen: Chosen) -> bool:
     return bool((np.abs(segment.links.rounds[used]) == NEXT_ROUNDS).all())
 
 
-def _read_once(segment: DagSegment, chosen: Chosen) -> _OnceSteps | None:
+def _read_once(segment: DagSegment, chosen: Chosen, runs: RunPlaces) -> _OnceSteps | None:
     """Return what the vertices are; None: runs may take rounds in several ways."""
     memory, vertices = segment.memory, chosen.vertices
     size, rounds = len(vertices), np.flatnonzero(chosen.rounds >= 0)
@@ -121,7 +121,6 @@ def _read_once(segment: DagSegment, chosen: Chosen) -> _OnceSteps | None:
     operator = chosen.operator[rounds]
     if not takes_all(segment, chosen) or len(np.unique(operator)) != 1:
         return None
-    runs = place_runs(memory, chosen)
     if (vertices["count"][runs.vertex] > 0).any():
         return None
     moment = np.searchsorted(chosen.moment_first, rounds, side="right")
@@ -155,12 +154,12 @@ def _read_once(segment: DagSegment, chosen: Chosen) -> _OnceSteps | None:
     )
 
 
-def count_once(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | None:
+def count_once(segments: Sequence[DagSegment], chosen: Chosen, runs: RunPlaces) -> list[int] | None:
     """Return the number of matches of every root; None: not all are a run with its rounds.
 
     The segments share their records: those of the last include those of the others.
     """
-    steps = _read_once(segments[-1], chosen)
+    steps = _read_once(segments[-1], chosen, runs)
     if steps is None:
         return None
     roots = np.concatenate([segment.roots for segment in segments])

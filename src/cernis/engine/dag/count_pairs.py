@@ -32,6 +32,8 @@ from cernis.engine.dag.residues import add, count_exactly, reduce
 from cernis.engine.dag.steps import Chosen, Ints
 
 DONE, NO_ROOM, GIVES_UP = 0, -1, -2
+_SAMPLES = 12
+"""So many stretches of moments are looked at to estimate the number of pairs."""
 
 
 class _NumberLists(NamedTuple):
@@ -55,14 +57,12 @@ class _RoundRows(NamedTuple):
 def _find_pairs(segment, steps, pairs, items, span):
     """List the runs that the rounds of some moments take, while there is room.
 
-    `span` has the first moment, the one after the last, how many pairs there were before, and how
-    many there may be. Return the moment that comes next, the number of pairs, and a status.
+    `span` has the first moment, the one after the last, and how many pairs there were before.
+    Return the moment that comes next, the number of pairs, and a status.
     """
     links, memory = segment.links, segment.memory
-    begin, end, size, most = span
+    begin, end, size = span
     for m in range(begin, end):
-        if size > most:
-            return m, size, GIVES_UP
         before = size
         for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
             pairs.first[v] = size
@@ -143,7 +143,7 @@ def _find_ends(segment, steps, ends, items, span, roots):
     `span` has the first root, the one after the last, and how many rounds there were before. Return
     the root that comes next, the number of rounds, and a status.
     """
-    begin, end, size, _ = span
+    begin, end, size = span
     for i in range(begin, end):
         ends.first[i] = size
         vertex, found = roots[i]["vertex"], 1
@@ -208,51 +208,52 @@ def _sum_roots(steps, rows, runs, ends, prime, order, totals, out):
         out[i] = _sum_totals(ends, i, prime, totals)
 
 
-def count_pairs(
-    segments: Sequence[DagSegment], steps: Chosen, most: int = 2**62
-) -> list[int] | None:
-    """Return the number of matches of every root; None: not all matches are a run with rounds, or
-    there are more pairs than `most`.
+def count_pairs(segments: Sequence[DagSegment], steps: Chosen) -> list[int] | None:
+    """Return the number of matches of every root; None: not all matches are a run with rounds.
 
     The segments share their records: those of the last include those of the others.
     """
     segment, size = segments[-1], len(steps.start)
-    pairs = _list_all(_find_pairs, len(steps.moment_first) - 1, size, most, (segment, steps))
+    pairs = _list_all(_find_pairs, (len(steps.moment_first) - 1, size), (segment, steps))
     if pairs is None:
         return None
     roots = np.concatenate([one.roots for one in segments])
-    ends = _list_all(_find_ends, len(roots), len(roots), most, (segment, steps), roots)
+    ends = _list_all(_find_ends, (len(roots), len(roots)), (segment, steps), roots)
     if ends is None:
         return None
     runs = _NumberLists(np.zeros(size + 2, np.int64), np.empty(len(pairs.item), np.int64))
     _turn_pairs(pairs, runs)
-    # a moment multiplies the ways of a run at most by 2 for each of its rounds
-    bits = int(np.diff(runs.first).max(initial=0)) + 2 * size.bit_length() + 2
     rows, order = _read_rows(segment, steps), np.argsort(-steps.bound, kind="stable")
 
-    def count(prime: float) -> tuple[NDArray[np.float64], int]:
+    def count(prime: float) -> NDArray[np.float64]:
         totals, out = np.zeros(size), np.empty(len(roots))
         _sum_roots(steps, rows, runs, ends, prime, order, totals, out)
-        return out, bits
+        return out
 
-    return count_exactly(count)
+    def bound_bits() -> int:
+        # a moment multiplies the ways of a run at most by 2 for each of its rounds
+        return int(np.diff(runs.first).max(initial=0)) + 2 * size.bit_length() + 2
+
+    return count_exactly(count, bound_bits)
 
 
 def _list_all(
     find: Callable[..., Any],
-    number: int,
-    lists: int,
-    most: int,
+    sizes: tuple[int, int],
     records: tuple[DagSegment, Chosen],
     *beside: NDArray[np.void],
 ) -> _NumberLists | None:
-    """Return the lists that a kernel writes for so many moments or roots; None: it gives up."""
+    """Return the lists that a kernel writes; None: it gives up.
+
+    `sizes` has the number of moments or roots, and that of lists.
+    """
+    number, lists = sizes
     found = _NumberLists(np.zeros(lists + 1, np.int64), np.empty(8 * lists + 64, np.int64))
     items, size = np.empty(1024, np.int64), 0
     for piece in cut_events(number):
         begin, status = piece.start, NO_ROOM
         while status == NO_ROOM:
-            span = (begin, piece.stop, size, most)
+            span = (begin, piece.stop, size)
             begin, size, status = call_patiently(find, *records, found, items, span, *beside)
             if status == GIVES_UP:
                 return None
@@ -262,6 +263,32 @@ def _list_all(
     found.first[-1] = size
     expect_events(size)
     return _NumberLists(found.first, found.item[:size])
+
+
+def estimate_pairs(segments: Sequence[DagSegment], steps: Chosen) -> int:
+    """Return about how many pairs there are, with the rounds that lead to roots; 0: `count_pairs`
+    gives up. It looks at a sample."""
+    moments, roots = len(steps.moment_first) - 1, np.concatenate([one.roots for one in segments])
+    items, numbers = np.empty((2, 1 << 16), np.int64)
+    found = _NumberLists(np.empty(len(steps.start) + len(roots), np.int64), numbers)
+    total = 0.0
+    finds: list[tuple[Callable[..., Any], int, tuple[Any, ...]]] = [
+        (_find_pairs, moments, ()),
+        (_find_ends, len(roots), (roots,)),
+    ]
+    for find, number, beside in finds:
+        step = max(1, number // _SAMPLES)
+        begins = range(0, number - step + 1, step)
+        for begin in begins:
+            span = (begin, begin + min(step, 4), 0)
+            args = segments[-1], steps, found, items, span, *beside
+            end, size, status = call_patiently(find, *args)
+            if status == GIVES_UP:
+                return 0
+            # without room for the first one, there are at least so many
+            average = size / (end - begin) if end > begin else len(items)
+            total += average * number / len(begins)
+    return int(total)
 
 
 def _read_rows(segment: DagSegment, steps: Chosen) -> _RoundRows:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from math import isinf, isqrt, log2, prod
+from math import isfinite, isqrt, log2, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,21 +73,18 @@ def join_residues(residues: NDArray[np.int64], primes: Sequence[int]) -> list[in
 
 
 def count_exactly(
-    count: Callable[[float], tuple[NDArray[np.float64], int] | None],
-) -> list[int] | None:
-    """Return numbers of any size; None: `count` gives none.
+    count: Callable[[float], NDArray[np.float64]], bound_bits: Callable[[], int]
+) -> list[int]:
+    """Return numbers of any size.
 
-    `count` gives the numbers modulo a prime, 0: there is none, and a bound on their bits. It adds
-    and multiplies numbers that are not negative, so that a float is near to its number.
+    `count` gives the numbers modulo a prime, 0: there is none. It adds and multiplies numbers that
+    are not negative, so a float is near to its number. `bound_bits` is for those beyond floats.
     """
-    found = count(0.0)
-    if found is None:
-        return None
-    numbers, bits = found
-    if numbers.max(initial=0.0) < _EXACT:
+    numbers = count(0.0)
+    largest = float(numbers.max(initial=0.0))
+    if largest < _EXACT:
         counts: list[int] = numbers.astype(np.int64).tolist()
         return counts
-    largest = float(numbers.max())
-    primes = list_primes(bits if isinf(largest) else min(bits, int(log2(largest)) + 2))
-    residues = [one[0] for one in map(count, map(float, primes)) if one is not None]
-    return join_residues(np.array(residues).astype(np.int64), primes)
+    primes = list_primes(int(log2(largest)) + 2 if isfinite(largest) else bound_bits())
+    residues = np.array([count(float(prime)) for prime in primes])
+    return join_residues(residues.astype(np.int64), primes)

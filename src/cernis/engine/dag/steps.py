@@ -148,7 +148,7 @@ def _read_trees(memory: r.RunMemory, place_of: Ints) -> tuple[Ints, Ints]:
     return trees, found
 
 
-def _read_groups(memory: r.RunMemory, place_of: Ints) -> Ints:
+def read_groups(memory: r.RunMemory, place_of: Ints) -> Ints:
     """Return the places in groups: (vertex, group, 0, 0)."""
     nodes = memory.nodes[1 : int(memory.counters[r.NODES])]
     nodes = nodes[nodes["vertex"] < len(place_of)]
@@ -227,7 +227,7 @@ def read_steps(memory: r.RunMemory, chosen: Chosen) -> tuple[Steps, Places] | No
     """Return the vertices that the roots may reach, and their places; None: some have no group."""
     vertices, operator, size = chosen.vertices, chosen.operator, len(chosen.start)
     trees, in_trees = _read_trees(memory, chosen.number)
-    in_groups = _read_groups(memory, chosen.number)
+    in_groups = read_groups(memory, chosen.number)
     asking = np.flatnonzero(vertices["count"] > 0)
     sources = memory.sources[vertices["first"][asking]]
     by_range = operator[asking] != ALL
