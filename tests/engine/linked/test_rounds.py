@@ -10,7 +10,11 @@ from unittest import mock
 import pytest
 
 import cernis
+from cernis.engine.dag.count import count_matches
+from cernis.engine.dag.count_ended import count_ended
 from cernis.engine.dag.records import VERTICES
+from cernis.engine.dag.slide_rounds import count_rounds
+from cernis.engine.dag.steps import choose_vertices
 from cernis.rdf.session import GraphSession
 from cernis.results import linked
 
@@ -182,3 +186,21 @@ def test_counts_beyond_floats_are_exact(sequence: str, of_b: str, of_c: str, few
     session = read(sequence, of_b, of_c, events)
     with mock.patch.object(linked, "_FEW_PAIRS", few):
         assert session.pull().count() == 2 * (2**1300 - 1)
+
+
+@pytest.mark.parametrize("sequence", ["A : B+: ; C", "A ; B+; ; C", "A : B ; C"])
+def test_rows_of_another_search_tree_take_no_runs(sequence: str) -> None:
+    rng = random.Random(2)
+    events = [(time, rng.choice("abc"), rng.randrange(5)) for time in range(400)]
+    text = QUERY.format(
+        sequence=sequence, of_b="", of_c="FILTER (?c >= ?a)", within="WITHIN 5 SECONDS"
+    )
+    session = cernis.query(text, lang="spaseq").session(time_unit="s")
+    segments = [
+        segment
+        for batch in session.open(write(events))
+        for segment in session.recognize(batch, session.solver.solve(batch))
+    ]
+    numbers = [number for segment in segments for number in count_matches(segment)]
+    chosen = choose_vertices(segments)
+    assert count_rounds(segments, chosen) == count_ended(segments, chosen) == numbers

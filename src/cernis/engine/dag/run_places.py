@@ -144,7 +144,8 @@ def find_lost(segment: DagSegment, chosen: Chosen, key: Ints) -> LostEnds:
     branches, asking = memory.branches[queue[:found]], owner[:found]
     inside = branches["vertex"] < len(chosen.number)
     number = chosen.number[np.where(inside, branches["vertex"], 0)]
-    kept = inside & (number >= 0)
+    # a row takes runs that have had the round; those of another key have begun after it
+    kept = inside & (number >= 0) & (key[number] == key[asking])
     branches, asking = branches[kept], asking[kept]
     assert links.rounds is not None
     is_below = links.rounds[sources["link"][asking]] < 0
