@@ -607,6 +607,73 @@ def test_stray_quotes_do_not_lose_rows(folder: Path) -> None:
     assert len(rows_of(only("t.csv"))) == 1001
 
 
+# --------------------------------------------------------- values of Python
+
+
+def values_of(*values: Any, **options: Any) -> list[Any]:
+    rows = [{"type": "A", "x": value} for value in values]
+    (source,) = open_events(rows, **options)
+    return [row["x"] for row in rows_of(source)]
+
+
+INTEGERS = Schema((Stream("S", {"x": Kind.INT}),))
+
+
+@pytest.mark.parametrize("value", [0.5, Decimal("0.5"), np.float32(0.5), True, np.bool_(True)])
+def test_a_column_of_whole_numbers_holds_nothing_else(folder: Path, value: Any) -> None:
+    rows = [{"type": "A", "x": value}]
+    shown = value.item() if isinstance(value, np.generic) else value
+    reason = f"column 'x': '{shown}' is not a whole number"
+    assert failure(rows, declared=INTEGERS) == f"stream 'S', row 0, {reason}"
+    if not isinstance(value, Decimal | np.generic):
+        written("S.jsonl", json.dumps(rows[0]) + "\n")
+        assert failure("S.jsonl", declared=INTEGERS) == f"S.jsonl, line 1 (row 0), {reason}"
+
+
+def test_whole_values_of_other_types_are_whole_numbers() -> None:
+    assert values_of(1.0, Decimal(2), np.int8(3), declared=INTEGERS) == [1, 2, 3]
+
+
+def test_a_fraction_beside_a_large_number_stays_one() -> None:
+    assert values_of(2**53 + 1, 0.5) == [2.0**53, 0.5]
+
+
+def test_true_is_no_number_and_a_number_is_no_time() -> None:
+    for values, reason in (
+        ([0.5, True], "'True' is not a number"),
+        ([dt.datetime(2024, 1, 1), 5], "'5' is not a time"),
+    ):
+        rows = [{"type": "A", "x": value} for value in values]
+        assert failure(rows) == f"stream 'S', row 1, column 'x': {reason}"
+
+
+def test_times_beside_texts_are_times() -> None:
+    one, two = dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 2)
+    assert values_of(one, "2024-01-02") == [one, two]
+
+
+def test_values_of_numpy_and_pandas_are_read() -> None:
+    assert values_of(np.int64(5), np.float32(0.5)) == [5.0, 0.5]
+    assert values_of(np.datetime64("2024-01-01")) == [dt.datetime(2024, 1, 1)]
+    assert values_of(np.datetime64("NaT"), pd.NaT, pd.NA, pd.Timestamp("2024-01-01")) == [
+        *[None] * 3,
+        dt.datetime(2024, 1, 1),
+    ]
+
+
+def test_decimals_that_are_no_numbers_are_refused() -> None:
+    rows = [{"type": "A", "x": Decimal("1.5")}, {"type": "A", "x": Decimal("NaN")}]
+    assert failure(rows) == "stream 'S', row 1, column 'x': 'NaN' is not a number"
+
+
+def test_frames_that_arrow_cannot_read_are_refused() -> None:
+    sparse = pd.DataFrame({"type": ["A"], "x": pd.arrays.SparseArray([1])})
+    assert failure(sparse).startswith("stream 'S': cannot be read: Sparse pandas data")
+    objects = pl.DataFrame({"type": ["A"], "x": pl.Series([object()], dtype=pl.Object)})
+    message = "stream 'S', column 'x': holds Python objects, which are no values"
+    assert failure(objects) == message
+
+
 # ---------------------------------------------------------- files as a whole
 
 

@@ -550,6 +550,8 @@ def _reader(name: str, value: Any, opening: Opening, what: str = "stream") -> Re
         return TableReader(label, check_columns(label, _from_pandas(label, value)))
     if kind.startswith("polars.") and kind.endswith("LazyFrame"):
         value = value.collect()
+    if kind.startswith("polars."):
+        _check_objects(label, value)
     if kind.startswith("pyspark.") and hasattr(value, "toArrow"):
         value = value.toArrow()  # its Arrow interface knows no timestamps
     if hasattr(value, "__arrow_c_stream__"):
@@ -564,11 +566,19 @@ def _reader(name: str, value: Any, opening: Opening, what: str = "stream") -> Re
     )
 
 
+def _check_objects(label: str, frame: Any) -> None:
+    """Raise DataError for a column of Python objects: the Arrow interface has their addresses."""
+    schema = getattr(frame, "schema", {})
+    for name, kind in schema.items():
+        if str(kind) == "Object":
+            raise DataError(f"{label}, column {name!r}: holds Python objects, which are no values")
+
+
 def _from_pandas(label: str, frame: Any) -> pa.Table:
     check_names(label, [str(c) for c in frame.columns])
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
-    except (pa.ArrowException, OverflowError) as error:
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         for column in frame.columns:
             values = frame[column].tolist()
             _, failed = make_table([{str(column): _no_nan(v)} for v in values], {})
