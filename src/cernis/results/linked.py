@@ -4,8 +4,8 @@ Cost contract: as `cernis.results.correlated`, but `count` and `counts` do not g
 where few groups lead to another (`cernis.engine.dag.slide`), or a match has up to three steps that
 wait in search trees (`cernis.engine.dag.slide_ranges`), or a row ends rounds (`count_ended`), or a
 value decides rounds that end matches or of which the next step takes all (`count_decided`), or of
-which each run takes all (`count_once`). If the next step compares the last round under `:`, under
-`,`, or if runs have had other steps, they are linear in the pairs of a run and a round that fits it
+which each run takes all (`count_once`). If the next step compares the last round under `:`, or if
+runs have had other steps, they are linear in the pairs of a run and a round that fits it
 (`count_pairs`, `slide_rounds`). Counts beyond 2^53 cost a pass for each 26 bits (`residues`).
 """
 

@@ -104,13 +104,12 @@ def count_by_hand(sequence: str, of_c: str, within: int, events: list[Event]) ->
                 for c in thirds:
                     numbers[time] += sum(n for b, n in last.items() if not of_c or c > b)
                 if "," in sequence:
-                    last, ways = dict.fromkeys(fitting, ways), ways * len(fitting)
-                    if not fitting:
-                        break
-                    continue
+                    last = {}
                 for b in fitting:
                     last[b] = last.get(b, 0) + ways
-                ways *= 1 + len(fitting)
+                ways *= len(fitting) + ("," not in sequence)
+                if ways == 0:
+                    break
     return {time: number for time, number in numbers.items() if number}
 
 
@@ -154,6 +153,8 @@ def test_rounds_that_a_value_decides_are_counted_in_any_window(
         ("A : B+: ; C", "FILTER (?b < ?a)", ""),
         ("A : B+: , C", "FILTER (?b < ?a)", ""),
         ("A ; B+; : C", "FILTER (?b < ?a)", ""),
+        ("A , B+,", "FILTER (?b < ?a)", ""),
+        ("A , B+, : C", "FILTER (?b < ?a)", ""),
         ("A : B+: : C", "", "FILTER (?c < ?a)"),
     ],
 )

@@ -3,10 +3,11 @@
 A round of `A : B+: : C` with `?p2 < ?p1` takes a range of runs. A match that ends with the round is
 one of the ways in which these have taken rounds before. A C that takes all rounds of a join key
 does not ask which of them was the last: it is the sum of the ways that wait for it. `run_maps`
-counts both.
+counts both. Under `,` runs that the rounds of a moment do not take have no more ways. A search tree
+is a join key here: it begins anew where a moment has no rounds.
 
 Cost contract: that of `run_maps`. `count_decided` gives up where runs have had another step before,
-where C takes some of the rounds only, and under `,`.
+and where C takes some of the rounds only.
 
 A C that compares a value of the last round, as `?p3 > ?p2`, has no such sum. A logarithm for each
 event is not to be had there: see *How SPAseQ runs*.
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.engine.dag import records as r
-from cernis.engine.dag.links import ANY_ROUNDS, NEXT_ROUNDS, DagSegment
+from cernis.engine.dag.links import STRICT_ROUNDS, DagSegment
 from cernis.engine.dag.run_maps import (
     READY,
     WAYS,
@@ -32,6 +33,7 @@ from cernis.engine.dag.run_maps import (
     find_vertices,
     join_maps,
     map_rounds,
+    map_strict,
     map_taken,
 )
 from cernis.engine.dag.run_places import AskedRanges, RunPlaces, find_places
@@ -51,14 +53,15 @@ class _Waiting(NamedTuple):
 
 
 def takes_groups(segment: DagSegment, chosen: Chosen) -> bool:
-    """Return whether roots are rounds or take whole groups of them, and runs may skip events."""
+    """Return whether roots are rounds or take whole groups of them, as far as links tell."""
     links, memory = segment.links, segment.memory
     assert links.rounds is not None
     used = memory.sources["link"][chosen.rounds[chosen.rounds >= 0]]
     ways, operators = np.unique(np.abs(links.rounds[used])), chosen.operator[chosen.rounds >= 0]
-    if len(ways) != 1 or ways[0] not in (ANY_ROUNDS, NEXT_ROUNDS):
+    is_equal = operators == r.EQUAL
+    if len(ways) != 1 or (ways[0] == STRICT_ROUNDS and is_equal.any()):
         return False
-    if len(np.unique(operators[operators != r.EQUAL])) != 1:
+    if len(np.unique(operators[~is_equal])) != 1:
         return False
     vertex = find_vertices(chosen)[1]
     ends = chosen.vertices[vertex[chosen.rounds[vertex] < 0]]
@@ -142,6 +145,8 @@ def count_decided(
     new = waiting.key[waiting.is_new]
     renewed = RunRanges(waiting.moment[waiting.is_new], new, first[new], first[new + 1])
     maps = join_maps(map_taken(renewed), map_rounds(ranges, waits, goes_on, way))
+    if way == STRICT_ROUNDS:
+        maps = join_maps(map_strict(ranges, runs), maps)
     begin, end = first[keys], np.where(keys >= 0, first[keys + 1], first[keys])
     at_last = ranges.pick(np.searchsorted(rounds, ends[is_last]))
     at_next = RunRanges(moment[ends[~is_last]], np.maximum(keys, 0), begin, end)

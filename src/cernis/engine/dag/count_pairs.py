@@ -173,7 +173,9 @@ def _add_run(rows, runs, run, prime, totals):
     for k in range(runs.first[run], runs.first[run + 1]):
         v = runs.item[k]
         if rows.moment[v] != moment:
-            if fitting > 0:
+            if fitting + is_any == 2:
+                ways = add(ways, ways, prime)
+            elif fitting > 0:
                 ways = reduce(ways * (fitting + is_any), prime)
             fitting, moment = 0, rows.moment[v]
         totals[v] = add(totals[v], ways, prime)

@@ -259,6 +259,23 @@ def map_taken(ranges: RunRanges) -> RunMaps:
     return RunMaps(ranges, np.tile(np.array([1.0, 0.0, 0.0]), (len(ranges.key), 1)))
 
 
+def map_strict(ranges: RunRanges, runs: RunPlaces) -> RunMaps:
+    """Return the maps after which runs take no more rounds that the moment has left behind."""
+    order = np.lexsort((ranges.key, ranges.moment))
+    ranges = ranges.pick(order)
+    first = _find_changes(ranges.moment, ranges.key)
+    begin, end = np.minimum.reduceat(ranges.begin, first), np.maximum.reduceat(ranges.end, first)
+    moment, key = np.tile(ranges.moment[first], 2), np.tile(ranges.key[first], 2)
+    edge = runs.values.key_first
+    sides = RunRanges(
+        moment,
+        key,
+        np.append(edge[ranges.key[first]], end),
+        np.append(begin, edge[ranges.key[first] + 1]),
+    )
+    return RunMaps(sides, np.tile(np.array([0.0, 0.0, 1.0]), (len(key), 1)))
+
+
 def join_maps(*lists: RunMaps) -> RunMaps:
     """Return all maps. Those of one moment stay in this order."""
     ranges = RunRanges(*map(np.concatenate, zip(*(one.ranges for one in lists), strict=True)))
