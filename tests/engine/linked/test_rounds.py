@@ -155,6 +155,7 @@ def test_rounds_that_a_value_decides_are_counted_in_any_window(
         ("A ; B+; : C", "FILTER (?b < ?a)", ""),
         ("A , B+,", "FILTER (?b < ?a)", ""),
         ("A , B+, , C", "FILTER (?b < ?a)", ""),
+        ("A , B+, : C", "FILTER (?b < ?a)", ""),
         ("A : B+: : C", "", "FILTER (?c < ?a)"),
     ],
 )

@@ -32,6 +32,7 @@ from cernis.engine.dag.run_maps import (
     find_moments,
     find_vertices,
     join_maps,
+    join_sums,
     map_rounds,
     map_strict,
     map_taken,
@@ -49,7 +50,7 @@ class _Waiting(NamedTuple):
     key: Ints
     moment: Ints
     is_new: NDArray[np.bool_]
-    """Whether the group begins here."""
+    """Whether the group begins here, for this join key."""
 
 
 def takes_groups(segment: DagSegment, chosen: Chosen) -> bool:
@@ -73,7 +74,7 @@ def takes_groups(segment: DagSegment, chosen: Chosen) -> bool:
 
 
 def _find_waiting(memory: r.RunMemory, chosen: Chosen, key: Ints, asked: Ints) -> _Waiting | None:
-    """Return the rounds in the groups that roots ask; None: a join key has several at a time."""
+    """Return the rounds in the groups that roots ask; None: a join key has several in turns."""
     filed = read_groups(memory, chosen.number)
     filed = filed[np.isin(filed[:, 1], asked)]
     vertex, group = filed[:, 0], filed[:, 1]
@@ -85,32 +86,41 @@ def _find_waiting(memory: r.RunMemory, chosen: Chosen, key: Ints, asked: Ints) -
     is_new = np.ones(len(vertex), np.bool_)
     is_new[1:] = (group[1:] != group[:-1]) | (own[1:] != own[:-1])
     within = (moment[1:] == moment[:-1]) & (own[1:] == own[:-1])
-    if is_new.sum() != len(np.unique(group)) or (is_new[1:] & within).any():
+    pairs = np.unique(np.stack([own, group]), axis=1)
+    if is_new.sum() != pairs.shape[1] or (is_new[1:] & within).any():
         return None
     return _Waiting(vertex, group, own, moment, is_new)
 
 
-def _find_keys(waiting: _Waiting, moment: Ints, asked: Ints) -> Ints | None:
-    """Return the join key of the group that each root asks, -1: nothing is in it; None: a later
-    group has begun."""
+def _find_asked(
+    waiting: _Waiting, latest: Ints, moment: Ints, bound: Ints, group: Ints
+) -> tuple[Ints, Ints] | None:
+    """Return the pairs of a root and a join key whose runs wait in the group that it asks.
+
+    `latest` has the latest start of each join key. None: another group of a key has begun. A key is
+    a search tree, and begins anew where all its runs have left the window; the group may go on.
+    """
+    groups, starts = np.unique(waiting.group), np.unique(np.append(latest, bound))
+    moments = int(np.append(waiting.moment, moment).max(initial=0)) + 1
     begun = np.flatnonzero(waiting.is_new)
-    order = begun[np.argsort(waiting.group[begun])]
-    at = np.searchsorted(waiting.group[order], asked)
-    is_known = at < len(order)
-    at = order[np.where(is_known, at, 0)] if len(order) else at
-    is_known[is_known] = waiting.group[at[is_known]] == asked[is_known]
-    at, moment, asked = at[is_known], moment[is_known], asked[is_known]
-    size = int(max(waiting.moment.max(initial=0), moment.max(initial=0))) + 1
-    name = waiting.key * size + waiting.moment
-    last = np.searchsorted(name, waiting.key[at] * size + moment) - 1
-    if (last < at).any():
-        is_known[is_known] = last >= at
-        at, last, asked = at[last >= at], last[last >= at], asked[last >= at]
-    if (waiting.group[last] != asked).any():
+    begun = begun[np.lexsort((latest[waiting.key[begun]], waiting.group[begun]))]
+    own, rank = (np.searchsorted(groups, some) for some in (waiting.group[begun], group))
+    # the keys with a run inside the window, up to those that begin after the root
+    until = own * len(starts) + np.searchsorted(starts, latest[waiting.key[begun]])
+    first = np.searchsorted(until, rank * len(starts) + np.searchsorted(starts, bound))
+    since = np.minimum.accumulate((own * moments + waiting.moment[begun])[::-1])[::-1]
+    number = np.maximum(np.searchsorted(since, rank * moments + moment) - first, 0)
+    number[~np.isin(group, groups)] = 0
+    root = np.repeat(np.arange(len(group)), number)
+    place = np.arange(len(root)) - np.repeat(np.cumsum(number) - number - first, number)
+    at = begun[place]
+    is_before = waiting.moment[at] < moment[root]
+    root, at = root[is_before], at[is_before]
+    name = waiting.key * moments + waiting.moment
+    last = np.searchsorted(name, waiting.key[at] * moments + moment[root]) - 1
+    if (waiting.group[last] != group[root]).any():
         return None
-    keys = np.full(len(is_known), -1, np.int64)
-    keys[is_known] = waiting.key[at]
-    return keys
+    return root, waiting.key[at]
 
 
 def count_decided(
@@ -129,8 +139,13 @@ def count_decided(
     is_last = chosen.rounds[ends] >= 0
     asked = memory.sources["group"][vertices["first"][ends[~is_last]]].astype(np.int64)
     waiting = _find_waiting(memory, chosen, runs.key, asked)
-    keys = None if waiting is None else _find_keys(waiting, moment[ends[~is_last]], asked)
-    if waiting is None or keys is None:
+    if waiting is None:
+        return None
+    first, latest = runs.values.key_first, np.full(len(runs.values.key_first) - 1, r.NOTHING)
+    np.maximum.at(latest, runs.key[runs.vertex], chosen.start[runs.vertex])
+    nexts = ends[~is_last]
+    pairs = _find_asked(waiting, latest, moment[nexts], chosen.due[moment[nexts]], asked)
+    if pairs is None:
         return None
     rounds = np.flatnonzero(chosen.rounds >= 0)
     sources, key = memory.sources[chosen.rounds[rounds]], runs.key[rounds]
@@ -141,16 +156,16 @@ def count_decided(
     goes_on = (limits.operator != r.EQUAL).astype(np.int64)
     assert links.rounds is not None
     way = abs(int(links.rounds[sources["link"][0]]))
-    first = runs.values.key_first
     new = waiting.key[waiting.is_new]
     renewed = RunRanges(waiting.moment[waiting.is_new], new, first[new], first[new + 1])
     maps = join_maps(map_taken(renewed), map_rounds(ranges, waits, goes_on, way))
     if way == STRICT_ROUNDS:
         maps = join_maps(map_strict(ranges, runs), maps)
-    begin, end = first[keys], np.where(keys >= 0, first[keys + 1], first[keys])
-    at_last = ranges.pick(np.searchsorted(rounds, ends[is_last]))
-    at_next = RunRanges(moment[ends[~is_last]], np.maximum(keys, 0), begin, end)
-    order = np.argsort(np.append(root[is_last], root[~is_last]))
-    asked_by = RunRanges(*(np.append(*both)[order] for both in zip(at_last, at_next, strict=True)))
-    number = np.where(is_last, WAYS, READY)
-    return count_maps(chosen, runs, RunSums(asked_by, number, root), maps)
+    which, asked_key = pairs
+    whole = RunRanges(moment[nexts[which]], asked_key, first[asked_key], first[asked_key + 1])
+    own = ranges.pick(np.searchsorted(rounds, ends[is_last]))
+    sums = join_sums(
+        RunSums(own, np.full(len(own.key), WAYS), root[is_last]),
+        RunSums(whole, np.full(len(which), READY), root[~is_last][which]),
+    )
+    return count_maps(chosen, runs, sums, maps)

@@ -15,6 +15,7 @@ counted again modulo primes (`residues`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ class RunMaps(NamedTuple):
 
 
 class RunSums(NamedTuple):
-    """The sums that roots are, in the order of their moments."""
+    """Sums over ranges, in the order of their moments. A root is the sum of its own."""
 
     ranges: RunRanges
     number: Ints
@@ -211,7 +212,7 @@ def _count_moments(steps, tree, prime, span, out):
             gone += 1
         for i in range(steps.sum_first[m], steps.sum_first[m + 1]):
             total = _sum_range(tree, steps.sums[i], steps.number[i], prime)
-            out[steps.root[i]] = total
+            out[steps.root[i]] = add(out[steps.root[i]], total, prime)
         for i in range(steps.map_first[m], steps.map_first[m + 1]):
             told = (steps.told[i, 0], steps.told[i, 1], steps.told[i, 2])
             _tell_range(tree, steps.maps[i], told, prime)
@@ -276,11 +277,26 @@ def map_strict(ranges: RunRanges, runs: RunPlaces) -> RunMaps:
     return RunMaps(sides, np.tile(np.array([0.0, 0.0, 1.0]), (len(key), 1)))
 
 
+def _join_ranges(lists: Sequence[RunRanges]) -> tuple[RunRanges, Ints]:
+    """Return all ranges by their moments, and their order before."""
+    ranges = RunRanges(*map(np.concatenate, zip(*lists, strict=True)))
+    order = np.argsort(ranges.moment, kind="stable")
+    return ranges.pick(order), order
+
+
 def join_maps(*lists: RunMaps) -> RunMaps:
     """Return all maps. Those of one moment stay in this order."""
-    ranges = RunRanges(*map(np.concatenate, zip(*(one.ranges for one in lists), strict=True)))
-    order = np.argsort(ranges.moment, kind="stable")
-    return RunMaps(ranges.pick(order), np.concatenate([one.told for one in lists])[order])
+    ranges, order = _join_ranges([one.ranges for one in lists])
+    return RunMaps(ranges, np.concatenate([one.told for one in lists])[order])
+
+
+def join_sums(*lists: RunSums) -> RunSums:
+    """Return all sums."""
+    ranges, order = _join_ranges([one.ranges for one in lists])
+    number, root = (
+        np.concatenate(some)[order] for some in zip(*(one[1:] for one in lists), strict=True)
+    )
+    return RunSums(ranges, number, root)
 
 
 def map_rounds(ranges: RunRanges, waits: Ints, goes_on: Ints, way: int) -> RunMaps:
