@@ -12,6 +12,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -449,6 +450,23 @@ def test_batch_and_streaming_give_the_same_rows(spark: Any, tmp_path: Path) -> N
     assert streamed.columns == found.columns
     assert found.count() == streamed.count() > 0
     assert found.exceptAll(streamed).isEmpty()
+
+
+def test_times_without_a_zone_count_as_utc_in_any_session(spark: Any, tmp_path: Path) -> None:
+    query = Query(spark, tmp_path)
+    query.source.schema = TRADES.set(1, pa.field("ts", pa.timestamp("us")))
+    three = (datetime(2024, 3, 10, 3, tzinfo=UTC).timestamp() * 10**6 - NOON) / 10**6
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set(
+        "spark.sql.session.timeZone", "America/New_York"
+    )  # 2:00 to 3:00 is no time there
+    try:
+        query.run(*(trades((type_, three + s, 1)) for type_, s in (("A", -2), ("B", 2), ("C", 99))))
+        assert query.sums("late") == 0
+        (row,) = spark.read.parquet(str(tmp_path / "out")).collect()
+        assert row.end_ts == datetime(2024, 3, 10, 3, 0, 2)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
 
 
 def test_late_events_and_those_of_a_clock_ahead_are_set_aside(spark: Any, tmp_path: Path) -> None:

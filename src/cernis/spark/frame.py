@@ -43,6 +43,7 @@ from cernis.spark.unify import (
     FRACTIONS,
     WHOLE,
     find_column,
+    micros_since_1970,
     set_column,
     set_types,
     share_times,
@@ -145,7 +146,7 @@ class Frame:
             case T.TimestampType():
                 return moment
             case T.TimestampNTZType():
-                return F.unix_micros(moment.cast("timestamp"))
+                return micros_since_1970(moment)
             case T.DateType():
                 return moment * F.lit(86_400_000_000)
         if tick < UNITS["us"]:

@@ -229,7 +229,7 @@ def _choose_plan(query: Query, frames: Sequence[Frame], options: JobOptions) -> 
     pattern = query.pattern
     schema = _read_schema(frames)
     if pattern.declared is None and not any(frame.is_blank for frame in frames):
-        resolve(pattern, schema)
+        resolve(pattern, _name_all(frames))
     plan = query.plan.for_schema(schema)
     if frames[0].source.isStreaming:
         return plan, choose_stream_layout(plan)
@@ -243,6 +243,15 @@ def _choose_plan(query: Query, frames: Sequence[Frame], options: JobOptions) -> 
     if layout.ranked and not layout.counts_in_slices:
         plan = plan.by_rank()
     return plan, layout
+
+
+def _name_all(frames: Sequence[Frame]) -> Schema:
+    """Return the schema with the columns that cannot travel, about which there is a message."""
+    streams = []
+    for frame in frames:
+        untold = [(name, pa.null()) for name in frame.fields if name not in frame.arrow.names]
+        streams.append(stream_of(frame.stream, pa.schema([*frame.arrow, *untold])))
+    return Schema(tuple(streams))
 
 
 def _arrangement(plan: Plan, layout: Layout, frames: Sequence[Frame]) -> Arrangement:

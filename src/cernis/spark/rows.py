@@ -4,8 +4,9 @@ Batches and streams share these expressions. Nothing runs here.
 
 Equal keys get equal buckets, in any column and of any type. Buckets only spread the work; the
 engine compares keys exactly. So numbers hash as float64 (two large integers may share a bucket, 1
-and 1.0 must), and dates as instants. An event without a key belongs to no partition of PARTITION
-BY and is dropped. If comparisons imply the key, such an event may still match alone, in any bucket.
+and 1.0 must), dates as instants, structs and arrays by their parts, and maps all alike. An event
+without a key belongs to no partition of PARTITION BY and is dropped. If comparisons imply the key,
+such an event may still match alone, in any bucket.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cernis.encoding.masks import mask_column
-from cernis.errors import DataError
 from cernis.pattern.predicate import TIME, TIME_NS
 from cernis.plan.plan import Plan
 from cernis.spark.frame import Frame
@@ -124,9 +124,12 @@ def _hash(frame: Frame, name: str) -> Column | None:
     if found is None:
         return None
     column, type_ = found
+    return None if isinstance(type_, T.NullType) else _hash_value(column, type_)
+
+
+def _hash_value(column: Column, type_: T.DataType) -> Column:
+    """Hash a value, equal ones alike, of whatever type; NULL where it is NULL."""
     match type_:
-        case T.NullType():
-            return None
         case T.TimestampType():
             value = F.unix_micros(column)
         case T.DateType():
@@ -136,13 +139,21 @@ def _hash(frame: Frame, name: str) -> Column | None:
             value = column - F.lit("1970-01-01").cast("timestamp_ntz")
         case T.StringType():
             value = column.cast("binary")
-        case T.BooleanType() | T.BinaryType():
+        case T.BooleanType() | T.BinaryType() | T.DayTimeIntervalType():
             value = column
+        case T.StructType(fields=fields) if fields:
+            # casts go by position, so that capitals do not matter
+            places = [T.StructField(str(i), field.dataType) for i, field in enumerate(fields)]
+            parts = column.cast(T.StructType(places))
+            value = F.array(*(_hash_part(parts.getField(f.name), f.dataType) for f in places))
+        case T.ArrayType(elementType=inner):
+            value = F.transform(column, lambda item: _hash_part(item, inner))
         case _ if isinstance(type_, T.NumericType):
             value = column.cast("double") + F.lit(0.0)  # one zero
         case _:
-            raise DataError(
-                f"stream {frame.stream!r}: {name!r} holds {type_.simpleString()}, by which "
-                "events cannot be spread over tasks; take one of its parts as the key"
-            )
+            value = F.lit(0)  # the engine tells them apart
     return F.when(column.isNotNull(), F.xxhash64(value))
+
+
+def _hash_part(column: Column, type_: T.DataType) -> Column:
+    return F.coalesce(_hash_value(column, type_), F.lit(0).cast("bigint"))

@@ -58,22 +58,26 @@ def set_types(label: str, df: Any, column: str | None, name: str, stream: str | 
         return set_column(df, name, F.lit(stream))
     found = find_column(label, column, "the event type", fields)
     if isinstance(found, _TEXT):
-        return df if column == name else set_column(df, name, F.col(quote_name(column)))
+        return df if column == name else set_column(df, name, place_of(df, column))
     whole = isinstance(found, T.DecimalType) and found.scale <= 0
     if not whole and not isinstance(found, (*WHOLE, T.BooleanType, T.BinaryType, T.NullType)):
         raise DataError(
             f"{label}: the type column {column!r} holds {found.simpleString()}, not text or whole "
             "numbers"
         )
-    return set_column(df, name, F.col(quote_name(column)).cast("string"))
+    return set_column(df, name, place_of(df, column).cast("string"))
+
+
+def place_of(df: Any, name: str) -> Column:
+    """Return a column of a DataFrame for `set_column`, by its place: Spark ignores capitals."""
+    return F.col(f"c{df.columns.index(name)}")
 
 
 def set_column(df: Any, name: str, value: Column, metadata: Any = None) -> Any:
-    """Return the DataFrame with a column set, or added; its names are taken as they are."""
+    """Return the DataFrame with a column set, or added, to an expression over `place_of`."""
     new = value.alias(name, metadata=metadata or {})
-    if name not in df.columns:
-        return df.select("*", new)
-    return df.select(*(new if other == name else F.col(quote_name(other)) for other in df.columns))
+    named = {other: F.col(f"c{i}").alias(other) for i, other in enumerate(df.columns)} | {name: new}
+    return df.toDF(*(f"c{i}" for i in range(len(df.columns)))).select(*named.values())
 
 
 def share_times(frames: Sequence[tuple[Any, str | None]]) -> list[tuple[Any, str | None]]:
@@ -91,7 +95,7 @@ def share_times(frames: Sequence[tuple[Any, str | None]]) -> list[tuple[Any, str
         return [*frames]
     shared: list[tuple[Any, str | None]] = []
     for (df, time), kind in zip(timed, kinds, strict=True):
-        column = F.col(quote_name(time))
+        column = place_of(df, time)
         value = column if target is None else _convert(column, kind, target)
         metadata = df.schema[time].metadata if target is None else {}
         shared.append((set_column(df, TIMES, value, metadata), TIMES))
@@ -110,13 +114,13 @@ def _common_type(kinds: Sequence[T.DataType]) -> str | None:
 def _convert(column: Column, kind: T.DataType, target: str) -> Column:
     match kind:
         case T.TimestampNTZType():
-            return F.timestamp_micros(_micros_since_1970(column))
+            return F.timestamp_micros(micros_since_1970(column))
         case T.DateType() if target == "timestamp":
             return F.timestamp_micros(F.unix_date(column).cast("bigint") * F.lit(_DAY))
     return column.cast(target)
 
 
-def _micros_since_1970(column: Column) -> Column:
+def micros_since_1970(column: Column) -> Column:
     """Return the microseconds of a timestamp without a zone; no session's zone is asked."""
     gap = column - F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
     days, hours, minutes, seconds = (

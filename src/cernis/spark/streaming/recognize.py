@@ -71,13 +71,6 @@ def check_frames(frames: Sequence[Frame]) -> None:
             f"stream {first.stream!r}: a stream is read in order of time, and has no time "
             "column; name it with time=, or add one (current_timestamp() is when rows came)"
         )
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    if isinstance(first.time_type, T.TimestampNTZType) and zone not in ("UTC", "Etc/UTC", "Z"):
-        raise DataError(
-            f"stream {first.stream!r}: the time column {first.time!r} has no zone, and the "
-            f"session's is {zone}; cast it to timestamp, or set spark.sql.session.timeZone "
-            "to UTC"
-        )
     prepare_session(spark)
 
 
