@@ -15,6 +15,8 @@ from cernis.engine.dag.count_ended import count_ended
 from cernis.engine.dag.records import VERTICES
 from cernis.engine.dag.slide_rounds import count_rounds
 from cernis.engine.dag.steps import choose_vertices
+from cernis.engine.linked import runtime
+from cernis.rdf.reading import merge
 from cernis.rdf.session import GraphSession
 from cernis.results import linked
 
@@ -206,3 +208,32 @@ def test_rows_of_another_search_tree_take_no_runs(sequence: str) -> None:
     numbers = [number for segment in segments for number in count_matches(segment)]
     chosen = choose_vertices(segments)
     assert count_rounds(segments, chosen) == count_ended(segments, chosen) == numbers
+
+
+@pytest.mark.parametrize(
+    ("sequence", "of_c"),
+    [("A : B+:", ""), ("A : B+: : C", ""), ("A , B+,", ""), ("A : B+: : C", "FILTER (?c > ?b)")],
+)
+@pytest.mark.parametrize("few", [2**62, -1], ids=["by pairs", "by ranges"])
+def test_kept_matches_are_counted_after_later_events(sequence: str, of_c: str, few: int) -> None:
+    rng = random.Random(few)
+    events = [(time, rng.choice("abbc"), rng.randrange(90)) for time in range(300)]
+    text = QUERY.format(
+        sequence=sequence, of_b="FILTER (?b < ?a)", of_c=of_c, within="WITHIN 30 SECONDS"
+    )
+    session = cernis.query(text, lang="spaseq").session(time_unit="s")
+    kept = []
+    with (
+        mock.patch.object(merge, "EVENTS", 10),
+        mock.patch.object(runtime, "FIRST_RECORDS", 4),
+        mock.patch.object(linked, "_FEW_PAIRS", few),
+    ):
+        for batch in session.open(write(events)):
+            kept.append(session.take(batch))
+            if rng.random() < 0.3:
+                session.engine.collect()
+        found = {}
+        for matches in kept:
+            ends, counts = matches.counts().to_pydict().values()
+            found.update(zip(ends, counts, strict=True))
+    assert found == count_by_hand(sequence, of_c, 30, events)
