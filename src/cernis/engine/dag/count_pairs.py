@@ -32,7 +32,7 @@ from cernis.engine.dag.residues import add, count_exactly, reduce
 from cernis.engine.dag.steps import Chosen, Ints
 
 DONE, NO_ROOM, GIVES_UP = 0, -1, -2
-_SAMPLES = 12
+_SAMPLES = 4
 """So many stretches of moments are looked at to estimate the number of pairs."""
 
 
@@ -282,7 +282,7 @@ def estimate_pairs(segments: Sequence[DagSegment], steps: Chosen) -> int:
         step = max(1, number // _SAMPLES)
         begins = range(0, number - step + 1, step)
         for begin in begins:
-            span = (begin, begin + min(step, 4), 0)
+            span = (begin, begin + min(step, 8), 0)
             args = segments[-1], steps, found, items, span, *beside
             end, size, status = call_patiently(find, *args)
             if status == GIVES_UP:
