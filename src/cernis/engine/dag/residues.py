@@ -78,13 +78,19 @@ def count_exactly(
     """Return numbers of any size.
 
     `count` gives the numbers modulo a prime, 0: there is none. It adds and multiplies numbers that
-    are not negative, so a float is near to its number. `bound_bits` is for those beyond floats.
+    are not negative, so a float is near to its number, and exact where that is below 2^53.
+    `bound_bits` is for numbers beyond floats.
     """
     numbers = count(0.0)
-    largest = float(numbers.max(initial=0.0))
-    if largest < _EXACT:
-        counts: list[int] = numbers.astype(np.int64).tolist()
+    is_exact = numbers < _EXACT
+    counts: list[int] = np.where(is_exact, numbers, 0.0).astype(np.int64).tolist()
+    large = np.flatnonzero(~is_exact)
+    if len(large) == 0:
         return counts
+    largest = float(numbers.max())
     primes = list_primes(int(log2(largest)) + 2 if isfinite(largest) else bound_bits())
-    residues = np.array([count(float(prime)) for prime in primes])
-    return join_residues(residues.astype(np.int64), primes)
+    residues = np.array([count(float(prime))[large] for prime in primes])
+    joined = join_residues(residues.astype(np.int64), primes)
+    for place, number in zip(large.tolist(), joined, strict=True):
+        counts[place] = number
+    return counts
