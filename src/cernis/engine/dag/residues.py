@@ -60,14 +60,22 @@ def list_primes(bits: int) -> tuple[int, ...]:
 def join_residues(residues: NDArray[np.int64], primes: Sequence[int]) -> list[int]:
     """Return the numbers with these residues (Chinese remainder theorem).
 
-    >>> join_residues(np.array([[1, 2], [1, 2]]), (3, 5))
-    [1, 2]
+    >>> join_residues(np.array([[1, 2], [3, 2], [2, 5]]), (3, 5, 7))
+    [58, 47]
     """
-    whole = prod(primes)
+    rows, moduli, last = [], [], len(primes) // 2 * 2
+    # the product of two primes fits into 64 bits
+    for at in range(0, last, 2):
+        one, other = primes[at : at + 2]
+        times = (residues[at + 1] - residues[at]) * pow(one, -1, other) % other
+        rows.append(residues[at] + one * times)
+        moduli.append(one * other)
+    rows, moduli = [*rows, *residues[last:]], [*moduli, *primes[last:]]
+    whole = prod(moduli)
     total = np.zeros(residues.shape[1], object)
-    for prime, row in zip(primes, residues, strict=True):
-        others = whole // prime
-        total += row.astype(object) * (others * pow(others, -1, prime))
+    for modulus, row in zip(moduli, rows, strict=True):
+        others = whole // modulus
+        total += row.astype(object) * (others * pow(others, -1, modulus))
     joined: list[int] = (total % whole).tolist()
     return joined
 
