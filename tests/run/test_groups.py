@@ -426,3 +426,21 @@ def test_sums_of_whole_numbers_take_no_fractions() -> None:
     session = cernis.query(declared + written).session()
     session.push([{"type": "A", "x": 1}])
     assert session.push(later).to_arrow()["total"].to_pylist() == [1.5]
+
+
+@pytest.mark.parametrize("clause", ["END", "EVERY 1 HOUR"])
+def test_values_that_64_bits_do_not_hold_are_aggregated_as_they_are(clause: str) -> None:
+    digits, large = Decimal("123456789012345678.1234"), 2**64 - 1
+    table = pa.table(
+        {
+            "type": ["A", "B", "B"],
+            "ts": [1, 2, 2],
+            "d": pa.array([None, digits, None], pa.decimal128(38, 4)),
+            "u": pa.array([None, 7, large], pa.uint64()),
+        }
+    )
+    terms = "SUM(b[d]) AS s, MIN(b[d]) AS m, MAX(b[u]) AS g, COUNT(b[d]) AS n"
+    found = cernis.query(f"SELECT {terms} WHERE A ; B AS b GROUP BY {clause}").run(table).to_arrow()
+    rows = found.select(["s", "m", "g", "n"]).to_pylist()
+    first, none = {"s": digits, "m": digits, "g": 7, "n": 1}, {"s": None, "m": None, "n": 0}
+    assert rows == ([first, none | {"g": large}] if clause == "END" else [first | {"g": large}])

@@ -584,6 +584,28 @@ def test_sql_counts_as_well(spark: Any, trades: Any) -> None:
     assert found.first()[0] == recognize(trades, KEYED).count()
 
 
+def test_sql_keeps_keys_together_where_they_concern_each_other(spark: Any) -> None:
+    from cernis.spark.table_function import register
+
+    register(spark)
+    users = [{"id": key} for key in (1, 2, 2, 1)]
+    table = pa.table({"type": [*"AABB"], "ts": range(4), "user": users})
+    spark.createDataFrame(table).createOrReplaceTempView("keyed")
+    sequence = "SELECT END AS last FROM S WHERE A ; B PARTITION BY [user.id]"
+    absence = (
+        "SELECT END AS last FROM S WHERE B WITHOUT B FOR 0 MILLISECONDS PARTITION BY [user.id]"
+    )
+    for query in (sequence, f"{sequence} CONSUME BY ANY", absence):
+        found = spark.sql(f"SELECT last FROM cernis_all(TABLE(keyed), '{query}')").collect()
+        expected = cernis.query(query).run(table).to_arrow().column("last").to_pylist()
+        assert sorted(row.last for row in found) == sorted(expected) != []
+    with pytest.raises(Exception, match="'age' holds interval month, which cannot travel"):
+        spark.sql(
+            "SELECT * FROM cernis_all(TABLE(SELECT *, INTERVAL '3' MONTH AS age FROM keyed), "
+            f"query => '{sequence}')"
+        )
+
+
 def test_sql_gives_the_last_match_of_longest_and_reads_tables_without_types(
     spark: Any, trades: Any
 ) -> None:

@@ -685,17 +685,19 @@ def stream_of(name: str, schema: pa.Schema) -> Stream:
     >>> stream_of("S", pa.schema({"user": pa.struct({"id": pa.int64()})})).attributes["user.id"]
     <Kind.INT: 'int'>
     """
-    attributes = (pair for f in schema for pair in _attributes(f.name, f.type))
+    attributes = ((n, kind_of(type_)) for n, type_ in list_attributes(schema))
     return Stream(name, {n: kind for n, kind in attributes if not is_computed(n)})
 
 
-def _attributes(name: str, type_: pa.DataType) -> Iterator[tuple[str, Kind]]:
-    yield name, kind_of(type_)
-    type_ = times.value_type(type_)
-    if pa.types.is_struct(type_):
-        for i in range(type_.num_fields):
-            field = type_.field(i)
-            yield from _attributes(f"{name}.{field.name}", field.type)
+def list_attributes(
+    schema: Iterable[pa.Field], inside: str = ""
+) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the attributes that some columns have, by their dotted names, with their types."""
+    for field in schema:
+        name, type_ = f"{inside}{field.name}", times.value_type(field.type)
+        yield name, type_
+        if pa.types.is_struct(type_):
+            yield from list_attributes(type_.fields, f"{name}.")
 
 
 def _declared_types(stream: Stream | None) -> dict[str, pa.DataType]:

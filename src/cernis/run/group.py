@@ -33,6 +33,7 @@ from cernis.engine.unary.aggregate import (
 )
 from cernis.engine.unary.residue import add_up, flatten_integers, is_zero
 from cernis.errors import DataError, StateError
+from cernis.events.source import list_attributes
 from cernis.events.store import EventStore
 from cernis.events.times import DAY, UNITS, as_floats, is_text
 from cernis.integers import read_integer, write_integer
@@ -113,12 +114,23 @@ def find_sources(pattern: Pattern) -> dict[Source, set[str]]:
     return found
 
 
-def find_measures(pattern: Pattern, schema: Schema) -> Measures | None:
-    """Return what the sliding aggregator measures; None if it cannot hold some attribute."""
+def find_measures(
+    pattern: Pattern, schema: Schema, columns: Iterable[pa.Schema]
+) -> Measures | None:
+    """Return what the sliding aggregator measures; None if it cannot hold some attribute.
+
+    It holds numbers of 64 bits, which decimals and the largest unsigned integers are not.
+    """
+    unheld = {
+        name
+        for own in columns
+        for name, type_ in list_attributes(own)
+        if pa.types.is_decimal(type_) or pa.types.is_uint64(type_)
+    }
     measures: dict[Measure, tuple[str, ...]] = {}
     for (variable, attribute), functions in find_sources(pattern).items():
         kinds = {Kind.INT} if attribute is None else _kinds_of(attribute, schema)
-        if kinds - {Kind.INT, Kind.FLOAT}:
+        if kinds - {Kind.INT, Kind.FLOAT} or attribute in unheld:
             return None
         measure = _make_measure(variable, attribute, functions, is_real=Kind.FLOAT in kinds)
         path = () if attribute is None else tuple(attribute.split("."))

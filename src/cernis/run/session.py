@@ -454,7 +454,7 @@ class Session(Generic[Found]):
         if not self.events:  # the schema of the first events decides the plan
             plan = self._given.for_schema(schema)
             if pattern.grouping is not None:
-                self._measures = find_measures(pattern, schema)
+                self._measures = find_measures(pattern, schema, schemas.values())
                 self._start(plan)
             elif plan is not self.plan:
                 self._start(plan)

@@ -216,7 +216,8 @@ def _choose_measures(job: Job) -> Measures | None:
     """Return the aggregates that are enough, where matches are counted or grouped."""
     pattern = job.plan.pattern
     if pattern.grouping is not None:
-        return find_measures(pattern, _read_schema(job.frames))
+        columns = [frame.arrow for frame in job.frames]
+        return find_measures(pattern, _read_schema(job.frames), columns)
     return {} if job.options.matches == "count" else None
 
 

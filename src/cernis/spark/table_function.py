@@ -29,11 +29,13 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, OrderingColumn, Par
 from cernis.errors import CernisError, Diagnostic, QueryError
 from cernis.events.order import Ordering
 from cernis.events.source import DEFAULT_TIME, open_events
+from cernis.pattern.query import Consume, Unit
 from cernis.results.groups import Groups
 from cernis.results.matches import Matches
 from cernis.results.values import python_values
 from cernis.run.query import Query
 from cernis.run.session import Session
+from cernis.spark.frame import arrow_type
 from cernis.spark.group_parts import cast_groups, exact_columns
 from cernis.spark.unify import quote_name
 from cernis.spark.worker import ROW, StreamColumns, Work, answer_schema, cast_counts
@@ -82,6 +84,12 @@ class Recognized:
         given = {"time": time, "type": type, "time_unit": time_unit}
         reading = _read_columns({name: each for name, each in given.items() if each is not None})
         text = _text("query", query)
+        for column in events.dataType.fields:
+            if arrow_type(column.dataType) is None:
+                raise CernisError(
+                    f"cernis: the column {column.name!r} holds {column.dataType.simpleString()}, "
+                    "which cannot travel to Python; leave it out: TABLE(SELECT … FROM …)"
+                )
         schema = to_arrow_schema(events.dataType, timezone="UTC")
         try:
             answer, exact = _answer_schema(Query(text), schema, **reading)
@@ -140,12 +148,25 @@ class RecognizedAll(Recognized):
         if pattern.grouping is not None and not pattern.grouping.end:
             # all matches of a group belong together
             key = [name for name in key if name in pattern.grouping.components]
-        analyzed.partitionBy = [PartitioningColumn(quote_name(name)) for name in key]
+        after = pattern.absent_after
+        if pattern.consume is Consume.ANY or (after is not None and after.within.unit is Unit.TIME):
+            key = []  # events of other keys end matches, or let their deadline pass
+        columns = pa.ipc.read_schema(pa.py_buffer(analyzed.events)).names
+        analyzed.partitionBy = [PartitioningColumn(_quote_path(name, columns)) for name in key]
         analyzed.withSinglePartition = not key
         column = analyzed.reading.get("time", DEFAULT_TIME)
-        if column in pa.ipc.read_schema(pa.py_buffer(analyzed.events)).names:
+        if column in columns:
             analyzed.orderBy = [OrderingColumn(quote_name(column))]
         return analyzed
+
+
+def _quote_path(name: str, columns: list[str]) -> str:
+    """Quote a column, or the path to an attribute inside of one, for Spark's expressions.
+
+    >>> _quote_path("user.id", ["user"]), _quote_path("user.id", ["user.id"])
+    ('`user`.`id`', '`user.id`')
+    """
+    return ".".join(map(quote_name, [name] if name in columns else name.split(".")))
 
 
 def _answer_schema(
