@@ -224,12 +224,13 @@ def count_pairs(segments: Sequence[DagSegment], steps: Chosen) -> list[int] | No
     if ends is None:
         return None
     runs = _NumberLists(np.zeros(size + 2, np.int64), np.empty(len(pairs.item), np.int64))
-    _turn_pairs(pairs, runs)
+    call_patiently(_turn_pairs, pairs, runs)
     rows, order = _read_rows(segment, steps), np.argsort(-steps.bound, kind="stable")
 
     def count(prime: float) -> NDArray[np.float64]:
         totals, out = np.zeros(size), np.empty(len(roots))
-        _sum_roots(steps, rows, runs, ends, prime, order, totals, out)
+        args = steps, rows, runs, ends, prime, order, totals, out
+        call_patiently(_sum_roots, *args)
         return out
 
     def bound_bits() -> int:
