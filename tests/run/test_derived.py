@@ -350,3 +350,39 @@ def test_the_longest_matches_come_by_their_ends_whether_they_become_events_or_no
         for into in ("", "INSERT INTO D ")
     ]
     assert ends == [[0, 1], [0, 1]]
+
+
+def find_derived(rules: cernis.Rules, events: list[dict[str, Any]], cut: int) -> list[Any]:
+    """Return the matches of all rules; between pieces of `cut` events the session is frozen."""
+    session, found = rules.session(), list[Any]()
+    for start in range(0, len(events), cut):
+        pieces = session.push(events[start : start + cut])
+        found += [(name, match) for name, matches in pieces.items() for match in matches]
+        session = rules.thaw(session.freeze())
+    found += [(name, match) for name, matches in session.finish().items() for match in matches]
+    return sorted((n, m.start, m.end, str(m.values), str(m.deadline_ts)) for n, m in found)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "SELECT LONGEST COUNT(*) AS n FROM S WHERE A+ WITHOUT B FOR 1 EVENTS WITHIN 4 EVENTS",
+        "SELECT LONGEST COUNT(*) AS n FROM S WHERE A:+ WITHOUT B FOR 2 EVENTS",
+        "SELECT LONGEST COUNT(*) AS n FROM S WHERE A:+ WITHOUT B FOR 2 MILLISECONDS",
+        (
+            "SELECT COUNT(*) AS n FROM S WHERE A:+ AS a WITHOUT B FOR 2 EVENTS "
+            "ORDER BY COUNT(a) LIMIT 1 EVERY 3 MILLISECONDS"
+        ),
+    ],
+)
+def test_matches_that_wait_twice_keep_their_places(rule: str) -> None:
+    reader = "SELECT * FROM S, D WHERE D AS d : S>A AS a"
+    rules = cernis.rules({"waits": f"INSERT INTO D {rule}", "seen": reader})
+    times = [0, 1, 1, 2, 4, 8, 8, 10, 10, 11, 15]
+    kinds = ["AAAAABAAAAB", "AAAABAABAAA", "BAABBAAAAAB"]
+    for types in kinds:
+        events = [{"type": t, "ts": ts} for t, ts in zip(types, times, strict=True)]
+        whole = find_derived(rules, events, len(events))
+        assert whole
+        for cut in (1, 2, 3):
+            assert find_derived(rules, events, cut) == whole

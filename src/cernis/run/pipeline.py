@@ -294,7 +294,7 @@ class Pipeline:
         if self.absence is not None and self.longest is not None:
             found = self._find_longest_certain(self.absence, self.longest, segments, live_starts)
         elif self.absence is not None:
-            found = self.absence.find(segments, self.feed)
+            found = self.absence.find(segments, self.feed, self.retained_ends())
         elif self.longest:
             found = self._find_longest(self.longest, segments, live_starts)
         elif self.sieve:
@@ -325,16 +325,28 @@ class Pipeline:
         """
         if self.grouper is not None:
             return self.first_end()
-        waiting = [] if self.longest is None else [self.longest.waiting]
-        waiting += [] if self.best is None else [self.best.waiting]
-        places = [int(each.intervals.ends.min()) for each in waiting if len(each)]
+        places = self._find_places().tolist()
         if self.absence is not None and (moment := self.absence.first_moment()) is not None:
             places.append(moment)
         return min(places, default=None)
 
+    def _find_places(self) -> NDArray[np.int64]:
+        """Return where matches to be chosen stand: at their ends, or at deadlines in events."""
+        deadline, ends = self.deadline(), self.retained_ends()
+        if ends is None:
+            return np.empty(0, np.int64)
+        if deadline is None or not len(ends):
+            return ends
+        at = deadline.find_places(ends)
+        return np.where(at < 0, self.engine.position - 1, at)
+
     def retained_ends(self) -> NDArray[np.int64] | None:
-        """Return the ends of the matches that WITHOUT has left, and that LONGEST still holds."""
-        return None if self.longest is None else self.longest.waiting.intervals.ends
+        """Return the ends of the matches that WITHOUT has left, and that are still to be chosen.
+
+        LONGEST and LIMIT … EVERY hold them; None: nothing does.
+        """
+        held = [each.waiting.intervals.ends for each in (self.longest, self.best) if each]
+        return np.concatenate(held) if held else None
 
     @property
     def waits(self) -> bool:

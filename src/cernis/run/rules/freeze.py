@@ -19,7 +19,7 @@ from cernis.events.order import Scale, StreamPosition
 from cernis.events.times import DAY, UNITS
 from cernis.run.freeze import Columns, freeze_reading, read_reading
 from cernis.run.rules.bundles import Bundle, join_bundle
-from cernis.run.rules.derived import NOTHING, is_held
+from cernis.run.rules.derived import NOTHING, is_held, is_late
 from cernis.run.rules.families import Family, join_family
 from cernis.run.rules.open_sessions import SessionOpener
 from cernis.run.rules.pending import PendingEvents, freeze_log, thaw_input, thaw_log
@@ -149,7 +149,8 @@ class FrozenRules:
             each.log = thaw_log(f"log.{each.number}", arrays, each.session.events)
             if is_held(each.pattern) and each.pattern.into is not None:
                 waits = each.session.pipeline.first_open()
-                require(waits is None or waits >= each.log.first, "a place is missing")
+                if waits is not None and not is_late(each.pattern):
+                    require(waits >= each.log.first, "a place is missing")
             if (streams := pending.get(str(each.number))) is not None:
                 name = f"pending.{each.number}"
                 each.pending = PendingEvents.thaw(name, streams, arrays)

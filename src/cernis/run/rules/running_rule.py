@@ -22,7 +22,7 @@ from cernis.results.matches import Matches
 from cernis.results.unary import CompactMatches
 from cernis.run.rules.bundle_session import BundleSession
 from cernis.run.rules.bundles import Bundle
-from cernis.run.rules.derived import PathLog, derive_schema, is_held, unite_schemas, widen
+from cernis.run.rules.derived import PathLog, derive_schema, is_held, is_late, unite_schemas, widen
 from cernis.run.rules.families import Family
 from cernis.run.rules.pending import DerivedBound, PendingEvents, find_bound
 from cernis.run.rules.routing import Constant, ConstantTest
@@ -89,6 +89,9 @@ class RunningRule:
         What comes before is dropped from the log of places.
         """
         position = self.session.pipeline.first_open() if is_held(self.pattern) else None
+        if position is not None and is_late(self.pattern):
+            # a match stands at its deadline, which had not passed at the first event of the log
+            position = max(position, self.log.first)
         last = self.session.events - 1
         self.log = self.log.forget_before(last if position is None else position)
         return None if position is None else find_bound(self.log, position)
