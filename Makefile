@@ -23,11 +23,16 @@ NODES   ?= 4
 EVENTS  ?= 3
 PART    ?= 0/1
 
+# make oldest: not the tables of grammars, which belong to the Lark of the lock file, nor Spark
+OLDEST   = tests/automata tests/cli tests/compiled tests/encoding tests/engine tests/events tests/language \
+	           tests/plan tests/rdf tests/results tests/run tests/views tests/test_public.py tests/test_output.py \
+	           --ignore tests/language/test_tables.py --ignore tests/cli/test_spark.py
+
 FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m "" tests/run/test_differential.py \
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit endless endless-spark demo test package lint types imports unit fuzz exhaustive soak crash bench bench-peer site pages docs-check architecture format web web-test clean
+.PHONY: help setup lock audit oldest endless endless-spark demo test package lint types imports unit fuzz exhaustive soak crash bench bench-peer site pages docs-check architecture format web web-test clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,6 +148,11 @@ soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, random 
 crash: $(VENV)/.dev ## Faults on streams: drivers and workers killed, failing sinks (CRASHES=100)
 	@$(BIN)/python tests/spark/crash.py --faults $(or $(CRASHES),100) --seed $(SEED)
 
+oldest: ## Tests with the lowest versions that pyproject.toml promises (Python 3.11 or 3.12, and the network)
+	@"$(PYTHON)" -m venv .venv-oldest && .venv-oldest/bin/pip install --quiet uv
+	@.venv-oldest/bin/uv pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct --editable '.[test]'
+	@PATH="$(CURDIR)/.venv-oldest/bin:$$PATH" .venv-oldest/bin/pytest -n $(JOBS) $(OLDEST)
+
 package: ## A wheel and an sdist in dist, tried in empty environments (PYTHONS="python3.12 python3.13")
 	@"$(PYTHON)" tests/package/package.py $(PYTHONS)
 
@@ -165,5 +175,5 @@ web-test: web/node_modules ## Types and unit tests of the page (needs Node 20)
 	@npm --prefix web run --silent check && npm --prefix web run --silent test
 
 clean: ## Remove .venv and everything that was generated
-	@rm -rf $(VENV) .venv-audit build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache web/node_modules web/build
+	@rm -rf $(VENV) .venv-audit .venv-oldest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache web/node_modules web/build
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -183,8 +183,17 @@ COLUMN_FORMS = frozenset(_WRITERS)
 
 
 def open_writer(form: str, file: BinaryIO, schema: pa.Schema, output: str) -> Any:
-    """Return a writer of tables and record batches, which is a context manager."""
+    """Return a writer of tables and record batches, which is a context manager.
+
+    Before pyarrow 21, a CSV repeats what came before an empty chunk: write tables by `write_rows`.
+    """
     return _WRITERS[form](file, schema, output)
+
+
+def write_rows(writer: Any, table: pa.Table) -> None:
+    """Write a table without empty chunks."""
+    if len(table):
+        writer.write_table(table.combine_chunks())
 
 
 def _write_batches(
@@ -207,7 +216,8 @@ def _write_batches(
                 if writer is None:
                     schema = batch.schema
                     writer = stack.enter_context(open_writer(delivery.form, file, schema, output))
-                writer.write_batch(_cast(batch, schema, output))
+                if batch.num_rows:
+                    writer.write_batch(_cast(batch, schema, output))
                 written += batch.num_rows
             if written == delivery.limit:
                 break

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from rich.text import Text
 
 from cernis.cli.arguments import Delivery, RunArguments
-from cernis.cli.deliver import COLUMN_FORMS, open_delivery, open_writer
+from cernis.cli.deliver import COLUMN_FORMS, open_delivery, open_writer, write_rows
 from cernis.cli.terminal import make_table, output_console, print_message, print_notes, value_text
 from cernis.errors import (
     CernisError,
@@ -169,7 +169,7 @@ def _write_columns(found: FoundByRules, delivery: Delivery, file: BinaryIO) -> i
     schema = name_rules(united)
     with open_writer(delivery.form, file, schema, output) as writer:
         for rule, table in tables:
-            writer.write_table(name_table(rule, table, schema))
+            write_rows(writer, name_table(rule, table, schema))
             number += len(table)
     return number
 

@@ -26,6 +26,7 @@ from cernis.cli.deliver import (
     say_written,
     show_first,
     write_number,
+    write_rows,
 )
 from cernis.cli.terminal import print_notes, spinner
 from cernis.errors import StrictError, list_warnings
@@ -138,7 +139,7 @@ class SparkRun(ABC):
         with open_writer(delivery.form, file, columns, output) as writer:
             for table in tables:
                 found = self.columns(table, schema)
-                writer.write_table(_flatten(found) if is_flat else found)
+                write_rows(writer, _flatten(found) if is_flat else found)
                 written += table.num_rows
         return written
 

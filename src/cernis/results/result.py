@@ -213,7 +213,8 @@ class Result(ABC, Generic[Item]):
         first, written = next(batches), 0
         with open_output(path) as file, make(file, first.schema) as writer:
             for batch in batches:
-                writer.write_batch(batch)
+                if batch.num_rows:  # pyarrow before 21 would repeat in a CSV what came before
+                    writer.write_batch(batch)
                 written += batch.num_rows
         return written
 
