@@ -32,8 +32,8 @@ from cernis.engine.dag.residues import add, count_exactly, reduce
 from cernis.engine.dag.steps import Chosen, Ints
 
 DONE, NO_ROOM, GIVES_UP = 0, -1, -2
-_SAMPLES = 4
-"""So many stretches of moments are looked at to estimate the number of pairs."""
+_SAMPLE = 8
+"""So many moments or roots are looked at, twice, to estimate the number of pairs."""
 
 
 class _NumberLists(NamedTuple):
@@ -280,17 +280,17 @@ def estimate_pairs(segments: Sequence[DagSegment], steps: Chosen) -> int:
         (_find_ends, len(roots), (roots,)),
     ]
     for find, number, beside in finds:
-        step = max(1, number // _SAMPLES)
-        begins = range(0, number - step + 1, step)
-        for begin in begins:
-            span = (begin, begin + min(step, 8), 0)
+        piece = min(number, _SAMPLE)
+        # windows fill up in the first half
+        for begin in (number // 2, number - piece):
+            span = (begin, min(begin + piece, number), 0)
             args = segments[-1], steps, found, items, span, *beside
             end, size, status = call_patiently(find, *args)
             if status == GIVES_UP:
                 return 0
             # without room for the first one, there are at least so many
             average = size / (end - begin) if end > begin else len(items)
-            total += average * number / len(begins)
+            total += average * number / 2
     return int(total)
 
 

@@ -306,24 +306,40 @@ def map_rounds(ranges: RunRanges, waits: Ints, goes_on: Ints, way: int) -> RunMa
     another one. Of the rounds of a moment a run takes one. Those of a join key that go on have
     ranges that lie inside of each other, with one end in common.
     """
+    name = ranges.moment * (int(ranges.key.max(initial=0)) + 1) + ranges.key
+    order = np.argsort(name, kind="stable")
+    is_first = np.ones(len(name) + 1, np.bool_)
+    is_first[1:-1] = np.diff(name[order]) != 0
+    alone = np.empty(len(name), np.bool_)
+    alone[order] = is_first[1:] & is_first[:-1]
+    told = np.ones((int(alone.sum()), 3))
+    told[:, 1] = waits[alone]
+    if way == ANY_ROUNDS:
+        told[goes_on[alone] > 0, 0] = 2.0
+    several = ~alone
+    return join_maps(
+        RunMaps(ranges.pick(alone), told),
+        _map_several(ranges.pick(several), waits[several], goes_on[several], way),
+    )
+
+
+def _map_several(ranges: RunRanges, waits: Ints, goes_on: Ints, way: int) -> RunMaps:
+    """Return the maps of rounds, where a moment has several for a join key."""
     order = np.lexsort(ranges[::-1])
     ranges, waits, goes_on = ranges.pick(order), waits[order], goes_on[order]
     # rounds with the same range are one map
     first = _find_changes(*ranges)
     ranges = ranges.pick(first)
-    waits, goes_on = np.add.reduceat(waits, first), np.add.reduceat(goes_on, first)
+    told = np.ones((len(first), 3))
+    told[:, 1] = np.add.reduceat(waits, first)
+    goes_on = np.add.reduceat(goes_on, first)
     group = np.zeros(len(first), np.int64)
     group[_find_changes(ranges.moment, ranges.key)] = 1
-    group = np.cumsum(group)
-    chain, parts, fitting = _cut_ranges(ranges, group, goes_on)
-    again = np.ones(len(chain)) if way == ONE_ROUND else fitting + float(way == ANY_ROUNDS)
-    told = np.ones((len(first), 3))
-    told[:, 1] = waits
-    alone = np.bincount(group)[group[chain]] == 1
-    told[chain[alone], 0] = again[alone]
-    rest = np.tile(np.array([1.0, 0.0, 1.0]), (len(chain), 1))
-    rest[:, 0] = again
-    return join_maps(RunMaps(ranges, told), RunMaps(parts.pick(~alone), rest[~alone]))
+    parts, fitting = _cut_ranges(ranges, np.cumsum(group), goes_on)
+    rest = np.tile(np.array([1.0, 0.0, 1.0]), (len(fitting), 1))
+    if way != ONE_ROUND:
+        rest[:, 0] = fitting + (way == ANY_ROUNDS)
+    return join_maps(RunMaps(ranges, told), RunMaps(parts, rest))
 
 
 def _find_changes(*columns: Ints) -> Ints:
@@ -333,10 +349,10 @@ def _find_changes(*columns: Ints) -> Ints:
     return np.flatnonzero(changes)
 
 
-def _cut_ranges(ranges: RunRanges, group: Ints, goes_on: Ints) -> tuple[Ints, RunRanges, Ints]:
+def _cut_ranges(ranges: RunRanges, group: Ints, goes_on: Ints) -> tuple[RunRanges, Ints]:
     """Return the ranges of rounds that go on, without the next smaller one of their group.
 
-    They come with their numbers, and with how many rounds the runs there can take.
+    They come with how many rounds the runs there can take.
     """
     chain = np.flatnonzero(goes_on)
     chain = chain[np.lexsort(((ranges.begin - ranges.end)[chain], group[chain]))]
@@ -348,7 +364,7 @@ def _cut_ranges(ranges: RunRanges, group: Ints, goes_on: Ints) -> tuple[Ints, Ru
     end = np.where(has_inside & ~is_prefix, inside.begin, whole.end)
     fitting = np.cumsum(goes_on[chain])
     before = np.repeat((fitting - goes_on[chain])[first], np.diff(np.append(first, len(chain))))
-    return chain, RunRanges(whole.moment, whole.key, begin, end), fitting - before
+    return RunRanges(whole.moment, whole.key, begin, end), fitting - before
 
 
 def count_maps(chosen: Chosen, runs: RunPlaces, sums: RunSums, maps: RunMaps) -> list[int]:
