@@ -1,7 +1,7 @@
 """Runs that wait in search trees for rounds, side by side by join key and value.
 
 A *place* is the number of a run in that order, so that the runs that a vertex asks for are an
-interval of places. `count_once`, `count_ended` and `slide_rounds` count by these.
+interval of places. `count_once`, `run_maps` and `slide_rounds` count by these.
 
 Cost contract: O(n log n) for n vertices, and linear in the branches of search trees.
 """

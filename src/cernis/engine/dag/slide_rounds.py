@@ -6,7 +6,8 @@ from its group to the next one. Where a row ends the rounds, a run has another g
 ready for it. Then `slide` counts.
 
 Cost contract: that of `slide`, with a vertex for each pair of a run and a round that fits it. Where
-runs have just begun, `count_once`, `count_pairs` and `count_ended` count in less time.
+runs have just begun, `count_once`, `count_pairs`, `count_decided` and `count_ended` count in less
+time.
 """
 
 from __future__ import annotations
