@@ -191,6 +191,17 @@ class DataError(CernisError):
 class BudgetError(CernisError):
     """A query or a stream would cost more than the limit that guards it."""
 
+    def __init__(self, message: str = "", span: Span | None = None) -> None:
+        super().__init__(message)
+        self.span = span
+        """The part of the query that costs too much, if one does."""
+
+    def locate(self, source: str) -> BudgetError:
+        """Return the error with line, column and carets, where it is about a part of the text."""
+        if self.span is None or not source:
+            return self
+        return BudgetError(Diagnostic(str(self), self.span).render(source))
+
 
 class StateError(CernisError):
     """Frozen state that does not belong to this query or version, or a session that has failed."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 
+import pytest
+
 import cernis
 from cernis.automata.correlated.pcea import Unindexed
 from cernis.pattern.predicate import RANK
@@ -42,3 +44,14 @@ def test_a_pickled_plan_is_rebuilt_once() -> None:
     assert rebuilt is pickle.loads(travelled)
     assert (rebuilt.pattern, rebuilt.unindexed) == (plan.pattern, plan.unindexed)
     assert rebuilt.guarantee is plan.guarantee
+
+
+def test_a_part_that_is_too_large_is_shown() -> None:
+    with pytest.raises(cernis.BudgetError) as raised:
+        _ = cernis.query("SELECT * WHERE B ; A{90000} AS x").plan
+    assert str(raised.value) == (
+        "line 1, column 20: {90000} unrolls to 90,000 copies; "
+        "at most 50,000 automaton states are allowed\n"
+        "  SELECT * WHERE B ; A{90000} AS x\n"
+        "                     ^^^^^^^^"
+    )

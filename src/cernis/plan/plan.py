@@ -27,7 +27,7 @@ from cernis.engine import settings
 from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.settings import Settings
 from cernis.engine.unary.tables import UnaryTables
-from cernis.errors import WarningNote
+from cernis.errors import BudgetError, WarningNote
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.advice import find_warnings
@@ -331,6 +331,19 @@ def make_plan(
     A conjunctive query that the pattern was lowered from gives its variables their names. A pattern
     may be the guard of a WITHOUT.
     """
+    try:
+        return _make_whole_plan(pattern, unindexed, conjunctive, is_guard)
+    except BudgetError as error:
+        raise error.locate(pattern.source) from None
+
+
+def _make_whole_plan(
+    pattern: Pattern,
+    unindexed: Unindexed,
+    conjunctive: ConjunctiveQuery | None,
+    is_guard: bool,
+) -> Plan:
+    """Return the plan of a pattern with those of its guards."""
     warnings = write_warnings(pattern) if conjunctive is None else ()
     written = pattern
     pattern = drop_idle_max(take_whole_runs(lower_terms(lower_inner_windows(pattern))))

@@ -238,9 +238,11 @@ class Construction:
         low, high = node.low, node.high
         copies = high if high is not None else max(low, 1)
         if copies > MOST_STATES:
+            bounds = f"{low}" if low == high else f"{low},{'' if high is None else high}"
             raise BudgetError(
-                f"{{{low},{'' if high is None else high}}} unrolls to {copies:,} copies; "
-                f"at most {MOST_STATES:,} automaton states are allowed"
+                f"{{{bounds}}} unrolls to {copies:,} copies; "
+                f"at most {MOST_STATES:,} automaton states are allowed",
+                node.span,
             )
         first = len(self.reads)
         entry, exit_ = self.add_state(), self.add_state()
@@ -283,7 +285,9 @@ class Construction:
         entry, exit_ = self.add_state(), self.add_state()
         optional = [i for i, part in enumerate(node.parts) if is_nullable(part)]
         if 2 ** len(optional) > MOST_ALTERNATIVES:
-            raise BudgetError(f"ALL with {len(optional)} optional parts has too many cases")
+            raise BudgetError(
+                f"ALL with {len(optional)} optional parts has too many cases", node.span
+            )
         for subset in range(2 ** len(optional)):
             left_out = {part for bit, part in enumerate(optional) if subset >> bit & 1}
             built = [
@@ -305,7 +309,7 @@ class Construction:
         """Build FILTER: x[P] strengthens every read that marks x; OR makes copies."""
         cases = list(list_disjuncts(node.condition))
         if len(cases) > MOST_ALTERNATIVES:
-            raise BudgetError(f"this FILTER has more than {MOST_ALTERNATIVES:,} cases")
+            raise BudgetError(f"this FILTER has more than {MOST_ALTERNATIVES:,} cases", node.span)
         first = len(self.reads)
         undecided = find_undecided(node, path)
         compared = frozenset(
