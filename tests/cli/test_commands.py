@@ -301,6 +301,11 @@ def test_check_says_what_a_query_may_not_mean(capfd: Capture) -> None:
     )
 
 
+def test_check_finds_patterns_that_are_too_large_to_run(capfd: Capture) -> None:
+    assert main(["check", "SELECT * WHERE A{90000}"]) == 1
+    assert capfd.readouterr().err.startswith("error: line 1, column 16: {90000} unrolls to 90,000")
+
+
 def test_check_tells_programs_mistakes_and_warnings_with_their_codes(capfd: Capture) -> None:
     def problems(query: str, *more: str, code: int) -> list[Any]:
         assert cernis("check", query, "--json", *more) == code

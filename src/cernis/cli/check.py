@@ -37,7 +37,9 @@ def _parse(argument: str, language: str) -> tuple[str, Query[Any] | None]:
 
         parse(text)
         return text, None
-    return text, Query(text, lang=language)
+    query: Query[Any] = Query(text, lang=language)
+    _ = query.plan  # a pattern may be too large for an automaton
+    return text, query
 
 
 def check_as_json(argument: str, language: str, *, strict: bool) -> None:
