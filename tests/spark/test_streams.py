@@ -548,6 +548,25 @@ def test_a_checkpoint_of_another_query_is_refused_before_anything_is_touched(
     assert query.found() == [("A0", "B1")]
 
 
+def test_a_checkpoint_of_other_types_inside_a_struct_is_refused(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    checkpoint = tmp_path / "checkpoint"
+
+    def claim(id_: str) -> None:
+        schema = f"type string, ts timestamp, user struct<id: {id_}, name: string>"
+        source = spark.readStream.schema(schema).json(str(tmp_path / "in"))
+        query = "SELECT END AS last FROM S WHERE A AS a ; B AS b FILTER a[user.id] = b[user.id]"
+        recognize(source, f"{query} WITHIN 5 SECONDS", checkpoint=str(checkpoint))
+
+    claim("bigint")
+    claim("bigint")
+    with pytest.raises(StateError, match=r'"user\.id": "int64"'):
+        claim("string")
+    (note,) = (path for path in checkpoint.iterdir() if "int64" in path.read_text())
+    note.write_text(note.read_text().replace('"user.id": "int64"', '"user.id": ""'))
+    claim("string")  # notes of earlier versions do not say
+
+
 def test_the_state_itself_refuses_another_query(spark: Any, tmp_path: Path) -> None:
     query = Query(spark, tmp_path)
     query.run(trades(("A", 0, 1)))

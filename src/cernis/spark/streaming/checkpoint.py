@@ -58,6 +58,7 @@ def write_note(folder: str, note: Mapping[str, Any]) -> None:
 
 def check_same(folder: str, before: Mapping[str, Any], note: Mapping[str, Any]) -> None:
     """Raise an error, which shows the differences, if a checkpoint belongs to another run."""
+    before = {**before, "columns": _fill_types(before.get("columns"), note.get("columns"))}
     changed = [name for name in note if before.get(name) != note[name]]
     if changed:
         differences = "\n".join(
@@ -69,6 +70,18 @@ def check_same(folder: str, before: Mapping[str, Any], note: Mapping[str, Any]) 
             "  help: go on with what it was, or begin with a new checkpoint folder (and, to have "
             "no match twice, a new output)"
         )
+
+
+def _fill_types(before: Any, columns: Any) -> Any:
+    """Return the types of columns that a note has; earlier notes have none inside of structs."""
+    if not isinstance(before, dict) or not isinstance(columns, dict):
+        return before
+    return {
+        stream: {
+            name: type_ or columns.get(stream, {}).get(name, "") for name, type_ in own.items()
+        }
+        for stream, own in before.items()
+    }
 
 
 def _short(value: object) -> str:

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from cernis.errors import DataError
 from cernis.plan.explain import describe_unbounded_wait, why_idle_stay
 from cernis.plan.plan import Plan
-from cernis.spark.frame import Frame
+from cernis.spark.frame import Frame, arrow_type
 from cernis.spark.notes import WatchedQuery
 from cernis.spark.options import JobOptions
 from cernis.spark.prepare import Job, make_work
@@ -121,8 +121,9 @@ def describe_columns(
     """Return the types of the columns that travel, for the note in a checkpoint."""
     return {
         frame.stream: {
-            name: str(frame.arrow.field(name).type) if name in frame.arrow.names else ""
+            name: str(frame.own_type(name) or arrow_type(found[1]))
             for name in sorted(columns[frame.stream])
+            if (found := frame.attribute(name)) is not None
         }
         for frame in frames
     }
