@@ -521,3 +521,15 @@ def test_distinct_values_are_those_that_are_not_equal(column: pa.Array, number: 
     table = pa.table({"type": ["A", "B", "C"], "x": column})
     found = cernis.query("SELECT COUNT(DISTINCT z[x]) AS n WHERE (A : B : C) AS z").run(table)
     assert found.to_arrow()["n"].to_pylist() == [number]
+
+
+@pytest.mark.parametrize(
+    ("condition", "moment"), [("START >= 'soon'", "START"), ("'soon' < END + 1 DAY", "END + 1 DAY")]
+)
+def test_a_time_is_compared_with_a_text_that_is_one(condition: str, moment: str) -> None:
+    table = pa.table({"type": ["A"], "ts": pa.array([0], pa.timestamp("us"))})
+    with pytest.raises(cernis.QueryError) as raised:
+        cernis.query(f"SELECT * FROM S WHERE A FILTER {condition}").run(table)
+    [mistake] = raised.value.diagnostics
+    assert mistake.message == f"{moment} is a timestamp, 'soon' is not a time"
+    assert mistake.suggestion == "write it as in '2024-05-31T12:30:00'"

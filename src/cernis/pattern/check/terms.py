@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from cernis.errors import Span
 from cernis.pattern import predicate as pred
-from cernis.pattern.check.kinds import Kinds, KnownEvents, add_tables, class_of, kind_of_literal
+from cernis.pattern.check.kinds import (
+    Kinds,
+    KnownEvents,
+    add_tables,
+    class_of,
+    is_time,
+    kind_of_literal,
+)
 from cernis.pattern.check.predicates import PredicateCheck, RegexMistake
 from cernis.pattern.check.scopes import VariableScope
 from cernis.pattern.query import Pattern
@@ -136,7 +143,15 @@ class TermCheck(PredicateCheck):
         if its is None or others is None or its == others or {its, others} == _TICKS:
             return
         if {its, others} == {"timestamp", "string"}:
-            return  # an ISO text; the values are not known before the run
+            moment, text = (one, other) if its == "timestamp" else (other, one)
+            # the values of attributes are not known before the run
+            if isinstance(text, pred.Literal) and not is_time(str(text.value)):
+                self.mistakes.note(
+                    f"{write_term(moment)} is a timestamp, {write_term(text)} is not a time",
+                    text.span or span,
+                    suggestion="write it as in '2024-05-31T12:30:00'",
+                )
+            return
         message = f"type clash: {write_term(one)} is a {its}, {write_term(other)} is a {others}"
         self.mistakes.note(message, span)
 
