@@ -530,6 +530,12 @@ def test_an_event_without_a_time_fails_the_job_or_is_skipped(spark: Any, query: 
         recognize(df, query).count()
 
 
+def test_an_event_without_a_row_number_fails_the_job(spark: Any) -> None:
+    df = spark.createDataFrame(pa.table({"type": ["A", "B"], "ts": [1, 2], "n": [0, None]}))
+    with pytest.raises(Exception, match=r"row numbers .* has no number in some row"):
+        recognize(df, "SELECT * FROM S WHERE A ; B WITHIN 5 SECONDS", row="n").count()
+
+
 def test_the_time_zone_of_the_session_changes_nothing(spark: Any) -> None:
     moments = [datetime(2024, 3, 10, hour, tzinfo=UTC) for hour in (6, 7, 8)]
     plain = [moment.replace(tzinfo=None) for moment in moments]

@@ -333,6 +333,8 @@ def _find_own(table: pa.Table) -> tuple[int, int]:
 
 def event_batch(work: RowReading, table: pa.Table, base: int) -> EventBatch:
     """Return rows that have travelled as events, in their order."""
+    if table.column(ROW).null_count:
+        raise DataError("the column of row numbers (row=) has no number in some row")
     rows = np.asarray(table.column(ROW), np.int64)
     parts = tuple((stream.name, name_columns(table, stream)) for stream in work.streams)
     which = index = None
