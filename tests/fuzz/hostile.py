@@ -701,7 +701,7 @@ def _run_frozen_rules(case: bytes) -> None:
 
 def _describe_shared(query: Any) -> list[Any]:
     plan = query.plan
-    shared = [len(plan._by_text)]
+    shared = [len(plan._others)]
     if plan.unary is not None:
         shared += [len(plan.unary.automaton.states), list(plan.unary.tables.labels)]
     return shared
