@@ -238,7 +238,7 @@ def _fill_slots(
 
 
 @kernel
-def add_others(
+def add_by_text(
     codes: Codes, texts: _Texts, literals: _LiteralSlots, lookup: Lookup, nulls: Nulls
 ) -> bool:
     """Add the entry of the literal that the row's text equals.
@@ -324,18 +324,18 @@ class Literals:
         return keys
 
     def add(self, codes: Codes, column: pa.Array, lookup: Lookup) -> None:
-        """Add the entry of each row's text, as `add_others` does."""
+        """Add the entry of each row's text, as `add_by_text` does."""
         args = codes, column, lookup
-        arrays_first(add_others, partial(self._add_found, *args), partial(self._add, *args))
+        arrays_first(add_by_text, partial(self._add_found, *args), partial(self._add, *args))
 
     def _add(self, codes: Codes, column: pa.Array, lookup: Lookup) -> bool:
         slots = self._slots
         offsets, data = text_of(column)
         texts = _Texts(offsets, data, self._keys_of(offsets, data))
-        return add_others(codes, texts, slots, lookup, nulls_of(column))
+        return add_by_text(codes, texts, slots, lookup, nulls_of(column))
 
     def _add_found(self, codes: Codes, column: pa.Array, lookup: Lookup) -> Literal[True]:
-        """Do the work of `add_others` in Arrow."""
+        """Do the work of `add_by_text` in Arrow."""
         found = pc.index_in(column, value_set=self._texts.cast(column.type))
         index = np.array(found.fill_null(len(self._sizes)))
         if column.null_count:
