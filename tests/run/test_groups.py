@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -400,8 +401,8 @@ def test_values_of_another_type_than_those_before_are_refused() -> None:
     assert str(raised.value) == f"'x' holds string here, and {before}; {one_type}"
     with pytest.raises(cernis.DataError) as raised:
         least.thaw(frozen).push([{"type": "B", "x": Decimal("1.0")}])
-    another = "some values have another type than those before"
-    assert str(raised.value) == f"MIN(z[x]): {another}; {one_type}"
+    before = "held whole numbers in the first events"
+    assert str(raised.value) == f"'x' holds decimal128(2, 1) here, and {before}; {one_type}"
 
 
 def test_whole_numbers_before_fractions_are_fractions() -> None:
@@ -444,3 +445,74 @@ def test_values_that_64_bits_do_not_hold_are_aggregated_as_they_are(clause: str)
     rows = found.select(["s", "m", "g", "n"]).to_pylist()
     first, none = {"s": digits, "m": digits, "g": 7, "n": 1}, {"s": None, "m": None, "n": 0}
     assert rows == ([first, none | {"g": large}] if clause == "END" else [first | {"g": large}])
+
+
+DECIMALS = [pa.decimal128(9, 2), pa.decimal128(18, 4), pa.decimal128(18, 0), pa.decimal128(30, 3)]
+
+
+@pytest.mark.parametrize("by", ["END", "EVERY 10 SECONDS"])
+@pytest.mark.parametrize("where", ["A ; B+ ; C", "(A ; B ; C) FILTER A[v] <= B[v]"])
+@pytest.mark.parametrize("kind", DECIMALS, ids=str)
+def test_decimals_of_all_matches_of_a_group_are_added_up_exactly(
+    kind: pa.DataType, where: str, by: str
+) -> None:
+    draw = random.Random(kind.scale)
+    values = [
+        None if draw.random() < 0.1 else Decimal(draw.randint(-9999, 9999)).scaleb(-kind.scale)
+        for _ in range(60)
+    ]
+    types = [draw.choice("ABC") for _ in values]
+    table = pa.table({"type": types, "ts": range(len(values)), "v": pa.array(values, kind)})
+    body = f"FROM S WHERE {where} WITHIN 9 EVENTS"
+    terms = "COUNT(B[v]) AS n, SUM(B[v]) AS s, MIN(B[v]) AS a, MAX(B[v]) AS b"
+    query = cernis.query(f"SELECT {terms} {body} GROUP BY {by}")
+    expected: dict[int, list[Decimal]] = {}
+    for match in cernis.query(f"SELECT * {body}").run(table, time_unit="s"):
+        end = match.interval[1]
+        held = expected.setdefault(end if by == "END" else end // 10 * 10, [])
+        held += [value for row in match.vars["B"] if (value := values[row]) is not None]
+    key = "end" if by == "END" else "from_ts"
+
+    def read(found: Iterable[pa.Table]) -> dict[int, tuple[Any, ...]]:
+        rows = [row for each in found for row in each.to_pylist()]
+        return {row[key]: (row["n"], row["s"], row["a"], row["b"]) for row in rows}
+
+    wanted = {
+        at: (len(held), sum(held), min(held), max(held)) if held else (0, None, None, None)
+        for at, held in expected.items()
+    }
+    whole = query.run(table, time_unit="s").to_arrow()
+    assert read([whole]) == wanted
+    assert whole.schema.field("s").type == pa.decimal128(38, kind.scale)
+    assert whole.schema.field("a").type == kind
+    session = query.session(time_unit="s")
+    pieces = []
+    for at in range(0, 60, 7):
+        session = query.thaw(session.freeze())
+        pieces.append(session.push(table.slice(at, 7)).to_arrow())
+    assert read([*pieces, session.finish().to_arrow()]) == wanted
+
+
+def test_decimals_of_more_matches_than_any_number_are_texts_and_compare_as_numbers() -> None:
+    types = ["A", *["B"] * 300, "C"]
+    cents = pa.array([Decimal("0.01")] * 302, pa.decimal128(9, 2))
+    table = pa.table({"type": types, "ts": range(302), "v": cents})
+    text = (
+        "SELECT SUM(B[v]) AS s FROM S WHERE A ; B+ ; C GROUP BY EVERY 1 HOUR HAVING SUM(B[v]) > {}"
+    )
+    (row,) = cernis.query(text.format(1000)).run(table, time_unit="s").to_arrow().to_pylist()
+    assert int(row["s"].replace(".", "")) == 300 * 2**299
+    assert not cernis.query(text.format("-1.5") + " AND SUM(B[v]) < 7").run(table, time_unit="s")
+
+
+def test_decimals_with_other_places_than_before_are_refused() -> None:
+    session = cernis.query("SELECT SUM(A[v]) AS s FROM S WHERE A GROUP BY EVERY 1 HOUR").session()
+
+    def push(value: str, places: int) -> None:
+        column = pa.array([Decimal(value)], pa.decimal128(9, places))
+        session.push(pa.table({"type": ["A"], "ts": [1], "v": column}))
+
+    push("0.25", 2)
+    held = r"'v' holds decimal128\(9, 3\) here, and held decimals with a scale of 2"
+    with pytest.raises(cernis.DataError, match=held):
+        push("0.250", 3)

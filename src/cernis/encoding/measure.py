@@ -16,11 +16,16 @@ from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch, attribute
 from cernis.events.times import as_floats, is_number, value_type
 
+_MOST_DIGITS = 38
+"""Of a decimal with 128 bits."""
+
 
 def read_measure(
-    batch: EventBatch, path: tuple[str, ...], *, is_real: bool
+    batch: EventBatch, path: tuple[str, ...], *, is_real: bool, scale: int = 0
 ) -> tuple[npt.NDArray[Any], Bools]:
     """Return the values of an attribute as float64 or int64, and marks where there are any.
+
+    Decimals are integers with so many places after the point.
 
     >>> batch = EventBatch.of(pa.table({"type": ["A", "B"], "price": [3, None]}))
     >>> values, valid = read_measure(batch, ("price",), is_real=False)
@@ -35,25 +40,54 @@ def read_measure(
         column = attribute(table, path)
         if column is None or pa.types.is_null(column.type):
             return out
-        name = ".".join(path)
-        if not is_number(value_type(column.type)):
+        name, type_ = ".".join(path), value_type(column.type)
+        places = type_.scale if pa.types.is_decimal(type_) else 0
+        if not is_real and places != scale:
+            held = f"decimals with a scale of {scale}" if scale else "whole numbers"
+            raise DataError(
+                f"{name!r} holds {column.type} here, and held {held} in the first events; "
+                "GROUP BY aggregates values of one type"
+            )
+        if not is_number(type_):
             raise DataError(
                 f"{name!r} holds {column.type} here, and held numbers in the first events; "
                 "GROUP BY aggregates values of one type"
             )
         try:
-            numbers = as_floats(column) if is_real else column.cast(pa.int64())
+            out["value"], out["valid"] = read_numbers(column, is_real=is_real, scale=scale)
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"{name!r} held whole numbers in the first events, and does not here ({error}); "
                 f"declare that it may hold fractions with CREATE STREAM: {name}:double"
             ) from error
-        out["value"] = pc.fill_null(numbers, 0).to_numpy()
-        out["valid"] = pc.is_valid(numbers).to_numpy()
         return out
 
     found = batch.interleave(read_part)
     return np.ascontiguousarray(found["value"]), np.ascontiguousarray(found["valid"])
+
+
+def read_numbers(
+    column: pa.Array | pa.ChunkedArray, *, is_real: bool, scale: int = 0
+) -> tuple[npt.NDArray[Any], Bools]:
+    """Return numbers as `read_measure` does; ArrowInvalid: some do not fit.
+
+    >>> from decimal import Decimal
+    >>> read_numbers(pa.array([Decimal("-0.5"), None]), is_real=False, scale=2)[0].tolist()
+    [-50, 0]
+    """
+    valid = np.asarray(pc.is_valid(column))
+    if is_real or not scale:
+        numbers = as_floats(column) if is_real else column.cast(pa.int64())
+        return pc.fill_null(numbers, 0).to_numpy(), valid
+    wide = column.cast(pa.decimal128(_MOST_DIGITS, scale))
+    if isinstance(wide, pa.ChunkedArray):
+        wide = wide.combine_chunks()
+    # a decimal of 128 bits is an integer, its lower half first; so Arrow has no cast for it
+    halves = np.frombuffer(wide.buffers()[1], np.int64).reshape(-1, 2)
+    halves = np.where(valid[:, None], halves[wide.offset : wide.offset + len(wide)], 0)
+    if (halves[:, 1] != halves[:, 0] >> 63).any():
+        raise pa.ArrowInvalid(f"a value has more than 64 bits with {scale} places")
+    return halves[:, 0], valid
 
 
 def read_weights(batch: EventBatch, path: tuple[str, ...]) -> npt.NDArray[np.float64]:

@@ -5,9 +5,10 @@ Cost contract: linear in the groups.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from decimal import MAX_PREC, Context, Decimal
 from fractions import Fraction
-from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -18,14 +19,22 @@ from cernis.encoding.evaluate import Constant, Operand
 from cernis.results.columns import count_column
 from cernis.results.term import TermValue
 
+_MOST_DIGITS = 76
+"""Of a decimal with 256 bits; longer numbers are texts."""
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_EXACT = Context(prec=MAX_PREC)
+"""Decimals of any length are exact in it."""
 
-def average_column(totals: Sequence[Any], pairs: Sequence[int]) -> pa.Array:
+
+def average_column(totals: Sequence[Any], pairs: Sequence[int], scale: int) -> pa.Array:
     """Return totals divided by the number of pairs; NULL over no pairs."""
 
     def divide(total: Any, number: int) -> float | None:
         if not number:
             return None
-        return float(Fraction(total, number) if isinstance(total, int) else total / number)
+        if isinstance(total, int):
+            return float(Fraction(total, number * 10**scale))
+        return float(total / number)
 
     return pa.array(map(divide, totals, pairs), pa.float64())
 
@@ -35,36 +44,60 @@ def integer_column(numbers: NDArray[Any]) -> pa.Array:
     return count_column(numbers.tolist()) if numbers.dtype == object else pa.array(numbers)
 
 
-def find_sum_type(kind: pa.DataType | None) -> pa.DataType:
-    """Return the type of the sums of a column; int64 stands for integers of any size."""
+def find_scale(kind: pa.DataType | None) -> int:
+    """Return how many places decimals have after the point; 0 for other numbers."""
+    return kind.scale if kind is not None and pa.types.is_decimal(kind) else 0
+
+
+def to_decimal(number: int, scale: int) -> Decimal:
+    """Return an integer as a decimal with so many places.
+
+    >>> to_decimal(-5, 2)
+    Decimal('-0.05')
+    """
+    return _EXACT.scaleb(Decimal(number), -scale)
+
+
+def to_integer(value: Decimal | None, scale: int) -> int | None:
+    """Return a decimal of so many places without its point.
+
+    >>> to_integer(Decimal("-0.05"), 2)
+    -5
+    """
+    return None if value is None else int(_EXACT.scaleb(value, scale))
+
+
+def sum_column(values: list[Any], kind: pa.DataType | None) -> pa.Array:
+    """Return the sums over a column of this type; None is NULL. Those of decimals are integers."""
     if kind is not None and pa.types.is_floating(kind):
-        return pa.float64()
+        return pa.array(values, pa.float64())
     if kind is not None and pa.types.is_decimal(kind):
-        return pa.decimal128(38, kind.scale) if pa.types.is_decimal128(kind) else kind
-    return pa.int64()
-
-
-def sum_column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return sums as a column of their type; None is NULL."""
-    if not pa.types.is_integer(kind):
-        return pa.array(values, kind)
+        return decimal_column(values, kind.scale)
     column = count_column([value or 0 for value in values])
     known = pa.array([value is not None for value in values], pa.bool_())
     return pc.if_else(known, column, pa.scalar(None, column.type))
 
 
+def decimal_column(values: Sequence[int | None], scale: int) -> pa.Array:
+    """Return integers as decimals with so many places, in the narrowest type that holds them.
+
+    >>> [str(decimal_column([n], 2).type) for n in (5, 10**40, 10**80)]
+    ['decimal128(38, 2)', 'decimal256(76, 2)', 'string']
+    """
+    most = max((abs(value) for value in values if value is not None), default=0)
+    decimals = [None if value is None else to_decimal(value, scale) for value in values]
+    if most < 10**_MOST_DIGITS:
+        size = pa.decimal128(38, scale) if most < 10**38 else pa.decimal256(76, scale)
+        return pa.array(decimals, size)
+    return pa.array([None if each is None else f"{each:f}" for each in decimals], pa.string())
+
+
 def to_operand(value: TermValue) -> Operand:
-    """Return a value that `compare` takes: integers beyond all decimals as floats."""
+    """Return a value that `compare` takes: numbers beyond all decimals as floats."""
     if isinstance(value, pa.Array) and pa.types.is_string(value.type):
         texts = value.to_pylist()
-        if all(text is None or text.lstrip("-").isdigit() for text in texts):
-            return pa.array([None if t is None else _to_float(int(t)) for t in texts], pa.float64())
+        known = [text for text in texts if text is not None]
+        if max(map(len, known), default=0) > _MOST_DIGITS and all(map(_NUMBER.fullmatch, known)):
+            return pa.array([None if t is None else float(t) for t in texts], pa.float64())
     assert isinstance(value, Constant | pa.Array) or value is None
     return value
-
-
-def _to_float(number: int) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return inf if number > 0 else -inf

@@ -233,7 +233,7 @@ class SlidingFeed(Feed):
 
     def _read_measures(self, batch: EventBatch) -> list[MeasuredColumn]:
         return [
-            MeasuredColumn(*read_measure(batch, path, is_real=measure.is_real))
+            MeasuredColumn(*read_measure(batch, path, is_real=measure.is_real, scale=measure.scale))
             if path
             else MeasuredColumn()
             for measure, path in self.measures.items()

@@ -259,10 +259,15 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
 def _read_measures(written: list[Any]) -> dict[Measure, tuple[str, ...]]:
     measures = {}
     for each in written:
-        variable, attribute, *flags, path = check_list(each, "a measure", 7)
+        if len(check_list(each, "a measure")) == 7:  # states of before know no decimals
+            each.insert(6, 0)
+        variable, attribute, *flags, scale, path = check_list(each, "a measure", 8)
         require(all(isinstance(flag, bool) for flag in flags), "a measure is damaged")
-        measure = Measure(
-            check_text(variable, "a variable"), check_text(attribute, "an attribute"), *flags
+        measure = replace(
+            Measure(
+                check_text(variable, "a variable"), check_text(attribute, "an attribute"), *flags
+            ),
+            scale=check_number(scale, "the places of decimals", 0, 19),
         )
         names = check_list(path, "the path of a measure")
         measures[measure] = tuple(check_text(name, "an attribute") for name in names)

@@ -15,7 +15,7 @@ numbers of 64 bits. State: the open groups.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.encoding.evaluate import compare
+from cernis.encoding.measure import read_numbers
 from cernis.engine.unary.aggregate import (
     EndAggregates,
     Measure,
@@ -35,7 +36,7 @@ from cernis.engine.unary.residue import add_up, flatten_integers, is_zero
 from cernis.errors import DataError, StateError
 from cernis.events.source import list_attributes
 from cernis.events.store import EventStore
-from cernis.events.times import DAY, UNITS, as_floats, is_text
+from cernis.events.times import DAY, UNITS, is_text
 from cernis.integers import read_integer, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
@@ -47,9 +48,12 @@ from cernis.results.correlated import CorrelatedMatches
 from cernis.results.distinct import make_hashable, number_distinct
 from cernis.results.group_columns import (
     average_column,
-    find_sum_type,
+    decimal_column,
+    find_scale,
     integer_column,
     sum_column,
+    to_decimal,
+    to_integer,
     to_operand,
 )
 from cernis.results.matchset import MatchBlock, MatchSet
@@ -63,10 +67,14 @@ Source = tuple[str, str | None]
 
 _TIME = "@time"
 _LATEST = 2**63 - 1
+_SHORT = 18
 
 
 class Totals(NamedTuple):
-    """The aggregates of one source over some matches; the last three are None over no pairs."""
+    """The aggregates of one source over some matches; the last three are None over no pairs.
+
+    The total of decimals is an integer, that of their last places.
+    """
 
     pairs: int
     total: Any = None
@@ -119,23 +127,31 @@ def find_measures(
 ) -> Measures | None:
     """Return what the sliding aggregator measures; None if it cannot hold some attribute.
 
-    It holds numbers of 64 bits, which decimals and the largest unsigned integers are not.
+    It holds numbers of 64 bits, as decimals of up to 18 digits are, if all have as many places.
     """
-    unheld = {
-        name
-        for own in columns
-        for name, type_ in list_attributes(own)
-        if pa.types.is_decimal(type_) or pa.types.is_uint64(type_)
-    }
+    types: dict[str, set[pa.DataType]] = {}
+    for own in columns:
+        for name, type_ in list_attributes(own):
+            types.setdefault(name, set()).add(type_)
     measures: dict[Measure, tuple[str, ...]] = {}
     for (variable, attribute), functions in find_sources(pattern).items():
         kinds = {Kind.INT} if attribute is None else _kinds_of(attribute, schema)
-        if kinds - {Kind.INT, Kind.FLOAT} or attribute in unheld:
+        found = types.get(attribute or "", set())
+        if kinds - {Kind.INT, Kind.FLOAT} or any(map(pa.types.is_uint64, found)):
             return None
         measure = _make_measure(variable, attribute, functions, is_real=Kind.FLOAT in kinds)
+        if any(map(pa.types.is_decimal, found)):
+            if len(found) > 1 or not _is_short(*found):
+                return None
+            measure = replace(measure, is_real=False, scale=find_scale(*found))
         path = () if attribute is None else tuple(attribute.split("."))
         measures[measure] = path
     return measures
+
+
+def _is_short(kind: pa.DataType) -> bool:
+    """Whether 64 bits hold each decimal of a type, without its point."""
+    return bool(kind.precision <= _SHORT and 0 <= kind.scale <= kind.precision)
 
 
 def _make_measure(
@@ -196,6 +212,7 @@ class Grouper:
         self.sources = find_sources(self.pattern)
         self._fields = MatchFields.of(self.pattern, ())
         self._known: dict[str, pa.DataType] = {}
+        self._places: dict[str, int] = {}
 
     # -------------------------------------------------------------- adding
 
@@ -213,9 +230,25 @@ class Grouper:
         order = np.argsort(which, kind="stable")
         starts = np.searchsorted(which[order], np.arange(which.max() + 1))
         counts = add_up(found.counts[order], starts)
-        columns = [_reduce_totals(measure, order, starts) for measure in found.measures]
+        columns = [
+            self._scale_values(_reduce_totals(measure, order, starts), attribute)
+            for measure, (_, attribute) in zip(found.measures, self.sources, strict=True)
+        ]
         for row, key in enumerate(self._keys_of(found.ends[order[starts]])):
             self._put(key, counts[row], [column[row] for column in columns])
+
+    def _scale_values(self, found: list[Totals], attribute: str | None) -> list[Totals]:
+        """Return aggregates with decimals for the least and greatest of measured ones."""
+        places = None if attribute is None else self._find_places(attribute)
+        if places is None:
+            return found
+
+        def scale(value: Any) -> Any:
+            return None if value is None else to_decimal(value, places)
+
+        return [
+            each._replace(least=scale(each.least), greatest=scale(each.greatest)) for each in found
+        ]
 
     def _number_groups(self, ends: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of each end's group, from 0."""
@@ -252,6 +285,9 @@ class Grouper:
                     else none
                     for name in ("COUNT", "SUM", "MIN", "MAX")
                 ]
+                places = None if attribute is None else self._find_places(attribute)
+                if places is not None:
+                    values[1] = [to_integer(value, places) for value in values[1]]
                 columns.append([Totals(*each) for each in zip(*values, strict=True)])
             for row, key in enumerate(self._keys_of(block.end)):
                 self._put(key, 1, [column[row] for column in columns])
@@ -263,10 +299,15 @@ class Grouper:
             kind = pa.int64() if attribute is None else self._find_type(attribute)
             if kind is None:  # no event has a value
                 return None
-            is_real = pa.types.is_floating(kind)
-            if not (is_real or pa.types.is_signed_integer(kind)):
+            is_real, is_decimal = pa.types.is_floating(kind), pa.types.is_decimal(kind)
+            if is_decimal and not _is_short(kind):
                 return None
-            measures.append(_make_measure(variable, attribute, functions, is_real=is_real))
+            if not (is_real or is_decimal or pa.types.is_signed_integer(kind)):
+                return None
+            measure = _make_measure(variable, attribute, functions, is_real=is_real)
+            if is_decimal:
+                measure = replace(measure, scale=self._find_places(str(attribute)) or 0)
+            measures.append(measure)
         return measures
 
     def _add_pairs(
@@ -280,7 +321,8 @@ class Grouper:
             v = variables.index(measure.variable)
             column = self._read_measure(measure, block.positions[v])
             groups = np.repeat(which, np.diff(block.offsets[v]))
-            columns.append(_total_pairs(measure, column, groups, len(numbers)))
+            totals = _total_pairs(measure, column, groups, len(numbers))
+            columns.append(self._scale_values(totals, measure.attribute or None))
         for row, key in enumerate(self._keys_of(block.end[first])):
             self._put(key, int(counts[row]), [column[row] for column in columns])
 
@@ -300,8 +342,7 @@ class Grouper:
         if not measure.attribute:
             return MeasuredColumn()
         column = self.store.column(positions, measure.attribute)
-        numbers = as_floats(column) if measure.is_real else column.cast(pa.int64())
-        return MeasuredColumn(pc.fill_null(numbers, 0).to_numpy(), np.asarray(pc.is_valid(numbers)))
+        return MeasuredColumn(*read_numbers(column, is_real=measure.is_real, scale=measure.scale))
 
     def _put(self, key: GroupKey, count: int, totals: list[Totals]) -> None:
         group = self.groups.get(key)
@@ -444,10 +485,10 @@ class Grouper:
         return pa.table(columns)
 
     def _write_totals(self, source: Source, totals: Sequence[Any]) -> pa.Array:
-        kind = None if source[1] is None else find_sum_type(self._find_type(source[1]))
-        if kind is None or pa.types.is_integer(kind):
-            return _write_integers(totals)
-        return pa.array(totals, kind)
+        kind = None if source[1] is None else self._find_type(source[1])
+        if kind is not None and pa.types.is_floating(kind):
+            return pa.array(totals, pa.float64())
+        return _write_integers(totals)
 
     def thaw(self, table: pa.Table) -> None:
         """Restore what `freeze` returned."""
@@ -495,6 +536,22 @@ class Grouper:
             kind = self.store.column(nowhere, name).type
         kind = self._known.get(name, kind) if pa.types.is_null(kind) else kind
         return None if pa.types.is_null(kind) else kind
+
+    def _find_places(self, attribute: str) -> int | None:
+        """Return how many places the decimals of an attribute have; None: it has other values.
+
+        Totals of decimals are integers, so all have as many.
+        """
+        kind = self._find_type(attribute)
+        if kind is None or not pa.types.is_decimal(kind):
+            return None
+        places = self._places.setdefault(attribute, kind.scale)
+        if places != kind.scale:
+            raise DataError(
+                f"{attribute!r} holds {kind} here, and held decimals with a scale of {places} "
+                "before; GROUP BY aggregates values of one type"
+            )
+        return places
 
     def _partition_of(self, ends: NDArray[np.int64]) -> list[pa.Array]:
         return partition_columns(ends, self._fields, self.store)
@@ -557,9 +614,10 @@ class Grouper:
             case "COUNT":
                 return count_column([totals.pairs for totals in held])
             case "SUM":
-                return sum_column([t.total for t in held], find_sum_type(self._kind_of(leaf)))
+                return sum_column([t.total for t in held], self._kind_of(leaf))
             case "AVG":
-                return average_column([totals.total for totals in held], [t.pairs for t in held])
+                totals, pairs = [t.total for t in held], [t.pairs for t in held]
+                return average_column(totals, pairs, find_scale(self._kind_of(leaf)))
         values = [t.least if leaf.function == "MIN" else t.greatest for t in held]
         return self._write_values(values, leaf)
 
@@ -574,16 +632,28 @@ class Grouper:
         match leaf.function:
             case "SUM":
                 assert measure.total is not None
-                column = integer_column(flatten_integers(measure.total))
+                totals, kind = flatten_integers(measure.total), self._kind_of(leaf)
+                column = integer_column(totals)
+                if kind is not None and pa.types.is_decimal(kind):
+                    column = decimal_column(totals.tolist(), kind.scale)
             case "AVG":
                 assert measure.total is not None
                 totals, pairs = map(flatten_integers, (measure.total, measure.pairs))
-                return average_column(totals.tolist(), pairs.tolist())
+                scale = find_scale(self._kind_of(leaf))
+                return average_column(totals.tolist(), pairs.tolist(), scale)
             case "MIN":
-                column = self._write_values(measure.least, leaf)
+                column = self._write_measured(measure.least, empty, leaf)
             case _:
-                column = self._write_values(measure.greatest, leaf)
+                column = self._write_measured(measure.greatest, empty, leaf)
         return pc.if_else(empty, pa.scalar(None, column.type), column)
+
+    def _write_measured(self, values: Any, empty: pa.Array, leaf: pred.Aggregate) -> pa.Array:
+        """Return the least or greatest values as a column; those of decimals are integers."""
+        kind = self._kind_of(leaf)
+        if kind is None or not pa.types.is_decimal(kind):
+            return self._write_values(values, leaf)
+        present = np.where(np.asarray(empty), 0, values).tolist()
+        return decimal_column(present, kind.scale).cast(kind)
 
     def _write_values(self, values: Any, leaf: pred.Aggregate) -> pa.Array:
         """Return the least or greatest values as a column of the type that the events have."""

@@ -55,6 +55,7 @@ class Measure:
     """The aggregates of one attribute over the events of a variable.
 
     The number of pairs with a value comes always. `is_real`: the values are floats, else int64.
+    Decimals are integers: those with so many places after the point (`scale`).
     """
 
     variable: str
@@ -63,6 +64,7 @@ class Measure:
     total: bool = False
     least: bool = False
     greatest: bool = False
+    scale: int = 0
 
 
 class MeasuredColumn(NamedTuple):
