@@ -68,6 +68,7 @@ Source = tuple[str, str | None]
 _TIME = "@time"
 _LATEST = 2**63 - 1
 _SHORT = 18
+"""Any number of so many digits has 64 bits."""
 
 
 class Totals(NamedTuple):
@@ -524,6 +525,9 @@ class Grouper:
         for place, (_, attribute) in enumerate(self.sources):
             kinds[str(attribute)] = table.schema.field(f"least.{place}").type
         self._known = kinds
+        self._places = {
+            name: kind.scale for name, kind in kinds.items() if pa.types.is_decimal(kind)
+        }
 
     def _find_type(self, name: str) -> pa.DataType | None:
         """Return the type of the times, a component or an attribute; None if it is not known."""

@@ -28,12 +28,12 @@ from cernis.pattern.query import Pattern, SelectedTerm
 from cernis.spark.carriers import carrier_of, convert
 
 NumberForm = Literal["decimal", "text"]
-"""How exact integers come out: as decimals of 38 digits (an error beyond), or as texts."""
+"""How exact numbers come out: as decimals of 38 digits (an error beyond), or as texts."""
 
 _SUMMED = 27
 """The digits of an integer that Spark adds up."""
-DECIMAL = pa.decimal128(38, 0)
-_TYPES = {"decimal": DECIMAL, "text": pa.string()}
+_DIGITS = 38
+DECIMAL = pa.decimal128(_DIGITS, 0)
 
 
 class PartColumn(NamedTuple):
@@ -135,12 +135,16 @@ def _add(short: object, long: Sequence[str]) -> str | None:
 
 
 def exact_columns(pattern: Pattern, schema: pa.Schema) -> tuple[str, ...]:
-    """Return the columns of groups that are exact integers: they have COUNT or SUM of integers."""
+    """Return the columns of groups that are exact: COUNT, and SUM of integers and decimals."""
+
+    def is_exact(type_: pa.DataType) -> bool:
+        return bool(pa.types.is_int64(type_) or pa.types.is_decimal(type_))
+
     return tuple(
         item.name
         for item in pattern.select.items
         if isinstance(item, SelectedTerm)
-        and pa.types.is_int64(schema.field(item.name).type)
+        and is_exact(schema.field(item.name).type)
         and any(
             isinstance(part, pred.Aggregate) and part.function in ("COUNT", "SUM")
             for part in pred.walk_term(item.term)
@@ -149,36 +153,54 @@ def exact_columns(pattern: Pattern, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def group_schema(schema: pa.Schema, exact: Sequence[str], numbers: NumberForm) -> pa.Schema:
-    """Return the columns of groups with the type of exact integers."""
+    """Return the columns of groups with the types of exact numbers."""
     for name in exact:
         at = schema.get_field_index(name)
-        schema = schema.set(at, pa.field(name, _TYPES[numbers]))
+        type_ = pa.string() if numbers == "text" else _find_decimal(schema.field(at).type)
+        schema = schema.set(at, pa.field(name, type_))
     return schema
 
 
+def _find_decimal(type_: pa.DataType) -> pa.DataType:
+    """Return the type that carries integers or decimals."""
+    return pa.decimal128(_DIGITS, type_.scale) if pa.types.is_decimal(type_) else DECIMAL
+
+
 def cast_groups(groups: pa.Table, exact: Sequence[str], numbers: NumberForm) -> pa.Table:
-    """Return groups with the type of exact integers.
+    """Return groups with the types of exact numbers.
 
     >>> cast_groups(pa.table({"n": [7]}), ["n"], "text").to_pylist()
     [{'n': '7'}]
     """
     for name in exact:
-        whole = _cast_integers(groups.column(name).combine_chunks(), _TYPES[numbers])
-        groups = groups.set_column(groups.schema.get_field_index(name), name, whole)
+        cast = _cast_numbers(groups.column(name).combine_chunks(), numbers)
+        groups = groups.set_column(groups.schema.get_field_index(name), name, cast)
     return groups
 
 
-def _cast_integers(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return integers of any type as decimals, or as texts."""
+def _cast_numbers(column: pa.Array, numbers: NumberForm) -> pa.Array:
+    """Return integers or decimals of any type as decimals, or as texts."""
     if pa.types.is_floating(column.type):  # arithmetic with integers beyond 64 bits
         whole = [
             None if value is None else write_integer(int(value)) for value in column.to_pylist()
         ]
         column = pa.array(whole, pa.string())
+    if numbers == "text":
+        return column.cast(pa.string())
     try:
-        return column.cast(type_)
+        if pa.types.is_string(column.type):
+            return _read_decimals([each for each in column.to_pylist() if each], column)
+        return column.cast(_find_decimal(column.type))
     except pa.ArrowInvalid as error:
         raise DataError(
             "a number has 39 digits or more, which no number of Spark's can hold; "
             'numbers="text" gives numbers as text'
         ) from error
+
+
+def _read_decimals(texts: Sequence[str], column: pa.Array) -> pa.Array:
+    """Return texts as decimals; ArrowInvalid: one is too long, of which Arrow may say nothing."""
+    if any(sum(map(str.isdigit, text)) > _DIGITS for text in texts):
+        raise pa.ArrowInvalid("a number is too long")
+    places = max((len(text.partition(".")[2]) for text in texts), default=0)
+    return column.cast(pa.decimal128(_DIGITS, places))
