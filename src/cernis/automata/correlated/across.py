@@ -66,14 +66,14 @@ def find_crossing(
 ) -> Crossing | None:
     """Return the three states, if the conditions left to candidates all compare the outer two."""
     opened = [place for place, verdict in verdicts.items() if verdict.how is How.CANDIDATE]
-    leaves = [_find_equality(formula, *place) for place in opened]
     links = [source.link for t in pcea.transitions for source in t.sources]
-    if not leaves or pcea.removals or not pcea.is_chain:
+    if not opened or pcea.removals or not pcea.is_chain:
         return None
     if any(link.unless is not None or link.since is not None for link in links):
         return None
     pairs: set[tuple[tuple[int, str], tuple[int, str]]] = set()
-    for leaf in leaves:
+    for place in opened:
+        leaf = _find_equality(formula, *place)
         sides = None if leaf is None else _find_sides(pcea, leaf)
         if sides is None:
             return None
