@@ -66,7 +66,8 @@ def schema_of(columns: dict[str, pa.Table]) -> Schema:
 def find_measures_of(query: cernis.Query, columns: dict[str, pa.Table]) -> Measures | None:
     if query.pattern.grouping is None:
         return None
-    return find_measures(query.pattern, schema_of(columns))
+    schemas = [table.schema for table in columns.values()]
+    return find_measures(query.pattern, schema_of(columns), schemas)
 
 
 def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes: Any) -> StreamWork:
