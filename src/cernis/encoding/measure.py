@@ -41,16 +41,13 @@ def read_measure(
         if column is None or pa.types.is_null(column.type):
             return out
         name, type_ = ".".join(path), value_type(column.type)
-        places = type_.scale if pa.types.is_decimal(type_) else 0
-        if not is_real and places != scale:
-            held = f"decimals with a scale of {scale}" if scale else "whole numbers"
+        own_scale = type_.scale if pa.types.is_decimal(type_) else 0
+        if not is_number(type_) or not (is_real or own_scale == scale):
+            held = "whole numbers" if is_number(type_) else "numbers"
+            if scale:
+                held = f"decimals with a scale of {scale}"
             raise DataError(
                 f"{name!r} holds {column.type} here, and held {held} in the first events; "
-                "GROUP BY aggregates values of one type"
-            )
-        if not is_number(type_):
-            raise DataError(
-                f"{name!r} holds {column.type} here, and held numbers in the first events; "
                 "GROUP BY aggregates values of one type"
             )
         try:

@@ -269,8 +269,8 @@ def _too_long(longest: int) -> str:
 def open_block(block: bytes) -> pa.BufferReader:
     """Return a file of a copy of the block, in Arrow's own memory.
 
-    Arrow's threads may let go of what they have read after the parser has returned. If that were
-    memory of Python's, they would wait for the interpreter, and where it ends, the process aborts.
+    A thread of Arrow's may free the block after the parser has returned. To free memory of Python's
+    it would wait for the interpreter; if that ends meanwhile, the process aborts.
     """
     copy = pa.allocate_buffer(len(block))
     np.frombuffer(copy, np.uint8)[:] = np.frombuffer(block, np.uint8)

@@ -26,27 +26,29 @@ _EXACT = Context(prec=MAX_PREC)
 """Decimals of any length are exact in it."""
 
 
-def average_column(totals: Sequence[Any], pairs: Sequence[int], scale: int) -> pa.Array:
+def average_column(totals: Sequence[Any], pairs: Sequence[int], scale: int | None) -> pa.Array:
     """Return totals divided by the number of pairs; NULL over no pairs."""
 
     def divide(total: Any, number: int) -> float | None:
         if not number:
             return None
         if isinstance(total, int):
-            return float(Fraction(total, number * 10**scale))
+            return float(Fraction(total, number * 10 ** (scale or 0)))
         return float(total / number)
 
     return pa.array(map(divide, totals, pairs), pa.float64())
 
 
-def integer_column(numbers: NDArray[Any]) -> pa.Array:
-    """Return numbers as a column; integers of any size are exact."""
+def number_column(numbers: NDArray[Any], scale: int | None = None) -> pa.Array:
+    """Return numbers as a column, or integers as decimals of a scale; those of any size are exact.
+
+    >>> import numpy as np
+    >>> number_column(np.array([5, 7])).type, number_column(np.array([5]), 2).to_pylist()
+    (DataType(int64), [Decimal('0.05')])
+    """
+    if scale is not None:
+        return decimal_column(numbers.tolist(), scale)
     return count_column(numbers.tolist()) if numbers.dtype == object else pa.array(numbers)
-
-
-def find_scale(kind: pa.DataType | None) -> int:
-    """Return how many places decimals have after the point; 0 for other numbers."""
-    return kind.scale if kind is not None and pa.types.is_decimal(kind) else 0
 
 
 def to_decimal(number: int, scale: int) -> Decimal:
@@ -67,12 +69,12 @@ def to_integer(value: Decimal | None, scale: int) -> int | None:
     return None if value is None else int(_EXACT.scaleb(value, scale))
 
 
-def sum_column(values: list[Any], kind: pa.DataType | None) -> pa.Array:
+def sum_column(values: list[Any], kind: pa.DataType | None, scale: int | None) -> pa.Array:
     """Return the sums over a column of this type; None is NULL. Those of decimals are integers."""
     if kind is not None and pa.types.is_floating(kind):
         return pa.array(values, pa.float64())
-    if kind is not None and pa.types.is_decimal(kind):
-        return decimal_column(values, kind.scale)
+    if scale is not None:
+        return decimal_column(values, scale)
     column = count_column([value or 0 for value in values])
     known = pa.array([value is not None for value in values], pa.bool_())
     return pc.if_else(known, column, pa.scalar(None, column.type))

@@ -48,9 +48,7 @@ from cernis.results.correlated import CorrelatedMatches
 from cernis.results.distinct import make_hashable, number_distinct
 from cernis.results.group_columns import (
     average_column,
-    decimal_column,
-    find_scale,
-    integer_column,
+    number_column,
     sum_column,
     to_decimal,
     to_integer,
@@ -142,9 +140,10 @@ def find_measures(
             return None
         measure = _make_measure(variable, attribute, functions, is_real=Kind.FLOAT in kinds)
         if any(map(pa.types.is_decimal, found)):
-            if len(found) > 1 or not _is_short(*found):
+            kind, *others = found
+            if others or not _is_short(kind):
                 return None
-            measure = replace(measure, is_real=False, scale=find_scale(*found))
+            measure = replace(measure, is_real=False, scale=kind.scale)
         path = () if attribute is None else tuple(attribute.split("."))
         measures[measure] = path
     return measures
@@ -213,7 +212,7 @@ class Grouper:
         self.sources = find_sources(self.pattern)
         self._fields = MatchFields.of(self.pattern, ())
         self._known: dict[str, pa.DataType] = {}
-        self._places: dict[str, int] = {}
+        self._scales: dict[str, int] = {}
 
     # -------------------------------------------------------------- adding
 
@@ -240,15 +239,15 @@ class Grouper:
 
     def _scale_values(self, found: list[Totals], attribute: str | None) -> list[Totals]:
         """Return aggregates with decimals for the least and greatest of measured ones."""
-        places = None if attribute is None else self._find_places(attribute)
-        if places is None:
+        scale = None if attribute is None else self._find_scale(attribute)
+        if scale is None:
             return found
 
-        def scale(value: Any) -> Any:
-            return None if value is None else to_decimal(value, places)
+        def write(value: Any) -> Any:
+            return None if value is None else to_decimal(value, scale)
 
         return [
-            each._replace(least=scale(each.least), greatest=scale(each.greatest)) for each in found
+            each._replace(least=write(each.least), greatest=write(each.greatest)) for each in found
         ]
 
     def _number_groups(self, ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -286,9 +285,9 @@ class Grouper:
                     else none
                     for name in ("COUNT", "SUM", "MIN", "MAX")
                 ]
-                places = None if attribute is None else self._find_places(attribute)
-                if places is not None:
-                    values[1] = [to_integer(value, places) for value in values[1]]
+                scale = None if attribute is None else self._find_scale(attribute)
+                if scale is not None:
+                    values[1] = [to_integer(value, scale) for value in values[1]]
                 columns.append([Totals(*each) for each in zip(*values, strict=True)])
             for row, key in enumerate(self._keys_of(block.end)):
                 self._put(key, 1, [column[row] for column in columns])
@@ -307,7 +306,7 @@ class Grouper:
                 return None
             measure = _make_measure(variable, attribute, functions, is_real=is_real)
             if is_decimal:
-                measure = replace(measure, scale=self._find_places(str(attribute)) or 0)
+                measure = replace(measure, scale=self._find_scale(str(attribute)) or 0)
             measures.append(measure)
         return measures
 
@@ -525,7 +524,7 @@ class Grouper:
         for place, (_, attribute) in enumerate(self.sources):
             kinds[str(attribute)] = table.schema.field(f"least.{place}").type
         self._known = kinds
-        self._places = {
+        self._scales = {
             name: kind.scale for name, kind in kinds.items() if pa.types.is_decimal(kind)
         }
 
@@ -541,21 +540,21 @@ class Grouper:
         kind = self._known.get(name, kind) if pa.types.is_null(kind) else kind
         return None if pa.types.is_null(kind) else kind
 
-    def _find_places(self, attribute: str) -> int | None:
+    def _find_scale(self, attribute: str) -> int | None:
         """Return how many places the decimals of an attribute have; None: it has other values.
 
-        Totals of decimals are integers, so all have as many.
+        Totals of decimals are integers, so all decimals have as many places.
         """
         kind = self._find_type(attribute)
         if kind is None or not pa.types.is_decimal(kind):
             return None
-        places = self._places.setdefault(attribute, kind.scale)
-        if places != kind.scale:
+        scale = self._scales.setdefault(attribute, kind.scale)
+        if scale != kind.scale:
             raise DataError(
-                f"{attribute!r} holds {kind} here, and held decimals with a scale of {places} "
+                f"{attribute!r} holds {kind} here, and held decimals with a scale of {scale} "
                 "before; GROUP BY aggregates values of one type"
             )
-        return places
+        return scale
 
     def _partition_of(self, ends: NDArray[np.int64]) -> list[pa.Array]:
         return partition_columns(ends, self._fields, self.store)
@@ -585,8 +584,8 @@ class Grouper:
     def _find_bounds(self) -> tuple[pa.DataType, int]:
         """Return the type of bounds of intervals, and the nanoseconds that its numbers count.
 
-        It is that of the times of events where all bounds are such times, otherwise a finer one.
-        Text is read as times in UTC.
+        Bounds have the type of the events' times. If that is too coarse for a bound, the type is
+        finer. Text is read as times in UTC.
         """
         size = int(self.grouping.every or 0)
         kind, tick = self._find_type(_TIME) or pa.null(), UNITS[self.store.time_unit]
@@ -614,36 +613,32 @@ class Grouper:
         if leaf.argument is None:
             return count_column([group.count for group in groups])
         held = [group.totals[self._find_source(leaf)] for group in groups]
+        scale = self._scale_of(leaf)
         match leaf.function:
             case "COUNT":
                 return count_column([totals.pairs for totals in held])
             case "SUM":
-                return sum_column([t.total for t in held], self._kind_of(leaf))
+                return sum_column([t.total for t in held], self._kind_of(leaf), scale)
             case "AVG":
-                totals, pairs = [t.total for t in held], [t.pairs for t in held]
-                return average_column(totals, pairs, find_scale(self._kind_of(leaf)))
+                return average_column([t.total for t in held], [t.pairs for t in held], scale)
         values = [t.least if leaf.function == "MIN" else t.greatest for t in held]
         return self._write_values(values, leaf)
 
     def _read_ended(self, leaf: pred.Aggregate, ended: EndAggregates) -> pa.Array:
         """Return the values of an aggregate over the matches of each end."""
         if leaf.argument is None:
-            return integer_column(flatten_integers(ended.counts))
+            return number_column(flatten_integers(ended.counts))
         measure = ended.measures[self._find_source(leaf)]
         if leaf.function == "COUNT":
-            return integer_column(flatten_integers(measure.pairs))
-        empty = pa.array(is_zero(measure.pairs))
+            return number_column(flatten_integers(measure.pairs))
+        empty, scale = pa.array(is_zero(measure.pairs)), self._scale_of(leaf)
         match leaf.function:
             case "SUM":
                 assert measure.total is not None
-                totals, kind = flatten_integers(measure.total), self._kind_of(leaf)
-                column = integer_column(totals)
-                if kind is not None and pa.types.is_decimal(kind):
-                    column = decimal_column(totals.tolist(), kind.scale)
+                column = number_column(flatten_integers(measure.total), scale)
             case "AVG":
                 assert measure.total is not None
                 totals, pairs = map(flatten_integers, (measure.total, measure.pairs))
-                scale = find_scale(self._kind_of(leaf))
                 return average_column(totals.tolist(), pairs.tolist(), scale)
             case "MIN":
                 column = self._write_measured(measure.least, empty, leaf)
@@ -653,11 +648,11 @@ class Grouper:
 
     def _write_measured(self, values: Any, empty: pa.Array, leaf: pred.Aggregate) -> pa.Array:
         """Return the least or greatest values as a column; those of decimals are integers."""
-        kind = self._kind_of(leaf)
-        if kind is None or not pa.types.is_decimal(kind):
+        scale = self._scale_of(leaf)
+        if scale is None:
             return self._write_values(values, leaf)
-        present = np.where(np.asarray(empty), 0, values).tolist()
-        return decimal_column(present, kind.scale).cast(kind)
+        present = np.where(np.asarray(empty), 0, values)
+        return number_column(present, scale).cast(self._kind_of(leaf))
 
     def _write_values(self, values: Any, leaf: pred.Aggregate) -> pa.Array:
         """Return the least or greatest values as a column of the type that the events have."""
@@ -677,6 +672,12 @@ class Grouper:
     def _kind_of(self, leaf: pred.Aggregate) -> pa.DataType | None:
         assert isinstance(leaf.argument, pred.Reference)
         return self._find_type(leaf.argument.attribute.name)
+
+    def _scale_of(self, leaf: pred.Aggregate) -> int | None:
+        """Return the scale of the decimals that an aggregate goes over; None: they are none."""
+        if not isinstance(leaf.argument, pred.Reference):
+            return None
+        return self._find_scale(leaf.argument.attribute.name)
 
 
 def _number_values(values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -189,7 +189,7 @@ def _cast_numbers(column: pa.Array, numbers: NumberForm) -> pa.Array:
         return column.cast(pa.string())
     try:
         if pa.types.is_string(column.type):
-            return _read_decimals([each for each in column.to_pylist() if each], column)
+            return _read_decimals(column)
         return column.cast(_find_decimal(column.type))
     except pa.ArrowInvalid as error:
         raise DataError(
@@ -198,8 +198,9 @@ def _cast_numbers(column: pa.Array, numbers: NumberForm) -> pa.Array:
         ) from error
 
 
-def _read_decimals(texts: Sequence[str], column: pa.Array) -> pa.Array:
+def _read_decimals(column: pa.Array) -> pa.Array:
     """Return texts as decimals; ArrowInvalid: one is too long, of which Arrow may say nothing."""
+    texts = [text for text in column.to_pylist() if text is not None]
     if any(sum(map(str.isdigit, text)) > _DIGITS for text in texts):
         raise pa.ArrowInvalid("a number is too long")
     places = max((len(text.partition(".")[2]) for text in texts), default=0)

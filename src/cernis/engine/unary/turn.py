@@ -176,7 +176,7 @@ def _prepend_start(tables, memory, lanes, scratch, event, size, wholes, rank):
 
 @inlined
 def _prepend(tables, memory, lanes, scratch, event, size, room):
-    """Multiply the matrix of the later events by that of one more, from the left.
+    """Put one more event before the later ones: its matrix times theirs.
 
     `room` has the first free word and a list of free rows, which are returned.
     """
