@@ -50,11 +50,12 @@ LIMITS = {
     "SPAseQ: quads": group.REACH,
     "the playground: an upload": PLAYGROUND.upload_bytes,
     "the playground: uploads": PLAYGROUND.uploads,
-    "the playground: seconds": PLAYGROUND.seconds,
+    "the playground: seconds of": PLAYGROUND.seconds,
     "the playground: memory": PLAYGROUND.memory_bytes,
     "the playground: matches": PLAYGROUND.matches,
     "the playground: runs": PLAYGROUND.runs,
     "the playground: visitors": PLAYGROUND.visitors,
+    "the playground: seconds for": round(PLAYGROUND.request_seconds),
 }
 
 

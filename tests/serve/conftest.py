@@ -88,7 +88,7 @@ class Browser:
 def running(options: ServeOptions) -> Iterator[int]:
     """Run a server in a thread; gives its port."""
     listener = open_socket(options)
-    server = make_server(build_app(options))
+    server = make_server(build_app(options), options.limits)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     while not server.started:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -31,7 +31,8 @@ def test_the_server_says_where_it_is_and_leaves_nothing_behind(
             line = server.stdout.readline()
             found = re.fullmatch(r"Cernis is at (http://127.0.0.1:\d+/) \(Ctrl-C ends it\)\n", line)
             assert found is not None, line
-            with urlopen(f"{found[1]}api/limits", timeout=60) as answer:
+            asked = Request(f"{found[1]}api/limits", headers={"X-Cernis": "1"})
+            with urlopen(asked, timeout=60) as answer:
                 assert json.load(answer)["files"] == ["trades"]
             assert len(list(tmp_path.glob("cernis-serve-*"))) == 1
             server.send_signal(signal.SIGINT)

@@ -21,6 +21,12 @@ CORE = {"sample": "paper-core"}
 PAIRS = "SELECT * FROM S WHERE A AS a ; B AS b"
 
 
+def list_workers() -> set[int]:
+    """Return the worker processes of all servers in this process."""
+    children = psutil.Process().children()
+    return {one.pid for one in children if one.status() != psutil.STATUS_ZOMBIE}
+
+
 # ------------------------------------------------------------------ other sites
 
 
@@ -31,17 +37,74 @@ def test_a_host_that_is_not_this_server_is_refused(visitor: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "code"),
+    "headers",
     [
-        ({"Origin": "http://evil.example"}, "origin"),
-        ({"Origin": "null"}, "origin"),
-        ({"Sec_Fetch_Site": "cross-site"}, "origin"),
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/data"),
+        ("GET", "/api/uploads"),
+        ("GET", f"/api/data/rows?source={quote(json.dumps(CORE))}"),
+        ("GET", "/api/runs/0000000000000000/download"),
+        ("HEAD", "/api/uploads"),
+        ("GET", "/api/samples"),
+        ("GET", "/assets/app.js"),
+        ("POST", "/api/leave"),
     ],
 )
-def test_a_request_of_another_site_changes_nothing(visitor: Any, headers: Any, code: str) -> None:
-    body = json.dumps({"source": CORE}).encode()
-    answer = visitor.send("POST", "/api/data", body, **headers)
-    assert (answer.status, answer.error["code"]) == (403, code)
+def test_a_request_of_another_site_is_refused(
+    visitor: Any, method: str, path: str, headers: Any
+) -> None:
+    body = json.dumps({"source": CORE}).encode() if method == "POST" else None
+    answer = visitor.send(method, path, body, **headers)
+    assert answer.status == 403
+    assert method == "HEAD" or answer.error["code"] == "origin"
+    assert "set-cookie" not in answer.headers
+
+
+def test_another_site_may_link_to_the_page_and_starts_nothing_by_it(
+    newcomer: Callable[[], Any],
+) -> None:
+    before = list_workers()
+    for path in ("/", "/codes/syntax"):
+        answer = newcomer().send("GET", path, Sec_Fetch_Site="cross-site", Origin="null")
+        assert answer.status == 200
+        assert "set-cookie" not in answer.headers
+    assert list_workers() == before
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/uploads", f"/api/data/rows?source={quote(json.dumps(CORE))}"]
+)
+def test_an_image_of_another_site_lacks_the_header(newcomer: Callable[[], Any], path: str) -> None:
+    """Over plain HTTP to another machine, browsers say nothing of the site that asks."""
+    plain, before = newcomer(), list_workers()
+    plain.headers = {}
+    answer = plain.get(path)
+    assert (answer.status, answer.error["code"]) == (403, "header")
+    assert plain.cookie == ""
+    assert list_workers() == before
+
+
+def test_a_download_is_a_link_and_belongs_to_a_visitor(
+    visitor: Any, newcomer: Callable[[], Any]
+) -> None:
+    run = visitor.run("SELECT * FROM Stocks WHERE SELL", CORE).json["run"]
+    link = f"/api/runs/{run}/download?format=jsonl"
+    stranger, owner = newcomer(), newcomer()
+    stranger.headers = owner.headers = {}
+    owner.cookie = visitor.cookie
+    assert owner.get(link).status == 200
+    assert stranger.get(link).status == 404
+    assert stranger.cookie == ""
 
 
 def test_a_form_of_another_site_lacks_the_header(newcomer: Callable[[], Any]) -> None:
@@ -49,6 +112,15 @@ def test_a_form_of_another_site_lacks_the_header(newcomer: Callable[[], Any]) ->
     plain.headers = {}
     assert plain.post("/api/data", source=CORE).error["code"] == "header"
     assert plain.post("/api/leave").status == 204
+
+
+@pytest.mark.parametrize("path", ["/", "/api/samples"])
+def test_a_websocket_is_refused(visitor: Any, path: str) -> None:
+    headers = {"Connection": "keep-alive, Upgrade", "Upgrade": "WebSocket"}
+    headers |= {"Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec_WebSocket_Version": "13"}
+    answer = visitor.send("GET", path, **headers)
+    assert (answer.status, answer.error["message"]) == (400, "this server has no WebSockets")
+    assert visitor.send("GET", path, Connection="Upgrade", Upgrade="h2c").status == 200
 
 
 def test_every_answer_keeps_the_page_to_itself(visitor: Any) -> None:
@@ -278,12 +350,6 @@ def test_a_query_that_explodes_is_ended_and_the_visitor_goes_on(tight: Any) -> N
     assert ended.error["message"].startswith("the run was ended: it needed more than 256 MiB;")
     again = one.get(f"/api/runs/{small['run']}/matches?limit=2")
     assert again.json["total"] == small["count"]
-
-
-def list_workers() -> set[int]:
-    """Return the worker processes of all servers in this process."""
-    children = psutil.Process().children()
-    return {one.pid for one in children if one.status() != psutil.STATUS_ZOMBIE}
 
 
 def test_a_run_ends_when_nobody_waits_for_it_any_more(visitor: Any) -> None:

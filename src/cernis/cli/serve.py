@@ -54,7 +54,7 @@ def serve(
             err=True,
         )
     with suppress(KeyboardInterrupt):  # that is how it ends
-        make_server(app).run(sockets=[listener])
+        make_server(app, options.limits).run(sockets=[listener])
 
 
 def _name_files(events: Sequence[str]) -> dict[str, Path]:

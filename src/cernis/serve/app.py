@@ -11,10 +11,11 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -30,7 +31,9 @@ from cernis.serve.code_page import write_code_page
 from cernis.serve.complete import list_keywords
 from cernis.serve.failure import RequestError
 from cernis.serve.guard import LEAVE, PageGuard, make_nonce, make_policy
+from cernis.serve.limits import Limits
 from cernis.serve.samples import SAMPLES
+from cernis.serve.slow_requests import TimedBody
 from cernis.serve.visitors import Visitor, Visitors, keep_tidy
 
 _LARGEST_BODY = 2 << 20
@@ -89,8 +92,6 @@ class Playground:
         answer = HTMLResponse(text.replace(_NONCE, nonce))
         answer.headers["Content-Security-Policy"] = make_policy(nonce)
         answer.headers["Cache-Control"] = "no-store"
-        # here, before the page asks several things at once: they are one visitor's
-        await self._find_visitor(request, answer)
         return answer
 
     async def send_asset(self, request: Request) -> Response:
@@ -126,19 +127,15 @@ class Playground:
 
     async def upload(self, request: Request) -> Response:
         visitor, answer = await self._visit(request)
-        limits = self.visitors.limits
-        file = self.visitors.new_upload(visitor, request.query_params.get("name", ""))
-        length = request.headers.get("content-length", "")
-        if length.isdigit() and int(length) > limits.upload_bytes:
-            raise RequestError("too_large", limits.explain_upload())
-        visitor.uploads[file.id] = file
+        name = request.query_params.get("name", "")
+        length = request.headers.get("content-length")
+        told = None if length is None else _read_number(length, 0)
+        with self.visitors.receive_upload(visitor, name, told) as file:
+            size = await _save(request, file.path, self.visitors.limits, visitor)
         try:
-            size = await _save(request, file.path, limits.upload_bytes, limits.explain_upload())
-            visitor.uploads[file.id] = replace(file, bytes=size)
             described = await self._describe(visitor, {"upload": file.id})
         except BaseException:
-            visitor.uploads.pop(file.id, None)
-            file.path.unlink(missing_ok=True)
+            self.visitors.remove_upload(visitor, file.id)
             raise
         streams = described["streams"]
         rows = sum(stream["rows"] for stream in streams)
@@ -152,10 +149,7 @@ class Playground:
 
     async def delete_upload(self, request: Request) -> Response:
         visitor, answer = await self._visit(request)
-        file = visitor.uploads.pop(request.path_params["id"], None)
-        if file is None:
-            raise RequestError("not_found", "there is no such upload")
-        file.path.unlink(missing_ok=True)
+        self.visitors.remove_upload(visitor, request.path_params["id"])
         return answer({})
 
     async def describe(self, request: Request) -> Response:
@@ -277,7 +271,9 @@ class Playground:
         form = request.query_params.get("format", "jsonl")
         if form not in ("jsonl", "parquet"):
             raise RequestError("bad_request", "matches are downloaded as parquet or jsonl")
-        visitor, _ = await self._visit(request)
+        visitor = self.visitors.find(request.cookies.get(self.cookie))
+        if visitor is None:  # a link of another site brings no cookie, and starts nothing
+            raise RequestError("not_found", "there is no such run")
         run, limits = request.path_params["id"], self.visitors.limits
         path = self.visitors.new_download(visitor, form)
         bounds = {"most": limits.matches, "size": limits.download_bytes}
@@ -347,7 +343,10 @@ def make_app(playground: Playground, names: tuple[str, ...] = ()) -> Starlette:
     return Starlette(
         routes=playground.routes,
         lifespan=live,
-        middleware=[Middleware(PageGuard, names=names)],
+        middleware=[
+            Middleware(PageGuard, names=names),
+            Middleware(TimedBody, limits=playground.visitors.limits),
+        ],
         exception_handlers={
             RequestError: _refuse,
             HTTPException: _refuse_http,
@@ -359,7 +358,9 @@ def make_app(playground: Playground, names: tuple[str, ...] = ()) -> Starlette:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
-    return JSONResponse(error.to_json(), error.status)
+    # the rest of a slow body is not awaited
+    headers = {"Connection": "close"} if error.code == "slow" else None
+    return JSONResponse(error.to_json(), error.status, headers)
 
 
 async def _refuse_http(request: Request, error: Exception) -> Response:
@@ -400,15 +401,16 @@ async def _wait_for_end(request: Request) -> None:
         pass
 
 
-async def _save(request: Request, path: Path, most: int, refusal: str) -> int:
+async def _save(request: Request, path: Path, limits: Limits, visitor: Visitor) -> int:
     """Write the body of a request to a file, piece by piece; return its size."""
     size = 0
     with path.open("xb") as file:
         async for piece in request.stream():
             size += len(piece)
-            if size > most:
-                raise RequestError("too_large", refusal)
+            if size > limits.upload_bytes:
+                raise RequestError("too_large", limits.explain_upload())
             file.write(piece)
+            visitor.seen = monotonic()
     return size
 
 

@@ -19,6 +19,7 @@ STATUS = {
     "origin": 403,
     "header": 403,
     "not_found": 404,
+    "slow": 408,
     "run_dropped": 410,
     "too_large": 413,
     "quota": 429,

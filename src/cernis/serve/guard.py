@@ -2,9 +2,15 @@
 
 - The `Host` of a request must be this machine, an address, or a name that was allowed. A page of
   another site that has its own name point here (DNS rebinding) has that name as `Host`.
-- A request that changes something must come from the page: its `Origin` is this host, and it has
-  the header `X-Cernis`, which other sites cannot send without leave. `navigator.sendBeacon`
-  cannot send it either, so leaving the page is excused; that changes nothing that matters.
+- The page and the pages of codes are for everyone: a link of another site may lead to them. They
+  start nothing, and set no cookie.
+- Every other request must come from the page. `Sec-Fetch-Site` and `Origin` say so where a browser
+  sends them. Over plain HTTP to another machine an image has neither, so a request to the
+  interface also has the header `X-Cernis`, which other sites cannot send without leave.
+- Two requests cannot have the header. `navigator.sendBeacon` says that the page was left, which
+  changes nothing that matters. A download is a link: it needs the cookie of a visitor, which
+  browsers do not send for other sites.
+- There are no WebSockets.
 - Responses allow the page's own files and nothing else: no inline scripts, no frames, no other
   hosts.
 """
@@ -22,7 +28,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cernis.serve.failure import RequestError
 
-LEAVE = "/api/leave"
+API = "/api/"
+CODES = "/codes/"
+DOWNLOAD = "/download"
+LEAVE = f"{API}leave"
 _SAFE = ("GET", "HEAD")
 _OWN_SITE = ("same-origin", "none", None)
 _HEADERS = {
@@ -73,7 +82,7 @@ class PageGuard:
                 for name, value in _HEADERS.items():
                     headers[name] = value
                 headers.setdefault("Content-Security-Policy", make_policy())
-                if scope["path"].startswith("/api/"):
+                if scope["path"].startswith(API):
                     headers["Cache-Control"] = "no-store"
             await send(message)
 
@@ -90,14 +99,18 @@ class PageGuard:
         if not self.knows(host):
             hint = "start the server with --allow-host NAME, if that is its name"
             return RequestError("host", "this server is not reached by that name", hint)
-        if method in _SAFE:
+        if "websocket" in headers.get("upgrade", "").lower():
+            return RequestError("bad_request", "this server has no WebSockets")
+        is_safe = method in _SAFE
+        if is_safe and (path == "/" or path.startswith(CODES)):
             return None
         origin = headers.get("origin")
-        is_foreign = origin is not None and urlsplit(origin).netloc != host
+        is_foreign = origin not in (None, f"http://{host}", f"https://{host}")
         if is_foreign or headers.get("sec-fetch-site") not in _OWN_SITE:
-            return RequestError("origin", "requests that change something come from the page alone")
-        if "x-cernis" not in headers and path != LEAVE:
-            return RequestError("header", "requests that change something have the header X-Cernis")
+            return RequestError("origin", "only the page may ask for this, no other site")
+        is_excused = path == LEAVE or (is_safe and path.endswith(DOWNLOAD))
+        if path.startswith(API) and "x-cernis" not in headers and not is_excused:
+            return RequestError("header", "requests to the interface have the header X-Cernis")
         return None
 
     def knows(self, host: str) -> bool:

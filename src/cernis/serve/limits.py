@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
 GIBIBYTE = 1 << 30
 
@@ -27,6 +28,10 @@ class Limits:
     """How many visitors have a worker at once."""
     idle_seconds: float = 1800.0
     """When a visitor who does nothing is forgotten, with all uploads and runs."""
+    request_seconds: float = 20.0
+    """How long headers may take, how long a body has at first, and how long a reader may pause."""
+    body_rate: float = 16 * KIBIBYTE
+    """A body has a second more for so many bytes that have come."""
 
     @property
     def download_bytes(self) -> int:
@@ -59,6 +64,12 @@ class Limits:
             "window, filter earlier, or take fewer events"
         )
 
+    def explain_slow(self) -> str:
+        return (
+            f"the request came too slowly: it has {self.request_seconds:g} seconds, and one more "
+            f"for each {write_size(round(self.body_rate))}"
+        )
+
     def explain_runs(self) -> str:
         return f"this run was dropped: a visitor keeps {self.runs} runs; run the query again"
 
@@ -72,7 +83,7 @@ def write_size(size: int) -> str:
     >>> write_size(64 << 20), write_size(1536), write_size(2 << 30)
     ('64 MiB', '1.5 KiB', '2 GiB')
     """
-    for unit, factor in (("GiB", GIBIBYTE), ("MiB", MEBIBYTE), ("KiB", 1 << 10)):
+    for unit, factor in (("GiB", GIBIBYTE), ("MiB", MEBIBYTE), ("KiB", KIBIBYTE)):
         if size >= factor:
             return f"{round(size / factor, 1):g} {unit}"
     return f"{size} bytes"

@@ -17,6 +17,7 @@ from cernis.events.files import check_path, stem_of
 from cernis.serve.app import Playground, make_app
 from cernis.serve.failure import RequestError
 from cernis.serve.limits import Limits
+from cernis.serve.slow_requests import make_protocol
 from cernis.serve.visitors import GivenFile, Visitors, find_format, make_stream_name
 
 _MOST_CONNECTIONS = 512
@@ -88,10 +89,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def make_server(app: Starlette) -> uvicorn.Server:
+def make_server(app: Starlette, limits: Limits) -> uvicorn.Server:
     """Return a server of uvicorn that logs nothing but errors."""
     config = uvicorn.Config(
         app,
+        http=make_protocol(limits),
+        ws="none",
         log_level="error",
         access_log=False,
         server_header=False,

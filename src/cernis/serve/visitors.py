@@ -17,8 +17,9 @@ import secrets
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -71,6 +72,8 @@ class Visitor:
     folder: Path
     worker: WorkerProcess
     uploads: dict[str, GivenFile] = field(default_factory=dict)
+    arriving: dict[str, int] = field(default_factory=dict)
+    """The sizes that uploads under way may have."""
     descriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What the worker said of each source."""
     runs: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict)
@@ -83,7 +86,7 @@ class Visitor:
 
     def rank(self) -> tuple[bool, bool, float]:
         """Return how much would be lost with this visitor: the least is forgotten first."""
-        return self.worker.is_busy, bool(self.uploads or self.runs), self.seen
+        return self.worker.is_busy, bool(self.uploads or self.arriving or self.runs), self.seen
 
     def describe(self, key: str, described: dict[str, Any]) -> None:
         """Keep what the worker said of a source."""
@@ -272,18 +275,49 @@ class Visitors:
             raise RequestError("data", "two of these files have the same name; rename one")
         return {"files": found, "reading": dict(reading)}
 
-    def new_upload(self, visitor: Visitor, name: str) -> GivenFile:
-        """Return where an upload goes; its name tells the format, and nothing else."""
-        if len(visitor.uploads) >= self.limits.uploads:
-            raise RequestError("quota", self.limits.explain_uploads())
-        stored = sum(one.bytes for each in self._visitors.values() for one in each.uploads.values())
-        if stored + self.limits.upload_bytes > self.limits.disk_bytes:
-            raise RequestError("busy", self.limits.explain_disk())
+    @contextmanager
+    def receive_upload(self, visitor: Visitor, name: str, size: int | None) -> Iterator[GivenFile]:
+        """Give the file that an upload goes to; it is the visitor's when it is whole.
+
+        Until then it counts as large as it may become: its `size` if that is told, or the limit.
+        The name tells the format, and nothing else.
+        """
+        limits = self.limits
+        if size is not None and size > limits.upload_bytes:
+            raise RequestError("too_large", limits.explain_upload())
+        if len(visitor.uploads) + len(visitor.arriving) >= limits.uploads:
+            raise RequestError("quota", limits.explain_uploads())
+        room = limits.upload_bytes if size is None else size
+        if self._count_bytes() + room > limits.disk_bytes:
+            raise RequestError("busy", limits.explain_disk())
         label = make_label(name)
         format_, suffix = find_format(label)
         id = secrets.token_hex(16)
         path = visitor.folder / f"{id}{suffix}"
-        return GivenFile(id, path, make_stream_name(label), label, format_)
+        file = GivenFile(id, path, make_stream_name(label), label, format_)
+        visitor.arriving[id] = room
+        try:
+            yield file
+            visitor.uploads[id] = replace(file, bytes=path.stat().st_size)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            del visitor.arriving[id]
+
+    def _count_bytes(self) -> int:
+        """Return how many bytes the uploads of all visitors have, or will have."""
+        return sum(
+            sum(one.bytes for one in visitor.uploads.values()) + sum(visitor.arriving.values())
+            for visitor in self._visitors.values()
+        )
+
+    def remove_upload(self, visitor: Visitor, id: str) -> None:
+        """Remove an upload of a visitor."""
+        file = visitor.uploads.pop(id, None)
+        if file is None:
+            raise RequestError("not_found", "there is no such upload")
+        file.path.unlink(missing_ok=True)
 
     def new_download(self, visitor: Visitor, form: str) -> Path:
         """Return where a worker writes matches; one that nobody has fetched to its end goes."""
