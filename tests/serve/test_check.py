@@ -58,6 +58,44 @@ def test_all_mistakes_are_reported_together(known: KnownData) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        (  # of scopes and of names
+            "SELECT x FROM Stocks WHERE SELL AS s FILTER s[prise > 1] PARTITION BY [nme]",
+            ["unknown variable 'x'", "unknown attribute 'prise'", "unknown attribute 'nme'"],
+        ),
+        (  # of the text and of names
+            "SELECT s[price] AS p, s[nme] AS p FROM Stocks WHERE SELL AS s FILTER s[price > 'a']",
+            ["'p' is selected twice", "unknown attribute 'nme'", "type clash: price is a number"],
+        ),
+        (  # of keywords and of names
+            "SELCT * FROM Stocks WHERE SELL AS s FILTRE s[prise > 1]",
+            ["unexpected 'SELCT'", "unexpected 'FILTRE'", "unknown attribute 'prise'"],
+        ),
+        (  # of streams and of types
+            "SELECT * FROM Stocks, Nowhere WHERE SEL AS s ; BUY",
+            ["unknown stream 'Nowhere'", "no event has the type 'SEL'"],
+        ),
+        (  # of names and of types
+            "SELECT * FROM Stocks WHERE SEL AS s ; BYU AS b FILTER s[prise > 1]",
+            ["unknown attribute 'prise'", "the type 'SEL'", "the type 'BYU'"],
+        ),
+        (
+            "INSERT INTO D SELECT x[price] AS p FROM Stocks WHERE SELL AS s",
+            ["INSERT INTO D makes a stream", "unknown variable 'x'"],
+        ),
+    ],
+)
+def test_mistakes_of_one_kind_do_not_hide_those_of_another(
+    known: KnownData, text: str, messages: list[str]
+) -> None:
+    found = [one["message"] for one in diagnose("ceql", text, known)]
+    assert len(found) == len(messages), found
+    for message in messages:
+        assert any(message in one for one in found), found
+
+
 def test_a_type_that_no_event_has_is_a_warning_with_a_fix(known: KnownData) -> None:
     [one] = diagnose("ceql", "SELECT * FROM Stocks WHERE SELL ; BYU", known)
     assert (one["severity"], one["code"]) == ("warning", "absent-type")

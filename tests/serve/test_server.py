@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import cernis
+
 CORE = {"sample": "paper-core"}
 SALES = "SELECT * FROM Stocks WHERE SELL AS s ; BUY AS b"
 CSV = b"type,n,ts\nA,1,1\nB,2,2\nB,3,3\n"
@@ -157,6 +159,80 @@ def test_rows_of_a_run_are_places_in_the_order_of_time(visitor: Any) -> None:
     visitor.send("DELETE", f"/api/uploads/{source['upload']}")
 
 
+def test_an_event_is_named_as_the_command_line_and_python_number_it(visitor: Any) -> None:
+    """The rows of the input count from 0; the order of time is another one."""
+    rows = b"type,ts\nB,9\nA,1\nC,5\n"
+    query = "SELECT a, b FROM late WHERE A AS a ; B AS b"
+    table = pa.table({"type": ["B", "A", "C"], "ts": [9, 1, 5]})
+    [match] = cernis.query(query).run(table, time="ts")
+    source = {"upload": visitor.upload("late.csv", rows).json["id"]}
+    run = visitor.run(query, source).json["run"]
+    at = f"/api/runs/{run}"
+    [row] = visitor.get(f"{at}/matches").json["rows"]
+    assert (row["start_row"], row["end_row"]) == (match.start, match.end) == (1, 0)
+    events = visitor.get(f"{at}/events?rows=0,1,2").json["events"]
+    assert [one["name"] for one in events] == ["row 1", "row 2", "row 0"]
+    step = visitor.get(f"{at}/step?row=1").json
+    assert (step["event"]["name"], step["waiting"][0]["text"]) == ("row 2", "a: row 1")
+    marks = visitor.get(f"{at}/timeline").json["matches"][0]["marks"]
+    assert [mark["name"] for mark in marks] == ["row 1", "row 0"]
+    why = visitor.post(f"{at}/why", rows=[0, 1]).json
+    assert [one["name"] for one in why["steps"]] == ["row 1", "row 2"]
+    assert "row 2 is C" in why["steps"][1]["reason"]
+    found = visitor.get(f"{at}/find?number=2&limit=1").json
+    assert ([one["name"] for one in found["events"]], found["offset"]) == (["row 2"], 1)
+    visitor.send("DELETE", f"/api/uploads/{source['upload']}")
+
+
+def test_graphs_are_named_by_their_streams(visitor: Any) -> None:
+    query = """PREFIX pred: <http://example/>
+    SELECT ?card FROM STREAM S1 <urn:s> WHERE { SEQ (A) DEFINE GPM A ON S1 { ?card pred:id ?i } }"""
+    run = visitor.run(query, {"sample": "cards"}, "spaseq").json
+    assert run["keys"] == ["triples", "stream"]
+    found = visitor.get(f"/api/runs/{run['run']}/find?limit=2&key=triples&value=/card/132%3E").json
+    assert found["events"][0]["name"] == "S1 3"
+    assert 1 < found["total"] < run["events"]
+    every = visitor.get(f"/api/runs/{run['run']}/find?limit=2&key=stream&value=S1").json
+    assert every["total"] == run["events"]
+
+
+def test_events_are_found_by_the_value_of_a_key(visitor: Any) -> None:
+    run = visitor.run(f"{SALES} PARTITION BY [name]", CORE).json
+    assert run["keys"][0] == "name"
+    assert {"price", "type"} <= set(run["keys"])
+    at = f"/api/runs/{run['run']}/find"
+    amazon = visitor.get(f"{at}?key=name&value=AMZN").json
+    column = amazon["columns"].index("name")
+    assert {one["values"][column] for one in amazon["events"]} == {"AMZN"}
+    assert amazon["total"] == len(amazon["events"]) == 2
+    second = visitor.get(f"{at}?key=name&value=AMZN&offset=1&limit=1").json
+    assert second["events"] == amazon["events"][1:2]
+    number = amazon["events"][1]["row"]
+    assert visitor.get(f"{at}?key=name&value=AMZN&number={number}").json["offset"] == 1
+    assert visitor.get(f"{at}?key=price&value=1900").json["total"] == 1
+    assert visitor.get(f"{at}?key=price&value=cheap").json["total"] == 0
+    assert visitor.get(f"{at}?key=name&value=nobody").json["events"] == []
+    assert visitor.get(f"{at}?number=999999&limit=5").json["events"][-1]["row"] == 6
+    assert visitor.get(f"{at}?key=nothing&value=1").status == 404
+
+
+@pytest.mark.parametrize(
+    ("select", "events"),
+    [
+        ("s[price] AS price", {"s": [2], "": [3]}),
+        ("1 AS one", {"": [2, 3]}),
+        ("s, b[price] AS price", {"s": [2], "b": [3]}),
+    ],
+)
+def test_a_match_of_values_has_its_events(visitor: Any, select: str, events: Any) -> None:
+    run = visitor.run(f"SELECT {select} FROM Stocks WHERE SELL AS s ; BUY AS b", CORE).json["run"]
+    assert visitor.get(f"/api/runs/{run}/matches?limit=1").json["rows"][0]["events"] == events
+    drawn = visitor.get(f"/api/runs/{run}/sample?n=3&seed=1").json["rows"]
+    assert [sorted(row["events"]) for row in drawn] == [sorted(events)] * 3
+    counted = visitor.run("SELECT COUNT(*) FROM Stocks WHERE SELL ; BUY", CORE).json["run"]
+    assert visitor.get(f"/api/runs/{counted}/matches").json["rows"][0]["events"] == {}
+
+
 def test_two_streams_have_rows_of_their_own(visitor: Any) -> None:
     run = visitor.run(
         "SELECT f, j FROM parking, traffic WHERE FULL AS f ; JAM AS j WITHIN 1 MINUTE",
@@ -207,7 +283,7 @@ def test_words_are_completed_from_the_data(visitor: Any) -> None:
     assert found["options"][0] == {"label": "price", "kind": "attribute", "detail": "int"}
 
 
-@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_a_download_is_cut_at_the_limit_and_says_so(visitor: Any, form: str) -> None:
     source = {
         "upload": visitor.upload("many.csv", b"type\n" + b"A\n" * 20 + b"B\n" * 20).json["id"]
@@ -218,6 +294,10 @@ def test_a_download_is_cut_at_the_limit_and_says_so(visitor: Any, form: str) -> 
     assert f"matches-first-50.{form}" in got.headers["content-disposition"]
     if form == "parquet":
         assert pq.read_table(io.BytesIO(got.body)).num_rows == 50
+    elif form == "csv":
+        lines = got.body.decode().splitlines()
+        assert lines[0] == '"start","end","start_ts","end_ts","a","b"'
+        assert len(lines) == 51
     else:
         assert len(got.body.splitlines()) == 50
     visitor.send("DELETE", f"/api/uploads/{source['upload']}")

@@ -254,17 +254,21 @@ class Query(Generic[Found]):
 
 def refuse_insert(pattern: Pattern) -> None:
     """Raise an error for INSERT INTO outside of a rule set."""
-    if pattern.into is not None:
-        raise QueryError(
-            [
-                Diagnostic(
-                    f"INSERT INTO {pattern.into} makes a stream for other rules",
-                    next(iter(pattern.spans.get("into", ())), None),
-                    suggestion="run it in a rule set: RULE name AS INSERT INTO …",
-                )
-            ],
-            pattern.source,
+    if mistakes := find_insert(pattern):
+        raise QueryError(mistakes, pattern.source)
+
+
+def find_insert(pattern: Pattern) -> list[Diagnostic]:
+    """Return the mistake of INSERT INTO outside of a rule set, if there is one."""
+    if pattern.into is None:
+        return []
+    return [
+        Diagnostic(
+            f"INSERT INTO {pattern.into} makes a stream for other rules",
+            next(iter(pattern.spans.get("into", ())), None),
+            suggestion="run it in a rule set: RULE name AS INSERT INTO …",
         )
+    ]
 
 
 def _parse(text: str, lang: str, schema: Schema | None) -> Pattern | ConjunctiveQuery:

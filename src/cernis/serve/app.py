@@ -39,6 +39,11 @@ from cernis.serve.visitors import Visitor, Visitors, keep_tidy
 _LARGEST_BODY = 2 << 20
 _MOST_ROWS = 1000
 _MOST_BINS = 4096
+_MEDIA_TYPES = {
+    "csv": "text/csv",
+    "jsonl": "application/x-ndjson",
+    "parquet": "application/vnd.apache.parquet",
+}
 _NONCE = "{{nonce}}"
 _NO_PAGE = """<!doctype html><meta charset="utf-8"><title>Cernis</title>
 <h1>Cernis</h1><p>The page is not built in this installation; the interface under /api is there.</p>
@@ -79,6 +84,7 @@ class Playground:
             Route("/api/runs/{id}/matches", self.list_matches),
             Route("/api/runs/{id}/sample", self.draw_sample),
             Route("/api/runs/{id}/events", self.list_events),
+            Route("/api/runs/{id}/find", self.find_events),
             Route("/api/runs/{id}/download", self.download),
             Route(LEAVE, self.leave, methods=["POST"]),
         ]
@@ -267,10 +273,23 @@ class Playground:
         numbers = [_read_number(one, 0) for one in rows.split(",")[:_MOST_ROWS] if one]
         return await self._ask_run(request, "events", rows=numbers)
 
+    async def find_events(self, request: Request) -> Response:
+        asked = request.query_params
+        number = None if asked.get("number") is None else _read_number(asked["number"], 0)
+        return await self._ask_run(
+            request,
+            "find",
+            offset=_read_number(asked.get("offset"), 0),
+            limit=min(_read_number(asked.get("limit"), 50), _MOST_ROWS),
+            key=asked.get("key", ""),
+            value=asked.get("value", ""),
+            number=number,
+        )
+
     async def download(self, request: Request) -> Response:
         form = request.query_params.get("format", "jsonl")
-        if form not in ("jsonl", "parquet"):
-            raise RequestError("bad_request", "matches are downloaded as parquet or jsonl")
+        if form not in _MEDIA_TYPES:
+            raise RequestError("bad_request", "matches are downloaded as csv, jsonl or parquet")
         visitor = self.visitors.find(request.cookies.get(self.cookie))
         if visitor is None:  # a link of another site brings no cookie, and starts nothing
             raise RequestError("not_found", "there is no such run")
@@ -288,9 +307,12 @@ class Playground:
         name = f"matches-first-{told['written']}" if is_cut else "matches"
         headers = {"X-Cernis-Matches": f"{told['written']}/{told['total']}"}
         remove = BackgroundTask(path.unlink, missing_ok=True)
-        kind = "application/x-ndjson" if form == "jsonl" else "application/vnd.apache.parquet"
         return FileResponse(
-            path, headers=headers, media_type=kind, filename=f"{name}.{form}", background=remove
+            path,
+            headers=headers,
+            media_type=_MEDIA_TYPES[form],
+            filename=f"{name}.{form}",
+            background=remove,
         )
 
     async def leave(self, request: Request) -> Response:

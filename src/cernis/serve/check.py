@@ -18,15 +18,16 @@ from typing import Any
 
 from cernis.encoding.regex import like_mistake
 from cernis.errors import Diagnostic, QueryError, Span
+from cernis.languages.ceql.parse import parse
 from cernis.languages.ceql.rules import is_rule_set
 from cernis.pattern import formula as cel
 from cernis.pattern.advice import find_warnings
 from cernis.pattern.atom import TypeIs
-from cernis.pattern.check import resolve
+from cernis.pattern.check import check
 from cernis.pattern.query import Pattern
 from cernis.pattern.write import write_name
 from cernis.run.advice.absent_types import describe_absent_type
-from cernis.run.query import Query, refuse_insert
+from cernis.run.query import Query, find_insert
 from cernis.schema import Kind, Schema, Stream
 
 LANGUAGES = ("ceql", "cq", "spaseq")
@@ -80,15 +81,16 @@ class KnownData:
 
 
 def diagnose(language: str, text: str, known: KnownData | None) -> list[dict[str, Any]]:
-    """Return the mistakes of a query, or its warnings where it has none."""
+    """Return the mistakes and warnings of a query."""
     mistakes = find_mistakes(language, text, known)
-    if mistakes:
-        return [
+    warnings = _find_warnings(language, text, known, is_right=not mistakes)
+    return [
+        *(
             write_diagnostic(one, text, "error", fixes)
             for one, fixes in _with_fixes(mistakes, language, text, known)
-        ]
-    warnings = list(_find_warnings(language, text, known))
-    return [write_diagnostic(one, text, "warning", _replace(one, text)) for one in warnings]
+        ),
+        *(write_diagnostic(one, text, "warning", _replace(one, text)) for one in warnings),
+    ]
 
 
 def find_mistakes(language: str, text: str, known: KnownData | None) -> tuple[Diagnostic, ...]:
@@ -98,18 +100,15 @@ def find_mistakes(language: str, text: str, known: KnownData | None) -> tuple[Di
     try:
         match language:
             case "spaseq":
-                from cernis.languages.spaseq import parse
+                from cernis.languages.spaseq import parse as parse_spaseq
 
-                parse(text)
+                parse_spaseq(text)
             case "cq":
                 Query(text, lang="cq", schema=known.arguments() if known else None)
             case "ceql" if re.search(r"\brule\b", text, re.IGNORECASE) and is_rule_set(text):
                 return (Diagnostic(RULES, Span(0, 0)),)
             case "ceql":
-                query = Query(text)
-                refuse_insert(query.pattern)
-                if known is not None and query.pattern.declared is None:
-                    check_names(query.pattern, known)
+                return _check_ceql(text, known)
             case _:
                 return (Diagnostic(f"no language {language!r}"),)
     except QueryError as error:
@@ -117,30 +116,33 @@ def find_mistakes(language: str, text: str, known: KnownData | None) -> tuple[Di
     return ()
 
 
-def check_names(pattern: Pattern, known: KnownData) -> None:
-    """Raise the mistakes of a pattern for events of these streams."""
-    schema = known.name_after(pattern)
-    if pattern.streams and not all(map(schema.stream, pattern.streams)):
-        return  # the run says which streams there are
-    if not pattern.joins:
-        resolve(pattern, schema, like_mistake)
+def _check_ceql(text: str, known: KnownData | None) -> tuple[Diagnostic, ...]:
+    """Return all mistakes at once: of the text, of scopes, and of names and types."""
+
+    def find_schema(pattern: Pattern) -> Schema | None:
+        if known is None or pattern.joins or pattern.declared is not None:
+            return None
+        return known.name_after(pattern)
+
+    pattern = parse(text, find_schema)
+    mistakes = check(pattern, find_schema(pattern), like_mistake)
+    return (*find_insert(pattern), *mistakes)
 
 
-def _find_warnings(language: str, text: str, known: KnownData | None) -> Iterator[Diagnostic]:
+def _find_warnings(
+    language: str, text: str, known: KnownData | None, *, is_right: bool
+) -> Iterator[Diagnostic]:
+    """Return the types that no event has, and if the query is right, what it may not mean."""
     if language != "ceql":
         return
-    pattern = Query(text).pattern
-    yield from find_warnings(pattern)
+    try:
+        pattern = parse(text)
+    except QueryError:
+        return
+    if is_right:
+        yield from find_warnings(pattern)
     if known is None:
         return
-    for stream in pattern.streams:
-        if known.name_after(pattern).stream(stream) is None:
-            names = ", ".join(one.name for one in known.schema.streams)
-            yield Diagnostic(
-                f"no stream {stream!r} in these events: there are {names}",
-                next(iter(pattern.spans.get("streams", ())), None),
-                code="streams",
-            )
     types = list(dict.fromkeys(name for names in known.types.values() for name in names))
     named = dict.fromkeys(
         TypeIs(node.type, node.stream)

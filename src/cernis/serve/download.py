@@ -5,11 +5,13 @@ A match may hold thousands of events, so the number of matches alone does not bo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from cernis.errors import DataError
@@ -49,16 +51,36 @@ def write_lines(result: Result[Any], path: Path, most: int, size: int) -> int:
         return bounded.lines
 
 
+def write_csv(result: Result[Any], path: Path, most: int, size: int) -> int:
+    """Write the columns that `Result.write_csv` has; return the number of rows."""
+    batches = result.flat_batches(most)
+    first = next(batches)
+    with path.open("wb") as file, pacsv.CSVWriter(file, first.schema) as writer:
+        return _write_batches(batches, writer, file, size)
+
+
 def write_parquet(result: Result[Any], path: Path, most: int, size: int) -> int:
     """Write the columns of `to_arrow`; return the number of rows."""
-    written = 0
     try:
         with path.open("wb") as file, pq.ParquetWriter(file, result.schema) as writer:
-            for batch in result.batches(most):
-                writer.write_batch(batch)
-                written += batch.num_rows
-                if file.tell() > size:
-                    break
+            return _write_batches(result.batches(most), writer, file, size)
     except pa.ArrowNotImplementedError as error:
         raise DataError(f"Parquet cannot hold these columns: {error}") from error
+
+
+def _write_batches(
+    batches: Iterator[pa.RecordBatch], writer: Any, file: BinaryIO, size: int
+) -> int:
+    """Write batches until the file has its size; return the number of rows."""
+    written = 0
+    for batch in batches:
+        if batch.num_rows:  # pyarrow before 21 would repeat in a CSV what came before
+            writer.write_batch(batch)
+        written += batch.num_rows
+        if file.tell() > size:
+            break
     return written
+
+
+WRITERS = {"csv": write_csv, "jsonl": write_lines, "parquet": write_parquet}
+"""What writes a download, by its suffix."""

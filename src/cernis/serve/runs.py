@@ -4,7 +4,8 @@ A `HeldEventRun` is of CEQL or a conjunctive query, a `HeldGraphRun` of SPAseQ. 
 compact set of matches, not the matches: counts are exact at once, pages index into the set, and a
 download is cut at a limit.
 
-In a run, the *row* of an event is its position: its rank in the order of time over all streams.
+In a run, the `row` of an event is its position: its rank in the order of time over all streams.
+People see its `name`, which has the number that the command line and Python give it.
 
 Cost contract: a page, a sample and a picture cost what `Result.page`, `sample` and `timeline`
 promise; nothing lists all matches.
@@ -12,19 +13,24 @@ promise; nothing lists all matches.
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.errors import Diagnostic, QueryError, WarningNote
+from cernis.events.batch import attribute
+from cernis.events.times import value_type
 from cernis.integers import write_integer
 from cernis.plan.explain import Explanation
 from cernis.rdf.matches import GraphMatch, GraphMatches, write_bound
@@ -38,7 +44,7 @@ from cernis.results.groups import Groups, MatchGroup
 from cernis.results.index_timeline import LanesBy, index_timeline
 from cernis.results.match import Match
 from cernis.results.matches import Matches
-from cernis.results.matchset import ListedMatches
+from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
 from cernis.results.result import Result
 from cernis.results.trace_steps import TraceStep
 from cernis.results.values import python_records
@@ -47,7 +53,7 @@ from cernis.run.trace.look import Trace
 from cernis.serve.axis import to_number
 from cernis.serve.check import KnownData, find_mistakes
 from cernis.serve.data import EventData
-from cernis.serve.download import write_lines, write_parquet
+from cernis.serve.download import WRITERS
 from cernis.serve.failure import RequestError
 from cernis.serve.graphs import COLUMNS, GraphData
 from cernis.views.timeline_index import TimelineIndex
@@ -98,6 +104,23 @@ class HeldRun(ABC):
         """Return the values of some events."""
 
     @abstractmethod
+    def name_events(self, rows: Sequence[int]) -> list[str]:
+        """Return the names of some events, as the command line and Python number them."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> list[str]:
+        """The columns of events by whose values they can be found, the likeliest first."""
+
+    @abstractmethod
+    def _select(self, key: str, value: str) -> NDArray[np.int64]:
+        """Return the events that have a value, which is written as text, in one of the `keys`."""
+
+    @abstractmethod
+    def _seek(self, number: int) -> int:
+        """Return the position of the event with a number, or of one with the next number."""
+
+    @abstractmethod
     def _write_item(self, item: Any) -> dict[str, Any]:
         """Return one match as a row of the table."""
 
@@ -121,6 +144,7 @@ class HeldRun(ABC):
             "partial": self.result.partial,
             "columns": self.columns,
             "variables": self.variables,
+            "keys": self.keys,
             "plan": read_plan(self.words),
             "automaton": self.draw_automaton(),
             "time": self.span,
@@ -183,7 +207,9 @@ class HeldRun(ABC):
     def _write_example(self, state: int, marks: Sequence[tuple[int, str]]) -> dict[str, Any]:
         """Return a partial match that waits in a state."""
         places = [(self._find_position(row), name) for row, name in marks]
-        text = ", ".join(f"{name}: {name_event(row)}" for row, name in places[:_SHOWN])
+        shown = places[:_SHOWN]
+        names = self.name_events([row for row, _ in shown])
+        text = ", ".join(f"{name}: {event}" for event, (_, name) in zip(names, shown, strict=True))
         more = ", …" if len(places) > _SHOWN else ""
         return {"state": state, "events": [row for row, _ in places], "text": text + more}
 
@@ -199,10 +225,14 @@ class HeldRun(ABC):
         asked = [row for row in rows[:_MOST_PICKED] if 0 <= row < self.events]
         found = self._explain(asked)
         stopped = None if found.stopped_at is None else self._find_position(found.stopped_at)
+        places = [self._find_position(step.row) for step in found.steps]
         return {
             "matches": found.matches,
             "steps": [
-                {**step._asdict(), "row": self._find_position(step.row)} for step in found.steps
+                {**step._asdict(), "row": row, "name": name}
+                for step, row, name in zip(
+                    found.steps, places, self.name_events(places), strict=True
+                )
             ],
             "stopped_at": stopped,
             "text": str(found),
@@ -219,7 +249,28 @@ class HeldRun(ABC):
         if lanes not in self._indexes:
             index = self._index_timeline(lanes)
             self._indexes[lanes] = replace(index, rows=np.arange(len(index.times)))
-        return self._indexes[lanes].view(start, stop, width).to_dict()
+        view = self._indexes[lanes].view(start, stop, width).to_dict()
+        marks = [mark for match in view["matches"] for mark in match["marks"]]
+        events: list[dict[str, Any]] = [*view["events"], *marks]
+        for event, name in zip(events, self.name_events([e["row"] for e in events]), strict=True):
+            event["name"] = name
+        return view
+
+    def find_events(
+        self, offset: int, limit: int, key: str, value: str, number: int | None
+    ) -> dict[str, Any]:
+        """Return a page of the events in the order of time, or of those with a value in a key.
+
+        With `number` the page begins there, or where that event would be.
+        """
+        if key and key not in self.keys:
+            raise RequestError("not_found", f"these events have no column {key}")
+        every = self._select(key, value) if key else np.arange(self.events)
+        if number is not None:
+            offset = int(np.searchsorted(every, self._seek(number)))
+        first = max(0, min(offset, len(every) - 1))
+        page = every[first : first + min(limit, MOST_PAGE)].tolist()
+        return {**self.list_events(page), "offset": first, "total": len(every)}
 
     def page(self, offset: int, limit: int) -> dict[str, Any]:
         """Return the matches from `offset` on."""
@@ -240,16 +291,10 @@ class HeldRun(ABC):
 
     def download(self, path: Path, form: str, most: int, size: int) -> dict[str, Any]:
         """Write the first matches to a file of about a size at most; return how many there are."""
-        write = write_parquet if form == "parquet" else write_lines
         return {
-            "written": write(self.result, path, most, size),
+            "written": WRITERS[form](self.result, path, most, size),
             "total": write_integer(len_of(self.result)),
         }
-
-
-def name_event(position: int) -> str:
-    """Return what the page calls an event; it counts from 1, in the order of time."""
-    return f"event {position + 1:,}"
 
 
 def len_of(result: Result[Any]) -> int:
@@ -344,6 +389,7 @@ class HeldEventRun(HeldRun):
         events = [
             {
                 "row": row,
+                "name": _name_row(number),
                 "number": number - self._first_rows[stream],
                 "stream": stream,
                 "type": record.get(self.session.options.type_column),
@@ -355,6 +401,36 @@ class HeldEventRun(HeldRun):
             )
         ]
         return {"columns": columns, "events": events}
+
+    def name_events(self, rows: Sequence[int]) -> list[str]:
+        return [_name_row(row) for row in self.session.store.rows(np.array(rows, np.int64))]
+
+    @property
+    def keys(self) -> list[str]:
+        plain = (
+            column.name
+            for table in self.data.tables.values()
+            for column in table.schema
+            if not pa.types.is_nested(column.type)
+        )
+        return list(dict.fromkeys([*chain(*self.query.pattern.partition), *plain]))
+
+    def _select(self, key: str, value: str) -> NDArray[np.int64]:
+        def compare(_: str, table: pa.Table) -> NDArray[np.bool_]:
+            column = attribute(table, tuple(key.split(".")))
+            wanted = None if column is None else _read_value(value, value_type(column.type))
+            if column is None or wanted is None:
+                return np.zeros(table.num_rows, np.bool_)
+            equal = pc.equal(column.cast(wanted.type), wanted)
+            return np.asarray(pc.fill_null(equal, False).to_numpy(), np.bool_)
+
+        batches = self.session.store.stored_batches()
+        marks = [batch.interleave(compare) for batch in batches]
+        return np.flatnonzero(np.concatenate([np.zeros(0, np.bool_), *marks]))
+
+    def _seek(self, number: int) -> int:
+        at = int(np.searchsorted(self._rows, number, sorter=self._by_row))
+        return int(self._by_row[at]) if at < self.events else self.events
 
     @cached_property
     def _first_rows(self) -> dict[str, int]:
@@ -396,7 +472,7 @@ class HeldEventRun(HeldRun):
         }
 
     def _explain(self, rows: Sequence[int]) -> Finding:
-        return self._trace.why((int(self._rows[row]) for row in rows), name=name_event)
+        return self._trace.why(int(self._rows[row]) for row in rows)
 
     @cached_property
     def _rows(self) -> NDArray[np.int64]:
@@ -408,13 +484,43 @@ class HeldEventRun(HeldRun):
         return np.argsort(self._rows, kind="stable")
 
     def _find_position(self, row: int) -> int:
-        return int(self._by_row[np.searchsorted(self._rows, row, sorter=self._by_row)])
+        return self._seek(row)
 
     def _index_timeline(self, lanes: LanesBy) -> TimelineIndex:
         if isinstance(self.result, Matches):
             return self.result.timeline_index(lanes)
         formula = self.query.pattern.formula
         return index_timeline(self.session.store, formula, ListedMatches((), []), lanes, show=False)
+
+    def page(self, offset: int, limit: int) -> dict[str, Any]:
+        shown = super().page(offset, limit)
+        return self._add_marks(shown, lambda found: found.page(offset, min(limit, MOST_PAGE)))
+
+    def sample(self, n: int, seed: int | None) -> dict[str, Any]:
+        seed = secrets.randbits(32) if seed is None else seed
+        shown = super().sample(n, seed)
+        return self._add_marks(shown, lambda found: found.sample(min(n, MOST_PAGE), seed))
+
+    def _add_marks(
+        self, shown: dict[str, Any], take: Callable[[MatchSet], MatchBlock]
+    ) -> dict[str, Any]:
+        """Add the events that are known of each match, also where SELECT has values alone.
+
+        Without a variable are the first and the last event, if no variable holds them.
+        """
+        if not isinstance(self.result, Matches) or self.result.counting:
+            return shown
+        block, names = take(self.result.match_set), self.result.match_set.variables
+        for i, row in enumerate(shown["rows"]):
+            held = {
+                name: block.positions[v][block.offsets[v][i] : block.offsets[v][i + 1]].tolist()
+                for v, name in enumerate(names)
+            }
+            known = set(chain(*held.values()))
+            ends = dict.fromkeys((int(block.start[i]), int(block.end[i])))
+            others = [position for position in ends if position not in known]
+            row["events"] = {**held, "": others} if others else held
+        return shown
 
     def _write_item(self, item: Match | Answer | MatchGroup) -> dict[str, Any]:
         if isinstance(item, Answer):
@@ -428,9 +534,8 @@ class HeldEventRun(HeldRun):
         more = {"deadline": item.deadline_ts} if item.deadline_ts is not None else {}
         if item.suppressed is not None:
             more["suppressed"] = item.suppressed
-        events = {name: list(places) for name, places in item.positions.items()}
-        at = {"start": start, "end": end, "start_row": first, "end_row": last}
-        return {**at, **more, "values": values, "events": events}
+        at = {"start": start, "end": end, "start_row": item.start, "end_row": item.end}
+        return {**at, **more, "values": values, "events": {}}
 
     def _no_interval(self) -> dict[str, Any]:
         return dict.fromkeys(("start", "end", "start_row", "end_row"))
@@ -490,8 +595,31 @@ class HeldGraphRun(HeldRun):
             stream, number = names[data.events.streams[row]], int(data.events.numbers[row])
             values = [stream, number, data.write_time(row), data.triples(row)]
             at = {"row": row, "number": number, "stream": stream, "type": stream}
+            at |= {"name": self.name_events([row])[0]}
             events.append({**at, "ts": to_number(data.times[row]), "values": values})
         return {"columns": ["stream", *COLUMNS], "events": events}
+
+    def name_events(self, rows: Sequence[int]) -> list[str]:
+        named = (
+            self._name_graph(row) or (self._stream_of(row), int(self.data.events.numbers[row]))
+            for row in rows
+        )
+        return [f"{stream} {number}" for stream, number in named]
+
+    @property
+    def keys(self) -> list[str]:
+        return ["triples", "stream"]
+
+    def _select(self, key: str, value: str) -> NDArray[np.int64]:
+        """Return the graphs of a stream, or those whose triples hold a text."""
+        if key == "stream":
+            found = (self._stream_of(row) == value for row in range(self.events))
+        else:
+            found = (value in self.data.triples(row) for row in range(self.events))
+        return np.flatnonzero(np.fromiter(found, np.bool_, self.events))
+
+    def _seek(self, number: int) -> int:
+        return number
 
     @cached_property
     def _trace(self) -> GraphTrace:
@@ -565,14 +693,30 @@ class HeldGraphRun(HeldRun):
         return {
             "start": to_number(times[rows[0]]),
             "end": to_number(times[rows[-1]]),
-            "start_row": rows[0],
-            "end_row": rows[-1],
+            "start_row": None,
+            "end_row": None,
             "values": values,
             "events": held,
         }
 
 
 _OWN = ("start_ts", "end_ts", "events")
+
+
+def _name_row(number: int) -> str:
+    return f"row {number}"
+
+
+def _read_value(text: str, type_: pa.DataType) -> pa.Scalar | None:
+    """Return a value that is written as text; None where no value of the type is written so.
+
+    >>> _read_value("7", pa.float64()), _read_value("x", pa.int64())
+    (<pyarrow.DoubleScalar: 7.0>, None)
+    """
+    try:
+        return pa.scalar(text).cast(type_)
+    except pa.ArrowException:
+        return None
 
 
 def make_run(language: str, text: str, data: EventData | GraphData) -> HeldRun:

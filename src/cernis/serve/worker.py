@@ -141,6 +141,11 @@ class Workroom:
     def do_events(self, run: str, rows: list[int]) -> Any:
         return self._run(run).list_events(rows)
 
+    def do_find(
+        self, run: str, offset: int, limit: int, key: str, value: str, number: int | None
+    ) -> Any:
+        return self._run(run).find_events(offset, limit, key, value, number)
+
     def do_download(self, run: str, path: str, form: str, most: int, size: int) -> Any:
         return self._run(run).download(Path(path), form, most, size)
 

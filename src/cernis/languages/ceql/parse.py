@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lark import Token, Tree
 
 from cernis.errors import Diagnostic, QueryError
@@ -14,6 +16,9 @@ from cernis.pattern.check import check, find_too_deep
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import settle_select
 from cernis.schema import Schema
+
+FindSchema = Callable[[Pattern], Schema | None]
+"""Gives the schema of the events that a pattern reads, if it is known."""
 
 SYNTAX = Syntax(
     ["cernis.languages.text", "cernis.languages.ceql"],
@@ -88,30 +93,33 @@ def _is_in_formula(word: Token, tokens: list[Token]) -> bool:
     )
 
 
-def _read(text: str, start: str) -> Tree[Token]:
+def _read(text: str, start: str, misspelt: list[Diagnostic]) -> Tree[Token]:
     tokens = read_tokens(SYNTAX, text)
     _retype_in_context(tokens)
     if tokens and tokens[-1].type == "SEMICOLON":
         tokens.pop()  # the habit of SQL
-    return read_tree(SYNTAX, start, tokens, text)
+    return read_tree(SYNTAX, start, tokens, text, misspelt)
 
 
-def parse(text: str) -> Pattern:
+def parse(text: str, find_schema: FindSchema = lambda pattern: None) -> Pattern:
     """Return the pattern that a CEQL text stands for; raise QueryError with its mistakes.
 
-    The pattern's names and types are for `cernis.pattern.check`.
+    The pattern's names and types are for `cernis.pattern.check`. Where the text has other mistakes,
+    theirs come with them: of scopes, and of names and types in the schema of `find_schema`.
 
     >>> parse("SELECT * FROM S WHERE SELL AS a ; BUY AS b").formula.parts[0]
     As(body=Event(type='SELL', stream=None), variable='a')
     """
     reader = CeqlReader(text)
-    pattern: Pattern = reader.transform(_read(text, "query"))
     mistakes = reader.mistakes.found
+    pattern: Pattern = reader.transform(_read(text, "query", mistakes))
     deep = find_too_deep(pattern)
     if deep is None:
         pattern = settle_select(pattern)
     if mistakes:
-        others = [one for one in check(pattern) if not _touches(one, mistakes)]
+        others = [
+            one for one in check(pattern, find_schema(pattern)) if not _touches(one, mistakes)
+        ]
         raise QueryError(sort_mistakes([*mistakes, *others]), text)
     if deep is not None:
         raise QueryError([deep], text)
@@ -125,7 +133,7 @@ def parse_schema(text: str) -> Schema:
     {'A': {'x': <Kind.INT: 'int'>}}
     """
     reader = CeqlReader(text)
-    schema: Schema = reader.transform(_read(text, "schema"))
+    schema: Schema = reader.transform(_read(text, "schema", reader.mistakes.found))
     if reader.mistakes.found:
         raise QueryError(sort_mistakes(reader.mistakes.found), text)
     return schema

@@ -97,8 +97,18 @@ def bound_tokens(tokens: Sequence[Token]) -> None:
         raise BudgetError(f"the query has more than {MAX_TOKENS:,} words and symbols")
 
 
-def read_tree(syntax: Syntax, start: str, tokens: list[Token], text: str) -> Tree[Token]:
-    """Parse the tokens of a text; raise its syntax errors."""
+def read_tree(
+    syntax: Syntax,
+    start: str,
+    tokens: list[Token],
+    text: str,
+    misspelt: list[Diagnostic] | None = None,
+) -> Tree[Token]:
+    """Parse the tokens of a text; raise its syntax errors.
+
+    Where keywords are misspelt and nothing else is wrong, their mistakes go into `misspelt`, if
+    that is given, so that the caller can look for others.
+    """
     parser = syntax.parser.parse_interactive(start=start)
     mistakes: list[Diagnostic] = []
     tree: Tree[Token] | None = None
@@ -116,8 +126,10 @@ def read_tree(syntax: Syntax, start: str, tokens: list[Token], text: str) -> Tre
             mistakes.append(m.explain_misspelling(token, meant))
             token.type, token.value = syntax.keywords[meant], meant
             parser.feed_token(token)
-    if mistakes:
+    if mistakes and (tree is None or misspelt is None):
         raise QueryError(mistakes, text)
+    if misspelt is not None:
+        misspelt += mistakes
     return cast("Tree[Token]", tree)
 
 

@@ -6,7 +6,7 @@ Values of attributes are read in chunks, where they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -31,8 +31,6 @@ from cernis.run.checked_events import read_values
 from cernis.run.conditions import EventView
 
 Int64s = NDArray[np.int64]
-NameEvent = Callable[[int], str]
-"""Gives what an event is called in a sentence, by its place."""
 
 _CHUNK = 256
 

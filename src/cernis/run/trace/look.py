@@ -21,7 +21,7 @@ from cernis.results.finding import Finding
 from cernis.results.matches import Matches
 from cernis.results.trace_steps import AliveState, PartialMatches, Replayed, TakenEdge, TraceStep
 from cernis.run.trace.correlated import CorrelatedReplay
-from cernis.run.trace.events import Int64s, NameEvent, TracedEvents
+from cernis.run.trace.events import Int64s, TracedEvents
 from cernis.run.trace.unary import UnaryReplay
 from cernis.run.trace.why import explain_rows
 from cernis.views.automaton import AutomatonView
@@ -186,15 +186,13 @@ class Trace:
 
     # -------------------------------------------------------------------- why
 
-    def why(self, rows: Iterable[int], *, name: NameEvent | None = None) -> Finding:
+    def why(self, rows: Iterable[int]) -> Finding:
         """Return whether exactly these rows are a match, and if not, what is in their way.
 
-        The rows are those of all variables, also of those that SELECT leaves out. `name` says what
-        an event is called, by its rank in the order of time; unless given, it is `row 7`. Cost: the
-        ways to fit the rows into the formula with few conditions broken; too many are an answer,
-        too.
+        The rows are those of all variables, also of those that SELECT leaves out. Cost: the ways to
+        fit the rows into the formula with few conditions broken; too many are an answer, too.
         """
-        return explain_rows(self.pattern, self.events, self.matches, rows, name)
+        return explain_rows(self.pattern, self.events, self.matches, rows)
 
 
 def _split_partitions(keys: Int64s) -> list[Int64s]:

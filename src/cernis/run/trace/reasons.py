@@ -28,7 +28,7 @@ from cernis.pattern.write import (
 from cernis.results.finding import Obstacle
 from cernis.run.conditions import EventView, MarkedEvents, compare, satisfies
 from cernis.run.terms import Elapsed, Instant, Valued, evaluate_term
-from cernis.run.trace.events import Int64s, NameEvent, TracedEvents
+from cernis.run.trace.events import Int64s, TracedEvents
 from cernis.run.verify import measure_time
 
 _LONGEST = 60
@@ -37,14 +37,12 @@ _LONGEST = 60
 class Reasons:
     """Makes obstacles for events of one partition, by their ranks."""
 
-    def __init__(
-        self, view: EventView, events: TracedEvents, members: Int64s, name: NameEvent
-    ) -> None:
-        self.view, self.events, self.members, self._name = view, events, members, name
+    def __init__(self, view: EventView, events: TracedEvents, members: Int64s) -> None:
+        self.view, self.events, self.members = view, events, members
         self._kinds: dict[int, str] = {}
 
     def name(self, rank: int) -> str:
-        return self._name(int(self.members[rank]))
+        return self.events.name(int(self.members[rank]))
 
     def _kind(self, rank: int) -> str:
         """Return the type of an event."""

@@ -33,7 +33,7 @@ from cernis.pattern.write import write_formula
 from cernis.results.finding import Finding, Obstacle, RowStep, write_finding
 from cernis.results.matches import Matches
 from cernis.run.conditions import EventView, MarkedEvents, satisfies
-from cernis.run.trace.events import Int64s, NameEvent, TracedEvents
+from cernis.run.trace.events import Int64s, TracedEvents
 from cernis.run.trace.reasons import Reasons
 from cernis.run.verify import (
     Mark,
@@ -344,11 +344,7 @@ def _unite(a: Part, b: Part) -> Part:
 
 
 def explain_rows(
-    pattern: Pattern,
-    events: TracedEvents,
-    matches: Matches,
-    rows: Iterable[int],
-    name: NameEvent | None = None,
+    pattern: Pattern, events: TracedEvents, matches: Matches, rows: Iterable[int]
 ) -> Finding:
     """Return whether exactly these rows are a match of the pattern, and if not, why."""
     chosen = sorted(set(rows))
@@ -362,22 +358,16 @@ def explain_rows(
         if place is None:
             raise DataError(f"no event of this run is row {row}")
         places.append(place)
-    return _Explaining(pattern, events, matches, sorted(places), name or events.name).explain()
+    return _Explaining(pattern, events, matches, sorted(places)).explain()
 
 
 class _Explaining:
     """The explanation of some places of one run."""
 
     def __init__(
-        self,
-        pattern: Pattern,
-        events: TracedEvents,
-        matches: Matches,
-        places: list[int],
-        name: NameEvent,
+        self, pattern: Pattern, events: TracedEvents, matches: Matches, places: list[int]
     ) -> None:
         self.pattern, self.events, self.matches, self.places = pattern, events, matches, places
-        self.name = name
         self.members: Int64s = events.list_members(places[0])
 
     def explain(self) -> Finding:
@@ -388,7 +378,7 @@ class _Explaining:
         atoms = list_atoms(self.pattern.formula)
         atoms += tuple(a for one in self.pattern.without for a in list_atoms(one.formula))
         view = self.events.view(self.members, tuple(dict.fromkeys(atoms)))
-        say = Reasons(view, self.events, self.members, self.name)
+        say = Reasons(view, self.events, self.members)
         search = FittingSearch(self.pattern.formula, view, tuple(held), len(self.members), say)
         try:
             return self._search(search)
@@ -462,7 +452,11 @@ class _Explaining:
         for place in self.places:
             if keys[place] >= 0 and keys[place] == keys[self.places[0]]:
                 continue
-            row, name, first = int(rows[place]), self.name(place), self.name(self.places[0])
+            row, name, first = (
+                int(rows[place]),
+                self.events.name(place),
+                self.events.name(self.places[0]),
+            )
             if keys[place] < 0:
                 reason = f"{name} has no key: {self.events.write_key(place)}"
             elif self.events.write_key(place) == self.events.write_key(self.places[0]):
@@ -533,7 +527,7 @@ class _Explaining:
         pattern = self.pattern
         kept = ""
         if others:
-            kept = f" that ends here is kept: {', '.join(map(self.name, others[0]))}"
+            kept = f" that ends here is kept: {', '.join(map(self.events.name, others[0]))}"
         if self.matches.partial:
             clause, reason = "the budget", "it was spent before all candidates were checked"
         elif self._is_consumed(part.span):
