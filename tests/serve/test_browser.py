@@ -212,6 +212,44 @@ def test_a_query_with_a_mistake_that_runs_says_where(open_page: Opener) -> None:
     expect(page.get_by_role("list", name="Problems").locator(".carets")).to_have_count(1)
 
 
+def test_all_mistakes_of_a_query_are_shown(open_page: Opener) -> None:
+    page = open_page()
+    names = [f"s[wrong{n} > {n}]" for n in range(8)]
+    write(page, f"SELCT x FROM Stocks\nWHERE SELL AS s\nFILTER {' AND '.join(names)}")
+    problems = page.get_by_role("list", name="Problems").get_by_role("listitem")
+    expect(problems).to_have_count(10)
+    expect(problems.nth(0)).to_contain_text("unexpected 'SELCT'")
+    expect(problems.nth(1)).to_contain_text("unknown variable 'x'")
+    expect(problems.nth(9)).to_contain_text("unknown attribute 'wrong7'")
+    expect(page.locator(".cm-lintRange-error")).to_have_count(10)
+    page.keyboard.press("ControlOrMeta+Enter")
+    expect(page.locator("#count-noun")).to_have_text("The query has a mistake")
+    expect(problems).to_have_count(10)
+    expect(problems.nth(0).get_by_role("button", name="SELECT")).to_be_visible()
+
+
+def test_typing_over_a_selection_writes_no_style_that_the_policy_refuses(open_page: Opener) -> None:
+    """The fixture fails at a message of the console about it."""
+    page = open_page()
+    editor(page).click()
+    page.keyboard.press("ControlOrMeta+Home")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Shift+ArrowDown")
+    page.keyboard.type("WHERE BUY AS b PARTITION BY [")
+    page.keyboard.type("x")
+    page.keyboard.press("Shift+ArrowLeft")
+    page.keyboard.type("name")
+    expect(editor(page)).to_contain_text("PARTITION BY [name]")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("S")
+    expect(editor(page)).to_have_text("S")
+    page.keyboard.press("ControlOrMeta+z")
+    expect(editor(page)).to_contain_text("FROM Stocks")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("(")  # brackets close around a selection
+    expect(editor(page)).to_contain_text("(SELECT")
+
+
 def test_a_run_is_stopped(open_page: Opener) -> None:
     page = open_page()
     page.route("**/api/runs", lambda route: None)  # a run that takes for ever
@@ -335,6 +373,47 @@ def test_an_answer_that_the_server_has_dropped_is_found_again(open_page: Opener)
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
+def test_a_match_whose_values_alone_are_selected_is_opened(open_page: Opener) -> None:
+    page = open_page("SELECT s[price] AS price FROM Stocks WHERE SELL AS s ; BUY AS b")
+    expect(page.locator("#count")).to_have_text("11")
+    page.get_by_role("button", name="Show match 2", exact=True).click()
+    events = page.get_by_role("region", name="Events of match 2").get_by_role("row")
+    expect(events).to_have_count(3)
+    expect(events.nth(1)).to_contain_text("srow 1SELL")
+    expect(events.nth(2)).to_contain_text("no variablerow 3BUY")
+    keep(page, "values")
+    page.get_by_role("tab", name="Step by step").click()
+    expect(page.locator(".where")).to_have_text("row 1 · 2 of 7")
+
+
+def test_rows_are_numbered_as_the_command_line_numbers_them(open_page: Opener) -> None:
+    page = open_page()
+    write(page, "SELECT a, b FROM late WHERE A AS a ; B AS b")
+    file = {"name": "late.csv", "mimeType": "text/csv", "buffer": b"type,ts\nB,9\nA,1\nC,5\n"}
+    page.get_by_label("Upload files").set_input_files(file)  # type: ignore[arg-type]
+    expect(page.locator("#data-body")).to_contain_text("3 events")
+    page.get_by_role("button", name="Run", exact=True).click()
+    row = page.get_by_role("region", name="Matches").get_by_role("row").nth(1)
+    expect(row).to_have_text("11019")  # match 1, from row 1 to row 0, from time 1 to 9
+    page.get_by_role("button", name="Show match 1", exact=True).click()
+    events = page.get_by_role("region", name="Events of match 1").get_by_role("row")
+    expect(events).to_have_text(["variableeventtypets", "arow 1A1", "brow 0B9"])
+    page.get_by_role("tab", name="Step by step").click()
+    expect(page.locator(".where")).to_have_text("row 1 · 1 of 3")
+    page.get_by_role("button", name="Next event", exact=True).click()
+    expect(page.locator(".where")).to_have_text("row 2 · 2 of 3")
+
+
+def test_matches_are_downloaded_as_csv(open_page: Opener) -> None:
+    page = open_page()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="CSV").click()
+    assert download.value.suggested_filename == "matches.csv"
+    lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
+    assert lines[0] == '"start","end","start_ts","end_ts","name","s","b"'
+    assert [line.split(",")[:2] for line in lines[1:]] == [["2", "3"], ["2", "5"], ["4", "6"]]
+
+
 def test_matches_are_downloaded(open_page: Opener) -> None:
     page = open_page()
     with page.expect_download() as download:
@@ -353,15 +432,15 @@ def test_stepping_shows_what_each_event_did(open_page: Opener, size: tuple[int, 
     page.get_by_role("tab", name="Step by step").click()
     steps = page.locator("#panel-steps")
     expect(steps.get_by_role("img", name=re.compile("Automaton with"))).to_be_visible()
-    expect(steps.locator(".where")).to_have_text("event 1 of 7")
+    expect(steps.locator(".where")).to_have_text("row 0 · 1 of 7")
     for _ in range(3):
         steps.get_by_role("button", name="Next event", exact=True).click()
-    expect(steps.locator(".where")).to_have_text("event 4 of 7")
+    expect(steps.locator(".where")).to_have_text("row 3 · 4 of 7")
     expect(steps.locator(".step-words")).to_contain_text("INTL")
     expect(steps.locator(".completed")).to_have_text("1 match ends with this event.")
     expect(steps.locator(".automaton .taken")).not_to_have_count(0)
     steps.get_by_role("slider", name="Event").press("End")
-    expect(steps.locator(".where")).to_have_text("event 7 of 7")
+    expect(steps.locator(".where")).to_have_text("row 6 · 7 of 7")
     assert fits(page)
     keep(page, f"steps-{size[0]}")
 
@@ -374,32 +453,74 @@ def test_a_match_of_the_table_is_followed_event_by_event(open_page: Opener) -> N
     expect(page.get_by_role("region", name="Events of match 5").get_by_role("row")).to_have_count(8)
     expect(page.locator(".range")).to_have_text("59 seconds in view")
     page.screenshot(path=SHOTS / "playground.png")
-    page.get_by_role("button", name="Step through").click()
-    expect(page.locator(".where")).to_have_text("event 7,641 of 20,000")
+    page.get_by_role("tab", name="Step by step").click()
+    expect(page.locator(".where")).to_have_text("row 7640 · 7,641 of 20,000")
     expect(page.locator(".step-words")).to_contain_text("after f 1 partial match")
     page.get_by_role("button", name="Next event", exact=True).click()
-    expect(page.locator(".where")).to_have_text("event 7,642 of 20,000")
+    expect(page.locator(".where")).to_have_text("row 7641 · 7,642 of 20,000")
     expect(page.locator(".automaton .edge-count").first).to_be_visible()
     page.get_by_role("button", name="Event before", exact=True).click()
-    expect(page.locator(".where")).to_have_text("event 7,641 of 20,000")
+    expect(page.locator(".where")).to_have_text("row 7640 · 7,641 of 20,000")
     page.get_by_role("button", name="Next event in its partition").click()
     expect(page.locator(".step-words")).to_contain_text("after f (2) 1 partial match")
     page.screenshot(path=SHOTS / "playground-steps.png")
+    where = page.locator(".where").inner_text()
+    page.get_by_role("tab", name="Matches").click()
+    page.get_by_role("tab", name="Step by step").click()
+    expect(page.locator(".where")).to_have_text(where)  # the same match: where it was left
+    page.get_by_role("tab", name="Matches").click()
+    page.get_by_role("button", name="Show match 1", exact=True).click()
+    events = page.get_by_role("region", name="Events of match 1").get_by_role("row")
+    first = events.nth(1).get_by_role("cell").nth(1).inner_text()
+    page.get_by_role("tab", name="Step by step").click()
+    expect(page.locator(".where")).to_have_text(re.compile(f"^{first} · "))
+    page.get_by_role("button", name="Next event", exact=True).click()
+    expect(page.locator(".where")).not_to_have_text(re.compile(f"^{first} · "))
+    page.get_by_role("tab", name="Matches").click()
+    page.get_by_role("button", name="Step through").click()
+    expect(page.locator(".where")).to_have_text(re.compile(f"^{first} · "))
 
 
 def test_why_not_names_the_event_and_the_condition(open_page: Opener) -> None:
     page = open_page("SELECT * FROM Stocks WHERE SELL AS s ; BUY AS b FILTER b[price > 1000]")
     page.get_by_role("tab", name="Why not?").click()
-    page.get_by_label("Go to event number").fill("3")
+    page.get_by_label("Go to row").fill("2")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("checkbox", name="Pick event 2", exact=True)).to_have_count(0)
-    for number in (3, 4):
-        page.get_by_role("checkbox", name=f"Pick event {number}", exact=True).check()
+    expect(page.get_by_role("checkbox", name="Pick row 1", exact=True)).to_have_count(0)
+    for number in (2, 3):
+        page.get_by_role("checkbox", name=f"Pick row {number}", exact=True).check()
     page.get_by_role("button", name="Why not?", exact=True).click()
     answer = page.locator(".why-answer")
-    expect(answer.locator("li.stopped")).to_contain_text("event 4")
+    expect(answer.locator("li.stopped")).to_contain_text("row 3")
     expect(answer.locator("li.stopped")).to_contain_text("price > 1000")
     keep(page, "why")
+
+
+@SIZES
+def test_events_are_picked_from_those_of_a_key(open_page: Opener, size: tuple[int, int]) -> None:
+    page = open_page(size=size)
+    page.get_by_role("tab", name="Why not?").click()
+    expect(page.get_by_label("Key", exact=True)).to_have_value("name")  # the query's PARTITION BY
+    picks = page.get_by_role("region", name="Events to pick").get_by_role("row")
+    expect(picks).to_have_count(8)
+    page.get_by_label("Value of the key").press_sequentially("AMZN")
+    expect(picks).to_have_count(3)
+    expect(page.locator("#panel-why .pager")).to_contain_text("events 1–2 of 2")
+    page.get_by_role("checkbox", name="Pick row 4").check()
+    page.get_by_label("Value of the key").fill("INTL")
+    expect(picks).to_have_count(4)
+    page.get_by_role("checkbox", name="Pick row 5").check()
+    page.get_by_role("button", name="Why not?", exact=True).click()
+    expect(page.locator(".why-answer")).to_contain_text("row 5 has another key")
+    assert fits(page)
+    keep(page, f"key-{size[0]}")
+    page.get_by_label("Value of the key").fill("nobody")
+    expect(page.locator("#panel-why .pager")).to_contain_text("no event has this value")
+    page.get_by_label("Key", exact=True).select_option("type")
+    page.get_by_label("Value of the key").fill("SELL")
+    expect(picks).to_have_count(5)
+    page.get_by_label("Value of the key").fill("")
+    expect(picks).to_have_count(8)
 
 
 def test_the_plan_is_told_in_words(open_page: Opener) -> None:
@@ -500,15 +621,18 @@ def test_graphs_are_uploaded_with_a_query_to_begin_with(open_page: Opener) -> No
     steps = page.locator("#panel-steps")
     expect(steps.get_by_role("img", name=re.compile("Automaton with"))).to_be_visible()
     steps.get_by_role("button", name="Next event", exact=True).click()
-    expect(steps.locator(".where")).to_have_text("event 2 of 3")
+    expect(steps.locator(".where")).to_have_text("air 1 · 2 of 3")
     expect(steps.locator(".completed")).to_have_text("1 match ends with this event.")
     expect(steps.locator(".step-words")).to_contain_text("after Low 1 partial match")
     keep(page, "steps-of-graphs")
     page.get_by_role("tab", name="Why not?").click()
-    for number in (2, 3):
-        page.get_by_role("checkbox", name=f"Pick event {number}", exact=True).check()
+    page.get_by_label("Value of the key").fill('"2"')
+    expect(page.get_by_role("checkbox")).to_have_count(1)
+    page.get_by_label("Value of the key").fill("")
+    for number in (1, 2):
+        page.get_by_role("checkbox", name=f"Pick air {number}", exact=True).check()
     page.get_by_role("button", name="Why not?", exact=True).click()
-    expect(page.locator(".why-answer li.stopped")).to_contain_text('event 2 Low: ?s <urn:p> "0"')
+    expect(page.locator(".why-answer li.stopped")).to_contain_text('air 1 Low: ?s <urn:p> "0"')
 
 
 def test_a_file_that_cannot_be_read_says_why_with_the_page_of_its_code(open_page: Opener) -> None:
@@ -546,6 +670,45 @@ def test_a_shared_link_holds_query_and_sample(open_page: Opener, size: tuple[int
     expect(page.get_by_role("combobox", name="Data source")).to_have_value(
         '{"sample":"paper-core"}'
     )
+
+
+def test_a_reload_keeps_the_query_and_its_source(open_page: Opener) -> None:
+    page = open_page(None)
+    page.get_by_role("combobox", name="Data source").select_option('{"sample":"paper-core"}')
+    expect(page.locator("#count")).to_have_text(re.compile(r"^[\d,]+$"))
+    write(page, "SELECT * FROM Stocks WHERE BUY AS b -- mine")
+    page.reload()
+    expect(page.locator("#count")).to_have_text("3")
+    expect(editor(page)).to_have_text("SELECT * FROM Stocks WHERE BUY AS b -- mine")
+    source = page.get_by_role("combobox", name="Data source")
+    expect(source).to_have_value('{"sample":"paper-core"}')
+    file = {"name": "odd.csv", "mimeType": "text/csv", "buffer": b"what,when\nA,60\nB,90\nB,900\n"}
+    page.get_by_label("Upload files").set_input_files(file)  # type: ignore[arg-type]
+    page.get_by_label("Types in").select_option("what")
+    page.get_by_label("Times in").select_option("when")
+    page.get_by_label("counting").select_option("s")
+    expect(page.get_by_label("counting")).to_have_value("s")
+    write(page, "SELECT * FROM odd WHERE A AS a ; B AS b WITHIN 1 MINUTE")
+    page.reload()
+    expect(page.locator("#count")).to_have_text("1")
+    expect(source.locator("option:checked")).to_have_text("odd.csv")
+    expect(page.get_by_label("counting")).to_have_value("s")
+    keep(page, "reloaded")
+    upload = json.loads(source.input_value())["uploads"][0]
+    assert page.request.delete(f"/api/uploads/{upload}", headers={"X-Cernis": "1"}).ok
+    page.reload()
+    expect(page.get_by_role("alert")).to_contain_text("has these events no longer")
+    expect(editor(page)).to_have_text("SELECT * FROM odd WHERE A AS a ; B AS b WITHIN 1 MINUTE")
+
+
+def test_a_link_comes_before_what_a_tab_remembers(open_page: Opener) -> None:
+    page = open_page()
+    write(page, "SELECT * FROM Stocks WHERE BUY AS b -- mine")
+    page.reload()  # the address still has the link that was opened first
+    expect(editor(page)).to_contain_text("-- mine")
+    page.goto(f"/#sample=paper-core&language=ceql&query={quote('SELECT * FROM Stocks WHERE SELL')}")
+    expect(page.locator("#count")).to_have_text("4")
+    expect(editor(page)).to_have_text("SELECT * FROM Stocks WHERE SELL")
 
 
 def test_light_and_dark_are_a_choice_that_stays(open_page: Opener) -> None:

@@ -131,10 +131,13 @@ export interface Run {
   plan: { words: string; cost: string[]; class: string };
   automaton: Automaton | null;
   variables: string[];
+  /** The columns by whose values events can be found. */
+  keys: string[];
   time: { from: number; to: number; unit: Unit };
 }
 export interface Mark {
   row: number;
+  name: string;
   ts: number;
   lane: number;
   variable: string;
@@ -147,7 +150,7 @@ export interface Timeline {
   from: number;
   to: number;
   lanes: { name: string; total: number; bins: number[] }[];
-  events: { row: number; lane: number; ts: number; label: string }[];
+  events: { row: number; name: string; lane: number; ts: number; label: string }[];
   matches: TimelineMatch[];
   ends: { bins: string[] };
 }
@@ -157,7 +160,11 @@ export interface MatchRow {
   /** None for rows that are no matches. */
   start: number | null;
   end: number | null;
+  /** The rows of the first and the last event, as the command line numbers them; none for graphs. */
+  start_row: number | null;
+  end_row: number | null;
   values: Scalar[];
+  /** The events by variable; those of no variable are under "". */
   events: Record<string, number[]>;
 }
 export interface MatchPage {
@@ -166,7 +173,10 @@ export interface MatchPage {
   rows: MatchRow[];
 }
 export interface EventRow {
+  /** The position in the order of time, from 0. */
   row: number;
+  /** What people call the event: its row in the input, from 0, or its graph. */
+  name: string;
   ts: number;
   type: string | null;
   stream: string;
@@ -175,6 +185,17 @@ export interface EventRow {
 export interface Events {
   columns: string[];
   events: EventRow[];
+}
+export interface FoundEvents extends Events {
+  offset: number;
+  total: number;
+}
+/** Which events are looked for: all, or those with a value in a key; from an offset or a number on. */
+export interface Search {
+  offset?: number;
+  number?: number;
+  key?: string;
+  value?: string;
 }
 export interface Step {
   row: number;
@@ -193,7 +214,7 @@ export interface Step {
 export interface Why {
   matches: boolean;
   /** `ok` is null for events after the one that stopped them. */
-  steps: { row: number; state: string | null; ok: boolean | null; condition: string; reason: string }[];
+  steps: { row: number; name: string; state: string | null; ok: boolean | null; condition: string; reason: string }[];
   text: string;
 }
 
@@ -292,10 +313,12 @@ export const api = {
   sample: (run: string, n: number, seed: number) => get<MatchPage>(`/api/runs/${run}/sample?${query({ n, seed })}`),
   events: (run: string, rows: readonly number[]) =>
     get<Events>(`/api/runs/${run}/events?${query({ rows: rows.join(",") })}`),
+  find: (run: string, search: Search, limit: number) =>
+    get<FoundEvents>(`/api/runs/${run}/find?${query({ ...search, limit })}`),
   step: (run: string, row: number) => get<Step>(`/api/runs/${run}/step?${query({ row })}`),
   automaton: (run: string) => get<Automaton | null>(`/api/runs/${run}/automaton`),
   why: (run: string, rows: readonly number[]) => post<Why>(`/api/runs/${run}/why`, { rows }),
   forget: (run: string) => request<null>(`/api/runs/${run}`, { method: "DELETE" }),
-  downloadLink: (run: string, format: "parquet" | "jsonl") => `/api/runs/${run}/download?${query({ format })}`,
+  downloadLink: (run: string, format: "csv" | "parquet" | "jsonl") => `/api/runs/${run}/download?${query({ format })}`,
   leave: () => navigator.sendBeacon("/api/leave"),
 };

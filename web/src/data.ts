@@ -42,6 +42,8 @@ export class DataPanel {
   #limits: Limits | null = null;
   #uploads: Upload[] = [];
   #source: Source | null = null;
+  /** Whether rows have numbers; those of several streams depend on the query, those of graphs are a column. */
+  #numbered = false;
 
   constructor(options: DataOptions) {
     this.#options = options;
@@ -64,6 +66,11 @@ export class DataPanel {
     this.#limits = limits;
     this.#uploads = uploads;
     this.#listSources();
+  }
+
+  /** Whether an upload is still there. */
+  has(id: string): boolean {
+    return this.#uploads.some((upload) => upload.id === id);
   }
 
   /** Show a source; tell the page when its data is there. */
@@ -141,6 +148,7 @@ export class DataPanel {
 
   #show(data: Data): void {
     const source = this.#source;
+    this.#numbered = data.language === "ceql" && data.streams.length === 1;
     const sample = this.#samples.find(({ id }) => source !== null && "sample" in source && source.sample === id);
     replace(
       this.#body,
@@ -220,11 +228,14 @@ export class DataPanel {
         name,
         detail: name === stream.time?.column ? "time" : (types.get(name) ?? ""),
       }));
-      const table = makeTable(
-        `Events of ${stream.name}`,
-        columns,
-        page.rows.map((row) => row.map((value) => ({ value }))),
-      );
+      const rows = page.rows.map((row) => row.map((value) => ({ value })));
+      const table = this.#numbered
+        ? makeTable(
+            `Events of ${stream.name}`,
+            [{ name: "row" }, ...columns],
+            rows.map((row, i) => [{ value: offset + i }, ...row]),
+          )
+        : makeTable(`Events of ${stream.name}`, columns, rows);
       replace(place, table, this.#pager(stream, place, offset, page.rows.length, page.total));
     } catch (error) {
       this.#options.onTrouble(error);

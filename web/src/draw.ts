@@ -52,7 +52,7 @@ function drawAxis(context: CanvasRenderingContext2D, picture: Picture, palette: 
   context.font = `11px ${palette.font}`;
   context.textBaseline = "middle";
   context.textAlign = "left";
-  for (const time of ticksBetween(view.from, view.to, step, unit)) {
+  for (const time of ticksBetween(view.from, view.to, step)) {
     const x = Math.round(timeToX(time, view, width)) + 0.5;
     context.strokeStyle = palette.line;
     context.lineWidth = 1;
@@ -204,7 +204,7 @@ export function draw(context: CanvasRenderingContext2D, picture: Picture, palett
 
 /** What the pointer can hit: a mark of a match, or an event. */
 export type Hit =
-  { kind: "match"; match: TimelineMatch } | { kind: "event"; row: number; ts: number; lane: number; label: string };
+  { kind: "match"; match: TimelineMatch } | { kind: "event"; row: number; name: string; ts: number; lane: number; label: string };
 
 const REACH = 9;
 
@@ -228,6 +228,7 @@ export function hitAt(x: number, y: number, picture: Picture, events: boolean): 
         consider(mark.ts, mark.lane, () => ({
           kind: "event",
           row: mark.row,
+          name: mark.name,
           ts: mark.ts,
           lane: mark.lane,
           label: mark.variable,

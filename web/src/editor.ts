@@ -12,7 +12,7 @@ import {
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
 import { forceLinting, linter, lintKeymap, type Diagnostic } from "@codemirror/lint";
-import { Compartment, EditorState, StateEffect, type Extension } from "@codemirror/state";
+import { Compartment, EditorState, StateEffect, type Extension, type Transaction } from "@codemirror/state";
 import {
   drawSelection,
   EditorView,
@@ -52,6 +52,25 @@ function languageOf(language: Language, words: Vocabulary): Extension {
       closeBrackets: { brackets: ["(", "[", "{", "'", '"'] },
     },
   });
+}
+
+/** Replace the selection by a command of the editor.
+ *
+ * A browser that does it itself writes the style of what it removes into the page, which the server's
+ * policy refuses.
+ */
+function replaceRange(event: InputEvent, view: EditorView): boolean {
+  const { from, to } = view.state.selection.main;
+  const typed = event.inputType === "insertText" ? event.data : null;
+  if (from === to || event.isComposing || (typed === null && !event.inputType.startsWith("deleteContent"))) return false;
+  event.preventDefault();
+  const text = typed ?? "";
+  const userEvent = typed === null ? "delete.selection" : "input.type";
+  const insert = (): Transaction =>
+    view.state.update(view.state.replaceSelection(text), { userEvent, scrollIntoView: true });
+  const handlers = typed === null ? [] : view.state.facet(EditorView.inputHandler);
+  if (!handlers.some((handle) => handle(view, from, to, text, insert))) view.dispatch(insert());
+  return true;
 }
 
 export interface EditorOptions {
@@ -105,6 +124,7 @@ export class QueryEditor {
             ...completionKeymap,
             ...lintKeymap,
           ]),
+          EditorView.domEventHandlers({ beforeinput: replaceRange }),
           EditorView.updateListener.of((update) => {
             if (update.docChanged) options.onChange(update.state.doc.toString());
           }),

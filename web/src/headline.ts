@@ -41,9 +41,9 @@ export function showHeadline(run: Run): void {
   notes.hidden = run.notes.length === 0;
   replace(notes, ...run.notes.map(({ text, code }) => h("li", {}, h("pre", {}, text), code && codeLink(code))));
   downloads.hidden = false;
-  const link = (format: "parquet" | "jsonl", name: string): HTMLElement =>
+  const link = (format: "csv" | "parquet" | "jsonl", name: string): HTMLElement =>
     h("a", { class: "button quiet", href: api.downloadLink(run.run, format), download: true }, name);
-  replace(downloads, link("parquet", "Parquet"), link("jsonl", "JSON lines"));
+  replace(downloads, link("csv", "CSV"), link("parquet", "Parquet"), link("jsonl", "JSON lines"));
 }
 
 /** Say in a few words why there is no answer. */

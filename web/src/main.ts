@@ -24,6 +24,7 @@ import { showHeadline, showNoAnswer } from "./headline.ts";
 import { readLink, writeLink } from "./link.ts";
 import { MatchesPanel } from "./matches.ts";
 import { codeLink, showProblems } from "./problems.ts";
+import { recall, remember } from "./remember.ts";
 import { StepsPanel } from "./steps.ts";
 import { Tabs } from "./tabs.ts";
 import { connectTheme } from "./theme.ts";
@@ -48,6 +49,7 @@ let running: AbortController | null = null;
 let current: Run | null = null;
 let offered = "";
 let asked = "";
+let checked: string | null = null;
 let revived = -Infinity;
 
 const isGone = (error: unknown): boolean => error instanceof ApiError && (error.status === 404 || error.status === 410);
@@ -128,7 +130,7 @@ const panels = [
     id: "steps",
     label: "Step by step",
     panel: steps.element,
-    onShow: () => (leaveTools(), (timeline.picking = true), steps.open()),
+    onShow: () => (leaveTools(), (timeline.picking = true), steps.open(matches.opened)),
   },
   {
     id: "why",
@@ -157,10 +159,14 @@ const editor = new QueryEditor({
   parent: byId("editor", HTMLDivElement),
   language: "ceql",
   question,
-  onProblems: showMistakes,
+  onProblems: (problems, text) => {
+    checked = problems.some(({ severity }) => severity === "error") ? text : null;
+    showMistakes(problems, text);
+  },
   onChange: (text) => {
     exampleSelect.value = "";
     stale.hidden = current === null || text === asked;
+    keep();
   },
   onRun: () => void run(),
 });
@@ -169,8 +175,12 @@ const data = new DataPanel({
   onSource: (source, described) => {
     if (!("sample" in source)) suggest(source, described);
     editor.recheck();
+    keep();
   },
-  onRemoved: () => void begin(),
+  onRemoved: () => {
+    remember(null, location.hash);
+    void begin();
+  },
   onTrouble: complain,
 });
 
@@ -220,7 +230,7 @@ async function run(): Promise<void> {
         showNoAnswer("Stopped");
       } else if (error instanceof ApiError && error.diagnostics.length > 0) {
         showNoAnswer("The query has a mistake");
-        showMistakes(error.diagnostics, wish.query);
+        if (checked !== wish.query) showMistakes(error.diagnostics, wish.query); // else they are there, with fixes
       } else {
         showNoAnswer("No answer");
         complain(error);
@@ -271,11 +281,22 @@ function suggest(source: Source, described: Data): void {
   const first = writeFirstQuery(described, keywords?.ceql.always ?? []);
   listExamples(source);
   if (first === null || (editor.text !== offered && editor.text.trim() !== "")) return;
+  if (editor.text === first.text.trimEnd() && (current ?? running) !== null) return;
   offer(first);
   void run();
 }
 
-languageSelect.addEventListener("change", () => setLanguage(language()));
+/** Remember the question, so that a reload comes back to it. */
+function keep(): void {
+  const source = data.source;
+  if (source === null) return;
+  remember({ query: editor.text, language: language(), source, offered: editor.text === offered }, location.hash);
+}
+
+languageSelect.addEventListener("change", () => {
+  setLanguage(language());
+  keep();
+});
 exampleSelect.addEventListener("change", () => {
   const source = data.source;
   const chosen = exampleSelect.value;
@@ -289,6 +310,7 @@ exampleSelect.addEventListener("change", () => {
 byId("source", HTMLSelectElement).addEventListener("change", (event) => {
   const source = JSON.parse((event.target as HTMLSelectElement).value) as Source;
   const first = listExamples(source);
+  keep();
   if (first === null) return;
   offer(first);
   exampleSelect.value = "0";
@@ -302,6 +324,7 @@ byId("share", HTMLButtonElement).addEventListener("click", (event) => {
   const sample = source !== null && "sample" in source ? source.sample : null;
   const fragment = writeLink({ query: editor.text, language: language(), sample });
   history.replaceState(null, "", fragment);
+  keep();
   const button = event.currentTarget as HTMLButtonElement;
   const say = (words: string): void => {
     button.textContent = words;
@@ -322,29 +345,44 @@ window.addEventListener("pagehide", () => api.leave());
 
 // ------------------------------------------------------------------- begin
 
-/** Open what the link holds, or a file of the command line, or the first sample; and run it. */
-async function begin(): Promise<void> {
+function isThere(source: Source): boolean {
+  if ("sample" in source) return samples.some(({ id }) => id === source.sample);
+  if ("uploads" in source) return source.uploads.every((id) => data.has(id));
+  return source.files.every((name) => files.includes(name));
+}
+
+/** Return what this tab asked before its reload, or what the link holds; its source may be gone. */
+function findQuestion(): { query: string; language: Language | null; source: Source | null; offered: boolean } | null {
+  const kept = recall(location.hash);
+  if (kept !== null) return kept;
   const link = readLink(location.hash);
-  const linked = samples.find(({ id }) => id === link?.sample);
-  const sample = linked ?? (link === null && files.length > 0 ? undefined : samples[0]);
-  const source: Source | null = sample ? { sample: sample.id } : files.length > 0 ? { files } : null;
+  return link && { ...link, source: link.sample === null ? null : { sample: link.sample }, offered: false };
+}
+
+/** Open what was asked before, or a file of the command line, or the first sample; and run it. */
+async function begin(): Promise<void> {
+  const wanted = findQuestion();
+  const given: Source | null = files.length > 0 ? { files } : null;
+  const sample: Source | null = samples[0] ? { sample: samples[0].id } : null;
+  const found = wanted?.source && isThere(wanted.source) ? wanted.source : null;
+  const source = found ?? (wanted === null ? (given ?? sample) : (sample ?? given));
   if (source === null) return;
   const first = listExamples(source);
-  if (link !== null) {
-    setLanguage(link.language ?? first?.language ?? "ceql");
-    editor.text = link.query;
+  if (wanted !== null) {
+    setLanguage(wanted.language ?? first?.language ?? "ceql");
+    if (wanted.offered) offered = wanted.query;
+    editor.text = wanted.query;
   } else if (first !== null) {
     offer(first);
     exampleSelect.value = "0";
   }
-  if (link !== null && link.sample !== null && !linked) {
-    complain(
-      new ApiError(404, "", `This playground has no sample "${link.sample}".`, "The query is there all the same."),
-    );
-  }
   const opened = data.open(source);
   if (editor.text.trim() !== "") await run();
   await opened;
+  if (wanted?.source && found === null) {
+    const gone = "sample" in wanted.source ? `no sample "${wanted.source.sample}"` : "these events no longer";
+    complain(new ApiError(0, "", `This playground has ${gone}.`, "The query is there all the same."));
+  }
 }
 
 try {

@@ -34,16 +34,20 @@ export function pagesAround(
   };
 }
 
-/** Read what a visitor writes into "go to": a number from 1, with or without commas. */
-export function readPosition(text: string, total: bigint): bigint | null {
+/** Read what a visitor writes into "go to": a number from `first` to `last`, with or without commas. */
+export function readNumber(text: string, first: bigint, last: bigint): bigint | null {
   const digits = text.replace(/[\s,_]/g, "");
   if (!/^\d{1,400}$/.test(digits)) return null;
-  const position = BigInt(digits);
-  return position >= 1n && position <= total ? position - 1n : null;
+  const number = BigInt(digits);
+  return number >= first && number <= last ? number : null;
 }
 
-/** Make a field for a number from 1 to `total`; Enter goes there. */
-export function makeGoTo(label: string, total: bigint, onGo: (position: bigint) => void): HTMLInputElement {
+/** Make a field for a number from `first` to `last`; Enter goes there. */
+export function makeGoTo(
+  label: string,
+  [first, last]: readonly [bigint, bigint],
+  onGo: (number: bigint) => void,
+): HTMLInputElement {
   const field = h("input", {
     type: "text",
     inputmode: "numeric",
@@ -51,9 +55,9 @@ export function makeGoTo(label: string, total: bigint, onGo: (position: bigint) 
     placeholder: "go to …",
     size: 9,
     keydown: (event: KeyboardEvent) => {
-      const position = event.key === "Enter" ? readPosition(field.value, total) : null;
-      if (position !== null) onGo(position);
-      field.toggleAttribute("aria-invalid", event.key === "Enter" && position === null);
+      const number = event.key === "Enter" ? readNumber(field.value, first, last) : null;
+      if (number !== null) onGo(number);
+      field.toggleAttribute("aria-invalid", event.key === "Enter" && number === null);
     },
   });
   return field;
@@ -72,6 +76,7 @@ export class MatchesPanel {
   #run: Run | null = null;
   #seed = 0;
   #selected: string | null = null;
+  #first: number | null = null;
 
   constructor(options: MatchesOptions) {
     this.#options = options;
@@ -108,12 +113,19 @@ export class MatchesPanel {
 
   #showPage(run: Run, page: MatchPage, offset: bigint | null): void {
     const unit = run.time.unit;
-    const timed = page.rows.some(({ start }) => start !== null);
-    const columns = ["match", ...(timed ? ["from", "to"] : []), ...page.columns].map((name) => ({ name }));
+    const timed = unit !== "row" && page.rows.some(({ start }) => start !== null);
+    const placed = page.rows.some(({ start_row }) => start_row !== null);
+    const columns = [
+      { name: "match" },
+      ...(placed ? [{ name: "start", detail: "row" }, { name: "end", detail: "row" }] : []),
+      ...(timed ? [{ name: "from" }, { name: "to" }] : []),
+      ...page.columns.map((name) => ({ name })),
+    ];
     const rows = page.rows.map((row, i) => {
       const match = { ...row, index: row.index ?? `sample ${i + 1}` };
       const times = timed ? [{ value: showTime(row.start, unit) }, { value: showTime(row.end, unit) }] : [];
-      return [this.#opener(match), ...times, ...row.values.map((value) => ({ value }))];
+      const places = placed ? [{ value: row.start_row }, { value: row.end_row }] : [];
+      return [this.#opener(match), ...places, ...times, ...row.values.map((value) => ({ value }))];
     });
     replace(this.#table, this.#tools(page, offset), makeTable("Matches", columns, rows));
   }
@@ -143,7 +155,7 @@ export class MatchesPanel {
     const { before, after, last } = pagesAround(offset ?? 0n, total);
     const turn = (label: string, sign: string, to: bigint | null): HTMLElement =>
       iconButton(label, sign, to === null ? null : () => void this.#turnTo(to));
-    const go = makeGoTo("Go to match number", total, (position) => void this.#turnTo(position));
+    const go = makeGoTo("Go to match number", [1n, total], (number) => void this.#turnTo(number - 1n));
     const end = (offset ?? 0n) + BigInt(page.rows.length);
     const words =
       offset === null
@@ -162,10 +174,16 @@ export class MatchesPanel {
     );
   }
 
+  /** The match that is open, with the position of its first event. */
+  get opened(): { index: string; first: number } | null {
+    return this.#selected === null || this.#first === null ? null : { index: this.#selected, first: this.#first };
+  }
+
   /** Show a match's events; called for a row of the table, and by the page for a match on the timeline. */
   async select(match: TimelineMatch | null): Promise<void> {
     const run = this.#run;
     this.#selected = match?.index ?? null;
+    this.#first = match === null || match.marks.length === 0 ? null : Math.min(...match.marks.map(({ row }) => row));
     this.#markRows();
     if (match === null || run === null) {
       replace(this.#detail);
@@ -177,10 +195,11 @@ export class MatchesPanel {
       if (this.#selected !== match.index) return;
       const byRow = new Map(events.map((event) => [event.row, event]));
       const lines = marks.map(({ row, variable }) => [
-        { value: variable },
+        { value: variable || "no variable" },
+        { value: byRow.get(row)?.name },
         ...columns.map((_, i) => ({ value: byRow.get(row)?.values[i] })),
       ]);
-      const heads = ["variable", ...columns].map((name) => ({ name }));
+      const heads = ["variable", "event", ...columns].map((name) => ({ name }));
       const number = nameOf(match.index);
       const more = match.marks.length - marks.length;
       replace(
@@ -234,6 +253,8 @@ export class MatchesPanel {
 
   #markOf({ at, variable }: { at: number; variable: string }, events: Map<number, EventRow>): TimelineMatch["marks"] {
     const event = events.get(at);
-    return event ? [{ row: at, ts: event.ts, lane: this.#options.laneOf(event, variable), variable }] : [];
+    if (!event) return [];
+    const { ts, name } = event;
+    return [{ row: at, name, ts, lane: this.#options.laneOf(event, variable), variable }];
   }
 }

@@ -40,9 +40,6 @@ export function shortBytes(bytes: number): string {
 export const plural = (count: string | number, noun: string, many = `${noun}s`): string =>
   `${groupDigits(count)} ${String(count) === "1" ? noun : many}`;
 
-/** Name an event by its position, which counts from 0: the first is `event 1`. */
-export const nameEvent = (position: number): string => `event ${groupDigits(position + 1)}`;
-
 /** Return any value of the data as text. */
 export function showValue(value: unknown): string {
   if (value === null || value === undefined) return "null";

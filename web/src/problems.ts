@@ -4,8 +4,6 @@ import type { Fix, Problem } from "./api.ts";
 import { h, replace } from "./dom.ts";
 import { drawCarets } from "./places.ts";
 
-const MOST = 6;
-
 /** Link to the page of a kind of mistake or warning. */
 export function codeLink(code: string): HTMLElement {
   return h("a", { class: "code", href: `/codes/${code}`, target: "_blank" }, code);
@@ -17,7 +15,7 @@ export function showProblems(
   text: string,
   actions: { show(problem: Problem): void; apply(fix: Fix): void },
 ): void {
-  const items = problems.slice(0, MOST).map((problem) => {
+  const items = problems.map((problem) => {
     const { line, carets } = drawCarets(text, problem);
     const fixes = problem.fixes.map((fix) =>
       h("button", { type: "button", class: "fix", click: () => actions.apply(fix) }, fix.label),
@@ -41,6 +39,5 @@ export function showProblems(
       fixes.length > 0 && h("span", { class: "fixes" }, ...fixes),
     );
   });
-  const more = problems.length - items.length;
-  replace(list, ...items, more > 0 && h("li", {}, `and ${more} more`));
+  replace(list, ...items);
 }

@@ -4,7 +4,7 @@ import { api, canStep, type Automaton, type Run, type Step } from "./api.ts";
 import { drawAutomaton } from "./automaton.ts";
 import { h, iconButton, replace } from "./dom.ts";
 import { Latest } from "./latest.ts";
-import { groupDigits, nameEvent, plural, shortCount } from "./numbers.ts";
+import { groupDigits, plural, shortCount } from "./numbers.ts";
 import { cellText } from "./table.ts";
 import { showTime } from "./times.ts";
 
@@ -38,6 +38,7 @@ export class StepsPanel {
   #automaton: Automaton | null = null;
   #step: Step | null = null;
   #counted = false;
+  #begun: string | null = null;
 
   constructor(options: StepsOptions) {
     this.#options = options;
@@ -58,6 +59,7 @@ export class StepsPanel {
     this.#automaton = run?.automaton ?? null;
     this.#step = null;
     this.#counted = false;
+    this.#begun = null;
     this.#tools.hidden = !follows;
     this.#words.hidden = !follows;
     this.#members.hidden = true;
@@ -68,13 +70,18 @@ export class StepsPanel {
     this.#draw();
   }
 
-  /** Called when the panel becomes visible: the counts and the first step are asked for then, not before. */
-  open(): void {
+  /** Called when the panel becomes visible: the counts and the first step are asked for then, not before.
+   * It begins at the first event of the match that is open, and comes back to where it was. */
+  open(match: { index: string; first: number } | null): void {
     const run = this.#run;
-    if (this.#counted || run === null || !canStep(run) || run.events === 0) return;
-    this.#counted = true;
+    if (run === null || !canStep(run) || run.events === 0) return;
+    if (match !== null && match.index !== this.#begun) {
+      this.#begun = match.index;
+      this.#slider.value = String(match.first);
+    }
     this.#moved();
-    void this.#count(run);
+    if (!this.#counted) void this.#count(run);
+    this.#counted = true;
   }
 
   /** Go to an event of the run. */
@@ -156,7 +163,8 @@ export class StepsPanel {
     const names = new Map(run.automaton?.states.map((state) => [String(state.id), state.name]));
     const nameOf = (state: number | string): string => names.get(String(state)) ?? String(state);
     const event = step.event;
-    this.#where.textContent = `${nameEvent(step.row)} of ${groupDigits(run.events)}`;
+    const place = `${groupDigits(step.row + 1)} of ${groupDigits(run.events)}`;
+    this.#where.textContent = event ? `${event.name} · ${place}` : place;
     const values = event
       ? event.values.map((value, i) =>
           h("div", {}, h("dt", {}, event.columns?.[i] ?? ""), h("dd", {}, cellText(value))),

@@ -11,6 +11,7 @@ import { clampView, panView, spanOf, viewAround, wholeView, xToTime, zoomView, t
 export type Lanes = "type" | "variable";
 export interface PickedEvent {
   row: number;
+  name: string;
   ts: number;
   lane: number;
 }
@@ -372,7 +373,10 @@ export class TimelineView {
 
   #tipOf(hit: Hit): string {
     const unit = this.#run?.time.unit ?? "number";
-    if (hit.kind === "event") return `${hit.label} · ${showTime(hit.ts, unit)}`;
+    if (hit.kind === "event") {
+      const time = unit === "row" ? [] : [showTime(hit.ts, unit)];
+      return [hit.label, hit.name, ...time].join(" · ");
+    }
     const marks = hit.match.marks;
     const times = marks.map(({ ts }) => ts);
     const names = marks.map((mark: Mark) => mark.variable || (this.#laneNames[mark.lane] ?? ""));

@@ -1,7 +1,7 @@
 // Times on an axis: which instants get a label, and what the label says. All times are UTC.
 
 import type { Unit } from "./api.ts";
-import { groupDigits, nameEvent, plural } from "./numbers.ts";
+import { groupDigits, plural } from "./numbers.ts";
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -29,17 +29,16 @@ export function tickStep(span: number, room: number, unit: Unit): number {
   return CLOCK_STEPS.find((step) => step >= least) ?? decimalStep(least / DAY) * DAY;
 }
 
-/** Return the multiples of `step` in [from, to], at most a thousand; rows are counted from 1, as labels are. */
-export function ticksBetween(from: number, to: number, step: number, unit: Unit): number[] {
-  const shift = unit === "row" ? 1 : 0;
-  const first = Math.ceil((from + shift) / step);
-  const count = Math.min(1000, Math.max(0, Math.floor((to + shift) / step) - first + 1));
-  return Array.from({ length: count }, (_, i) => (first + i) * step - shift);
+/** Return the multiples of `step` in [from, to], at most a thousand. */
+export function ticksBetween(from: number, to: number, step: number): number[] {
+  const first = Math.ceil(from / step);
+  const count = Math.min(1000, Math.max(0, Math.floor(to / step) - first + 1));
+  return Array.from({ length: count }, (_, i) => (first + i) * step);
 }
 
 /** Return the label of a tick; `step` says how fine it has to be. */
 export function tickLabel(time: number, step: number, unit: Unit): string {
-  if (unit === "row") return groupDigits(time + 1);
+  if (unit === "row") return groupDigits(time);
   if (unit !== "ms") return showNumber(time, step);
   const iso = isoOf(time);
   if (iso === null) return showNumber(time, step);
@@ -62,7 +61,7 @@ function showNumber(value: number, step: number): string {
 /** Return a time in full. */
 export function showTime(time: number | null, unit: Unit): string {
   if (time === null) return "";
-  if (unit === "row") return nameEvent(time);
+  if (unit === "row") return `row ${time}`;
   const iso = unit === "ms" ? isoOf(time) : null;
   if (iso === null) return Number.isInteger(time) ? groupDigits(time) : String(time);
   return iso.replace("T", " ").replace(/(\.000)?Z$/, "");

@@ -1,15 +1,17 @@
 // "Why not": the visitor picks events that should have matched, and the server says at which step and
 // at which condition they stopped.
 
-import { api, type EventRow, type Run, type Why } from "./api.ts";
+import { api, type EventRow, type FoundEvents, type Run, type Search, type Why } from "./api.ts";
 import { h, iconButton, replace } from "./dom.ts";
+import { Latest } from "./latest.ts";
 import { makeGoTo } from "./matches.ts";
-import { groupDigits, nameEvent } from "./numbers.ts";
+import { groupDigits } from "./numbers.ts";
 import { cellText, makeTable } from "./table.ts";
 import type { PickedEvent } from "./timeline.ts";
 
 const PAGE = 12;
 const MOST = 50;
+const LAST_ROW = 10n ** 15n;
 
 export interface WhyOptions {
   laneOf(event: EventRow, variable: string): number;
@@ -23,9 +25,16 @@ export class WhyPanel {
   readonly #chosen = h("ol", { class: "chips", "aria-label": "Picked events" });
   readonly #answer = h("div", { class: "why-answer", "aria-live": "polite" });
   readonly #ask = h("button", { type: "button", disabled: true, click: () => void this.#askWhy() }, "Why not?");
+  readonly #key = h("select", { "aria-label": "Key", change: () => this.#filter() });
+  readonly #value = h("input", {
+    type: "search",
+    "aria-label": "Value of the key",
+    placeholder: "all events",
+    input: () => this.#filter(),
+  });
   readonly #options: WhyOptions;
+  readonly #loads = new Latest<Search>((search) => this.#load(search));
   #run: Run | null = null;
-  #offset = 0;
   #picked: PickedEvent[] = [];
   #opened = false;
 
@@ -35,21 +44,25 @@ export class WhyPanel {
       h("p", { class: "note" }, "Pick the events that should have matched, here or on the timeline, and ask."),
       h("div", { class: "why-tools" }, this.#chosen, this.#ask),
       this.#answer,
+      h("div", { class: "why-filter" }, h("span", {}, "Events with"), this.#key, h("span", {}, "="), this.#value),
       this.#list,
     );
   }
 
   show(run: Run | null): void {
     this.#run = run;
-    this.#offset = 0;
     this.#opened = false;
     this.#picked = [];
+    const key = this.#key.value;
+    const keys = run?.keys ?? [];
+    replace(this.#key, ...keys.map((name) => h("option", { value: name, selected: name === key }, name)));
+    if (!keys.includes(key)) this.#value.value = "";
     replace(this.#list);
     this.#changed();
   }
 
   open(): void {
-    if (!this.#opened) void this.#load(0);
+    if (!this.#opened) void this.#loads.ask({});
     this.#opened = true;
   }
 
@@ -68,8 +81,8 @@ export class WhyPanel {
         {},
         h(
           "button",
-          { type: "button", class: "chip", "aria-label": `Take back ${nameEvent(event.row)}`, click: () => this.pick(event) },
-          `${nameEvent(event.row)} ×`,
+          { type: "button", class: "chip", "aria-label": `Take back ${event.name}`, click: () => this.pick(event) },
+          `${event.name} ×`,
         ),
       ),
     );
@@ -82,20 +95,24 @@ export class WhyPanel {
     this.#options.onPicked(this.#picked);
   }
 
-  async #load(offset: number): Promise<void> {
+  #filter(): void {
+    if (this.#opened) void this.#loads.ask({});
+  }
+
+  async #load(place: Search): Promise<void> {
     const run = this.#run;
     if (run === null || run.events === 0) return;
-    this.#offset = Math.max(0, Math.min(offset, run.events - 1));
-    const wanted = Array.from({ length: Math.min(PAGE, run.events - this.#offset) }, (_, i) => this.#offset + i);
+    const filter = this.#value.value === "" ? {} : { key: this.#key.value, value: this.#value.value };
     try {
-      const { columns, events } = await api.events(run.run, wanted);
+      const found = await api.find(run.run, { ...place, ...filter }, PAGE);
       if (run !== this.#run) return;
-      const heads = ["pick", "event", ...columns].map((name) => ({ name }));
-      const lines = events.map((event) => [
+      const heads = ["pick", "event", ...found.columns].map((name) => ({ name }));
+      const lines = found.events.map((event) => [
         this.#box(event),
-        ...[event.row + 1, ...event.values].map((value) => ({ value })),
+        ...[event.name, ...event.values].map((value) => ({ value })),
       ]);
-      replace(this.#list, this.#pager(run, events.length), makeTable("Events to pick", heads, lines));
+      const table = makeTable("Events to pick", heads, lines);
+      replace(this.#list, this.#pager(found), found.total > 0 && table);
     } catch (error) {
       this.#options.onTrouble(error);
     }
@@ -105,23 +122,25 @@ export class WhyPanel {
     return h("input", {
       type: "checkbox",
       "data-row": event.row,
-      "aria-label": `Pick ${nameEvent(event.row)}`,
+      "aria-label": `Pick ${event.name}`,
       checked: this.#picked.some(({ row }) => row === event.row),
-      change: () => this.pick({ row: event.row, ts: event.ts, lane: this.#options.laneOf(event, "") }),
+      change: () =>
+        this.pick({ row: event.row, name: event.name, ts: event.ts, lane: this.#options.laneOf(event, "") }),
     });
   }
 
-  #pager(run: Run, count: number): HTMLElement {
+  #pager({ offset, total, events }: FoundEvents): HTMLElement {
     const turn = (label: string, sign: string, to: number, possible: boolean): HTMLElement =>
-      iconButton(label, sign, possible ? () => void this.#load(to) : null);
-    const at = this.#offset;
+      iconButton(label, sign, possible ? () => void this.#loads.ask({ offset: to }) : null);
+    const end = offset + events.length;
+    const words = `events ${groupDigits(offset + 1)}–${groupDigits(end)} of ${groupDigits(total)}`;
     return h(
       "div",
       { class: "pager" },
-      h("span", {}, `events ${groupDigits(at + 1)}–${groupDigits(at + count)} of ${groupDigits(run.events)}`),
-      turn("Events before", "←", at - PAGE, at > 0),
-      turn("Events after", "→", at + PAGE, at + count < run.events),
-      makeGoTo("Go to event number", BigInt(run.events), (position) => void this.#load(Number(position))),
+      h("span", {}, total === 0 ? "no event has this value" : words),
+      turn("Events before", "←", Math.max(0, offset - PAGE), offset > 0),
+      turn("Events after", "→", offset + PAGE, end < total),
+      makeGoTo("Go to row", [0n, LAST_ROW], (number) => void this.#loads.ask({ number: Number(number) })),
     );
   }
 
@@ -140,13 +159,13 @@ export class WhyPanel {
   }
 
   #say(answer: Why): void {
-    const steps = answer.steps.map(({ row, ok, condition, reason }) => {
+    const steps = answer.steps.map(({ name: event, ok, condition, reason }) => {
       const [name, sign] = ok === null ? ["not reached", "·"] : ok ? ["passed", "✓"] : ["stopped", "✗"];
       return h(
         "li",
         { class: ok === null ? "unreached" : ok ? "ok" : "stopped" },
         h("span", { class: "sign", "aria-label": name, role: "img" }, sign),
-        h("b", {}, `${nameEvent(row)} `),
+        h("b", {}, `${event} `),
         condition && h("code", {}, cellText(condition)),
         reason && h("span", {}, ` ${reason}`),
       );

@@ -11,15 +11,15 @@ const timeline: Timeline = {
     { name: "B", total: 2, bins: [1, 1] },
   ],
   events: [
-    { row: 0, lane: 0, ts: 10, label: "A" },
-    { row: 1, lane: 1, ts: 50, label: "B" },
+    { row: 0, name: "row 0", lane: 0, ts: 10, label: "A" },
+    { row: 1, name: "row 1", lane: 1, ts: 50, label: "B" },
   ],
   matches: [
     {
       index: "7",
       marks: [
-        { row: 0, lane: 0, ts: 10, variable: "a" },
-        { row: 1, lane: 1, ts: 50, variable: "b" },
+        { row: 0, name: "row 0", lane: 0, ts: 10, variable: "a" },
+        { row: 1, name: "row 1", lane: 1, ts: 50, variable: "b" },
       ],
     },
   ],

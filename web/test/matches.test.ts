@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { pagesAround, readPosition } from "../src/matches.ts";
+import { pagesAround, readNumber } from "../src/matches.ts";
 
 test("pages go to both ends of a set that no number holds", () => {
   const total = 10n ** 30n;
@@ -13,10 +13,11 @@ test("an empty set has one empty page", () => {
   assert.deepEqual(pagesAround(0n, 0n, 20n), { before: null, after: null, last: 0n });
 });
 
-test("a position counts from one, with or without commas", () => {
-  assert.equal(readPosition("1", 5n), 0n);
-  assert.equal(readPosition("1,000", 5000n), 999n);
-  assert.equal(readPosition("6", 5n), null);
-  assert.equal(readPosition("0", 5n), null);
-  assert.equal(readPosition("many", 5n), null);
+test("a number to go to has commas or none, and lies between two others", () => {
+  assert.equal(readNumber("1", 1n, 5n), 1n);
+  assert.equal(readNumber("1,000", 1n, 5000n), 1000n);
+  assert.equal(readNumber("6", 1n, 5n), null);
+  assert.equal(readNumber("0", 1n, 5n), null);
+  assert.equal(readNumber("0", 0n, 5n), 0n);
+  assert.equal(readNumber("many", 1n, 5n), null);
 });

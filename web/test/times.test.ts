@@ -20,10 +20,10 @@ test("ticks of times are steps of a clock", () => {
 });
 
 test("ticks are the multiples of the step inside the view", () => {
-  assert.deepEqual(ticksBetween(-3, 21, 10, "number"), [0, 10, 20]);
-  assert.deepEqual(ticksBetween(1, 9, 10, "ms"), []);
-  assert.deepEqual(ticksBetween(0, 21, 10, "row"), [9, 19]);
-  assert.equal(ticksBetween(0, 1e9, 1, "number").length, 1000);
+  assert.deepEqual(ticksBetween(-3, 21, 10), [0, 10, 20]);
+  assert.deepEqual(ticksBetween(1, 9, 10), []);
+  assert.deepEqual(ticksBetween(0, 21, 10), [0, 10, 20]);
+  assert.equal(ticksBetween(0, 1e9, 1).length, 1000);
 });
 
 test("a tick's label is as fine as the step", () => {
@@ -32,7 +32,7 @@ test("a tick's label is as fine as the step", () => {
   assert.equal(tickLabel(NOON + 250, 250, "ms"), "12:00:00.25");
   assert.equal(tickLabel(NOON + 1000, 250, "ms"), "12:00:01");
   assert.equal(tickLabel(NOON + 10_000, 500, "ms"), "12:00:10");
-  assert.equal(tickLabel(9, 10, "row"), "10");
+  assert.equal(tickLabel(10, 10, "row"), "10");
   assert.equal(tickLabel(NOON - 12 * 3_600_000, 3_600_000, "ms"), "2026-11-16");
   assert.equal(tickLabel(1500, 500, "number"), "1,500");
   assert.equal(tickLabel(0.5, 0.5, "number"), "0.5");
@@ -43,7 +43,7 @@ test("a time in full leaves out milliseconds that are zero", () => {
   assert.equal(showTime(NOON + 7000, "ms"), "2026-11-16 12:00:07");
   assert.equal(showTime(NOON + 7, "ms"), "2026-11-16 12:00:00.007");
   assert.equal(showTime(1e300, "ms"), "1e+300");
-  assert.equal(showTime(0, "row"), "event 1");
+  assert.equal(showTime(0, "row"), "row 0");
   assert.equal(showTime(null, "ms"), "");
 });
 
