@@ -146,6 +146,13 @@ def group_terms(pattern: Pattern) -> list[MatchTerm]:
     return terms
 
 
+def list_distinct(pattern: Pattern) -> list[Reference]:
+    """Return the attributes whose different values a query with GROUP BY counts."""
+    parts = (part for term in group_terms(pattern) for part in walk_term(term))
+    counted = (part.argument for part in parts if isinstance(part, Aggregate) and part.distinct)
+    return list(dict.fromkeys(one for one in counted if isinstance(one, Reference)))
+
+
 def counts_only(pattern: Pattern) -> bool:
     """Whether the query is a lone `SELECT COUNT(*)`."""
     return pattern.grouping is None and pattern.select.items == (SelectedTerm(Aggregate("COUNT")),)
