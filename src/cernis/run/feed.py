@@ -306,6 +306,7 @@ class StartFeed(SlidingFeed):
         self.engine.tables.add_symbols()
         self.engine.fit_tables()
         columns = self._read_measures(batch)
+        assert batch.time is not None
         intervals = self._number_intervals(batch.time)
         found = []
         for piece, (some, own, ticks) in EncodedBatch(symbols, keys, clock).cut():
@@ -328,12 +329,13 @@ class StartFeed(SlidingFeed):
 
     def freeze(self) -> tuple[dict[str, Any], Arrays]:
         meta, arrays = super().freeze()
-        return meta, arrays | {f"pairs.{name}": self.engine.pairs[name] for name in PAIR.names}
+        pairs = self.engine.pairs
+        return meta, arrays | {f"pairs.{name}": pairs[name] for name in ("key", "interval")}
 
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
         super().thaw(meta, arrays)
         pairs = np.zeros(len(read_array(arrays, "pairs.key", np.int64, low=0)), PAIR)
-        for name in PAIR.names:
+        for name in ("key", "interval"):
             pairs[name] = read_array(arrays, f"pairs.{name}", np.int64, (len(pairs),))
         is_sorted = len(np.unique(pairs)) == len(pairs) and (np.sort(pairs) == pairs).all()
         rows = self.engine.memory.rows

@@ -675,6 +675,7 @@ class Grouper:
         if leaf.argument is None:
             return count_column([group.count for group in groups])
         if leaf.distinct:
+            assert isinstance(leaf.argument, pred.Reference)
             place = self.distinct.index(leaf.argument)
             return count_column([len(group.values[place]) for group in groups])
         held = [group.totals[self._find_source(leaf)] for group in groups]
