@@ -153,6 +153,16 @@ def list_distinct(pattern: Pattern) -> list[Reference]:
     return list(dict.fromkeys(one for one in counted if isinstance(one, Reference)))
 
 
+def added_columns(pattern: Pattern) -> list[str]:
+    """Return the columns of groups that are counts or sums: over no match they are 0."""
+    items = (item for item in pattern.select.items if isinstance(item, SelectedTerm))
+    return [
+        item.name
+        for item in items
+        if isinstance(item.term, Aggregate) and item.term.function in ("COUNT", "SUM")
+    ]
+
+
 def counts_only(pattern: Pattern) -> bool:
     """Whether the query is a lone `SELECT COUNT(*)`."""
     return pattern.grouping is None and pattern.select.items == (SelectedTerm(Aggregate("COUNT")),)
