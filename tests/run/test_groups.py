@@ -163,6 +163,30 @@ def test_a_group_of_the_start_is_reported_when_no_match_that_starts_in_it_can_en
     assert [*got[:3], got[3] + got[4]] == reported
 
 
+@pytest.mark.parametrize(("window", "notes"), [("", 1), (" WITHIN 1 HOUR", 0)])
+def test_a_session_says_that_groups_of_the_start_wait_for_the_end(window: str, notes: int) -> None:
+    query = cernis.query(f"{STARTED}{window} GROUP BY EVERY 10 MINUTES OF START")
+    found = query.session().push(SALES)
+    assert sum("pushes groups when the input ends" in note for note in found.notes) == notes
+    assert query.run(SALES).notes == ()
+
+
+def test_rules_have_the_groups_of_their_queries() -> None:
+    counted = "COUNT(*) AS n, COUNT(DISTINCT B[p]) AS d"
+    texts = {
+        f"r{i}": f"SELECT {counted} FROM S WHERE A ; B FILTER A[k = '{k}'] "
+        f"WITHIN {minutes} MINUTES GROUP BY EVERY 10 MINUTES OF START"
+        for i, (k, minutes) in enumerate([("u", 60), ("v", 60), ("u", 7)])
+    }
+    summed = {f"{name}s": text.replace(counted, "SUM(B[p]) AS s") for name, text in texts.items()}
+    texts |= summed
+    found = cernis.rules(texts).run(SALES)
+    for name, text in texts.items():
+        expected = cernis.query(text).run(SALES).to_arrow().to_pylist()
+        assert found[name].to_arrow().to_pylist() == expected
+        assert expected
+
+
 def test_a_group_of_the_start_waits_for_matches_that_are_not_certain() -> None:
     query = cernis.query(
         "SELECT COUNT(*) AS n WHERE A ; B WITHOUT C FOR 1 HOUR WITHIN 10 MINUTES "

@@ -334,7 +334,7 @@ class StartFeed(SlidingFeed):
 
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
         super().thaw(meta, arrays)
-        pairs = np.zeros(len(read_array(arrays, "pairs.key", np.int64, low=0)), PAIR)
+        pairs = np.zeros(len(read_array(arrays, "pairs.key", np.int64, low=0, below=2**31)), PAIR)
         for name in ("key", "interval"):
             pairs[name] = read_array(arrays, f"pairs.{name}", np.int64, (len(pairs),))
         is_sorted = len(np.unique(pairs)) == len(pairs) and (np.sort(pairs) == pairs).all()

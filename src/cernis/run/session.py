@@ -532,10 +532,12 @@ class Session(Generic[Found]):
             yield f"{len(keys):,} partitions, and idle ones stay: {why_idle_stay(plan.pattern)}"
 
     def _long_waits(self) -> Iterator[str]:
-        """Yield a note where a match on a stream may wait for ever."""
+        """Yield a note where a match, or a group, on a stream may wait for ever."""
         waits = describe_unbounded_wait(self.plan)
         if self._is_endless and waits:
             yield f"LONGEST pushes a match when no longer one can come: {waits}"
+        if self._is_endless and self.plan.pattern.group_wait is None:
+            yield "EVERY … OF START pushes groups when the input ends; add WITHIN a time"
 
     def _warn_about_events(
         self, ordering: Ordering, times: TimeSpan | None, *, last: bool
