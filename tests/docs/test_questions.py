@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,6 +115,30 @@ def jams(data: dict[str, pa.Table]) -> Rows:
     return list(zip(found["garage"], found["road"], gaps, strict=True))
 
 
+def funnel(data: pa.Table) -> Rows:
+    events = data.to_pandas()
+    views, carts, buys = (events[events["type"] == kind] for kind in ("VIEW", "CART", "BUY"))
+    window = pd.Timedelta("2D")
+    filled = views.merge(carts, on="user", suffixes=("", "_cart"))
+    filled = filled[
+        (filled["ts_cart"] > filled["ts"]) & (filled["ts_cart"] <= filled["ts"] + window)
+    ]
+    bought = filled.merge(buys, on="user", suffixes=("", "_buy"))
+    bought = bought[
+        (bought["ts_buy"] > bought["ts_cart"]) & (bought["ts_buy"] <= bought["ts"] + window)
+    ]
+    people = pd.DataFrame(
+        {
+            name: step.groupby(step["ts"].dt.floor("D"))["user"].nunique()
+            for name, step in (("viewed", views), ("filled", filled), ("bought", bought))
+        }
+    ).fillna(0)
+    return [
+        (day.to_pydatetime(), viewed, filled, bought, round(bought / viewed, 2))
+        for day, viewed, filled, bought in people.itertuples()
+    ]
+
+
 class Question(NamedTuple):
     page: str
     data: Callable[[], Any]
@@ -136,6 +162,12 @@ QUESTIONS = [
         guessed,
         ("user", "failures", "addresses"),
     ),
+    Question(
+        "funnel",
+        everyday.shop_visits,
+        funnel,
+        ("from_ts", "viewed", "filled", "bought", "conversion"),
+    ),
     Question("unpaid-orders", everyday.shop_orders, unpaid, ("order_number", "euros")),
     Question("taxi-sessions", everyday.taxi_stops, sessions, ("taxi", "rides", "fares")),
     Question("two-streams", everyday.parking_and_traffic, jams, ("garage", "road", "later")),
@@ -152,3 +184,48 @@ def test_the_answer_on_the_page_is_that_of_pandas(question: Question) -> None:
     expected = question.answer(data)
     assert expected
     assert sorted(got) == sorted(expected)
+
+
+def merge_windows(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Merge windows that overlap, which are in the order of their starts."""
+    merged: list[tuple[int, int]] = []
+    for start, end in windows:
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return merged
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bursts_by_rate_are_the_merged_windows_of_many_events(seed: int) -> None:
+    (text,) = QUERY.findall((FOLDER / "find-bursts.md").read_text())
+    draw, most = random.Random(seed), 5
+    text = text.replace("51", str(most + 1)).replace("50", str(most))
+    rows, expected = [], []
+    for host in "ab":
+        pauses = (draw.choice([500, 1500, 2000, 2400, 9000]) for _ in range(300))
+        times = list(accumulate(pauses))
+        rows += [{"ts": time, "host": host} for time in times]
+        windows = [(i, i + most) for i in range(300 - most) if times[i + most] - times[i] <= 10_000]
+        expected += [
+            (host, times[low], times[high], high - low + 1) for low, high in merge_windows(windows)
+        ]
+    rows.sort(key=lambda row: row["ts"])
+    found = cernis.rules(text).run({"errors": rows})["burst"]
+    got = [(match.partition["host"], *match.values.values()) for match in found]
+    assert sorted(got) == sorted(expected)
+    assert len(expected) > 5
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_merged_windows_are_those_of_a_sweep(seed: int) -> None:
+    page = (FOLDER / "find-bursts.md").read_text()
+    (text,) = re.findall(r"merged = cernis\.query\(\"\"\"\n(.*?)\.\.\. \"\"\"\)", page, re.DOTALL)
+    query = cernis.query(text.replace("...", ""))
+    draw = random.Random(seed)
+    starts = sorted(draw.randrange(600) for _ in range(30))
+    windows = [(start, start + draw.randrange(1, 50)) for start in starts]
+    rows = [{"ts": start, "till": end} for start, end in windows]
+    found = [tuple(match.values.values()) for match in query.run({"windows": rows})]
+    assert found == merge_windows(windows)

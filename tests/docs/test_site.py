@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from html import unescape
@@ -105,6 +106,19 @@ def test_the_site_builds_without_a_network_and_loads_nothing_from_outside(
     styles = "".join(path.read_text("utf-8") for path in first.parent.rglob("*.css"))
     assert not re.search(r"@import|url\(\s*['\"]?(?:https?:)?//", styles)
     assert (tmp_path / "index.html").is_file()
+    for word, page in (("burst", "find-bursts"), ("funnel", "funnel"), ("overlap", "find-bursts")):
+        assert f"how-to/{page}" in find_pages(first.parent / "searchindex.js", word)
+
+
+def find_pages(index: Path, stem: str) -> list[str]:
+    """Return the pages that the search of a site lists for a word, by its stem."""
+    text = index.read_text("utf-8")
+    found = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    pages = []
+    for part in ("titleterms", "terms"):
+        numbers = found[part].get(stem, [])
+        pages += [numbers] if isinstance(numbers, int) else numbers
+    return [found["docnames"][number] for number in pages]
 
 
 def test_a_missing_sphinx_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -465,6 +465,8 @@ def _queries() -> dict[str, tuple[str, str]]:
     for name, by, text in (
         ("grouped", "[k]", f"{pairs} PARTITION BY [k] {window} GROUP BY [k]"),
         ("grouped-every", "MAX(b[u])", f"{pairs} {window} GROUP BY EVERY 9 MILLISECONDS"),
+        ("grouped-start", "MAX(b[u])", f"{pairs} {window} GROUP BY EVERY 9 MILLISECONDS OF START"),
+        ("distinct", "COUNT(DISTINCT b[u])", f"{pairs} {window} GROUP BY EVERY 9 MILLISECONDS"),
         (
             "grouped-absent",
             "[k]",

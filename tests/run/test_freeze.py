@@ -210,6 +210,15 @@ CASES |= {
         "(A AS x ; B AS y) PARTITION BY [id] WITHIN 12 EVENTS GROUP BY [id], EVERY 10 MILLISECONDS",
         "[id], COUNT(*) AS n, MAX(y[u]) AS most",
     ),
+    "starts": unbroken(
+        "(A AS x ; B AS y) PARTITION BY [id] WITHIN 12 EVENTS "
+        "GROUP BY [id], EVERY 10 MILLISECONDS OF START",
+        "[id], COUNT(*) AS n, MAX(y[u]) AS most",
+    ),
+    "distinct": unbroken(
+        "(A AS x ; B AS y) WITHIN 12 EVENTS GROUP BY EVERY 10 MILLISECONDS",
+        "COUNT(DISTINCT x[id]) AS n",
+    ),
     "graphs": graphs("A : B"),
     "graph-iterations": graphs("A ; B+", "PARTITION BY (?room)"),
     "rules": rules(

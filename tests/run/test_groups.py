@@ -137,6 +137,141 @@ def test_a_group_of_every_is_reported_when_its_time_has_passed() -> None:
     assert list(session.finish()) == []
 
 
+STARTED = "SELECT COUNT(*) AS n, SUM(B[p]) AS s WHERE A ; B"
+
+
+@pytest.mark.parametrize(
+    ("window", "reported"),
+    [
+        (" WITHIN 30 MINUTES", [[], [], [{"n": 1, "s": 11}], []]),
+        (" WITHIN 31 MINUTES", [[], [], [], [{"n": 1, "s": 11}]]),
+        ("", [[], [], [], [{"n": 2, "s": 16}]]),
+        (" WITHIN 3 EVENTS", [[], [], [], [{"n": 1, "s": 11}]]),
+    ],
+)
+def test_a_group_of_the_start_is_reported_when_no_match_that_starts_in_it_can_end(
+    window: str, reported: list[Any]
+) -> None:
+    at = [datetime(2024, 1, 1, 12, minute) for minute in (0, 5, 39, 40)]
+    events = pa.table({"type": ["A", "B", "C", "C"], "ts": at, "p": [1, 11, 0, 0]})
+    late = pa.table({"type": ["B"], "ts": [datetime(2024, 1, 1, 12, 41)], "p": [5]})
+    session = cernis.query(f"{STARTED}{window} GROUP BY EVERY 10 MINUTES OF START").session()
+    found = [session.push(part) for part in (events[:3], events[3:3], events[3:])]
+    found.append(session.push(late))
+    found.append(session.finish())
+    got = [[group.values for group in each] for each in found]
+    assert [*got[:3], got[3] + got[4]] == reported
+
+
+@pytest.mark.parametrize(("window", "notes"), [("", 1), (" WITHIN 1 HOUR", 0)])
+def test_a_session_says_that_groups_of_the_start_wait_for_the_end(window: str, notes: int) -> None:
+    query = cernis.query(f"{STARTED}{window} GROUP BY EVERY 10 MINUTES OF START")
+    found = query.session().push(SALES)
+    assert sum("pushes groups when the input ends" in note for note in found.notes) == notes
+    assert query.run(SALES).notes == ()
+
+
+def test_rules_have_the_groups_of_their_queries() -> None:
+    counted = "COUNT(*) AS n, COUNT(DISTINCT B[p]) AS d"
+    texts = {
+        f"r{i}": f"SELECT {counted} FROM S WHERE A ; B FILTER A[k = '{k}'] "
+        f"WITHIN {minutes} MINUTES GROUP BY EVERY 10 MINUTES OF START"
+        for i, (k, minutes) in enumerate([("u", 60), ("v", 60), ("u", 7)])
+    }
+    summed = {f"{name}s": text.replace(counted, "SUM(B[p]) AS s") for name, text in texts.items()}
+    texts |= summed
+    found = cernis.rules(texts).run(SALES)
+    for name, text in texts.items():
+        expected = cernis.query(text).run(SALES).to_arrow().to_pylist()
+        assert found[name].to_arrow().to_pylist() == expected
+        assert expected
+
+
+def test_a_group_of_the_start_waits_for_matches_that_are_not_certain() -> None:
+    query = cernis.query(
+        "SELECT COUNT(*) AS n WHERE A ; B WITHOUT C FOR 1 HOUR WITHIN 10 MINUTES "
+        "GROUP BY EVERY 10 MINUTES OF START"
+    )
+    at = [
+        datetime(2024, 1, 1, hour, minute) for hour, minute in ((12, 0), (12, 5), (13, 0), (13, 6))
+    ]
+    events = pa.table({"type": ["A", "B", "D", "D"], "ts": at})
+    session = query.session()
+    assert [list(session.push(events[i : i + 1])) for i in range(3)] == [[], [], []]
+    (group,) = session.push(events[3:])
+    assert (group.values, group.time["from_ts"]) == ({"n": 1}, at[0])
+
+
+@pytest.mark.parametrize("clauses", ["", "PARTITION BY [k]"])
+@pytest.mark.parametrize("window", ["", "WITHIN 45 SECONDS", "WITHIN 9 EVENTS"])
+@pytest.mark.parametrize("where", ["A AS a ; B AS b", "A AS a ; C? ; B+ AS b", "A AS a : B AS b"])
+def test_aggregates_per_interval_of_the_start_are_those_of_listed_matches(
+    where: str, window: str, clauses: str
+) -> None:
+    draw = random.Random(f"{where} {window} {clauses}")
+    number = 60 if "+" in where and not window else 300
+    seconds = sorted(draw.randrange(3 * number) for _ in range(number))
+    events = pa.table(
+        {
+            "type": draw.choices("AABC", k=number),
+            "ts": [1000 * second for second in seconds],
+            "k": draw.choices("uvw", k=number),
+            "p": [draw.choice([None, -3, 2, 7]) for _ in range(number)],
+            "f": [draw.random() for _ in range(number)],
+        }
+    )
+    terms = "COUNT(*) AS n, COUNT(b) AS m, SUM(b[p]) AS s, MIN(a[f]) AS least, MAX(b[p]) AS most"
+    if "+" in where:
+        where = f"({where}) FILTER b[f > 0.8]"
+    text = f"SELECT {terms}, AVG(a[f]) AS mean{{}} FROM S WHERE {where} {clauses} {window} "
+    text += f"GROUP BY {'[k], ' if clauses else ''}EVERY 20 SECONDS OF START"
+    query = cernis.query(text.format(""))
+    assert "no match is made" in str(query.explain())
+    listed = cernis.query(text.format(", COUNT(DISTINCT a[f]) AS firsts"))
+    assert "listed, within the budget, for their different" in str(listed.explain())
+    expected = listed.run(events, budget=10**9).to_arrow().drop(["firsts"]).to_pylist()
+    assert len(expected) > 5
+    found, session = [], query.session()
+    for batch in split(events, sorted(draw.sample(range(number), 5))):
+        found += session.push(batch).to_arrow().to_pylist()
+        session = query.thaw(session.freeze())
+    found += session.finish().to_arrow().to_pylist()
+    whole = query.run(events).to_arrow().to_pylist()
+    for got in (found, whole):
+        assert [{**row, "mean": None} for row in got] == [{**row, "mean": None} for row in expected]
+        assert [row["mean"] for row in got] == pytest.approx([row["mean"] for row in expected])
+
+
+def test_the_different_values_of_a_group_are_those_of_one_column() -> None:
+    kinds = [
+        pa.array([0.0, -0.0, float("nan"), float("nan"), None, 1.5]),
+        pa.array([Decimal("1.0"), Decimal("1.00"), Decimal("2"), Decimal("3"), None, Decimal("3")]),
+        pa.array(["a", "a", "b", "c", None, "c"]).dictionary_encode(),
+        pa.array([[1], [1], [2], [3], None, [3]]),
+        pa.array([{"v": 1}, {"v": 1}, {"v": 2}, {"v": 3}, None, {"v": 3}]),
+        pa.array([datetime(2024, 1, day) for day in (1, 1, 2, 3, 3)] + [None]),
+    ]
+    for kind in kinds:
+        events = pa.table({"type": ["A"] * 6, "ts": range(6), "v": kind})
+        query = cernis.query("SELECT COUNT(DISTINCT A[v]) AS n WHERE A GROUP BY EVERY 1 DAY")
+        session = query.session()
+        session.push(events[:2])
+        session = query.thaw(session.freeze())
+        session.push(events[2:])
+        assert [group.values for group in session.finish()] == [{"n": 3}]
+
+
+def test_listing_matches_for_groups_spends_the_budget() -> None:
+    events = pa.table({"type": ["A"] * 20 + ["B"] * 20, "ts": range(40), "v": range(40)})
+    query = cernis.query("SELECT COUNT(DISTINCT A[v]) AS n WHERE A ; B GROUP BY EVERY 1 DAY")
+    assert [group.values for group in query.run(events, budget=400)] == [{"n": 20}]
+    message = "the query lists matches for its groups and has more candidates"
+    with pytest.raises(cernis.BudgetError, match=message):
+        query.run(events, budget=399)
+    found = query.run(events, budget=30, on_budget="partial")
+    assert found.partial
+
+
 def test_a_push_of_nothing_closes_no_group() -> None:
     query = cernis.query(
         "SELECT k, COUNT(*) AS n WHERE A ; B PARTITION BY [k] WITHIN 5 MINUTES "
@@ -174,7 +309,13 @@ def test_counts_of_a_group_are_exact_beyond_64_bits() -> None:
         ("SELECT A[p] WHERE A GROUP BY END", "A[p] has no single value in a group"),
         ("SELECT END WHERE A GROUP BY END", "END has no single value in a group"),
         ("SELECT LAST(A[p]) WHERE A GROUP BY END", "has no meaning over the matches of a group"),
-        ("SELECT COUNT(DISTINCT A[p]) WHERE A GROUP BY END", "has no meaning over the matches"),
+        ("SELECT COUNT(DISTINCT A) WHERE A GROUP BY END", "DISTINCT counts the values of an"),
+        ("SELECT COUNT(*) WHERE A GROUP BY EVERY 1 DAY OF A", "'A' is no time of a match"),
+        ("SELECT COUNT(*) WHERE A GROUP BY EVERY 1 DAY, EVERY 1 DAY OF START", "names this twice"),
+        (
+            "INSERT INTO D SELECT COUNT(*) AS n WHERE A GROUP BY EVERY 1 DAY OF START",
+            "INSERT INTO does not go with EVERY … OF START",
+        ),
         ("SELECT * WHERE A GROUP BY END", "SELECT of a query with GROUP BY takes aggregates"),
         ("SELECT COUNT(*) WHERE A GROUP BY k", "'k' is no key of a group"),
         ("SELECT COUNT(*) WHERE A GROUP BY END HAVING A[p = 1]", "HAVING compares aggregates"),

@@ -148,6 +148,12 @@ GROUPED = {
     "having": (grouped("EVERY 20 SECONDS HAVING COUNT(*) >= 3", pattern=SLICED), {}),
     "compared": (grouped("EVERY 10 SECONDS", pattern=CHAIN), {}),
     "listed": (grouped("EVERY 10 SECONDS").replace("b[price]", "b[ts]"), {}),
+    "starts": (grouped("EVERY 10 SECONDS OF START"), {}),
+    "starts in slices": (grouped("EVERY 10 SECONDS OF START", pattern=SLICED), {"tasks": 5}),
+    "different values": (
+        grouped("EVERY 10 SECONDS OF START").replace("SUM(b[volume])", "COUNT(DISTINCT a[name])"),
+        {"tasks": 5},
+    ),
 }
 
 

@@ -493,8 +493,11 @@ def test_a_match_is_reported_when_the_watermark_has_passed_its_deadline() -> Non
 
 def _ends(case: tuple[Pattern, Events]) -> bool:
     """Whether the groups of a case end on a stream."""
-    grouping = case[0].grouping
-    return grouping is not None and (grouping.end or grouping.every is not None)
+    grouping, within = case[0].grouping, case[0].within
+    assert grouping is not None
+    if grouping.of_start:
+        return within is not None and within.unit is Unit.TIME
+    return grouping.end or grouping.every is not None
 
 
 @given(
@@ -571,6 +574,23 @@ def test_a_group_is_reported_when_the_watermark_has_passed_its_end() -> None:
     assert [line["values"]["n"] for line in run.found] == [2, 1]
     run.batch(None, 30)
     assert [line["values"]["n"] for line in run.found] == [2, 1, 1]
+
+
+def test_a_group_of_the_start_is_reported_when_the_watermark_has_passed_the_window() -> None:
+    run = started(
+        cernis.query(
+            "SELECT COUNT(*) AS n, COUNT(DISTINCT B[ts]) AS ends FROM S WHERE A ; B "
+            "WITHIN 5 MILLISECONDS GROUP BY EVERY 10 MILLISECONDS OF START"
+        )
+    )
+    timers: list[int | None] = []
+    bucket = run.batch(events_at([8, 9, 13, 14], "AABB"), None)
+    assert [*bucket.take(run.store, [], 14, lambda _, after: timers.append(after))] == []
+    assert timers == [15]  # five milliseconds after the interval
+    run.restart()
+    run.batch(None, 15)
+    values = {"n": 3, "ends": 2}
+    assert run.found == [{"from_ts": 0, "to_ts": 10, "partition": {}, "values": values}]
 
 
 def pairs(within: str = "") -> cernis.Query:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import xml.etree.ElementTree as ET
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -63,6 +64,49 @@ def test_a_chart_has_lanes_matches_and_their_ends(lanes: Any, events: list[Any])
     assert marks == ["tick" if len(events) < 400 else "rect", "line", "circle"]
     counted = sum(value["count"] for value in lower["data"]["values"])
     assert counted == cernis.query(QUERY).run(events).count()
+
+
+HOURS = [
+    {"type": "A", "ts": datetime(2024, 5, 1, hour, 10), "k": key, "x": 2.5}
+    for hour, key in ((1, "u"), (1, "v"), (4, "u"), (4, "u"))
+]
+
+
+def test_a_chart_of_groups_has_zero_in_hours_without_a_match() -> None:
+    pytest.importorskip("altair")
+    text = "SELECT [k], COUNT(*) AS n, AVG(A[x]) AS mean WHERE A PARTITION BY [k] GROUP BY [k], "
+    chart = cernis.query(text + "EVERY 1 HOUR").run(HOURS).plot().to_dict()
+    counted, mean = ([*panel["data"]["values"]] for panel in chart["vconcat"])
+    hour, first = 3_600_000, datetime(2024, 5, 1, 1, tzinfo=UTC).timestamp() * 1000
+    drawn = {(bar["series"], (bar["at"] - first) / hour): bar["value"] for bar in counted}
+    assert drawn == {
+        ("u", 0): 1, ("u", 1): 0, ("u", 2): 0, ("u", 3): 2,
+        ("v", 0): 1, ("v", 1): 0, ("v", 2): 0, ("v", 3): 0,
+    }  # fmt: skip
+    assert all(bar["to"] - bar["at"] == hour for bar in counted)
+    assert [bar["value"] for bar in mean] == [2.5, 2.5, 2.5]
+    assert chart["vconcat"][0]["encoding"]["x"]["type"] == "temporal"
+
+
+@pytest.mark.parametrize(
+    ("keys", "axis", "bars"),
+    [("END", "temporal", 4), ("[k]", "nominal", 2), ("EVERY 1 SECOND", "temporal", 2)],
+)
+def test_a_chart_of_other_groups_has_a_bar_for_each(keys: str, axis: str, bars: int) -> None:
+    pytest.importorskip("altair")
+    text = f"SELECT COUNT(*) AS n, COUNT(A) AS m WHERE A PARTITION BY [k] GROUP BY {keys}"
+    groups = cernis.query(text).run(HOURS)
+    panel = groups.plot("n").to_dict()
+    assert panel["encoding"]["x"]["type"] == axis
+    assert len(panel["data"]["values"]) == bars
+    with pytest.raises(cernis.CernisError, match=r"'k' is no column of numbers: .*n, m"):
+        groups.plot("k")
+
+
+def test_a_chart_of_no_groups_is_empty() -> None:
+    pytest.importorskip("altair")
+    chart = cernis.query("SELECT COUNT(*) AS n WHERE Z GROUP BY EVERY 1 HOUR").run(HOURS).plot()
+    assert chart.to_dict()["data"]["values"] == []
 
 
 def test_without_altair_a_chart_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

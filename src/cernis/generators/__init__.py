@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         power_readings,
         road_speeds,
         shop_orders,
+        shop_visits,
         taxi_stops,
     )
     from cernis.generators.logins import login_stream
@@ -29,6 +30,7 @@ __all__ = [
     "power_readings",
     "road_speeds",
     "shop_orders",
+    "shop_visits",
     "stock_stream",
     "taxi_stops",
 ]

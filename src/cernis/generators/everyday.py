@@ -130,6 +130,29 @@ def shop_orders(orders: int = 200, seed: int = 0) -> pa.Table:
     return _order(at, {"type": kinds, "order": numbers, "euros": sums})
 
 
+def shop_visits(people: int = 150, seed: int = 0) -> pa.Table:
+    """Make what people do in a shop in a week: they view, some fill a cart, some of these buy.
+
+    >>> shop_visits(2).schema.names
+    ['type', 'user', 'ts']
+    """
+    rng = np.random.default_rng(seed)
+    at: list[float] = []
+    rows: list[tuple[str, str]] = []
+    for person in range(people):
+        for _ in range(int(rng.integers(1, 6))):
+            now = float(rng.uniform(0, 7 * _DAY))
+            for kind, share in (("VIEW", 1.0), ("VIEW", 0.5), ("CART", 0.4), ("BUY", 0.6)):
+                if rng.random() < share:
+                    at.append(now)
+                    rows.append((kind, f"user{person:03}"))
+                elif kind != "VIEW":
+                    break
+                now += float(rng.exponential(8 * _HOUR))
+    kinds, users = zip(*rows, strict=True)
+    return _order(at, {"type": kinds, "user": users})
+
+
 def card_payments(cards: int = 200, seed: int = 0) -> pa.Table:
     """Make the payments of cards in three days; a thief tries a small sum before a large one.
 

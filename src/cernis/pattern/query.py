@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from math import ceil
 
 from cernis.errors import Span
 from cernis.pattern.formula import (
@@ -113,19 +114,26 @@ class Grouping:
     """`GROUP BY`: aggregates go over all matches of a group.
 
     A group has one value in each of the `components` of the partition, and one interval `every`
-    (nanoseconds) of time or one end position (`end`).
+    (nanoseconds) of the time of the end, with `of_start` of the start, or one end position (`end`).
     """
 
     components: tuple[str, ...] = ()
     every: Fraction | None = None
     end: bool = False
     having: Condition | None = None
+    of_start: bool = False
     span: Span | None = span_field()
+
+    @property
+    def start_interval(self) -> int | None:
+        """The nanoseconds of `EVERY … OF START`; None: groups do not look at starts."""
+        return int(self.every) if self.of_start and self.every is not None else None
 
     def __str__(self) -> str:
         keys = [f"[{', '.join(map(write_dotted, name.split('|')))}]" for name in self.components]
         if self.every is not None:
-            keys.append(f"EVERY {write_duration(self.every)}")
+            of = " OF START" if self.of_start else ""
+            keys.append(f"EVERY {write_duration(self.every)}{of}")
         if self.end:
             keys.append("END")
         having = "" if self.having is None else f" HAVING {write_condition(self.having)}"
@@ -255,6 +263,17 @@ class Pattern:
     def absent_before(self) -> Absence | None:
         """`WITHOUT … BEFORE`: the formula that must not precede a match."""
         return next((one for one in self.without if one.before), None)
+
+    @property
+    def group_wait(self) -> int | None:
+        """How many nanoseconds after its end an interval of GROUP BY may have matches.
+
+        None: it may have some until the input ends, as no window in time bounds a match.
+        """
+        if self.grouping is None or not self.grouping.of_start:
+            return 0
+        is_timed = self.within is not None and self.within.unit is Unit.TIME
+        return ceil(self.within.size) if self.within is not None and is_timed else None
 
     @property
     def suppresses_whole_keys(self) -> bool:

@@ -146,6 +146,23 @@ def group_terms(pattern: Pattern) -> list[MatchTerm]:
     return terms
 
 
+def list_distinct(pattern: Pattern) -> list[Reference]:
+    """Return the attributes whose different values a query with GROUP BY counts."""
+    parts = (part for term in group_terms(pattern) for part in walk_term(term))
+    counted = (part.argument for part in parts if isinstance(part, Aggregate) and part.distinct)
+    return list(dict.fromkeys(one for one in counted if isinstance(one, Reference)))
+
+
+def added_columns(pattern: Pattern) -> list[str]:
+    """Return the columns of groups that are counts or sums: over no match they are 0."""
+    items = (item for item in pattern.select.items if isinstance(item, SelectedTerm))
+    return [
+        item.name
+        for item in items
+        if isinstance(item.term, Aggregate) and item.term.function in ("COUNT", "SUM")
+    ]
+
+
 def counts_only(pattern: Pattern) -> bool:
     """Whether the query is a lone `SELECT COUNT(*)`."""
     return pattern.grouping is None and pattern.select.items == (SelectedTerm(Aggregate("COUNT")),)

@@ -93,6 +93,7 @@ KEYWORDS = frozenset(
         "NONINCREASING",
         "NOT",
         "NULL",
+        "OF",
         "ON",
         "OR",
         "PARTITION",

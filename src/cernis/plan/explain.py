@@ -17,7 +17,7 @@ from cernis.engine.dag.records import RECENT, SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
-from cernis.pattern.selection import counts_only, group_terms, starred_variables
+from cernis.pattern.selection import counts_only, group_terms, list_distinct, starred_variables
 from cernis.pattern.write import (
     write_condition,
     write_duration,
@@ -385,10 +385,20 @@ def _describe_groups(plan: Plan) -> list[str]:
         )
     if plan.can_aggregate:
         cost = "a constant cost per event, no match is made (numbers; other values: listed)"
+    if grouping.of_start and plan.can_aggregate_starts:
+        cost = (
+            "a cost per event and interval with starts in its window, no match is made (numbers; "
+            "other values: listed)"
+        )
+    if list_distinct(plan.pattern) or (grouping.of_start and not plan.can_aggregate_starts):
+        what = "different values" if list_distinct(plan.pattern) else "starts"
+        cost = f"matches are listed, within the budget, for their {what}: linear in the matches"
     when = "a group is reported when the input ends"
     if grouping.end:
         when = "a group is reported at its end position"
-    elif grouping.every is not None:
+    elif grouping.of_start and plan.pattern.group_wait is not None:
+        when = "a group is reported when time has passed its interval and the window after it"
+    elif grouping.every is not None and not grouping.of_start:
         when = "a group is reported when time has passed its interval"
     return [cost, when]
 

@@ -272,6 +272,11 @@ class Plan:
         return self.unary is not None and not self.listed and self.head is None and is_free
 
     @property
+    def can_aggregate_starts(self) -> bool:
+        """Whether aggregates per interval of the start need no match: NEXT compares all starts."""
+        return self.can_aggregate and not self.settings.resolve
+
+    @property
     def weights(self) -> tuple[EventWeight, ...] | None:
         """The weights of events that ORDER BY adds up; None: matches are listed and sorted."""
         return None if self.unary is None or self.listed else find_weights(self.pattern)

@@ -12,17 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from cernis.errors import CernisError
+from cernis.events.times import is_number
 from cernis.results.jsonlines import group_lines
 from cernis.results.result import Notes, Result
 from cernis.results.values import python_records
 
+if TYPE_CHECKING:
+    from cernis.views.plot_groups import Axis, Bar
+
 _BATCH = 1 << 16
 _TIMES = ("from_ts", "to_ts", "end", "end_ts")
+_MOST_BARS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +58,14 @@ class Groups(Result[MatchGroup]):
         *,
         notes: Notes = (),
         partial: bool = False,
+        added: Sequence[str] = (),
     ) -> None:
-        """Take a table of the times, then the components, then the values."""
+        """Take a table of the times, then the components, then the values.
+
+        `added` are values that are 0 over no match, as counts and sums are.
+        """
         super().__init__(notes, partial)
+        self._added = frozenset(added)
         self._table = table.combine_chunks()
         self._components = tuple(components)
         self._times = [name for name in _TIMES if name in table.schema.names]
@@ -72,11 +83,73 @@ class Groups(Result[MatchGroup]):
         parts = [self, *others]
         table = pa.concat_tables([part._table for part in parts], promote_options="permissive")
         notes, partial = parts[-1].notes, parts[-1].partial
-        return Groups(table, self._components, notes=notes, partial=partial)
+        return Groups(
+            table, self._components, notes=notes, partial=partial, added=tuple(self._added)
+        )
 
     def counts(self) -> pa.Table:
         """Return the groups themselves: the numbers of matches are values of theirs."""
         return self._table
+
+    def plot(self, *values: str, width: int = 640) -> Any:
+        """Return an Altair chart (extra `notebook`): a panel of bars for each number, or these.
+
+        Between the first and the last group of `EVERY`, counts and sums are 0 in an interval
+        without a group. Beyond 10,000 intervals only those with a group are drawn.
+        """
+        from cernis.views.plot_groups import plot_bars
+
+        numbers = [field.name for field in self.schema if is_number(field.type)]
+        names = values or tuple(n for n in numbers if n not in (*_TIMES, *self._components))
+        for name in names:
+            if name not in numbers:
+                raise CernisError(f"{name!r} is no column of numbers: {', '.join(numbers)}")
+        places, axis = self._find_places()
+        return plot_bars([(name, self._list_bars(name, places)) for name in names], axis, width)
+
+    def _find_places(self) -> tuple[list[tuple[Any, Any]], Axis]:
+        """Return where each group lies on the axis of a chart."""
+        if not self._times:
+            return [(name, name) for name in self._name_series()], "nominal"
+        first, last = (self._table.column(self._times[i]) for i in (0, -1))
+        if self._times[0] == "end":
+            first = last
+        axis: Axis = "quantitative" if is_number(first.type) else "temporal"
+        starts, ends = (_read_places(column, axis) for column in (first, last))
+        return list(zip(starts, ends, strict=True)), axis
+
+    def _list_bars(self, name: str, places: Sequence[tuple[Any, Any]]) -> list[Bar]:
+        """Return the numbers of a column, and 0 for intervals between, per series."""
+        from cernis.views.plot_groups import Bar
+
+        series = self._name_series()
+        found = self._table.column(name).to_pylist()
+        bars = [
+            Bar(*place, own, float(value))
+            for place, own, value in zip(places, series, found, strict=True)
+            if value is not None
+        ]
+        if self._times[:1] != ["from_ts"] or name not in self._added or not places:
+            return bars
+        size, begun = places[0][1] - places[0][0], {at for at, _ in places}
+        number = round((max(begun) - min(begun)) / size) + 1
+        if number <= _MOST_BARS:
+            drawn = {(bar.series, round((bar.at - min(begun)) / size)) for bar in bars}
+            edges = [min(begun) + i * size for i in range(number + 1)]
+            bars += [
+                Bar(edges[i], edges[i + 1], own, 0.0)
+                for own in dict.fromkeys(series)
+                for i in range(number)
+                if (own, i) not in drawn
+            ]
+        return bars
+
+    def _name_series(self) -> list[str]:
+        """Return the components of each group as a text."""
+        columns = [self._table.column(name).to_pylist() for name in self._components]
+        return [", ".join(map(str, held)) for held in zip(*columns, strict=True)] or [""] * len(
+            self
+        )
 
     def _items(self, limit: int | None) -> Iterator[MatchGroup]:
         return chain.from_iterable(map(self._objects, self._batches(limit)))
@@ -127,3 +200,11 @@ class Groups(Result[MatchGroup]):
             [*g.time.values(), *g.partition.values(), *g.values.values()] for g in items
         ]
         return self.schema.names, rows
+
+
+def _read_places(column: pa.ChunkedArray, axis: Axis) -> list[float]:
+    """Return times as numbers: of their own, or milliseconds since 1970."""
+    if axis == "temporal":
+        column = column.cast(pa.timestamp("ns")).cast(pa.int64())
+        return [time / 1_000_000 for time in column.to_pylist()]
+    return [float(number) for number in column.to_pylist()]

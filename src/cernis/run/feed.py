@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ from cernis.engine.unary.aggregate import (
     SlidingAggregator,
     join_found,
 )
+from cernis.engine.unary.aggregate_starts import PAIR, StartAggregator
 from cernis.engine.unary.freeze import (
     freeze_sliding,
     freeze_unary,
@@ -48,13 +50,22 @@ from cernis.errors import DataError
 from cernis.events.batch import EventBatch
 from cernis.events.kinds import OTHER
 from cernis.events.order import Scale
+from cernis.pattern.window import Unit
 from cernis.plan.plan import Plan, Unary
 from cernis.results.correlated import CorrelatedMatches
 from cernis.results.counted import CountedMatches
 from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.results.unary import CompactMatches, Recount
 from cernis.run.budget import Budget
-from cernis.state import MOST_EVENTS, check_list, check_number, check_text, require
+from cernis.state import (
+    MOST_EVENTS,
+    check_list,
+    check_number,
+    check_text,
+    is_inside,
+    read_array,
+    require,
+)
 
 Arrays = dict[str, NDArray[Any]]
 Keys = NDArray[np.int64]
@@ -113,8 +124,13 @@ def make_feed(plan: Plan, encode: Encode, measures: Measures | None = None) -> F
     if plan.tables is not None:
         return CorrelatedFeed(plan, plan.tables, encode)
     assert plan.unary is not None
-    if measures is not None and plan.can_aggregate:
+    every = plan.pattern.grouping.start_interval if plan.pattern.grouping else None
+    if measures is not None and plan.can_aggregate and every is None:
         return SlidingFeed(plan.unary, plan.settings, encode, measures)
+    if measures is not None and plan.can_aggregate_starts and every is not None:
+        within = plan.pattern.within
+        in_time = within is not None and within.unit is Unit.TIME
+        return StartFeed(plan.unary, plan.settings, encode, measures, every, in_time)
     return UnaryFeed(plan.unary, plan.settings, encode)
 
 
@@ -215,8 +231,10 @@ class SlidingFeed(Feed):
     ) -> None:
         self.unary = unary
         self.measures = measures
-        engine = SlidingAggregator(unary.tables, settings, tuple(self.measures))
-        super().__init__(engine, unary.automaton.alphabet, encode)
+        super().__init__(self._make_engine(unary, settings), unary.automaton.alphabet, encode)
+
+    def _make_engine(self, unary: Unary, settings: Settings) -> SlidingAggregator:
+        return SlidingAggregator(unary.tables, settings, tuple(self.measures))
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
         symbols = self._encode_symbols(batch)
@@ -251,8 +269,78 @@ class SlidingFeed(Feed):
         # states and symbols from outside never reach the automaton that other sessions share
         unary = self.unary.renew()
         self.alphabet = unary.automaton.alphabet
-        self.engine = SlidingAggregator(unary.tables, self.engine.settings, tuple(self.measures))
+        self.engine = self._make_engine(unary, self.engine.settings)
         thaw_sliding(self.engine, meta, arrays)
+
+
+class StartFeed(SlidingFeed):
+    """Encodes as `SlidingFeed` does, with the interval that each event lies in."""
+
+    engine: StartAggregator
+
+    def __init__(
+        self,
+        unary: Unary,
+        settings: Settings,
+        encode: Encode,
+        measures: Measures,
+        every: int,
+        in_time: bool,
+    ) -> None:
+        """Intervals have `every` so many nanoseconds; `in_time` says that the window is a time."""
+        super().__init__(unary, settings, encode, measures)
+        self._every = every
+        self._in_time = in_time
+        self._tick = 1
+
+    def _make_engine(self, unary: Unary, settings: Settings) -> StartAggregator:
+        return StartAggregator(unary.tables, settings, tuple(self.measures))
+
+    def measure(self, scale: Scale) -> None:
+        if scale.unit_ns is None:
+            raise DataError("GROUP BY EVERY needs a column of times")
+        self._tick = scale.unit_ns
+
+    def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
+        symbols = self._encode_symbols(batch)
+        self.engine.tables.add_symbols()
+        self.engine.fit_tables()
+        columns = self._read_measures(batch)
+        assert batch.time is not None
+        intervals = self._number_intervals(batch.time)
+        found = []
+        for piece, (some, own, ticks) in EncodedBatch(symbols, keys, clock).cut():
+            lows = self._number_intervals(ticks.bound) if ticks and self._in_time else None
+            cut = [column.cut(piece) for column in columns]
+            found.append(
+                self.engine.push_started(
+                    some, cut, intervals[piece], lows, keys=own, **_clock(ticks)
+                )
+            )
+        return [each for each in found if len(each.ends)]
+
+    def _number_intervals(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of the interval that each time lies in."""
+        shared = gcd(self._tick, self._every)
+        factor, size = self._tick // shared, self._every // shared
+        if factor == 1 and size < 2**63:
+            return times // size
+        return (times.astype(object) * factor // size).astype(np.int64)
+
+    def freeze(self) -> tuple[dict[str, Any], Arrays]:
+        meta, arrays = super().freeze()
+        pairs = self.engine.pairs
+        return meta, arrays | {f"pairs.{name}": pairs[name] for name in ("key", "interval")}
+
+    def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
+        super().thaw(meta, arrays)
+        pairs = np.zeros(len(read_array(arrays, "pairs.key", np.int64, low=0, below=2**31)), PAIR)
+        for name in ("key", "interval"):
+            pairs[name] = read_array(arrays, f"pairs.{name}", np.int64, (len(pairs),))
+        is_sorted = len(np.unique(pairs)) == len(pairs) and (np.sort(pairs) == pairs).all()
+        rows = self.engine.memory.rows
+        require(is_sorted and is_inside(rows["key"], -1, len(pairs)), "its intervals are no pairs")
+        self.engine.restore_pairs(pairs)
 
 
 class CorrelatedFeed(Feed):

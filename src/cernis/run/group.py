@@ -4,12 +4,13 @@ Where the plan allows it, the sliding aggregator gives the aggregates of all mat
 a position (`engine.unary.aggregate`), and no match is ever made. Otherwise the match set counts its
 matches, where nothing but `COUNT(*)` is asked for. Where events are compared it adds numbers up on
 its vertices (`engine.dag.measure`). Else matches are listed, and the values of their events are
-added up block by block.
-A group `EVERY` some time stays open until time has passed its end; one of `END` does not wait.
+added up block by block. Matches are listed for `COUNT(DISTINCT …)` as well; that spends the budget.
+A group `EVERY` some time stays open until time has passed its end, one of `OF START` as long
+as the window lets a match that starts in it end; one of `END` does not wait.
 
 Cost contract: per batch, a few NumPy passes over its ends, and Python for each group that they
 belong to. Listing costs what listing costs, and Python for each match where values are no
-numbers of 64 bits. State: the open groups.
+numbers of 64 bits. State: the open groups, with the different values that they count.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from cernis.events.times import DAY, UNITS, is_text
 from cernis.integers import read_integer, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
-from cernis.pattern.selection import group_terms
+from cernis.pattern.selection import group_terms, list_distinct
 from cernis.pattern.write import write_term
 from cernis.results.aggregate import evaluate
 from cernis.results.columns import MatchFields, count_column, partition_columns
 from cernis.results.correlated import CorrelatedMatches
-from cernis.results.distinct import make_hashable, number_distinct
+from cernis.results.distinct import make_hashable, number_distinct, write_value
 from cernis.results.group_columns import (
     average_column,
     number_column,
@@ -54,9 +55,10 @@ from cernis.results.group_columns import (
     to_integer,
     to_operand,
 )
-from cernis.results.matchset import MatchBlock, MatchSet
+from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
 from cernis.results.term import calculate_term, to_column
 from cernis.results.values import python_values
+from cernis.run.budget import Budget
 from cernis.run.feed import Measures
 from cernis.schema import Kind, Schema
 
@@ -97,6 +99,8 @@ class OpenGroup:
 
     count: int
     totals: list[Totals]
+    values: list[set[str]]
+    """The different values of each attribute that COUNT(DISTINCT …) counts (`write_value`)."""
 
     def add(self, count: int, totals: Sequence[Totals]) -> None:
         self.count += count
@@ -108,11 +112,16 @@ GroupKey = tuple[int, tuple[Any, ...]]
 
 
 def find_sources(pattern: Pattern) -> dict[Source, set[str]]:
-    """Return what SELECT and HAVING aggregate, with the functions that they apply."""
+    """Return what SELECT and HAVING aggregate, with the functions that they apply.
+
+    Without what `COUNT(DISTINCT …)` counts.
+    """
     found: dict[Source, set[str]] = {}
     for term in group_terms(pattern):
         for part in pred.walk_term(term):
             match part:
+                case pred.Aggregate(distinct=True):
+                    pass
                 case pred.Aggregate(argument=str(variable)):
                     found.setdefault((variable, None), set())
                 case pred.Aggregate(function=function, argument=pred.Reference() as argument):
@@ -128,6 +137,8 @@ def find_measures(
 
     It holds numbers of 64 bits, as decimals of up to 18 digits are, if all have as many places.
     """
+    if list_distinct(pattern):
+        return None
     types: dict[str, set[pa.DataType]] = {}
     for own in columns:
         for name, type_ in list_attributes(own):
@@ -183,15 +194,20 @@ def number_intervals(
     store: EventStore, ends: NDArray[np.int64], size: int, clause: str
 ) -> NDArray[np.int64]:
     """Return the number of the interval of so many nanoseconds that each event lies in."""
-    times = store.column(ends, pred.TIME_NS.name)
+    numbers = _read_times(store, ends, clause)
+    if size > _LATEST:  # one interval before 1970, and one since
+        return np.minimum(np.sign(numbers), 0)
+    return numbers // size
+
+
+def _read_times(store: EventStore, positions: NDArray[np.int64], clause: str) -> NDArray[np.int64]:
+    """Return the times of events in nanoseconds."""
+    times = store.column(positions, pred.TIME_NS.name)
     if times.null_count and store.is_timed:
         raise DataError(f"{clause}: a time lies before 1677 or after 2262")
     if times.null_count:
         raise DataError(f"{clause} needs a column of times")
-    numbers = np.asarray(times, np.int64)
-    if size > _LATEST:  # one interval before 1970, and one since
-        return np.minimum(np.sign(numbers), 0)
-    return numbers // size
+    return np.asarray(times, np.int64)
 
 
 @dataclass
@@ -200,6 +216,7 @@ class Grouper:
 
     pattern: Pattern
     store: EventStore
+    budget: Budget
     groups: dict[GroupKey, OpenGroup] = field(default_factory=dict)
     ended: list[EndAggregates] = field(default_factory=list)
     """With GROUP BY END, the aggregates of ends that are not reported yet."""
@@ -210,6 +227,9 @@ class Grouper:
         assert self.pattern.grouping is not None
         self.grouping = self.pattern.grouping
         self.sources = find_sources(self.pattern)
+        self.distinct = list_distinct(self.pattern)
+        self.lists = self.grouping.of_start or bool(self.distinct)
+        self._wait = self.pattern.group_wait
         self._fields = MatchFields.of(self.pattern, ())
         self._known: dict[str, pa.DataType] = {}
         self._scales: dict[str, int] = {}
@@ -226,7 +246,8 @@ class Grouper:
 
     def _add_reduced(self, found: EndAggregates) -> None:
         """Add up the ends of each group, then add the sums to the groups."""
-        which = self._number_groups(found.ends)
+        numbers = self._numbers_of(found.ends) if found.intervals is None else found.intervals
+        which = self._number_groups(found.ends, numbers)
         order = np.argsort(which, kind="stable")
         starts = np.searchsorted(which[order], np.arange(which.max() + 1))
         counts = add_up(found.counts[order], starts)
@@ -234,7 +255,8 @@ class Grouper:
             self._scale_values(_reduce_totals(measure, order, starts), attribute)
             for measure, (_, attribute) in zip(found.measures, self.sources, strict=True)
         ]
-        for row, key in enumerate(self._keys_of(found.ends[order[starts]])):
+        first = order[starts]
+        for row, key in enumerate(self._keys_of(found.ends[first], numbers[first])):
             self._put(key, counts[row], [column[row] for column in columns])
 
     def _scale_values(self, found: list[Totals], attribute: str | None) -> list[Totals]:
@@ -250,10 +272,12 @@ class Grouper:
             each._replace(least=write(each.least), greatest=write(each.greatest)) for each in found
         ]
 
-    def _number_groups(self, ends: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of each end's group, from 0."""
+    def _number_groups(
+        self, ends: NDArray[np.int64], numbers: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the number, from 0, of the group of each end with the number of its interval."""
         held = dict(zip(self._fields.keys, self._partition_of(ends), strict=True))
-        which = _number_values(self._numbers_of(ends))
+        which = _number_values(numbers)
         for name in self.grouping.components:
             codes = number_distinct(held[name])
             which = np.unique(which * (codes.max() + 1) + codes, return_inverse=True)[1]
@@ -261,15 +285,19 @@ class Grouper:
 
     def add_matches(self, found: MatchSet) -> None:
         """Add matches: their numbers where nothing else is asked for, or else their values."""
-        if not self.sources:
+        if not self.sources and not self.lists:
             ends, numbers = found.counts()
             counts = np.array(numbers, np.int64 if sum(numbers) < 2**63 else object)
             self.add_ends([EndAggregates(ends, counts)] if len(ends) else [])
             return
         measures = self._list_measures()
-        if measures is not None and self._add_measured(found, measures):
+        if measures is not None and not self.lists and self._add_measured(found, measures):
             return
         for block in found.blocks():
+            if self.lists and not isinstance(found, ListedMatches):
+                self.budget.spend(len(block.end), "the query lists matches for its groups")
+                if self.budget.spent:
+                    return
             if measures is not None:
                 self._add_pairs(block, found.variables, measures)
                 continue
@@ -289,8 +317,9 @@ class Grouper:
                 if scale is not None:
                     values[1] = [to_integer(value, scale) for value in values[1]]
                 columns.append([Totals(*each) for each in zip(*values, strict=True)])
-            for row, key in enumerate(self._keys_of(block.end)):
+            for row, key in enumerate(self._keys_of(block.end, self._numbers_in(block))):
                 self._put(key, 1, [column[row] for column in columns])
+            self._add_values(block, found.variables)
 
     def _list_measures(self) -> list[Measure] | None:
         """Return what is measured; None where values are no numbers of 64 bits."""
@@ -314,17 +343,40 @@ class Grouper:
         self, block: MatchBlock, variables: Sequence[str], measures: Sequence[Measure]
     ) -> None:
         """Add the matches of a block: all pairs of a match and an event, group by group."""
-        which = self._number_groups(block.end)
-        numbers, first, counts = np.unique(which, return_index=True, return_counts=True)
+        numbers = self._numbers_in(block)
+        which = self._number_groups(block.end, numbers)
+        present, first, counts = np.unique(which, return_index=True, return_counts=True)
         columns = []
         for measure in measures:
             v = variables.index(measure.variable)
             column = self._read_measure(measure, block.positions[v])
             groups = np.repeat(which, np.diff(block.offsets[v]))
-            totals = _total_pairs(measure, column, groups, len(numbers))
+            totals = _total_pairs(measure, column, groups, len(present))
             columns.append(self._scale_values(totals, measure.attribute or None))
-        for row, key in enumerate(self._keys_of(block.end[first])):
+        for row, key in enumerate(self._keys_of(block.end[first], numbers[first])):
             self._put(key, int(counts[row]), [column[row] for column in columns])
+        self._add_values(block, variables)
+
+    def _add_values(self, block: MatchBlock, variables: Sequence[str]) -> None:
+        """Add the different values in the matches of a block, whose groups are open, to these."""
+        if not self.distinct:
+            return
+        numbers = self._numbers_in(block)
+        which = self._number_groups(block.end, numbers)
+        first = np.unique(which, return_index=True)[1]
+        groups = [self.groups[key] for key in self._keys_of(block.end[first], numbers[first])]
+        for place, source in enumerate(self.distinct):
+            attribute, v = source.attribute.name, variables.index(source.variable)
+            owners = np.repeat(which, np.diff(block.offsets[v]))
+            for kind in self.store.list_kinds(attribute):
+                column = self.store.column_of_kind(block.positions[v], attribute, kind)
+                codes = number_distinct(column)
+                pairs = owners * (codes.max(initial=0) + 1) + codes
+                once = np.unique(pairs, return_index=True)[1]
+                values = python_values(column.take(pa.array(once)))
+                for owner, value in zip(owners[once].tolist(), values, strict=True):
+                    if value is not None:
+                        groups[owner].values[place].add(write_value(value))
 
     def _add_measured(self, found: MatchSet, measures: Sequence[Measure]) -> bool:
         """Add up numbers on the vertices of compared events; return whether that is possible."""
@@ -347,19 +399,22 @@ class Grouper:
     def _put(self, key: GroupKey, count: int, totals: list[Totals]) -> None:
         group = self.groups.get(key)
         if group is None:
-            self.groups[key] = OpenGroup(count, totals)
+            self.groups[key] = OpenGroup(count, totals, [set() for _ in self.distinct])
         else:
             group.add(count, totals)
 
-    def _keys_of(self, ends: NDArray[np.int64]) -> Iterator[GroupKey]:
-        """Return the group of each end."""
+    def _keys_of(self, ends: NDArray[np.int64], numbers: NDArray[np.int64]) -> Iterator[GroupKey]:
+        """Return the group of each end, with the number of its interval."""
         named = dict(zip(self._fields.keys, self._partition_of(ends), strict=True))
         components = [
             map(make_hashable, python_values(named[name])) for name in self.grouping.components
         ]
-        numbers = self._numbers_of(ends).tolist()
         held = zip(*components, strict=True) if components else iter([()] * len(ends))
-        return zip(numbers, held, strict=True)
+        return zip(numbers.tolist(), held, strict=True)
+
+    def _numbers_in(self, block: MatchBlock) -> NDArray[np.int64]:
+        """Return the number of the interval, or the end, of each match."""
+        return self._numbers_of(block.start if self.grouping.of_start else block.end)
 
     def _numbers_of(self, ends: NDArray[np.int64]) -> NDArray[np.int64]:
         if self.grouping.end:
@@ -378,12 +433,10 @@ class Grouper:
         """
         if self.grouping.end:
             return self.take_all()
-        closed: list[GroupKey] = []
         last = position - 1 if waiting is None else waiting
-        if self.grouping.every is not None and self.groups and last in self.store.span:
-            now = self._numbers_of(np.array([last]))[0]
-            closed = [key for key in self.groups if key[0] < now]
-        return self._report(closed)
+        if self.grouping.every is None or not self.groups or last not in self.store.span:
+            return self.report_nothing()
+        return self._report(self._list_complete(last))
 
     def take_passed(self, nanoseconds: int, waiting: int | None = None) -> pa.Table:
         """Report the groups of EVERY that end at or before a time, which no event to come has.
@@ -391,27 +444,29 @@ class Grouper:
         `waiting` is the earliest end of a match that is not certain yet.
         """
         closed = self._list_complete(waiting)
-        return self._report([key for key in closed if self._end_of(key) <= nanoseconds])
+        return self._report([key for key in closed if self._closes_at(key) <= nanoseconds])
 
     def find_first_end(self, waiting: int | None = None) -> int | None:
-        """Return the time, in nanoseconds, at which the next group of EVERY ends; None: none does.
+        """Return the time, in nanoseconds, that closes the next group of EVERY; None: none does.
 
-        A group that a match which is not certain yet may join does not end.
+        A group that a match which is not certain yet may join does not close.
         """
-        return min(map(self._end_of, self._list_complete(waiting)), default=None)
+        return min(map(self._closes_at, self._list_complete(waiting)), default=None)
 
     def _list_complete(self, waiting: int | None) -> list[GroupKey]:
         """List the groups of EVERY that no match can join which ends at `waiting` or later."""
-        if self.grouping.every is None:
+        if self.grouping.every is None or self._wait is None:
             return []
         if waiting is None or not self.groups:
             return list(self.groups)
-        first = self._numbers_of(np.array([waiting]))[0]
-        return [key for key in self.groups if key[0] < first]
+        now = int(_read_times(self.store, np.array([waiting]), "GROUP BY EVERY")[0])
+        return [key for key in self.groups if self._closes_at(key) <= now]
 
-    def _end_of(self, key: GroupKey) -> int:
+    def _closes_at(self, key: GroupKey) -> int:
+        """Return the time from which on no match that ends can join a group of EVERY."""
         assert self.grouping.every is not None
-        return (int(key[0]) + 1) * int(self.grouping.every)
+        assert self._wait is not None
+        return (int(key[0]) + 1) * int(self.grouping.every) + self._wait
 
     def take_all(self) -> pa.Table:
         """Report all groups: no further event comes."""
@@ -482,6 +537,9 @@ class Grouper:
             kind = self._find_type(str(source[1]))
             columns[f"least.{place}"] = pa.array([t.least for t in totals], kind)
             columns[f"greatest.{place}"] = pa.array([t.greatest for t in totals], kind)
+        for place in range(len(self.distinct)):
+            values = [sorted(group.values[place]) for group in groups]
+            columns[f"distinct.{place}"] = pa.array(values, pa.list_(pa.string()))
         return pa.table(columns)
 
     def _write_totals(self, source: Source, totals: Sequence[Any]) -> pa.Array:
@@ -511,8 +569,12 @@ class Grouper:
                     )
                     for place in range(len(self.sources))
                 ]
+                values = [
+                    {str(value) for value in column[f"distinct.{place}"][row]}
+                    for place in range(len(self.distinct))
+                ]
                 key = (int(number), held)
-                self.groups[key] = OpenGroup(_read_integer(column["count"][row]), totals)
+                self.groups[key] = OpenGroup(_read_integer(column["count"][row]), totals, values)
         except (KeyError, TypeError, ValueError) as error:
             raise StateError("the frozen state is damaged: its groups cannot be read") from error
 
@@ -612,6 +674,10 @@ class Grouper:
         """Return the values of an aggregate over each group."""
         if leaf.argument is None:
             return count_column([group.count for group in groups])
+        if leaf.distinct:
+            assert isinstance(leaf.argument, pred.Reference)
+            place = self.distinct.index(leaf.argument)
+            return count_column([len(group.values[place]) for group in groups])
         held = [group.totals[self._find_source(leaf)] for group in groups]
         scale = self._scale_of(leaf)
         match leaf.function:

@@ -46,7 +46,7 @@ from cernis.run.absence.decide import Absences
 from cernis.run.absence.following import CertainMatches
 from cernis.run.best import BestFirst
 from cernis.run.budget import Budget
-from cernis.run.feed import Engine, Measures, SlidingFeed, UnaryFeed, make_feed
+from cernis.run.feed import Engine, Measures, SlidingFeed, StartFeed, UnaryFeed, make_feed
 from cernis.run.group import Grouper
 from cernis.run.history import MatchHistory
 from cernis.run.key_limit import KeyLimit
@@ -93,7 +93,7 @@ class Pipeline:
         if counting or (counts_only(plan.pattern) and not keep):
             measures = {}
         self.feed = make_feed(plan, encode, measures)
-        self.grouper = Grouper(plan.pattern, store) if plan.pattern.grouping else None
+        self.grouper = Grouper(plan.pattern, store, budget) if plan.pattern.grouping else None
         self.sieve = Sieve(plan, store, budget, encode) if plan.listed else None
         self.absence = None
         if plan.pattern.without:
@@ -147,7 +147,7 @@ class Pipeline:
         """
         if Unit.TIME in self.inner_units:
             scale.ticks(Fraction(0), "a gap or WITHIN in time inside the formula")
-        if self.inner_units:
+        if self.inner_units or isinstance(self.feed, StartFeed):
             self.feed.measure(scale)
         if self.suppressor is not None:
             self.suppressor.note(batch, scale)

@@ -44,6 +44,7 @@ from cernis.events.source import (
 from cernis.events.store import EventStore, cast_table
 from cernis.pattern.advice.event_window import note_exact_window
 from cernis.pattern.query import Consume, Pattern, Unit
+from cernis.pattern.selection import added_columns
 from cernis.plan.explain import describe_unbounded_wait, why_idle_stay
 from cernis.plan.plan import Plan, make_plan
 from cernis.results.answers import Answers
@@ -531,10 +532,12 @@ class Session(Generic[Found]):
             yield f"{len(keys):,} partitions, and idle ones stay: {why_idle_stay(plan.pattern)}"
 
     def _long_waits(self) -> Iterator[str]:
-        """Yield a note where a match on a stream may wait for ever."""
+        """Yield a note where a match, or a group, on a stream may wait for ever."""
         waits = describe_unbounded_wait(self.plan)
         if self._is_endless and waits:
             yield f"LONGEST pushes a match when no longer one can come: {waits}"
+        if self._is_endless and self.plan.pattern.group_wait is None:
+            yield "EVERY … OF START pushes groups when the input ends; add WITHIN a time"
 
     def _warn_about_events(
         self, ordering: Ordering, times: TimeSpan | None, *, last: bool
@@ -639,8 +642,9 @@ class Session(Generic[Found]):
     def _groups(self, table: pa.Table) -> Found:
         grouping, partial = self.plan.pattern.grouping, self.budget.spent
         assert grouping is not None
-        notes = self._list_notes(partial, None)
-        return cast(Found, Groups(table, grouping.components, notes=notes, partial=partial))
+        notes, added = self._list_notes(partial, None), added_columns(self.plan.pattern)
+        groups = Groups(table, grouping.components, notes=notes, partial=partial, added=added)
+        return cast(Found, groups)
 
     def _answers(
         self, tables: Sequence[pa.Table], partial: bool, blame: Blame | None = None

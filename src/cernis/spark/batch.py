@@ -217,6 +217,9 @@ def _add_up(parts: Any, schema: pa.Schema) -> Any:
                     # NaN is the greatest in Spark, and no value here unless there is no other
                     most = F.coalesce(F.max(F.when(~F.isnan(part), part)), most)
                 sums.append(most.alias(column.name))
+            case "set":
+                values = F.array_distinct(F.flatten(F.collect_list(part)))
+                sums.append(values.alias(column.name))
     keys = [column.name for column in columns if column.added == "key"]
     return parts.groupBy(*keys).agg(*sums)
 

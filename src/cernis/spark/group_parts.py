@@ -1,6 +1,6 @@
 """Parts of groups: each task aggregates over its own matches, Spark adds the parts up.
 
-    worker: parts ─▶ groupBy(keys).agg(sum, min, max) ─▶ worker: SELECT, HAVING ─▶ groups
+    worker: parts ─▶ groupBy(keys).agg(sum, min, max, …) ─▶ worker: SELECT, HAVING ─▶ groups
 
 A part is a row of `Grouper.freeze`. A group may have one in each task: with slices of time, with
 keys that GROUP BY does not name. The last step runs the code of the embedded engine on the sums,
@@ -43,7 +43,7 @@ class PartColumn(NamedTuple):
     name: str
     texts: str = ""
     """The column of integers that are too long for decimals."""
-    added: Literal["key", "integer", "sum", "min", "max"] = "key"
+    added: Literal["key", "integer", "sum", "min", "max", "set"] = "key"
 
 
 def list_columns(schema: pa.Schema) -> list[PartColumn]:
@@ -64,6 +64,8 @@ def list_columns(schema: pa.Schema) -> list[PartColumn]:
                 columns.append(PartColumn(part.name, name, added="min"))
             case "greatest":
                 columns.append(PartColumn(part.name, name, added="max"))
+            case "distinct":
+                columns.append(PartColumn(part.name, name, added="set"))
             case _:
                 columns.append(PartColumn(part.name, name))
     return columns

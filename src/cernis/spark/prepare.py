@@ -136,6 +136,9 @@ def check_grouping(pattern: Pattern, frames: Sequence[Frame], options: JobOption
     if grouping.every is None and not grouping.end:
         wrong = "GROUP BY on a stream needs EVERY or END: other groups never end"
         help_ = "GROUP BY …, EVERY 1 HOUR"
+    elif pattern.group_wait is None:
+        wrong = "EVERY … OF START on a stream needs WITHIN a time: other groups never end"
+        help_ = "WITHIN 1 DAY"
     if wrong and frames[0].source.isStreaming:
         raise QueryError([Diagnostic(wrong, grouping.span, suggestion=help_)], pattern.source)
     if options.matches == "count":

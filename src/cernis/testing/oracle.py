@@ -442,9 +442,7 @@ def evaluate_term(term: pred.MatchTerm, v: Valuation, events: Sequence[Event]) -
         case pred.Aggregate(function=function, argument=pred.Reference() as reference):
             found = [read_attribute(reference.attribute, event) for event in of(reference.variable)]
             known = [value for value in found if value is not None]
-            if term.distinct:
-                return len({(kind_of(value), value) for value in known})
-            return _aggregate(function.upper(), known)
+            return _count_distinct(known) if term.distinct else _aggregate(function.upper(), known)
         case pred.IntervalTime(which=which):
             return events[v.start if which == "START" else v.end].get(pred.TIME.name)
         case pred.ConstantDuration(nanoseconds=nanoseconds):
@@ -455,6 +453,10 @@ def evaluate_term(term: pred.MatchTerm, v: Valuation, events: Sequence[Event]) -
             return calculate("-", 0, evaluate_term(body, v, events))
         case pred.Calculation(op=op, left=left, right=right):
             return calculate(op, evaluate_term(left, v, events), evaluate_term(right, v, events))
+
+
+def _count_distinct(values: Sequence[Any]) -> int:
+    return len({(kind_of(value), value) for value in values})
 
 
 def _has_common_value(keys: Sequence[cel.KeyPart], v: Valuation, events: Sequence[Event]) -> bool:
@@ -719,7 +721,8 @@ def evaluate_groups(
         when: tuple[int, ...] = ()
         if grouping.every is not None:
             size = grouping.every / tick
-            number = ordered[m.global_end][pred.TIME.name] // size
+            at = m.global_start if grouping.of_start else m.global_end
+            number = ordered[at][pred.TIME.name] // size
             when = (number * size, (number + 1) * size)
         elif grouping.end:
             when = (rows[m.global_end],)
@@ -757,7 +760,8 @@ def _evaluate_over(
             if isinstance(argument, str):
                 return len(held)
             read = [read_attribute(argument.attribute, event) for event in held]
-            return _aggregate(function, [value for value in read if value is not None])
+            known = [value for value in read if value is not None]
+            return _count_distinct(known) if term.distinct else _aggregate(function, known)
         case pred.Opposite(body=body):
             return calculate("-", 0, _evaluate_over(body, matches, ordered))
         case pred.Calculation(op=op, left=left, right=right):

@@ -41,6 +41,8 @@ from cernis.testing.terms import make_term
 
 T = TypeVar("T")
 
+_AGGREGATES = ("COUNT", "SUM", "MIN", "MAX", "AVG")
+
 
 def cases(**features: Any) -> st.SearchStrategy[RandomCase]:
     """Draw a query and a stream for it."""
@@ -56,14 +58,16 @@ def grouped_cases(draw: st.DrawFn, /, **features: Any) -> RandomCase:
     names = marked_variables(pattern.formula)
 
     def draw_aggregate() -> pred.Aggregate:
-        function = draw(st.sampled_from(["COUNT", "SUM", "MIN", "MAX", "AVG", "*", "x"]))
+        function = draw(st.sampled_from([*_AGGREGATES, "DISTINCT", "*", "x"]))
         if function == "*" or not names:
             return pred.Aggregate("COUNT")
         name = draw(st.sampled_from(names))
         if function == "x":
             return pred.Aggregate("COUNT", name)
-        attribute = pred.Attribute((draw(st.sampled_from("ab")),))
-        return pred.Aggregate(function, pred.Reference(name, attribute))
+        reference = pred.Reference(name, pred.Attribute((draw(st.sampled_from("ab")),)))
+        if function == "DISTINCT":
+            return pred.Aggregate("COUNT", reference, distinct=True)
+        return pred.Aggregate(function, reference)
 
     terms = [draw_aggregate() for _ in range(draw(st.integers(1, 3)))]
     items = tuple(SelectedTerm(term, f"v{i}") for i, term in enumerate(terms))
@@ -75,7 +79,8 @@ def grouped_cases(draw: st.DrawFn, /, **features: Any) -> RandomCase:
     every = draw(st.sampled_from([None, 1, 2, 5]))
     end = every is None and (not components or draw(st.booleans()))
     size = None if every is None else Fraction(every * 1_000_000)
-    grouping = Grouping(components, size, end, having)
+    of_start = every is not None and draw(st.booleans())
+    grouping = Grouping(components, size, end, having, of_start)
     return replace(pattern, select=Select(False, items), grouping=grouping), events
 
 

@@ -13,14 +13,19 @@ from cernis.errors import CernisError
 from cernis.views.timeline import Timeline
 
 
-def plot_timeline(view: Timeline, width: int = 640) -> Any:
-    """Return an Altair chart: events by lane, a few matches as lines, the ends of matches."""
+def import_altair() -> Any:
+    """Import Altair; raise an error that says how to install it."""
     try:
-        alt: Any = import_module("altair")
+        return import_module("altair")
     except ModuleNotFoundError as missing:
         raise CernisError(
             "a chart needs Altair, which is not installed: pip install 'cernis[notebook]'"
         ) from missing
+
+
+def plot_timeline(view: Timeline, width: int = 640) -> Any:
+    """Return an Altair chart: events by lane, a few matches as lines, the ends of matches."""
+    alt = import_altair()
     names = [lane.name for lane in view.lanes]
     kind = "temporal" if view.unit == "ms" else "quantitative"
     title = {"row": "row", "number": "time"}.get(view.unit)

@@ -96,6 +96,8 @@ class EndAggregates:
     ends: NDArray[np.int64]
     counts: Integers
     measures: tuple[MeasuredPairs, ...] = ()
+    intervals: NDArray[np.int64] | None = None
+    """The interval in which the matches start, where an end has several (`aggregate_starts`)."""
 
 
 class SlidingAggregator:
@@ -152,14 +154,19 @@ class SlidingAggregator:
         clocks: NDArray[np.int64] | None = None,
         bounds: NDArray[np.int64] | None = None,
         usable: NDArray[np.uint8] | None = None,
+        begins: NDArray[np.bool_] | None = None,
     ) -> EndAggregates:
-        """Read a batch of events and return the aggregates of the matches that end in it."""
+        """Read a batch of events and return the aggregates of the matches that end in it.
+
+        Matches begin only with events that `begins` says; None: with any.
+        """
         events = stacks.SlidingEvents(
             symbols,
             _NO_NUMBERS if keys is None else keys,
             read_only(_NO_NUMBERS if clocks is None else clocks),
             _NO_NUMBERS if bounds is None else bounds,
             _NO_MASK if usable is None else usable,
+            _NO_MASK if begins is None else begins.view(np.uint8),
             self._weigh(columns, len(symbols)),
         )
         if keys is not None and len(keys):
@@ -569,6 +576,7 @@ def join_found(found: Sequence[EndAggregates]) -> EndAggregates:
         join([each.ends for each in found]),
         join_integers([each.counts for each in found]),
         measures,
+        join([each.intervals for each in found]),
     )
 
 

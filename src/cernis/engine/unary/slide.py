@@ -94,7 +94,7 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
     symbols, inert, relevant = events.symbols, tables.inert, scratch.relevant
     partitioned = len(events.keys) > 0
     counts_all = partitioned and rules.window == EVENT_WINDOW
-    has_nulls = len(events.usable) > 0
+    has_nulls, starts_any = len(events.usable) > 0, len(events.begins) == 0
     for low in range(begin, len(symbols), _STRETCH):
         found = 0
         for i in range(low, min(low + _STRETCH, len(symbols))):
@@ -128,7 +128,7 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
                 start = events.clocks[i]
                 bound = events.bounds[i]
             has_time = not has_nulls or events.usable[i] != 0
-            begins = has_time and start >= bound
+            begins = has_time and start >= bound and (starts_any or events.begins[i] != 0)
             if row >= 0 and has_time and rules.window != NO_WINDOW:
                 rows[row]["bound"] = bound
                 missing = _expire(tables, memory, lanes, scratch, row, bound)

@@ -93,6 +93,8 @@ class SlidingEvents(NamedTuple):
     clocks: NDArray[np.int64]
     bounds: NDArray[np.int64]
     usable: NDArray[np.uint8]
+    begins: NDArray[np.uint8]
+    """Whether a match may begin with an event; empty: with any."""
     weights: Weights
 
 

@@ -81,6 +81,8 @@ def _describe_name(accepted: set[str], before: Sequence[Token]) -> str:
         return "a variable name"
     if last == "_JOIN":
         return "a table name"
+    if last == "_OF":
+        return "START"
     if last in ("_STREAM", "_FROM") or clause == "_FROM":
         return "a stream name"
     if last == "_EVENT":

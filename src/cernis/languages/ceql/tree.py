@@ -65,6 +65,14 @@ class Alone(NamedTuple):
     span: Span
 
 
+class EveryOf(NamedTuple):
+    """`EVERY d OF START`, or OF END."""
+
+    size: pred.ConstantDuration
+    of_start: bool
+    span: Span
+
+
 class Everything(NamedTuple):
     span: Span
 
@@ -205,6 +213,14 @@ class CeqlReader(TreeReader):
     def every(self, meta: Meta, parts: list[pred.ConstantDuration]) -> pred.ConstantDuration:
         return parts[0]
 
+    def every_of(self, meta: Meta, parts: list[Any]) -> EveryOf:
+        every, name = parts
+        if name.text.upper() not in ("START", "END"):
+            self.mistakes.note(
+                f"'{name.text}' is no time of a match", name.span, expected="START or END"
+            )
+        return EveryOf(every, name.text.upper() == "START", span_of_tree(meta))
+
     def having(self, meta: Meta, parts: list[pred.Condition]) -> pred.Condition:
         return parts[0]
 
@@ -212,13 +228,15 @@ class CeqlReader(TreeReader):
         *keys, having = parts
         components: list[str] = []
         every: pred.ConstantDuration | None = None
-        end = False
+        end = of_start = False
         for key in keys:
             match key:
                 case Variable(name=name, span=span) if name not in components:
                     components.append(name)
                 case pred.ConstantDuration(span=span) if every is None:
                     every = key
+                case EveryOf(size=size) if every is None:
+                    every, of_start = size, key.of_start
                 case Name(text=text, span=span) if text.upper() == "END" and not end:
                     end = True
                 case Name(text=text, span=span) if text.upper() != "END":
@@ -230,8 +248,8 @@ class CeqlReader(TreeReader):
                     )
                 case _:
                     self.mistakes.note("GROUP BY names this twice", key.span)
-        size = None if every is None else every.nanoseconds
-        return Grouping(tuple(components), size, end, having, span=span_of_tree(meta))
+        length = None if every is None else every.nanoseconds
+        return Grouping(tuple(components), length, end, having, of_start, span=span_of_tree(meta))
 
     def consume(self, meta: Meta, parts: list[Consume]) -> Consume:
         self.spans["consume"] = (span_of_tree(meta),)

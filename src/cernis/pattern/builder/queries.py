@@ -143,8 +143,11 @@ class QueryBuilder:
         every: timedelta | None = None,
         end: bool = False,
         having: ConditionBuilder | None = None,
+        of_start: bool = False,
     ) -> QueryBuilder:
         """`GROUP BY [a], EVERY d HAVING …`: aggregate over the matches of each group.
+
+        With `of_start`, `EVERY d OF START`: the first event of a match lies in the interval.
 
         >>> import cernis.pattern as p
         >>> query = p.select(p.count()).where("A").partition_by("k")
@@ -157,7 +160,8 @@ class QueryBuilder:
             raise refuse("group_by() needs a component of the partition, every=… or end=True")
         size = None if every is None else sum_units(every, {})
         kept = None if having is None else unwrap_condition(having)
-        return replace(self, draft=replace(self.draft, grouping=Grouping(names, size, end, kept)))
+        grouping = Grouping(names, size, end, kept, of_start)
+        return replace(self, draft=replace(self.draft, grouping=grouping))
 
     def consume(self, policy: str | Consume) -> QueryBuilder:
         chosen = choose_member(Consume, policy, "policy")

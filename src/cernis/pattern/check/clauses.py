@@ -221,6 +221,8 @@ class PatternCheck(FormulaCheck):
         if grouping.every is not None and (grouping.every <= 0 or grouping.every % 1):
             message = "EVERY needs a duration of whole nanoseconds, more than none"
             self.mistakes.note(message, grouping.span)
+        if grouping.of_start and grouping.every is None:
+            self.mistakes.note("OF START needs EVERY", grouping.span)
         if pattern.consume is not Consume.NONE:
             span = self.find_span("consume", 0) or grouping.span
             self.mistakes.note("CONSUME BY does not go with GROUP BY", span)
@@ -270,7 +272,7 @@ class PatternCheck(FormulaCheck):
         for part in walk_term(term):
             wrong = None
             match part:
-                case Aggregate(function="FIRST" | "LAST") | Aggregate(distinct=True):
+                case Aggregate(function="FIRST" | "LAST"):
                     wrong = f"{write_term(part)} has no meaning over the matches of a group"
                 case Reference() | IntervalTime():
                     wrong = f"{write_term(part)} has no single value in a group"
@@ -323,6 +325,7 @@ class PatternCheck(FormulaCheck):
         grouping = pattern.grouping
         timeless = {
             "GROUP BY without EVERY": grouping is not None and grouping.every is None,
+            "EVERY … OF START": grouping is not None and grouping.of_start,
             "SELECT COUNT(*) alone": counts_only(pattern),
         }
         for clause, is_there in timeless.items():
