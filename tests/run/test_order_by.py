@@ -93,6 +93,75 @@ def test_the_best_of_an_interval_agree_with_the_oracle_in_any_batches(data: st.D
     compare(pattern, events, [*found, session.finish()])
 
 
+def list_in_order(found: Iterable[cernis.Matches]) -> list[ComparableMatch]:
+    return [comparable_match(match, values=True) for part in found for match in part]
+
+
+def compare_exactly(pattern: Pattern, events: Events, found: Iterable[cernis.Matches]) -> None:
+    """Compare the matches with those of the oracle, in their order: ties have one as well."""
+    expected = [comparable_match(m, values=True) for m in oracle.evaluate(pattern, events)]
+    assert list_in_order(found) == expected, describe_case(pattern, events)
+
+
+@some
+@given(
+    ordered_cases(overall=True, consume=tuple(Consume), strategies=(Strategy.ALL, Strategy.LONGEST))
+)
+def test_the_best_of_all_agree_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare_exactly(pattern, events, [cernis.query(pattern).run(table_of(pattern, events))])
+
+
+@some
+@given(ordered_cases(overall=True, binary=True, size=7, events=8))
+def test_the_best_of_all_of_compared_events_agree_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare_exactly(pattern, events, [cernis.query(pattern).run(table_of(pattern, events))])
+
+
+@some
+@given(
+    kinds=st.text("ABBC", min_size=2, max_size=9),
+    values=st.lists(st.integers(0, 1), min_size=9, max_size=9),
+    term=st.sampled_from(["SUM(b[x])", "COUNT(b)", "a[x]", "a[x] + SUM(b[x])", "0 - COUNT(b)"]),
+    select=st.sampled_from(["*", "a, b", "b", "a"]),
+    shape=st.sampled_from(
+        ["A AS a ; B+ AS b ; C", "A AS a ; B+ AS b", "A AS a ; (B AS c OR B)+ AS b"]
+    ),
+    limit=st.integers(0, 12),
+    within=st.sampled_from(["", "WITHIN 4 EVENTS"]),
+)
+def test_ties_of_the_best_of_all_on_the_compact_set_agree_with_the_oracle(
+    kinds: str, values: list[int], term: str, select: str, shape: str, limit: int, within: str
+) -> None:
+    query = cernis.query(
+        f"SELECT {select}, {term} AS v WHERE {shape} {within} ORDER BY v DESC LIMIT {limit} OVERALL"
+        if select != "*"
+        else f"SELECT * WHERE {shape} {within} ORDER BY {term} DESC LIMIT {limit} OVERALL"
+    )
+    events = [{"type": k, "x": x} for k, x in zip(kinds, values, strict=False)]
+    compare_exactly(query.pattern, events, [query.run(events, budget=0)])
+
+
+@some
+@given(data=st.data())
+def test_the_best_of_all_agree_with_the_oracle_in_pieces_and_frozen(data: st.DataObject) -> None:
+    drawn = ordered_cases(
+        overall=True, untimed=False, disorder=False, strategies=(Strategy.ALL, Strategy.LONGEST)
+    )
+    pattern, events = data.draw(drawn)
+    events = sorted(events, key=lambda event: event["ts"])
+    query, whole = cernis.query(pattern), table_of(pattern, events)
+    session, found = query.session(), []
+    for piece in split_batches(range(len(events)), data.draw(cuts(len(events)))):
+        found.append(session.push(whole.slice(piece[0] if piece else 0, len(piece))))
+        session.forget()
+        if data.draw(st.booleans()):
+            session = query.thaw(session.freeze())
+    assert not list_in_order(found)
+    compare_exactly(pattern, events, [session.finish()])
+
+
 @some
 @given(ordered_cases(every=True))
 def test_the_text_of_a_query_gives_it_back(case: Case) -> None:

@@ -28,6 +28,7 @@ from cernis.pattern.query import (
     Consume,
     Grouping,
     OrderBy,
+    Overall,
     Pattern,
     Select,
     SelectedTerm,
@@ -180,13 +181,38 @@ class QueryBuilder:
             raise refuse(f"order_by() takes a value, not {show(term)}")
         return replace(self, draft=replace(self.draft, order=OrderBy(value, descending)))
 
-    def limit(self, most: int, *, every: timedelta | None = None) -> QueryBuilder:
-        """`LIMIT n`; after `order_by`, `every` counts in each interval of time."""
+    def limit(
+        self,
+        most: int,
+        *,
+        every: timedelta | None = None,
+        overall: bool = False,
+        per_partition: bool = False,
+    ) -> QueryBuilder:
+        """`LIMIT n`; after `order_by`, `every` counts in each interval of time.
+
+        `overall` counts the matches of the whole input, with `per_partition` those of each key.
+
+        >>> import cernis.pattern as p
+        >>> query = p.select().where(p.event("A").as_("a")).order_by(p.var("a")["x"])
+        >>> print(query.limit(5, overall=True).build())
+        SELECT * WHERE A AS a ORDER BY a[x] LIMIT 5 OVERALL
+        """
         draft = replace(self.draft, limit=check_whole(most, "limit()"))
+        if every is None and not overall:
+            if per_partition:
+                raise refuse("limit(per_partition=True) goes with overall=True")
+            return replace(self, draft=draft)
+        if draft.order is None:
+            name = "every=…" if every is not None else "overall=True"
+            raise refuse(f"limit({name}) comes after order_by()")
+        if every is not None and overall:
+            raise refuse("limit() takes every or overall, not both")
         if every is not None:
-            if draft.order is None:
-                raise refuse("limit(every=…) comes after order_by()")
             draft = replace(draft, order=replace(draft.order, every=sum_units(every, {})))
+        else:
+            scope = Overall.PARTITION if per_partition else Overall.INPUT
+            draft = replace(draft, order=replace(draft.order, overall=scope))
         return replace(self, draft=draft)
 
     def forget_after(
