@@ -70,6 +70,8 @@ STOCK = {
         GROUP BY [name], EVERY 3 SECONDS HAVING COUNT(*) > 1""",
     "grouped by ends": "SELECT COUNT(*) AS n FROM S WHERE SELL ; BUY WITHIN 1 SECOND GROUP BY END",
     "absent": "SELECT s FROM S WHERE SELL AS s WITHOUT BUY FOR 1 EVENTS PARTITION BY [name]",
+    "best of all": """SELECT s, b, s[price] + b[price] AS sum FROM S WHERE SELL AS s ; BUY AS b
+        WITHIN 1 SECOND ORDER BY s[volume] DESC LIMIT 9 OVERALL""",
     "the next": "SELECT NEXT * FROM S WHERE SELL AS s ; BUY AS b PARTITION BY [name]",
     "in one task": "SELECT MAX * FROM S WHERE (SELL AS s : BUY+ AS b) FILTER s[volume > 900]",
 }

@@ -230,9 +230,13 @@ def test_groups_have_the_answers_worked_out_by_hand(spark: Any, tmp_path: Path) 
             "SELECT COUNT(*) FROM S WHERE A PARTITION BY [type] GROUP BY [type]",
             "GROUP BY on a stream needs EVERY or END: other groups never end",
         ),
+        (
+            "SELECT * FROM S WHERE A ORDER BY A[x] DESC LIMIT 5 OVERALL",
+            "LIMIT 5 OVERALL needs an input that ends: a stream never knows the best of all",
+        ),
     ],
 )
-def test_groups_that_never_end_are_refused(
+def test_groups_and_rankings_that_never_end_are_refused(
     spark: Any, tmp_path: Path, query: str, message: str
 ) -> None:
     stream = Source(tmp_path / "in", make_table([], timed=True).schema).stream(spark)

@@ -294,7 +294,8 @@ class EventRun(SparkRun):
             return [end_ts, end, place]
         grouping, place = self.query.pattern.grouping, work.answer.names[-1]
         has_groups = grouping is not None and not grouping.end and work.form != "lines"
-        if has_groups or self.query.pattern.ranks_intervals:
+        pattern = self.query.pattern
+        if has_groups or pattern.ranks_intervals or pattern.ranks_overall:
             return [place, place]  # one task has all of them, in order
         if self.query.pattern.orders_by_deadline and DEADLINE in work.answer.names:
             return [place, place] if job.tasks == 1 else [DEADLINE, "end", place]

@@ -38,6 +38,7 @@ from cernis.plan.plan import Plan
 from cernis.results.columns import MatchFields, partition_columns
 from cernis.results.distinct import number_distinct
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.results.sortable import list_sortable
 from cernis.results.term import evaluate_term
 from cernis.results.unary import CompactMatches
 from cernis.run.budget import Budget
@@ -126,6 +127,11 @@ class BestFirst:
         if self.order.overall is None or not len(self.waiting):
             return np.empty(0, np.int64)
         return np.unique(np.concatenate(_list_positions(self.waiting.listed)))
+
+    def evaluate(self, found: ListedMatches) -> list[Any]:
+        """Return the values that matches are ordered by, as numbers where they can be."""
+        values = evaluate_term(self.order.term, found.block, self.variables, self.store)
+        return list_sortable(values)
 
     def find_first_end(self, first: int | None) -> int | None:
         """Return the time, in nanoseconds, at which the next interval with a match ends.
