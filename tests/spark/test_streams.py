@@ -153,7 +153,7 @@ def _answered(spark: Any, folder: Path, every: int) -> None:
     chosen = [c for c in read_cases() if c.answers is None and c.groups is None]
     chosen = [case for case in chosen if not case.pattern().without and not case.tables]
     chosen = [case for case in chosen if "LONGEST" not in case.query]
-    chosen = [case for case in chosen if "EVERY" not in case.query][::every]
+    chosen = [case for case in chosen if not {"EVERY", "OVERALL"} & {*case.query.split()}][::every]
     for first in range(0, len(chosen), AT_ONCE):
         some = chosen[first : first + AT_ONCE]
         drawn = [(cernis.query(case.query, lang=case.lang), case.events) for case in some]
