@@ -84,6 +84,8 @@ def _why_places_count(pattern: Pattern) -> str:
         return "any event tells the time by which matches are certain"
     if pattern.grouping is not None or pattern.ranks_intervals:
         return "any event tells the time by which groups end"
+    if pattern.ranks_overall and pattern.into is not None:
+        return "its matches stand before events that have been read"
     if pattern.forget is not None:
         return "FORGET AFTER counts the time since any event"
     if pattern.joins:
