@@ -45,7 +45,7 @@ from cernis.events.store import EventStore, cast_table
 from cernis.pattern.advice import limit_per_end
 from cernis.pattern.advice.event_window import note_exact_window
 from cernis.pattern.advice.limit_per_end import counts_ends, describe_idle_limit
-from cernis.pattern.query import Consume, Pattern, Unit
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.explain import describe_unbounded_wait, why_idle_stay
 from cernis.plan.plan import Plan, make_plan
 from cernis.results.answers import Answers
@@ -323,7 +323,7 @@ class Session(Generic[Found]):
                 with self._guard.paused():
                     yield rest
             else:
-                self.notes += self._warn_about_limit()
+                self.notes += [*self._note_waiting(), *self._warn_about_limit()]
             self.notes += self._find_blame(reading.ordering.scale)()
             self._refuse_warnings()
 
@@ -559,6 +559,19 @@ class Session(Generic[Found]):
         if self.events and last:
             yield from self.warn_about_truths(self._types)
 
+    def _note_waiting(self) -> Iterator[str]:
+        """Yield a note if the input has ended before the deadlines of some matches."""
+        absence, pattern = self.pipeline.absence, self.plan.pattern
+        if absence is None or self.options.complete or self.budget.spent:
+            return
+        if number := absence.count_waiting(self.pipeline.feed):
+            self._first = None  # nothing else keeps these away
+            chooses = pattern.order is not None or pattern.suppress is not None
+            chooses = chooses or pattern.strategy is Strategy.LONGEST
+            note = describe_waiting(None if chooses or pattern.grouping is not None else number)
+            if note not in self.notes:
+                yield note
+
     def _warn_about_limit(self) -> Iterator[WarningNote]:
         """Yield a warning where the LIMIT of ORDER BY has left nothing out."""
         pattern, best = self.plan.pattern, self.pipeline.best
@@ -599,11 +612,12 @@ class Session(Generic[Found]):
             grouper = self.pipeline.grouper
             self.pipeline.add_to_groups(segments, last=last)
             if last:
+                self.notes += self._note_waiting()
                 return self._groups(grouper.take_all())
             return self._groups(grouper.take_closed(self.events, self.pipeline.first_end()))
         found = self.pipeline.find(segments, last=last)
         if last:
-            self.notes += self._warn_about_limit()
+            self.notes += [*self._note_waiting(), *self._warn_about_limit()]
         if self._first is not None and not found.is_empty():
             self._first = None
         blame = None if scale is None else self._find_blame(scale)
@@ -733,6 +747,21 @@ class Session(Generic[Found]):
         session._table_columns = frozen.tables
         session.progress = replace(frozen.progress, position=session.events)
         return session
+
+
+def describe_waiting(number: int | None = None) -> str:
+    """Return the note that matches are left out, so many or some.
+
+    >>> describe_waiting(1)[:71]
+    '1 match is left out: its deadline lies after the last event; --complete'
+    """
+    many = "some matches are" if number is None else f"{number:,} matches are"
+    whose, them = "their deadline", "them"
+    if number == 1:
+        many, whose, them = "1 match is", "its deadline", "it"
+    help_ = "--complete (in Python complete=True) says that nothing follows"
+    help_ = help_ if number is None else f"{help_}, and reports {them}"
+    return f"{many} left out: {whose} lies after the last event; {help_}"
 
 
 def _is_counting(plan: Plan, matches: MatchForm, *, keep: bool) -> bool:

@@ -199,21 +199,22 @@ class QueryBuilder:
         SELECT * WHERE A AS a ORDER BY a[x] LIMIT 5 OVERALL
         """
         draft = replace(self.draft, limit=check_whole(most, "limit()"))
-        if every is None and not overall:
-            if per_partition:
-                raise refuse("limit(per_partition=True) goes with overall=True")
-            return replace(self, draft=draft)
-        if draft.order is None:
-            name = "every=…" if every is not None else "overall=True"
-            raise refuse(f"limit({name}) comes after order_by()")
         if every is not None and overall:
             raise refuse("limit() takes every or overall, not both")
+        if per_partition and not overall:
+            raise refuse("limit(per_partition=True) goes with overall=True")
+        if every is None and not overall:
+            return replace(self, draft=draft)
+        if draft.order is None:
+            name = "overall=True" if overall else "every=…"
+            raise refuse(f"limit({name}) comes after order_by()")
+        order = draft.order
         if every is not None:
-            draft = replace(draft, order=replace(draft.order, every=sum_units(every, {})))
+            order = replace(order, every=sum_units(every, {}))
         else:
             scope = Overall.PARTITION if per_partition else Overall.INPUT
-            draft = replace(draft, order=replace(draft.order, overall=scope))
-        return replace(self, draft=draft)
+            order = replace(order, overall=scope)
+        return replace(self, draft=replace(draft, order=order))
 
     def forget_after(
         self, length: timedelta | None = None, **units: float | Decimal | Fraction
