@@ -749,6 +749,11 @@ class Session(Generic[Found]):
         return session
 
 
+_COMPLETE = "--complete (in Python complete=True) says that nothing follows"
+MAY_WAIT = f"matches whose deadline lies after the last event, if any, are left out; {_COMPLETE}"
+"""The note of an engine that does not count such matches."""
+
+
 def describe_waiting(number: int | None = None) -> str:
     """Return the note that matches are left out, so many or some.
 
@@ -759,8 +764,7 @@ def describe_waiting(number: int | None = None) -> str:
     whose, them = "their deadline", "them"
     if number == 1:
         many, whose, them = "1 match is", "its deadline", "it"
-    help_ = "--complete (in Python complete=True) says that nothing follows"
-    help_ = help_ if number is None else f"{help_}, and reports {them}"
+    help_ = _COMPLETE if number is None else f"{_COMPLETE}, and reports {them}"
     return f"{many} left out: {whose} lies after the last event; {help_}"
 
 
