@@ -319,6 +319,10 @@ WARNINGS = {
         "`LIKE` takes a regular expression that matches the whole text. `%` is a plain "
         "character in it."
     ),
+    "limit-per-end": (
+        "`ORDER BY … LIMIT n` keeps the n best matches of each end, and here no end has more. "
+        "The best of the whole input are `LIMIT n OVERALL`, of each interval `LIMIT n EVERY d`."
+    ),
     "absent-type": (
         "No event has a type that the query names. It is misspelt, or types are in another "
         'column (`--type`, in Python `type="kind"`). In SPAseQ: no event has a predicate that a '

@@ -456,6 +456,7 @@ def _queries() -> dict[str, tuple[str, str]]:
     best = "SELECT * FROM S WHERE (A AS a ; B+ AS b) PARTITION BY [k] WITHIN 12 EVENTS"
     best = f"{best} ORDER BY SUM(b[x]) DESC LIMIT 2 EVERY 9 MILLISECONDS"
     known["best"] = ("ceql", best)
+    known["overall"] = ("ceql", best.replace("EVERY 9 MILLISECONDS", "OVERALL"))
     counted = "SELECT COUNT(*) FROM S WHERE (A AS a ; B+ AS b)"
     known["counted"] = ("ceql", f"{counted} PARTITION BY [k] {window}")
     known["counted-clock"] = ("ceql", f"{counted} WITHIN 15 [ts]")

@@ -53,6 +53,16 @@ line 1, column 24: NOT C at the end can never fail: any later event that is not 
   help: write A ; B WITHOUT C FOR a time, or for the next event alone A ; B : NOT C""",
         ),
         (
+            "A ORDER BY A[x] DESC LIMIT 5",
+            "limit-per-end",
+            """\
+line 1, column 37: LIMIT 5 leaves nothing out: it counts the matches of each end, and a single \
+event is one match
+  SELECT * WHERE A ORDER BY A[x] DESC LIMIT 5
+                                      ^^^^^^^
+  help: write LIMIT 5 OVERALL for the best of all; on a stream, LIMIT 5 EVERY 1 HOUR""",
+        ),
+        (
             "ORDER UNLESS PAY",
             "unless-idle",
             """\
@@ -233,7 +243,11 @@ def test_every_event_with_numbers_satisfies_what_always_holds(predicate: pred.Pr
 def test_the_queries_of_the_corpus_have_no_warning() -> None:
     texts = {case.query for case in read_cases() if case.lang == "ceql"}
     found = {text for text in texts if find_warnings(parse(text))}
-    assert found == {"SELECT * FROM S WHERE A ; NOT (B) ; C", "SELECT * FROM S WHERE A UNLESS A"}
+    assert found == {
+        "SELECT * FROM S WHERE A ; NOT (B) ; C",
+        "SELECT * FROM S WHERE A UNLESS A",
+        "SELECT NEXT * FROM S WHERE A ; B ORDER BY A[x] DESC LIMIT 1",
+    }
 
 
 def test_a_pattern_without_text_has_warnings_without_a_place() -> None:

@@ -347,8 +347,8 @@ def test_clause_words_may_name_attributes(word: str) -> None:
 
 
 def test_the_writer_quotes_exactly_the_keywords() -> None:
-    # ORDER is a keyword only before BY, where no name can stand
-    assert set(TERMINALS) - {"ORDER"} | {"START", "END"} == KEYWORDS
+    # ORDER is a keyword only before BY, OVERALL and PER only after LIMIT: no name can stand there
+    assert set(TERMINALS) - {"ORDER", "OVERALL", "PER"} | {"START", "END"} == KEYWORDS
 
 
 def test_a_stream_may_stand_before_a_variable() -> None:

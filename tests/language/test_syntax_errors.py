@@ -430,7 +430,7 @@ WITHIN, GROUP BY, HAVING, CONSUME BY, ORDER BY, LIMIT, FORGET AFTER, SUPPRESS BY
 line 1, column 26: unexpected 'LIMIT'
   SELECT * WHERE A LIMIT 3 LIMIT 4
                            ^^^^^
-  expected: EVERY, FORGET AFTER, SUPPRESS BY or the end of the query
+  expected: EVERY, FORGET AFTER, OVERALL, SUPPRESS BY or the end of the query
   help: a query has one LIMIT clause""",
         ),
         (

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.cli.main import main
-from cernis.pattern.query import Consume
+from cernis.pattern.query import Consume, Strategy
 from cernis.pattern.selection import counts_only
+from cernis.run.session import describe_waiting
 from cernis.testing.differential import assert_agrees, assert_counts_agree
 from cernis.testing.grammar import split_batches as split
 from cernis.testing.strategies import cases, cuts
@@ -53,8 +54,71 @@ def check_run(case: Any) -> None:
     pattern, events = case
     table = make_table(events, timed=is_timed(events))
     query = cernis.query(pattern)
-    compare(pattern, events, [query.run(table)])
-    compare(pattern, events, [query.run(table, complete=True)], complete=True)
+    found, complete = query.run(table), query.run(table, complete=True)
+    compare(pattern, events, [found])
+    compare(pattern, events, [complete], complete=True)
+    check_note(pattern, found, complete)
+
+
+def check_note(pattern: Any, found: Any, complete: Any) -> None:
+    """A note says how many matches are left out: those of the complete input and no others."""
+    notes = [note for note in found.notes if "left out" in note]
+    left = complete.count() - found.count()
+    if pattern.strategy is Strategy.LONGEST and notes:
+        assert notes == [describe_waiting()]
+    elif pattern.strategy is not Strategy.LONGEST:
+        assert notes == ([describe_waiting(left)] if left else [])
+    assert not any("left out" in note for note in complete.notes)
+
+
+def test_matches_whose_deadline_lies_after_the_last_event_are_left_out_with_a_note(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "S.csv"
+    path.write_text("type,ts\nA,0\nB,1000\nA,9000\nA,9500\n")
+    text = "SELECT * FROM S WHERE A AS a WITHOUT B FOR 2 SECONDS"
+    note = (
+        "2 matches are left out: their deadline lies after the last event; --complete (in Python "
+        "complete=True) says that nothing follows, and reports them"
+    )
+    query = cernis.query(text)
+    assert query.run(path).notes == (note,)
+    session = query.session()
+    assert not session.push(path).notes
+    assert session.finish().notes == session.finish().notes == (note,)
+    assert cernis.rules(f"RULE r AS {text}").run(path)["r"].notes == (note,)
+    for command in ([text], [text, "--count"], [f"RULE r AS {text}"]):
+        assert main(["run", *command, "--events", str(path)]) == 0
+        assert capfd.readouterr().err == f"note: {note}\n"
+        assert main(["run", *command, "--events", str(path), "--complete"]) == 0
+        assert capfd.readouterr().err == ""
+
+
+def test_what_counts_the_matches_that_are_left_out_says_that_there_are_some() -> None:
+    events = [{"type": "A", "ts": 0, "x": 1}, {"type": "A", "ts": 9000, "x": 1}]
+    note = (
+        "some matches are left out: their deadline lies after the last event; --complete (in "
+        "Python complete=True) says that nothing follows"
+    )
+    for text in (
+        "SELECT COUNT(*) AS n FROM S WHERE A WITHOUT B FOR 2 SECONDS GROUP BY EVERY 1 HOUR",
+        "SELECT LONGEST * FROM S WHERE A+ WITHOUT B FOR 2 SECONDS",
+        "SELECT * FROM S WHERE A WITHOUT B FOR 2 SECONDS ORDER BY A[x] LIMIT 1 OVERALL",
+        "SELECT * FROM S WHERE A WITHOUT B FOR 2 SECONDS ORDER BY A[x] LIMIT 1 EVERY 1 HOUR",
+    ):
+        assert note in cernis.query(text).run(events).notes
+        assert note not in cernis.query(text).run(events, complete=True).notes
+
+
+def test_longest_and_the_best_of_an_interval_leave_nothing_out_at_the_end() -> None:
+    events = [{"type": "A", "ts": ts, "x": 1} for ts in (0, 9000)]
+    for text in (
+        "SELECT LONGEST * FROM S WHERE A+",
+        "SELECT * FROM S WHERE A ORDER BY A[x] LIMIT 9 EVERY 1 HOUR",
+    ):
+        found = cernis.query(text).run(events)
+        assert found.count()
+        assert not found.notes
 
 
 @pytest.mark.parametrize("links", KINDS, ids=str)

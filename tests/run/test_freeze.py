@@ -204,6 +204,9 @@ CASES |= {
     "best": unbroken(
         "(A AS a ; B+ AS b) WITHIN 9 EVENTS ORDER BY SUM(b[u]) DESC LIMIT 2 EVERY 9 MILLISECONDS"
     ),
+    "overall": unbroken(
+        "(A AS a ; B AS b) WITHIN 9 EVENTS ORDER BY b[u] - a[u] DESC LIMIT 4 OVERALL"
+    ),
     "arrow": unbroken("(A AS x -> B+ AS y) FILTER x[id] = y[id] WITHIN 12 EVENTS"),
     "gaps": unbroken("(A AS x ;[2 TO 9 MILLISECONDS] B AS y ;[9 EVENTS] C) FILTER x[u] = y[u]"),
     "every": unbroken(

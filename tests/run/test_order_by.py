@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
+from cernis.errors import list_warnings
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.testing import oracle
 from cernis.testing.differential import ComparableMatch, comparable_match, describe_case
@@ -93,8 +94,153 @@ def test_the_best_of_an_interval_agree_with_the_oracle_in_any_batches(data: st.D
     compare(pattern, events, [*found, session.finish()])
 
 
+def list_in_order(found: Iterable[cernis.Matches]) -> list[ComparableMatch]:
+    return [comparable_match(match, values=True) for part in found for match in part]
+
+
+def compare_exactly(pattern: Pattern, events: Events, found: Iterable[cernis.Matches]) -> None:
+    """Compare the matches with those of the oracle, in their order: ties have one as well."""
+    expected = [comparable_match(m, values=True) for m in oracle.evaluate(pattern, events)]
+    assert list_in_order(found) == expected, describe_case(pattern, events)
+
+
 @some
-@given(ordered_cases(every=True))
+@given(
+    ordered_cases(overall=True, consume=tuple(Consume), strategies=(Strategy.ALL, Strategy.LONGEST))
+)
+def test_the_best_of_all_agree_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare_exactly(pattern, events, [cernis.query(pattern).run(table_of(pattern, events))])
+
+
+@some
+@given(ordered_cases(overall=True, binary=True, size=7, events=8))
+def test_the_best_of_all_of_compared_events_agree_with_the_oracle(case: Case) -> None:
+    pattern, events = case
+    compare_exactly(pattern, events, [cernis.query(pattern).run(table_of(pattern, events))])
+
+
+@some
+@given(
+    kinds=st.text("ABBC", min_size=2, max_size=9),
+    values=st.lists(st.integers(0, 1), min_size=9, max_size=9),
+    term=st.sampled_from(["SUM(b[x])", "COUNT(b)", "a[x]", "a[x] + SUM(b[x])", "0 - COUNT(b)"]),
+    select=st.sampled_from(["*", "a, b", "b", "a"]),
+    shape=st.sampled_from(
+        ["A AS a ; B+ AS b ; C", "A AS a ; B+ AS b", "A AS a ; (B AS c OR B)+ AS b"]
+    ),
+    limit=st.integers(0, 12),
+    within=st.sampled_from(["", "WITHIN 4 EVENTS"]),
+)
+def test_ties_of_the_best_of_all_on_the_compact_set_agree_with_the_oracle(
+    kinds: str, values: list[int], term: str, select: str, shape: str, limit: int, within: str
+) -> None:
+    query = cernis.query(
+        f"SELECT {select}, {term} AS v WHERE {shape} {within} ORDER BY v DESC LIMIT {limit} OVERALL"
+        if select != "*"
+        else f"SELECT * WHERE {shape} {within} ORDER BY {term} DESC LIMIT {limit} OVERALL"
+    )
+    events = [{"type": k, "x": x} for k, x in zip(kinds, values, strict=False)]
+    compare_exactly(query.pattern, events, [query.run(events, budget=0)])
+
+
+@some
+@given(data=st.data())
+def test_the_best_of_all_agree_with_the_oracle_in_pieces_and_frozen(data: st.DataObject) -> None:
+    drawn = ordered_cases(
+        overall=True, untimed=False, disorder=False, strategies=(Strategy.ALL, Strategy.LONGEST)
+    )
+    pattern, events = data.draw(drawn)
+    events = sorted(events, key=lambda event: event["ts"])
+    query, whole = cernis.query(pattern), table_of(pattern, events)
+    session, found = query.session(), []
+    for piece in split_batches(range(len(events)), data.draw(cuts(len(events)))):
+        found.append(session.push(whole.slice(piece[0] if piece else 0, len(piece))))
+        session.forget()
+        if data.draw(st.booleans()):
+            session = query.thaw(session.freeze())
+    assert not list_in_order(found)
+    compare_exactly(pattern, events, [session.finish()])
+
+
+def outages(number: int) -> list[dict[str, Any]]:
+    return [
+        {"type": kind, "ts": 100 * i + wait, "x": i}
+        for i in range(number)
+        for kind, wait in (("DOWN", 0), ("UP", 1 + 7 * i % 10))
+    ]
+
+
+OUTAGES = "SELECT u[ts] - d[ts] AS outage FROM S WHERE DOWN AS d -> UP AS u ORDER BY outage DESC"
+
+
+def test_a_limit_that_leaves_nothing_out_has_a_warning_with_the_words_to_write() -> None:
+    query = cernis.query(f"{OUTAGES} LIMIT 5")
+    found = query.run(outages(20))
+    assert found.count() == 20
+    assert [warning.code for warning in list_warnings(found.notes)] == ["limit-per-end"]
+    assert "write LIMIT 5 OVERALL for the best of all" in found.notes[0]
+    with pytest.raises(cernis.StrictError):
+        query.run(outages(20), strict=True)
+    best = cernis.query(f"{OUTAGES} LIMIT 5 OVERALL").run(outages(20))
+    assert [match.values["outage"] for match in best] == [10, 10, 9, 9, 8]
+    assert not best.notes
+
+
+def test_a_limit_that_leaves_matches_out_has_no_warning() -> None:
+    query = cernis.query("SELECT * FROM S WHERE DOWN AS d ; UP AS u ORDER BY d[x] DESC LIMIT 1")
+    found = query.run(outages(5))
+    assert found.count() == 5
+    assert not found.notes
+    assert not cernis.query(f"{OUTAGES} LIMIT 20").run(outages(20)).notes
+
+
+def test_the_best_of_all_are_kept_with_their_events_and_no_others() -> None:
+    query = cernis.query("SELECT a FROM S WHERE A AS a ORDER BY a[x] LIMIT 3 OVERALL")
+    session = query.session()
+    for first in range(0, 60_000, 10_000):
+        rows = range(first, first + 10_000)
+        found = session.push(
+            pa.table({"type": ["A"] * 10_000, "x": rows, "pad": ["x" * 50] * 10_000})
+        )
+        assert found.count() == 0
+        session.forget()
+        assert session.store.nbytes < 1_000
+    assert "finish() gives them" in found.notes[-1]
+    assert [match.events("a")[0]["x"] for match in session.finish()] == [0, 1, 2]
+
+
+def test_a_spent_budget_leaves_no_best_of_all() -> None:
+    query = cernis.query(
+        "SELECT * FROM S WHERE A ; B+ AS b ; C ORDER BY MAX(b[x]) DESC LIMIT 1 OVERALL"
+    )
+    events = [{"type": "A", "x": 0}, *steps(12), {"type": "C", "x": 0}]
+    with pytest.raises(cernis.BudgetError, match="ORDER BY lists all matches"):
+        query.run(events, budget=100)
+    session = query.session(budget=100, on_budget="partial")
+    session.push(events)
+    session.push([{"type": "A", "x": 0}, *steps(2), {"type": "C", "x": 0}])
+    assert session.finish().partial
+    assert not list(session.finish())
+
+
+def test_rules_read_the_best_of_all_when_the_input_has_ended() -> None:
+    rules = cernis.rules("""
+        RULE best AS INSERT INTO Best SELECT a[x] AS x FROM S WHERE A AS a
+            ORDER BY a[x] DESC LIMIT 2 OVERALL;
+        RULE pairs AS SELECT b[x] AS b, c[x] AS c FROM Best WHERE Best AS b ; Best AS c
+    """)
+    events = [{"type": "A", "x": x, "ts": x} for x in range(5)]
+    found = rules.run(events)
+    assert [match.values for match in found["pairs"]] == [{"b": 3, "c": 4}]
+    session = rules.session()
+    for event in events:
+        assert session.push([event])["pairs"].count() == 0
+    assert [match.values for match in session.finish()["pairs"]] == [{"b": 3, "c": 4}]
+
+
+@some
+@given(st.one_of(ordered_cases(every=True), ordered_cases(overall=True)))
 def test_the_text_of_a_query_gives_it_back(case: Case) -> None:
     pattern, _ = case
     again = cernis.query(str(pattern)).pattern
@@ -197,6 +343,22 @@ line 1, column 32: EVERY after LIMIT needs ORDER BY
   SELECT * WHERE A LIMIT 3 EVERY 5 SECONDS
                                  ^^^^^^^^^
   help: write ORDER BY term DESC LIMIT k EVERY duration""",
+        ),
+        (
+            "SELECT * WHERE A LIMIT 3 OVERALL",
+            """\
+line 1, column 18: OVERALL after LIMIT needs ORDER BY
+  SELECT * WHERE A LIMIT 3 OVERALL
+                   ^^^^^^^^^^^^^^^
+  help: write ORDER BY term DESC LIMIT k OVERALL""",
+        ),
+        (
+            "SELECT * WHERE A ORDER BY A[x] LIMIT 3 OVERALL PER PARTITION",
+            """\
+line 1, column 32: PER PARTITION needs PARTITION BY
+  SELECT * WHERE A ORDER BY A[x] LIMIT 3 OVERALL PER PARTITION
+                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  help: name the key: PARTITION BY [a], or leave PER PARTITION out""",
         ),
     ],
 )

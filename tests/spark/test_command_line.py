@@ -16,6 +16,7 @@ import pytest
 
 from cernis.cli.main import main
 from cernis.generators.stock import stock_stream
+from cernis.run.session import MAY_WAIT
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -70,6 +71,8 @@ STOCK = {
         GROUP BY [name], EVERY 3 SECONDS HAVING COUNT(*) > 1""",
     "grouped by ends": "SELECT COUNT(*) AS n FROM S WHERE SELL ; BUY WITHIN 1 SECOND GROUP BY END",
     "absent": "SELECT s FROM S WHERE SELL AS s WITHOUT BUY FOR 1 EVENTS PARTITION BY [name]",
+    "best of all": """SELECT s, b, s[price] + b[price] AS sum FROM S WHERE SELL AS s ; BUY AS b
+        WITHIN 1 SECOND ORDER BY s[volume] DESC LIMIT 9 OVERALL""",
     "the next": "SELECT NEXT * FROM S WHERE SELL AS s ; BUY AS b PARTITION BY [name]",
     "in one task": "SELECT MAX * FROM S WHERE (SELL AS s : BUY+ AS b) FILTER s[volume > 900]",
 }
@@ -215,6 +218,14 @@ def test_events_are_shown_under_the_same_table(file: str, capfd: Capture) -> Non
 def test_a_folder_of_parquet_files_is_one_stream() -> None:
     found = lines("spark", STOCK["the next"], "-e", "S=days")
     assert found == lines("local", STOCK["the next"], "-e", "S=stock.parquet")
+
+
+def test_a_note_says_that_matches_without_a_deadline_are_left_out(capfd: Capture) -> None:
+    query = "SELECT * FROM S WHERE A WITHOUT B FOR 1 HOUR"
+    for option, expected in (([], [f"note: {MAY_WAIT}"]), (["--complete"], [])):
+        assert run("spark", query, "-e", "S=late.csv", "--on-error", "skip", *option) == 0
+        said = capfd.readouterr().err.splitlines()
+        assert [line for line in said if "left out;" in line] == expected
 
 
 def test_a_limit_gives_the_first_matches() -> None:

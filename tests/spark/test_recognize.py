@@ -105,6 +105,33 @@ def test_the_best_of_an_interval_are_those_of_the_embedded_engine(
     assert found.sort_by(order).to_pylist() == expected.sort_by(order).to_pylist()
 
 
+OVERALL = {
+    "keys": (f"{KEYED} ORDER BY b[price] - a[price] DESC LIMIT 7 OVERALL", {"tasks": 3}),
+    "parts of keys": (f"{KEYED} ORDER BY END - START LIMIT 9 OVERALL", {"tasks": 3, "sample": 1.0}),
+    "slices": (f"{SLICED} ORDER BY a[volume] + b[volume] DESC LIMIT 7 OVERALL", {"tasks": 5}),
+    "ties": (f"{SLICED} ORDER BY COUNT(b) LIMIT 20 OVERALL", {"tasks": 5}),
+    "one task": (f"{SEQUENCE} ORDER BY a[name] DESC LIMIT 5 OVERALL", {}),
+    "partitions": (f"{KEYED} ORDER BY a[volume] LIMIT 1 OVERALL PER PARTITION", {"tasks": 3}),
+    "none": (f"{SLICED} ORDER BY COUNT(b) LIMIT 0 OVERALL", {"tasks": 5}),
+}
+
+
+@pytest.mark.parametrize("kind", OVERALL)
+def test_the_best_of_all_are_those_of_the_embedded_engine(
+    kind: str, spark: Any, events: pa.Table
+) -> None:
+    query, options = OVERALL[kind]
+    here = cernis.query(query).run(events)
+    df = spark.createDataFrame(events)
+    found = recognize(df, query, matches="lines", **options).orderBy("place").collect()
+    assert [row.line for row in found] == [
+        line for part in here.lines() for line in part["line"].to_pylist()
+    ]
+    if kind == "slices":
+        counts = recognize(df, query, matches="count", **options).toArrow().sort_by("end")
+        assert counts.to_pydict()["count"] == here.counts().sort_by("end").to_pydict()["count"]
+
+
 def test_values_are_flat_columns_and_durations_are_intervals(spark: Any, events: pa.Table) -> None:
     terms = "b[price] - a[price] AS rise, END - START AS length, (END - START) / 7 AS part"
     query = KEYED.replace("*", f"{terms}, START AS began")

@@ -115,6 +115,8 @@ def test_a_folder_of_csv_becomes_parquet_and_a_restart_goes_on(spark: Any, capfd
     assert out == ""
     assert err == (
         "note: S: the columns of in/1.csv: type string, ts timestamp_ntz, k bigint, note string\n"
+        "note: 2 events wait for the watermark: a run reads them once an event is later by "
+        "--lateness (1s)\n"
         "4 rows in 2 micro-batches; 0 matches\n"
     )
     put("in/2.csv", events(("B", 4, 1), ("B", 6, 2), ("B", 5.1, 1)))

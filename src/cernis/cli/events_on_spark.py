@@ -37,7 +37,7 @@ from cernis.results.match import Match
 from cernis.run.advice import absent_types, unmet_conditions
 from cernis.run.advice.to_blame import NOTHING_MATCHED
 from cernis.run.query import Query
-from cernis.run.session import RunOptions, Session
+from cernis.run.session import MAY_WAIT, RunOptions, Session
 from cernis.spark.carriers import convert
 from cernis.spark.files.check import check_files
 from cernis.spark.local.session import session
@@ -294,7 +294,8 @@ class EventRun(SparkRun):
             return [end_ts, end, place]
         grouping, place = self.query.pattern.grouping, work.answer.names[-1]
         has_groups = grouping is not None and not grouping.end and work.form != "lines"
-        if has_groups or self.query.pattern.ranks_intervals:
+        pattern = self.query.pattern
+        if has_groups or pattern.ranks_intervals or pattern.ranks_overall:
             return [place, place]  # one task has all of them, in order
         if self.query.pattern.orders_by_deadline and DEADLINE in work.answer.names:
             return [place, place] if job.tasks == 1 else [DEADLINE, "end", place]
@@ -327,6 +328,8 @@ class EventRun(SparkRun):
         yield from self.query.warnings
         yield from self._warn_about_events() if self._warns else ()
         yield from self.query.plan.notes
+        if self.query.pattern.absent_after is not None and not self.arguments.complete:
+            yield MAY_WAIT
         if self.arguments.partial and self.query.plan.tables is not None:
             yield "--partial: a task that spends its budget stops there, and matches may be missing"
 

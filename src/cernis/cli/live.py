@@ -124,6 +124,20 @@ def summarize(view: View) -> str:
     return "; ".join(texts)
 
 
+def describe_waiting(view: View, lateness: str) -> Iterator[str]:
+    """Yield a note if a stream has ended before some of its events could be read.
+
+    >>> [*describe_waiting(View(title="", waiting=1), "5s")]
+    ['1 event waits for the watermark: a run reads it once an event is later by --lateness (5s)']
+    """
+    if view.waiting:
+        waits, them = ("waits", "it") if view.waiting == 1 else ("wait", "them")
+        yield (
+            f"{_counted(view.waiting, 'event')} {waits} for the watermark: a run reads {them} once "
+            f"an event is later by --lateness ({lateness})"
+        )
+
+
 def _watermark(view: View) -> str:
     if view.watermark is None:
         return "–"

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 import cernis
-from cernis.cli.live import Tally, WatermarkClock, show_live, summarize
+from cernis.cli.live import Tally, WatermarkClock, describe_waiting, show_live, summarize
 from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics, publish, write_file
 from cernis.cli.terminal import error_console, print_message, print_notes, spinner
 from cernis.errors import QueryError, StrictError, WarningNote, neutralize
@@ -432,6 +432,8 @@ def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
         finally:
             with suppress(Exception):  # Java may be gone
                 spark.streams.removeListener(listener)
+    if plan.arguments.once:
+        print_notes(describe_waiting(tally.view(), plan.arguments.lateness))
     print_message(summarize(tally.view()))
     warned.refuse()
 

@@ -5,6 +5,9 @@ numbers as one integer. So it costs what the input's own tables cost.
 Gathering is one `take` per batch and column touched. Dictionaries come out as plain
 values, an attribute that a stream does not have is null there, and types that differ
 between streams are promoted.
+
+Single events can outlast their batches, such as those of the best matches so far: they are
+copied into *thinned* batches.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -24,6 +27,8 @@ from cernis.events.kinds import NULL, Int8s, kind_of, kinds_in
 from cernis.events.times import UNITS, is_number, is_text, tick_of, to_ticks, value_type
 from cernis.pattern.predicate import TIME, TIME_NS
 
+_NO_POSITIONS: Int64s = np.empty(0, np.int64)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _StoredBatch:
@@ -33,6 +38,17 @@ class _StoredBatch:
     parts: Parts
     which: npt.NDArray[np.int16] | None
     index: Int64s | None
+    positions: Int64s | None = None
+    """Of a thinned batch: the positions of its events, ascending, where others are missing."""
+
+    def find(self, positions: Int64s) -> Int64s:
+        """Return the places of events in the batch."""
+        if self.positions is None:
+            return positions - self.base
+        places = np.searchsorted(self.positions, positions)
+        if (self.positions[np.minimum(places, len(self.positions) - 1)] != positions).any():
+            raise LookupError("an event that was asked for is no longer kept")
+        return places
 
 
 class EventStore:
@@ -57,8 +73,11 @@ class EventStore:
 
     def append(self, batch: EventBatch) -> None:
         """Keep the events of a batch; an empty batch gives its columns alone."""
-        if self._batches and batch.base != self._batches[-1].base + self._batches[-1].size:
-            raise ValueError("a batch must start where the one before it ended")
+        if self._batches:
+            before = self._batches[-1]
+            end = before.base + before.size
+            if batch.base < end or (batch.base > end and before.positions is None):
+                raise ValueError("a batch must start where the one before it ended")
         for _, table in batch.parts:
             self._learn(table.schema)
         if len(batch) or not self._batches:  # nothing, between events, has no column of times
@@ -77,11 +96,20 @@ class EventStore:
         self._learn(schema)
         self._type_column, self._time_column = type_column, time_column
 
-    def forget_before(self, position: int) -> None:
-        """Drop the batches that lie wholly before a position."""
-        keep = bisect_right(self._batches, position, key=lambda stored: stored.base + stored.size)
+    def forget_before(self, position: int, kept: Int64s = _NO_POSITIONS) -> None:
+        """Drop the batches that lie wholly before a position, but for the events at `kept`.
+
+        These positions ascend.
+        """
+        last = bisect_right(self._batches, position, key=lambda stored: stored.base + stored.size)
+        thinned = list[_StoredBatch]()
+        for stored in self._batches[:last]:
+            low, high = np.searchsorted(kept, [stored.base, stored.base + stored.size])
+            if low < high:
+                thinned.append(_thin(stored, kept[low:high]))
         # new lists: a store that was copied for matches keeps the old ones
-        self._batches, self._bases = self._batches[keep:], self._bases[keep:]
+        self._batches = thinned + self._batches[last:]
+        self._bases = [stored.base for stored in self._batches]
 
     def add_earlier(self, earlier: EventStore) -> EventStore:
         """Return a copy with the events that only an earlier copy of this store still has."""
@@ -93,21 +121,29 @@ class EventStore:
         return joined
 
     def stored_batches(self) -> Iterator[EventBatch]:
-        """Return the stored batches in order, without times: these are in the tables."""
+        """Return the whole batches in order, without times: these are in the tables."""
+        return (self._write(stored) for stored in self._batches if stored.positions is None)
+
+    def thinned_batches(self) -> Iterator[tuple[Int64s, EventBatch]]:
+        """Return the events that have outlasted their batches, with their positions."""
         for stored in self._batches:
-            rows = stored.rows
-            if isinstance(rows, int):
-                rows = np.arange(rows, rows + stored.size, dtype=np.int64)
-            yield EventBatch(
-                stored.base,
-                rows,
-                None,
-                stored.parts,
-                stored.which,
-                stored.index,
-                self._type_column,
-                self._time_column,
-            )
+            if stored.positions is not None:
+                yield stored.positions, self._write(stored)
+
+    def append_thinned(self, positions: Int64s, batch: EventBatch) -> None:
+        """Keep events at these positions, which ascend, before all whole batches."""
+        self.append(replace(batch, base=int(positions[0])))
+        whole = self._batches.pop()
+        size = int(positions[-1]) - whole.base + 1
+        self._batches.append(replace(whole, size=size, positions=positions))
+
+    def _write(self, stored: _StoredBatch) -> EventBatch:
+        rows = stored.rows
+        if isinstance(rows, int):
+            rows = np.arange(rows, rows + stored.size, dtype=np.int64)
+        columns = self._type_column, self._time_column
+        parts, which, index = stored.parts, stored.which, stored.index
+        return EventBatch(stored.base, rows, None, parts, which, index, *columns)
 
     def stream_at(self, position: int) -> str:
         """Return the stream of an event."""
@@ -117,10 +153,9 @@ class EventStore:
 
     @property
     def span(self) -> range:
-        """The positions of the stored events."""
-        if not self._batches:
-            return range(0)
-        return range(self._batches[0].base, self._batches[-1].base + self._batches[-1].size)
+        """The positions of the events in whole batches."""
+        whole = [stored for stored in self._batches if stored.positions is None]
+        return range(whole[0].base, whole[-1].base + whole[-1].size) if whole else range(0)
 
     @property
     def schemas(self) -> frozenset[pa.Schema]:
@@ -293,7 +328,7 @@ class EventStore:
         while start < len(distinct):
             stored = self._batches[bisect_right(self._bases, int(distinct[start])) - 1]
             stop = int(np.searchsorted(distinct, stored.base + stored.size))
-            yield stored, distinct[start:stop] - stored.base
+            yield stored, stored.find(distinct[start:stop])
             start = stop
 
     def _check_stored(self, first: int, last: int) -> None:
@@ -302,6 +337,21 @@ class EventStore:
         end = self._batches[-1].base + self._batches[-1].size
         if last >= end:
             raise LookupError(f"there is no event at position {last}; {end} is the next one")
+
+
+def _thin(stored: _StoredBatch, positions: Int64s) -> _StoredBatch:
+    """Return the events of a batch at these positions, which ascend, in tables of their own."""
+    local = stored.find(positions)
+    rows = local + stored.rows if isinstance(stored.rows, int) else stored.rows[local]
+    parts, index = [], np.empty(len(local), np.int64)
+    which = None if stored.which is None else stored.which[local]
+    for number, (name, table) in enumerate(stored.parts):
+        own = np.arange(len(local)) if which is None else np.flatnonzero(which == number)
+        source = local[own] if stored.index is None else stored.index[local[own]]
+        index[own] = np.arange(len(own))
+        parts.append((name, table.take(pa.array(source))))
+    base, size = int(positions[0]), int(positions[-1] - positions[0]) + 1
+    return _StoredBatch(base, size, rows, tuple(parts), which, index, positions)
 
 
 def _distinct(positions: Int64s) -> tuple[Int64s, Int64s | None]:

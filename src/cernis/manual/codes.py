@@ -84,6 +84,11 @@ CASES = (
         "SELECT * FROM S WHERE A AS a FILTER a[name LIKE 'MS.*']",
     ),
     WarningCase(
+        "limit-per-end",
+        "SELECT NEXT * FROM S WHERE A AS a ; B ORDER BY a[x] DESC LIMIT 5",
+        "SELECT NEXT * FROM S WHERE A AS a ; B ORDER BY a[x] DESC LIMIT 5 OVERALL",
+    ),
+    WarningCase(
         "absent-type",
         "SELECT * FROM S WHERE SEL AS s",
         "SELECT * FROM S WHERE SELL AS s",

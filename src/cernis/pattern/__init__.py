@@ -23,6 +23,7 @@ from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import (
     Consume,
     OrderBy,
+    Overall,
     Pattern,
     Select,
     SelectedTerm,
@@ -39,6 +40,7 @@ __all__ = [
     "Aggregate",
     "Consume",
     "OrderBy",
+    "Overall",
     "Pattern",
     "Select",
     "SelectedTerm",

@@ -155,17 +155,25 @@ class Absence:
         return f"WITHOUT {write_operand(self.formula)} {word} {write_window(self.within)}"
 
 
+class Overall(Enum):
+    """The matches of a finite input that LIMIT counts together: all, or those of a partition."""
+
+    INPUT = "OVERALL"
+    PARTITION = "OVERALL PER PARTITION"
+
+
 @dataclass(frozen=True, slots=True)
 class OrderBy:
     """`ORDER BY term`: the matches of one end by the value of a term, the least first.
 
-    With `descending` the greatest comes first. LIMIT keeps the first ones; with `every`
-    (nanoseconds) those of each interval of time and partition, not of each end.
+    With `descending` the greatest comes first. LIMIT keeps the first ones of each end; with `every`
+    (nanoseconds) those of each interval of time and partition, with `overall` those of the input.
     """
 
     term: MatchTerm
     descending: bool = False
     every: Fraction | None = None
+    overall: Overall | None = None
     span: Span | None = span_field()
 
     def __str__(self) -> str:
@@ -299,6 +307,16 @@ class Pattern:
         return self.order is not None and self.order.every is not None
 
     @property
+    def ranks_overall(self) -> bool:
+        """Whether ORDER BY takes the best matches of a finite input."""
+        return self.order is not None and self.order.overall is not None
+
+    @property
+    def merges_best(self) -> bool:
+        """Whether the best matches are among the best of any parts of the matches."""
+        return self.order is not None and self.order.overall is Overall.INPUT
+
+    @property
     def orders_by_deadline(self) -> bool:
         """Whether matches of different partitions reach their deadlines in another order than ends.
 
@@ -315,6 +333,7 @@ class Pattern:
             and self.strategy is not Strategy.LONGEST
             and self.suppress is None
             and not self.ranks_intervals
+            and (self.merges_best or not self.ranks_overall)
         )
 
     @property
@@ -372,6 +391,8 @@ class Pattern:
             clauses.append(f"LIMIT {self.limit}")
         if self.order is not None and self.order.every is not None:
             clauses.append(f"EVERY {write_duration(self.order.every)}")
+        if self.order is not None and self.order.overall is not None:
+            clauses.append(self.order.overall.value)
         if self.forget is not None:
             clauses.append(f"FORGET AFTER {write_duration(self.forget)}")
         if self.suppress is not None:

@@ -16,7 +16,7 @@ from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.dag.records import RECENT, SORTED, UNION, UNLIKE
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.query import Consume, Pattern, Strategy, Unit
+from cernis.pattern.query import Consume, Overall, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only, group_terms, list_distinct, starred_variables
 from cernis.pattern.write import (
     write_condition,
@@ -416,6 +416,13 @@ def _describe_order(plan: Plan) -> list[str]:
             how = f"{how}: events are compared"
         else:
             how = f"{how}: the term is no sum over events"
+    if order.overall is not None:
+        of = "the input" if order.overall is Overall.INPUT else "each partition"
+        kept = f"state: the {plan.pattern.limit} best of {of} so far, with their events"
+        return [how, f"the best of {of} are reported when the input ends", kept]
+    if order.every is None and plan.pattern.limit is not None:
+        limit = f"LIMIT {plan.pattern.limit}"
+        return [how, f"{limit} counts the matches of each end; {limit} OVERALL those of the input"]
     when = "the best of an interval are reported when time has passed it"
     return [how] if order.every is None else [how, when]
 

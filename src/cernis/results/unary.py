@@ -89,19 +89,25 @@ class CompactMatches(RootedMatches):
     def _count_roots(self, segment: ArenaSegment) -> list[int]:
         return count_matches(segment)
 
-    def best(self, weigh: Weigh, most: int) -> list[MatchBlock] | None:
+    def best(
+        self, weigh: Weigh, most: int, *, earliest: bool = False, overall: bool = False
+    ) -> Iterator[MatchBlock] | None:
         """Return the `most` best matches of each root by weight; None where there are no weights.
 
+        Of equal weights the latest starts come first, or the `earliest` matches. If the best
+        `overall` are asked for, others may be missing.
         Cost: one walk over the nodes inside the window of each root, then linear in the answer.
         """
-        blocks: list[MatchBlock] = []
-        for segment in self._segments:
-            weights = weigh(segment, self._labels)
-            if weights is None:
-                return None
-            listings = list_best(segment, weights, most)
-            blocks += [self._block(listing, segment) for listing in listings]
-        return blocks
+        weights = [weigh(segment, self._labels) for segment in self._segments]
+        if any(each is None for each in weights):
+            return None
+        ranks = _rank_labels(self._labels, self.variables) if earliest else None
+        return (
+            self._block(listing, segment)
+            for segment, own in zip(self._segments, weights, strict=True)
+            if own is not None
+            for listing in list_best(segment, own, most, ranks, overall=overall)
+        )
 
     def _list_blocks(
         self, segment: ArenaSegment, most: int | None, size: int
@@ -115,3 +121,16 @@ class CompactMatches(RootedMatches):
         starts = np.array([path["position"][-1] for path in paths], np.int64)
         marks = [path[path["label"] != 0] for path in paths]
         return self._block_of_marks(segment, root, starts, marks)
+
+
+def _rank_labels(labels: Sequence[frozenset[str]], variables: Sequence[str]) -> NDArray[np.int64]:
+    """Return the order of labels: the one with the first name that only one of two has comes first.
+
+    >>> _rank_labels([frozenset(), frozenset("b"), frozenset("ab")], ["b", "a"]).tolist()
+    [2, 1, 0]
+    """
+    keys = [[name not in label for name in sorted(variables)] for label in labels]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    ranks = np.empty(len(keys), np.int64)
+    ranks[order] = np.arange(len(keys))
+    return ranks

@@ -1,4 +1,4 @@
-"""ORDER BY: the matches of one end, or the best of an interval of time, by the value of a term.
+"""ORDER BY: the matches of one end, or the best of an interval or the input, by a term's value.
 
 Where the term is a sum of weights of events (`plan.weights`), LIMIT takes the best of each end from
 the compact set, and the others are never listed. Otherwise matches are listed, within the budget,
@@ -7,14 +7,20 @@ and sorted. NULL and NaN come last. Of equal values the latest start comes first
 With `LIMIT k EVERY d` the best so far of each interval and partition wait until time has passed the
 interval. Of equal values the earliest end comes first.
 
+With `LIMIT k OVERALL` the best so far of the input, or of each partition, wait until it ends.
+Of equal values the earliest end comes first, then the earliest start; of one interval, the match
+that marks the first event that only one of two marks. Blocks of matches are added and pruned one
+after the other, so that there are never more than some blocks.
+
 Cost contract: by weight, one walk over the nodes inside the window for each end, then linear in the
 matches that are kept; else linear in all matches, and a sort. State: k matches for each open
-interval and partition.
+interval and partition. Of OVERALL, the events of its matches outlast their batches; of others,
+the events since the first that waits stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +32,13 @@ from cernis.engine.unary.arena import ArenaSegment
 from cernis.engine.unary.best import find_reachable
 from cernis.errors import DataError
 from cernis.events.store import EventStore
-from cernis.pattern.query import OrderBy
+from cernis.pattern.query import OrderBy, Overall
 from cernis.pattern.write import write_term
 from cernis.plan.plan import Plan
 from cernis.results.columns import MatchFields, partition_columns
 from cernis.results.distinct import number_distinct
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.results.sortable import list_sortable
 from cernis.results.term import evaluate_term
 from cernis.results.unary import CompactMatches
 from cernis.run.budget import Budget
@@ -39,7 +46,9 @@ from cernis.run.group import number_intervals
 from cernis.run.waiting import Numbers, WaitingMatches
 
 _LARGEST = 2**62
-_BEFORE_ALL = -(2**63)
+_BEFORE_ALL, _AFTER_ALL = -(2**63), 2**63 - 1
+_PRUNED = 1 << 16
+"""So many matches are compared with the best so far at once, or as many as these are."""
 
 
 class BestFirst:
@@ -55,6 +64,10 @@ class BestFirst:
         self.waiting = WaitingMatches(len(plan.variables))
         self.time = _BEFORE_ALL
         """Up to where time has passed without events, in nanoseconds."""
+        self.given = 0
+        """How many matches LIMIT has left, where it counts those of each end."""
+        self.has_cut = False
+        """Whether it has left one out."""
         self._fields = MatchFields.of(plan.pattern, plan.variables)
 
     def choose(self, found: MatchSet, position: int, first: int | None) -> ListedMatches:
@@ -63,10 +76,20 @@ class BestFirst:
         `position` is the end of the stream so far, or -1: no further event comes. `first` is the
         earliest end of a match that is not certain yet.
         """
-        block = self._list(found)
+        if self.order.overall is not None:
+            return self._choose_overall(found, last=position < 0)
+        block = join(tuple(self._list(found)), len(self.variables))
+        if self.budget.spent:  # the best of the last end may be missing
+            if self.order.every is not None:
+                self._empty_waiting()
+                return ListedMatches(self.variables, ())
+            block = take(block, np.flatnonzero(block.end != block.end[-1]))
         every = self.order.every
         if every is None:
-            return ListedMatches(self.variables, [self._sort(block, [_number_ends(block.end)])])
+            kept = self._sort(block, [_number_ends(block.end)])
+            self.has_cut = self.has_cut or len(kept.end) < len(block.end)
+            self.given += len(kept.end)
+            return ListedMatches(self.variables, [kept])
         block = join([self._empty_waiting(), block], len(self.variables))
         if not len(block.end):
             return ListedMatches(self.variables, [block])
@@ -81,6 +104,34 @@ class BestFirst:
         held = take(kept, np.flatnonzero(is_open))
         self.waiting.add(held, np.zeros(len(held.end), np.int64))
         return ListedMatches(self.variables, [take(kept, np.flatnonzero(~is_open))])
+
+    def _choose_overall(self, found: MatchSet, *, last: bool) -> ListedMatches:
+        """Add matches to the best so far; return these if no further event comes."""
+        width = len(self.variables)
+        kept, fresh, number = self._empty_waiting(), list[MatchBlock](), 0
+        for block in self._list(found):
+            fresh.append(block)
+            number += len(block.end)
+            if number >= max(_PRUNED, len(kept.end)):
+                kept, fresh, number = self._keep_best(join([kept, *fresh], width)), [], 0
+        kept = self._keep_best(join([kept, *fresh], width))
+        if self.budget.spent:  # a better one may be missing
+            kept = join([], width)
+        if last:
+            return ListedMatches(self.variables, [kept])
+        self.waiting.add(kept, np.zeros(len(kept.end), np.int64))
+        return ListedMatches(self.variables, ())
+
+    def list_held(self) -> Numbers:
+        """Return the positions of the events that the best so far of OVERALL need, ascending."""
+        if self.order.overall is None or not len(self.waiting):
+            return np.empty(0, np.int64)
+        return np.unique(np.concatenate(_list_positions(self.waiting.listed)))
+
+    def evaluate(self, found: ListedMatches) -> list[Any]:
+        """Return the values that matches are ordered by, as numbers where they can be."""
+        values = evaluate_term(self.order.term, found.block, self.variables, self.store)
+        return list_sortable(values)
 
     def find_first_end(self, first: int | None) -> int | None:
         """Return the time, in nanoseconds, at which the next interval with a match ends.
@@ -106,28 +157,29 @@ class BestFirst:
 
     # -------------------------------------------------------------- listing
 
-    def _list(self, found: MatchSet) -> MatchBlock:
-        """Return the matches one by one: the best of each end, or all."""
-        width = len(self.variables)
+    def _list(self, found: MatchSet) -> Iterator[MatchBlock]:
+        """Yield the matches one by one: the best of each end, or all."""
         if isinstance(found, ListedMatches):
-            return found.block
+            yield found.block
+            return
         if isinstance(found, CompactMatches) and self.weights is not None and self.most is not None:
-            best = found.best(self._weigh, self.most)
+            scope = self.order.overall
+            # one more, to see whether LIMIT leaves one out
+            more = 1 if scope is None and self.order.every is None and not self.has_cut else 0
+            best = found.best(
+                self._weigh,
+                self.most + more,
+                earliest=scope is not None,
+                overall=scope is Overall.INPUT,
+            )
             if best is not None:
-                return join(best, width)
-        blocks = []
+                yield from best
+                return
         for block in found.blocks():
-            blocks.append(block)
+            yield block
             self.budget.spend(len(block.end), "ORDER BY lists all matches")
             if self.budget.spent:
-                break
-        block = join(blocks, width)
-        if self.budget.spent:  # the best of the last end may be missing
-            if self.order.every is not None:
-                self._empty_waiting()
-                return join([], width)
-            block = take(block, np.flatnonzero(block.end != block.end[-1]))
-        return block
+                return
 
     def _weigh(
         self, segment: ArenaSegment, labels: Sequence[frozenset[str]]
@@ -166,12 +218,21 @@ class BestFirst:
         by_end = [-block.start, block.end] if self.order.every is not None else [-block.start]
         place = np.lexsort((*by_end, rank, *reversed(groups)))
         if self.most is not None:
-            changes = np.zeros(len(place), np.bool_)
-            for group in groups:
-                changes[1:] |= group[place][1:] != group[place][:-1]
-            first = np.maximum.accumulate(np.where(changes, np.arange(len(place)), 0))
-            place = place[np.arange(len(place)) - first < self.most]
+            place = place[_count_before(place, groups) < self.most]
         return take(block, place)
+
+    def _keep_best(self, block: MatchBlock) -> MatchBlock:
+        """Return the best of all matches, or of each partition, in their order."""
+        if not len(block.end):
+            return block
+        values = evaluate_term(self.order.term, block, self.variables, self.store)
+        rank = _break_ties([self._rank(values), block.end, block.start], block, self.variables)
+        if self.order.overall is Overall.INPUT:
+            return take(block, np.argsort(rank)[: self.most])
+        groups = self._number_partitions(block.end)
+        place = np.lexsort((rank, *reversed(groups)))
+        place = place[_count_before(place, groups) < self.most]
+        return take(block, place[np.argsort(rank[place])])
 
     def _rank(self, values: pa.Array) -> Numbers:
         """Return the place of each value in the order; equal values have one."""
@@ -196,6 +257,67 @@ class BestFirst:
         """Return a number for each component of the partition, by its first match."""
         columns = partition_columns(ends, self._fields, self.store)
         return [number_distinct(column) for column in columns]
+
+
+def _count_before(place: Numbers, groups: Sequence[Numbers]) -> Numbers:
+    """Return how many come before each in its group, in an order in which groups are together."""
+    changes = np.zeros(len(place), np.bool_)
+    for group in groups:
+        changes[1:] |= group[place][1:] != group[place][:-1]
+    return _count_since(changes)
+
+
+def _count_since(changes: NDArray[np.bool_]) -> Numbers:
+    """Return how far back the last change lies.
+
+    >>> _count_since(np.array([False, False, True, False])).tolist()
+    [0, 1, 0, 1]
+    """
+    places = np.arange(len(changes))
+    return places - np.maximum.accumulate(np.where(changes, places, 0))
+
+
+def _list_positions(block: MatchBlock) -> list[Numbers]:
+    return [block.start, block.end, *block.positions]
+
+
+def _break_ties(columns: Sequence[Numbers], block: MatchBlock, variables: Sequence[str]) -> Numbers:
+    """Return the place of each match in the order of these columns, then of its marks.
+
+    Of two matches that the columns do not tell apart, that comes first which marks the first event
+    that only one of them marks; in one event, the variables decide by their names.
+    """
+    order = np.lexsort(tuple(reversed(columns)))
+    ranks = np.empty(len(order), np.int64)
+    since = _count_before(order, columns)
+    ranks[order] = np.arange(len(order)) - since
+    tied = order[(since > 0) | np.append(since[1:] > 0, False)]
+    codes, offsets = _write_marks(take(block, tied), variables)
+    at, until = offsets[:-1], offsets[1:]
+    while len(tied):
+        # the marks of one step decide; a match without a further one comes last
+        code = np.append(codes, _AFTER_ALL)[np.where(at < until, at, len(codes))]
+        order = np.lexsort((code, ranks[tied]))
+        tied, at, until, code = tied[order], at[order] + 1, until[order], code[order]
+        groups, places = [ranks[tied], code], np.arange(len(tied))
+        since = _count_before(places, groups)
+        ranks[tied] += _count_before(places, groups[:1]) - since
+        still = ((since > 0) | np.append(since[1:] > 0, False)) & (code != _AFTER_ALL)
+        tied, at, until = tied[still], at[still], until[still]
+    return ranks
+
+
+def _write_marks(block: MatchBlock, variables: Sequence[str]) -> tuple[Numbers, Numbers]:
+    """Return a number for each mark of each match, ascending, and where those of a match begin."""
+    names = sorted(variables)
+    nothing = np.empty(0, np.int64)
+    matches, codes = [nothing], [nothing]
+    for name, offsets, positions in zip(variables, block.offsets, block.positions, strict=True):
+        matches.append(np.repeat(np.arange(len(block.end)), np.diff(offsets)))
+        codes.append(positions * len(names) + names.index(name))
+    match, code = np.concatenate(matches), np.concatenate(codes)
+    counts = np.bincount(match, minlength=len(block.end))
+    return code[np.lexsort((code, match))], np.concatenate([[0], np.cumsum(counts)])
 
 
 def _number_ends(ends: Numbers) -> Numbers:

@@ -28,6 +28,7 @@ from cernis.events.reader import read_stream
 from cernis.events.source import TimeColumns, TypeColumns
 from cernis.events.times import DAY, UNITS
 from cernis.plan.plan import Plan
+from cernis.run.best import BestFirst
 from cernis.run.feed import SlidingFeed, make_feed
 from cernis.run.pipeline import Pipeline
 from cernis.state import (
@@ -106,6 +107,11 @@ def freeze_pipeline(
             ]
     if pipeline.best is not None:
         best = pipeline.best.waiting.freeze()
+        thinned = [*pipeline.store.thinned_batches()]
+        if thinned:
+            meta["best"], events = _freeze_batches(batch for _, batch in thinned)
+            places = {f"positions.{b}": places for b, (places, _) in enumerate(thinned)}
+            best |= {f"events.{name}": array for name, array in {**events, **places}.items()}
         arrays |= {f"best.{name}": array for name, array in best.items()}
     if pipeline.suppressor is not None:
         silences = pipeline.suppressor.freeze()
@@ -219,9 +225,6 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
             pipeline.absence.earliest(earliest) >= pipeline.kept_from,
             "it needs events that it does not hold",
         )
-    if pipeline.best is not None:
-        best = select_arrays("best.", arrays)
-        pipeline.best.waiting.thaw(best, pipeline.kept_from, position)
     if pipeline.suppressor is not None:
         pipeline.suppressor.thaw(select_arrays("silences.", arrays))
     if pipeline.longest is not None:
@@ -238,6 +241,9 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
         and all(batch.base <= pipeline.kept_from for batch in batches[:1]),
         "some of its events are missing",
     )
+    if pipeline.best is not None:
+        base = batches[0].base if batches else position
+        _thaw_best(pipeline, pipeline.best, meta, select_arrays("best.", arrays), base)
     lives, sieves = None, pipeline.sieves()
     if sieves and isinstance(pipeline.keys, LifeCoder):
         stored, below = (position - pipeline.kept_from,), len(pipeline.keys)
@@ -254,6 +260,25 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
                 keys, lives = lives[: len(batch)], lives[len(batch) :]
             for each in sieves:
                 each.note(batch, keys, pipeline.kept_from)
+
+
+def _thaw_best(
+    pipeline: Pipeline, best: BestFirst, meta: Mapping[str, Any], arrays: Arrays, base: int
+) -> None:
+    """Restore the best matches so far, and their events from before the position `base`."""
+    known = np.empty(0, np.int64)
+    events = select_arrays("events.", arrays)
+    for b, batch in enumerate(_thaw_batches(check_list(meta.get("best", []), "'best'"), events)):
+        name, shape, low = f"positions.{b}", batch.rows.shape, int(known.max(initial=-1)) + 1
+        places = read_array(events, name, np.int64, shape, low=low, below=base)
+        require(is_inside(np.diff(places), 1), "the events of the best matches are not in order")
+        pipeline.store.append_thinned(places, batch)
+        known = np.append(known, places)
+    first = 0 if pipeline.plan.pattern.ranks_overall else pipeline.kept_from
+    best.waiting.thaw(arrays, first, pipeline.engine.position)
+    held = best.list_held()
+    early = held[held < base]
+    require(bool(np.isin(early, known).all()), "it needs events that it does not hold")
 
 
 def _read_measures(written: list[Any]) -> dict[Measure, tuple[str, ...]]:

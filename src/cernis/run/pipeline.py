@@ -351,8 +351,8 @@ class Pipeline:
     @property
     def waits(self) -> bool:
         """Whether matches may come after their ends, when later events make them certain."""
-        every = None if self.best is None else self.best.order.every
-        return self.longest is not None or every is not None
+        pattern = self.plan.pattern
+        return self.longest is not None or pattern.ranks_intervals or pattern.ranks_overall
 
     @property
     def waits_for_time(self) -> bool:
@@ -485,12 +485,15 @@ class Pipeline:
             self.kept_from = self.absence.earliest(self.kept_from)
         if self.longest:
             self.kept_from = self.longest.waiting.earliest(self.kept_from)
-        if self.best is not None:
+        if self.best is not None and not self.plan.pattern.ranks_overall:
             self.kept_from = self.best.waiting.earliest(self.kept_from)
         if self.history:
             self.kept_from = self.history.earliest(self.kept_from)
             self.history.forget_before(self.kept_from)
-        self.store.forget_before(self.kept_from)
+        if self.best is None:
+            self.store.forget_before(self.kept_from)
+        else:
+            self.store.forget_before(self.kept_from, self.best.list_held())
         if self.sieve:
             self.sieve.forget_before(self.kept_from)
         if self.absence is not None:

@@ -42,8 +42,10 @@ from cernis.events.source import (
     stream_of,
 )
 from cernis.events.store import EventStore, cast_table
+from cernis.pattern.advice import limit_per_end
 from cernis.pattern.advice.event_window import note_exact_window
-from cernis.pattern.query import Consume, Pattern, Unit
+from cernis.pattern.advice.limit_per_end import counts_ends, describe_idle_limit
+from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import added_columns
 from cernis.plan.explain import describe_unbounded_wait, why_idle_stay
 from cernis.plan.plan import Plan, make_plan
@@ -258,7 +260,8 @@ class Session(Generic[Found]):
         """Return what is certain now that no further event comes.
 
         These are the groups that are still open, the matches of LONGEST that still wait, and the
-        best of open intervals. With `complete=True` also the matches that wait for their deadline.
+        best of open intervals or of the input. With `complete=True` also the matches that wait for
+        their deadline.
         """
         with self._guard:
             return self._result([], last=True)
@@ -294,7 +297,13 @@ class Session(Generic[Found]):
 
     def _collect(self, reading: _Reading, *, last: bool = False) -> Found:
         self.renew_budget()
-        segments = list(chain.from_iterable(self._batches(reading, last=last)))
+        if self.plan.pattern.ranks_overall:  # the best so far are kept, not what they are found in
+            for segments in self._batches(reading, last=last):
+                self.pipeline.find(segments)
+                self.renew_budget()
+            segments = []
+        else:
+            segments = list(chain.from_iterable(self._batches(reading, last=last)))
         return self._result(segments, last=last, scale=reading.ordering.scale if last else None)
 
     def stream(self, events: Any) -> Iterator[Found]:
@@ -314,6 +323,8 @@ class Session(Generic[Found]):
                 rest = self._result([], last=True)
                 with self._guard.paused():
                     yield rest
+            else:
+                self.notes += [*self._note_waiting(), *self._warn_about_limit()]
             self.notes += self._find_blame(reading.ordering.scale)()
             self._refuse_warnings()
 
@@ -375,11 +386,12 @@ class Session(Generic[Found]):
     def renew_budget(self) -> None:
         """Allow as many candidates again; a push and a batch of `stream` do so.
 
-        Not after a partial answer to CONSUME BY or SUPPRESS BY: what it would have consumed or
-        silenced is unknown, so no later match is certain.
+        Not after a partial answer to CONSUME BY, SUPPRESS BY or LIMIT … OVERALL: what it would have
+        consumed, silenced or outranked is unknown, so no later match is certain.
         """
         pattern = self.plan.pattern
         chains = pattern.consume is not Consume.NONE or pattern.suppress is not None
+        chains = chains or pattern.ranks_overall
         if not self.budget.spent or not chains:
             self.budget.used = 0
 
@@ -423,7 +435,7 @@ class Session(Generic[Found]):
             *note_exact_window(self.plan.pattern),
             *self.plan.notes,
             *self._idle_partitions(),
-            *self._long_waits(),
+            *self._long_waits(last=last),
             *([self._limit.note_dropped] if self._limit.dropped else []),
             *spent,
         ]
@@ -531,8 +543,10 @@ class Session(Generic[Found]):
         if self._is_endless and plan.keeps_idle and keys is not None and len(keys) >= MANY_KEYS:
             yield f"{len(keys):,} partitions, and idle ones stay: {why_idle_stay(plan.pattern)}"
 
-    def _long_waits(self) -> Iterator[str]:
-        """Yield a note where a match, or a group, on a stream may wait for ever."""
+    def _long_waits(self, *, last: bool) -> Iterator[str]:
+        """Yield a note where a match, or a group, may wait for ever, or until the end."""
+        if self.plan.pattern.ranks_overall and not last:
+            yield "LIMIT … OVERALL reports its matches when the input ends: finish() gives them"
         waits = describe_unbounded_wait(self.plan)
         if self._is_endless and waits:
             yield f"LONGEST pushes a match when no longer one can come: {waits}"
@@ -547,6 +561,29 @@ class Session(Generic[Found]):
             yield from map(WarningNote.of, check_times(ordering.sources, times))
         if self.events and last:
             yield from self.warn_about_truths(self._types)
+
+    def _note_waiting(self) -> Iterator[str]:
+        """Yield a note if the input has ended before the deadlines of some matches."""
+        absence, pattern = self.pipeline.absence, self.plan.pattern
+        if absence is None or self.options.complete or self.budget.spent:
+            return
+        if number := absence.count_waiting(self.pipeline.feed):
+            self._first = None  # nothing else keeps these away
+            chooses = pattern.order is not None or pattern.suppress is not None
+            chooses = chooses or pattern.strategy is Strategy.LONGEST
+            note = describe_waiting(None if chooses or pattern.grouping is not None else number)
+            if note not in self.notes:
+                yield note
+
+    def _warn_about_limit(self) -> Iterator[WarningNote]:
+        """Yield a warning where the LIMIT of ORDER BY has left nothing out."""
+        pattern, best = self.plan.pattern, self.pipeline.best
+        if best is None or not counts_ends(pattern) or best.has_cut:
+            return
+        is_known = any(warning.code == limit_per_end.CODE for warning in self.plan.warnings)
+        if best.given > (pattern.limit or 0) and not is_known:
+            found = describe_idle_limit(pattern, "and no end has more")
+            yield WarningNote.of(found, pattern.source)
 
     def warn_about_truths(self, types: SampledTypes) -> Iterator[WarningNote]:
         """Yield warnings about types and conditions, after all events that they can concern."""
@@ -578,9 +615,12 @@ class Session(Generic[Found]):
             grouper = self.pipeline.grouper
             self.pipeline.add_to_groups(segments, last=last)
             if last:
+                self.notes += self._note_waiting()
                 return self._groups(grouper.take_all())
             return self._groups(grouper.take_closed(self.events, self.pipeline.first_end()))
         found = self.pipeline.find(segments, last=last)
+        if last:
+            self.notes += [*self._note_waiting(), *self._warn_about_limit()]
         if self._first is not None and not found.is_empty():
             self._first = None
         blame = None if scale is None else self._find_blame(scale)
@@ -711,6 +751,25 @@ class Session(Generic[Found]):
         session._table_columns = frozen.tables
         session.progress = replace(frozen.progress, position=session.events)
         return session
+
+
+_COMPLETE = "--complete (in Python complete=True) says that nothing follows"
+MAY_WAIT = f"matches whose deadline lies after the last event, if any, are left out; {_COMPLETE}"
+"""The note of an engine that does not count such matches."""
+
+
+def describe_waiting(number: int | None = None) -> str:
+    """Return the note that matches are left out, so many or some.
+
+    >>> describe_waiting(1)[:71]
+    '1 match is left out: its deadline lies after the last event; --complete'
+    """
+    many = "some matches are" if number is None else f"{number:,} matches are"
+    whose, them = "their deadline", "them"
+    if number == 1:
+        many, whose, them = "1 match is", "its deadline", "it"
+    help_ = _COMPLETE if number is None else f"{_COMPLETE}, and reports {them}"
+    return f"{many} left out: {whose} lies after the last event; {help_}"
 
 
 def _is_counting(plan: Plan, matches: MatchForm, *, keep: bool) -> bool:

@@ -87,6 +87,11 @@ class WaitingMatches:
         (batch,) = self._batches
         return Intervals(batch.keys, batch.held.start, batch.held.end)
 
+    @property
+    def listed(self) -> MatchBlock:
+        """The matches, which are all listed."""
+        return join([batch.held for batch in self._batches], self._width)
+
     def add(self, held: Held, keys: Numbers, reach: int = 0) -> Numbers:
         """Add matches with their partitions; return their numbers.
 
@@ -193,8 +198,7 @@ class WaitingMatches:
 
     def freeze(self) -> Arrays:
         """Return the matches, which are all listed, as arrays."""
-        block = join([batch.held for batch in self._batches], self._width)
-        return {"keys": self._join_keys(), **freeze_block(block)}
+        return {"keys": self._join_keys(), **freeze_block(self.listed)}
 
     def thaw(self, arrays: Arrays, first: int, position: int) -> None:
         """Restore what `freeze` returned; positions lie in [first, position)."""

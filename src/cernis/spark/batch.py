@@ -37,6 +37,7 @@ from cernis.spark.worker import (
     BUCKET,
     NOW,
     PLACE,
+    RANKING,
     ROW,
     STREAM,
     TICKS,
@@ -62,8 +63,29 @@ def recognize_batch(job: Job, work: Work) -> Any:
         if work.placed or work.form == "lines":
             added = added.repartition(1)
         return added.mapInArrow(partial(finish_groups, work, empty_rows(job).schema), schema)
+    if work.ranked:
+        ranked = pa.schema([*work.schema, *RANKING])
+        ranked = from_arrow_schema(ranked, prefer_timestamp_ntz=True)
+        return _merge_best(job, work, rows.mapInArrow(recognize, ranked))
     found = rows.mapInArrow(recognize, schema)
     return found if job.plan.head is None else _distinct(found, placed=job.options.placed)
+
+
+def _merge_best(job: Job, work: Work, found: Any) -> Any:
+    """Return the best of what all tasks have found, in their order where places are asked for."""
+    pattern, (value, tie) = job.plan.pattern, (field.name for field in RANKING)
+    assert pattern.order is not None
+    by_value = F.desc_nulls_last(value) if pattern.order.descending else F.asc_nulls_last(value)
+    is_placed = work.placed or work.form == "lines"
+    if pattern.merges_best:
+        most = min(pattern.limit or 0, 2**31 - 1)
+        found = found.orderBy(by_value, F.asc(tie)).limit(most)
+    elif is_placed:
+        found = found.repartition(1).sortWithinPartitions(by_value, F.asc(tie))
+    found = found.drop(value, tie)
+    if is_placed:  # one task has them all, in order
+        found = found.withColumn(found.columns[-1], F.monotonically_increasing_id())
+    return found
 
 
 def travelling_rows(job: Job) -> Any:

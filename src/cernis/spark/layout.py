@@ -103,6 +103,7 @@ def choose_stream_layout(plan: Plan) -> Layout:
     pattern = plan.pattern
     batch = choose_layout(plan, timed=True, countable=False)
     keyed = batch.distribution is Distribution.KEYED and plan.head is None
+    keyed = keyed and not pattern.merges_best  # batches of rules have no other merge
     advice = batch.parallel or "a key (PARTITION BY, or a comparison by = that all events share)"
     grouping = pattern.grouping
     stays_open = grouping is not None and not grouping.end

@@ -126,21 +126,29 @@ def _choose_tasks(frames: Sequence[Frame]) -> int:
 
 
 def check_grouping(pattern: Pattern, frames: Sequence[Frame], options: JobOptions) -> None:
-    """Raise an error for what does not go with GROUP BY, and LIMIT … EVERY without times."""
+    """Raise an error for what does not go with GROUP BY, LIMIT … EVERY and LIMIT … OVERALL."""
     if pattern.ranks_intervals and frames[0].time is None:
         raise DataError("LIMIT … EVERY needs a column of times")
+    if pattern.ranks_overall and frames[0].source.isStreaming:
+        limit = f"LIMIT {pattern.limit}"
+        wrong = Diagnostic(
+            f"{limit} OVERALL needs an input that ends: a stream never knows the best of all",
+            next(iter(pattern.spans.get("limit", ())), None),
+            suggestion=f"write {limit} EVERY 1 HOUR for the best of each hour",
+        )
+        raise QueryError([wrong], pattern.source)
     grouping = pattern.grouping
     if grouping is None:
         return
-    wrong, help_ = "", None
+    endless, help_ = "", None
     if grouping.every is None and not grouping.end:
-        wrong = "GROUP BY on a stream needs EVERY or END: other groups never end"
+        endless = "GROUP BY on a stream needs EVERY or END: other groups never end"
         help_ = "GROUP BY …, EVERY 1 HOUR"
     elif pattern.group_wait is None:
-        wrong = "EVERY … OF START on a stream needs WITHIN a time: other groups never end"
+        endless = "EVERY … OF START on a stream needs WITHIN a time: other groups never end"
         help_ = "WITHIN 1 DAY"
-    if wrong and frames[0].source.isStreaming:
-        raise QueryError([Diagnostic(wrong, grouping.span, suggestion=help_)], pattern.source)
+    if endless and frames[0].source.isStreaming:
+        raise QueryError([Diagnostic(endless, grouping.span, suggestion=help_)], pattern.source)
     if options.matches == "count":
         raise CernisError("matches='count' does not go with GROUP BY: select COUNT(*)")
     if options.ids:
@@ -203,6 +211,7 @@ def make_work(job: Job) -> Work:
         ids=options.ids,
         measures=_choose_measures(job),
         numbers=options.numbers,
+        ranked=job.plan.pattern.ranks_overall and options.matches != "count",
     )
     rows = empty_rows(job)
     if job.plan.pattern.grouping is not None:
@@ -244,6 +253,8 @@ def _choose_plan(query: Query, frames: Sequence[Frame], options: JobOptions) -> 
     timed = frames[0].time is not None
     countable = timed or all(has_fixed_numbers(frame, options.row) for frame in frames)
     layout = choose_layout(plan, timed=timed, countable=countable)
+    if pattern.merges_best and options.matches == "count":  # counts are not merged
+        layout = Layout(Distribution.SINGLE, places=layout.places, parallel="matches='events'")
     if layout.ranked and not layout.counts_in_slices:
         plan = plan.by_rank()
     return plan, layout

@@ -27,6 +27,7 @@ from cernis.events.batch import EventBatch, Int64s, is_computed
 from cernis.events.order import Scale
 from cernis.events.times import describe_bad_time, to_ticks
 from cernis.pattern.atom import Atom
+from cernis.pattern.predicate import TIME
 from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.columns import distinct_names
@@ -34,6 +35,7 @@ from cernis.results.deadline import DEADLINE
 from cernis.results.groups import Groups
 from cernis.results.jsonlines import TextEvents
 from cernis.results.matches import Matches
+from cernis.results.sortable import write_sortable
 from cernis.run.feed import Measures
 from cernis.run.session import RunOptions, Session
 from cernis.spark.carriers import convert
@@ -51,6 +53,9 @@ AnswerForm = Literal["events", "count", "lines", "flat"]
 
 ROW, STREAM, BUCKET, PART, OWN = "@row", "@stream", "@bucket", "@part", "@own"
 TICKS, PLACE, NOW, HOME = "@ticks", "@place", "@now", "@home"
+
+RANKING = (pa.field("@value", pa.binary()), pa.field("@tie", pa.binary()))
+"""Keys that sort as the matches of ORDER BY do: by the value, NULL if it is last, then the rest."""
 
 _ROWS = 1 << 17
 _BYTES = 1 << 26
@@ -95,6 +100,8 @@ class Work(RowReading):
     """Each part gives at most so many matches, its first."""
     ids: bool = False
     """A column names each match."""
+    ranked: bool = False
+    """Behind the columns of the answer come those of `RANKING`, by which Spark merges parts."""
     measures: Measures | None = None
     """The aggregates over matches that are enough, where they are counted or grouped."""
     parts: pa.Schema | None = None
@@ -249,12 +256,37 @@ class Recognizer:
         if isinstance(found, Groups) and self.work.parts is not None:
             yield from write_parts(found.to_arrow(), spark_schema(self.work.parts))
             return
+        ranking = self._rank(found) if self.work.ranked and isinstance(found, Matches) else None
+        given = 0
         for batch in self._format(found):
-            batch = self._add_places(batch.slice(0, self.left))
+            batch = self._cast(self._add_places(batch.slice(0, self.left)))
+            if ranking is not None:
+                for field, keys in zip(RANKING, ranking, strict=True):
+                    batch = batch.append_column(field, keys[given : given + batch.num_rows])
+                given += batch.num_rows
             if batch.num_rows:
-                yield self._cast(batch)
+                yield batch
             if self.left == 0:
                 return
+
+    def _rank(self, found: Matches) -> tuple[pa.Array, pa.Array]:
+        """Return the columns of `RANKING`; matches of one end are those of one task."""
+        best, store = self.session.pipeline.best, self.session.store
+        assert best is not None
+        values = best.evaluate(found.match_set)
+        ends = found.match_set.block.end
+        times = store.column(ends, TIME.name).to_pylist() if store.is_timed else [0] * len(ends)
+        streams = {stream.name: number for number, stream in enumerate(self.work.streams)}
+        ties = [
+            write_sortable(time)
+            + int(row).to_bytes(8, "big")
+            + streams[store.stream_at(int(end))].to_bytes(2, "big")
+            + place.to_bytes(8, "big")
+            for place, (time, row, end) in enumerate(
+                zip(times, store.rows(ends), ends, strict=True)
+            )
+        ]
+        return pa.array([*map(write_sortable, values)], pa.binary()), pa.array(ties, pa.binary())
 
     def pass_over(self, table: pa.Table) -> None:
         """Read events without reporting the matches that end at them."""

@@ -24,6 +24,8 @@ Where the definition leaves a choice, this is the one taken:
   start, then the smallest labels; `LIMIT` keeps the latest starts, then the smallest
   labels. Another choice is as good: `cernis.testing.differential` allows it.
 * Of matches with equal values, ORDER BY puts the latest starts first, then the smallest labels.
+  With OVERALL the earliest come first: by end, then start; then the match that holds the first
+  position, and of its variables the first name, that only one of two matches has.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from cernis.pattern.query import (
     Absence,
     Consume,
     OrderBy,
+    Overall,
     Pattern,
     Select,
     SelectedTerm,
@@ -955,23 +958,41 @@ def _order(
     matches: list[_PositionedValuation],
     ordered: Sequence[Event],
 ) -> list[_PositionedValuation]:
-    """Sort the matches of each end, or of each partition's key and interval, and keep the first."""
+    """Sort the matches of each end, of each key and interval, or all, and keep the first."""
+    if order.overall is not None:  # of equal values, the earliest first
+        matches = sorted(matches, key=_find_earliest)
     groups: dict[Any, list[tuple[Any, _PositionedValuation]]] = {}
+    valued: list[tuple[Any, _PositionedValuation]] = []
     for m in matches:
         local = [ordered[rank] for rank in m.partition.ranks]
-        value = evaluate_term(order.term, m.valuation, local)
         group: Any = m.global_end
         if order.every is not None:
             end = ordered[m.global_end]
             group = (end[pred.TIME.name] // (order.every / end[TICK]), m.partition.key)
-        groups.setdefault(group, []).append((value, m))
-    kept: list[_PositionedValuation] = []
-    for members in groups.values():
-        known = [(v, m) for v, m in members if compare("=", v, v) is True]
-        unknown = [m for v, m in members if compare("=", v, v) is not True]
-        known.sort(key=lambda each: each[0], reverse=order.descending)
-        kept += [*(m for _, m in known), *unknown][:limit]
-    return kept
+        if order.overall is not None:
+            group = m.partition.key if order.overall is Overall.PARTITION else None
+        valued.append((evaluate_term(order.term, m.valuation, local), m))
+        groups.setdefault(group, []).append(valued[-1])
+    kept = [m for members in groups.values() for m in _sort_by_value(order, members)[:limit]]
+    if order.overall is None:
+        return kept
+    return [m for m in _sort_by_value(order, valued) if m in kept]
+
+
+def _sort_by_value(
+    order: OrderBy, valued: list[tuple[Any, _PositionedValuation]]
+) -> list[_PositionedValuation]:
+    """Return the matches by their values, NULL and NaN last; equal values stay as they are."""
+    known = [(v, m) for v, m in valued if compare("=", v, v) is True]
+    unknown = [m for v, m in valued if compare("=", v, v) is not True]
+    known.sort(key=lambda each: each[0], reverse=order.descending)
+    return [*(m for _, m in known), *unknown]
+
+
+def _find_earliest(m: _PositionedValuation) -> tuple[Any, ...]:
+    """Return the end, the start, and the marks: what marks an earlier event comes first."""
+    marks = sorted((position, variable) for variable, position in m.valuation.labels)
+    return m.global_end, m.global_start, [*marks, (len(m.partition.ranks), "")]
 
 
 def _make_match(

@@ -26,6 +26,7 @@ from cernis.pattern.query import (
     Consume,
     Grouping,
     OrderBy,
+    Overall,
     Pattern,
     Select,
     SelectedTerm,
@@ -85,7 +86,9 @@ def grouped_cases(draw: st.DrawFn, /, **features: Any) -> RandomCase:
 
 
 @st.composite
-def ordered_cases(draw: st.DrawFn, /, every: bool = False, **features: Any) -> RandomCase:
+def ordered_cases(
+    draw: st.DrawFn, /, every: bool = False, overall: bool = False, **features: Any
+) -> RandomCase:
     """Draw a query with ORDER BY, whose value is the column `v`, and a stream for it."""
     pattern, events = draw(cases(**{"limit": False, "selects": ("*",), **features}))
 
@@ -101,8 +104,10 @@ def ordered_cases(draw: st.DrawFn, /, every: bool = False, **features: Any) -> R
     names = map(Variable, starred_variables(pattern.formula))
     select = Select(False, (*names, SelectedTerm(term, "v")))
     size = Fraction((1 + choose(4)) * 1_000_000) if every else None
-    order = OrderBy(term, draw(st.booleans()), size)
-    limit = choose(4) if every or choose(4) else None
+    scopes = [Overall.INPUT, *([Overall.PARTITION] if pattern.partition else [])]
+    scope = draw(st.sampled_from(scopes)) if overall else None
+    order = OrderBy(term, draw(st.booleans()), size, scope)
+    limit = choose(4) if every or overall or choose(4) else None
     return replace(pattern, select=select, order=order, limit=limit), events
 
 

@@ -25,6 +25,7 @@ from cernis.pattern.query import (
     Consume,
     Grouping,
     OrderBy,
+    Overall,
     Pattern,
     Select,
     SelectedTerm,
@@ -81,6 +82,10 @@ class Nothing(NamedTuple):
     span: Span
 
 
+LimitScope = pred.ConstantDuration | Overall
+"""The matches that LIMIT counts together, in place of those of one end."""
+
+
 @v_args(meta=True)
 class CeqlReader(TreeReader):
     """Reads one text; `mistakes` holds what was wrong with it."""
@@ -102,8 +107,8 @@ class CeqlReader(TreeReader):
         declared, into, (strategy, select), streams, formula, *clauses = parts
         without, clauses = tuple(clauses[:-8]), clauses[-8:]
         partition, within, grouping, consume, order, limited, forget, suppress = clauses
-        limit, every = limited or (None, None)
-        ordered = self._read_order(order, every)
+        limit, scope = limited or (None, None)
+        ordered = self._read_order(order, scope)
         self._note_bare_names(formula, without)
         self._note_early_columns([one.span for one in (grouping, ordered) if one is not None])
         return Pattern(
@@ -266,29 +271,35 @@ class CeqlReader(TreeReader):
     def _read_order(
         self,
         order: tuple[Any, bool, Span] | None,
-        every: pred.ConstantDuration | None,
+        scope: LimitScope | None,
     ) -> OrderBy | None:
         """Return ORDER BY, in whose term columns of SELECT may be named."""
+        every = scope if isinstance(scope, pred.ConstantDuration) else None
+        overall = scope if isinstance(scope, Overall) else None
         if order is None:
-            if every is not None:
+            if scope is not None:
+                word, words = ("EVERY", "EVERY duration") if every else ("OVERALL", "OVERALL")
                 self.mistakes.note(
-                    "EVERY after LIMIT needs ORDER BY",
-                    every.span,
-                    suggestion="write ORDER BY term DESC LIMIT k EVERY duration",
+                    f"{word} after LIMIT needs ORDER BY",
+                    self.spans["limit"][0] if every is None else every.span,
+                    suggestion=f"write ORDER BY term DESC LIMIT k {words}",
                 )
             return None
         term, is_descending, span = order
         size = None if every is None else every.nanoseconds
-        return OrderBy(self._read_term(term), is_descending, size, span=span)
+        return OrderBy(self._read_term(term), is_descending, size, overall, span=span)
 
-    def limit(self, meta: Meta, parts: list[Any]) -> tuple[int, pred.ConstantDuration | None]:
-        (sign, token), every = parts
+    def overall(self, meta: Meta, parts: list[Any]) -> Overall:
+        return Overall.INPUT if parts[0] is None else Overall.PARTITION
+
+    def limit(self, meta: Meta, parts: list[Any]) -> tuple[int, LimitScope | None]:
+        (sign, token), scope = parts
         self.spans["limit"] = (span_of_tree(meta),)
         if token.type != "INT":
             self.mistakes.note("LIMIT takes a whole number", span_of(token))
-            return 1, every
+            return 1, scope
         limit = self._read_whole(token)
-        return (-limit if sign == "-" else limit), every
+        return (-limit if sign == "-" else limit), scope
 
     def forget(self, meta: Meta, parts: list[Token]) -> Fraction:
         self.spans["forget"] = (span_of_tree(meta),)

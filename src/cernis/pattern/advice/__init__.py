@@ -13,6 +13,7 @@ from itertools import islice
 
 from cernis.errors import Diagnostic
 from cernis.pattern.advice.idle_guards import find_idle_guards
+from cernis.pattern.advice.limit_per_end import find_idle_limit
 from cernis.pattern.advice.negation import find_misplaced_not
 from cernis.pattern.advice.truth import find_settled_conditions
 from cernis.pattern.advice.wildcards import find_wildcards
@@ -23,6 +24,7 @@ CHECKS: tuple[Callable[[Pattern], Iterator[Diagnostic]], ...] = (
     find_idle_guards,
     find_settled_conditions,
     find_wildcards,
+    find_idle_limit,
 )
 
 _MOST = 8

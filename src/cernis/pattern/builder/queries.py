@@ -28,6 +28,7 @@ from cernis.pattern.query import (
     Consume,
     Grouping,
     OrderBy,
+    Overall,
     Pattern,
     Select,
     SelectedTerm,
@@ -184,14 +185,40 @@ class QueryBuilder:
             raise refuse(f"order_by() takes a value, not {show(term)}")
         return replace(self, draft=replace(self.draft, order=OrderBy(value, descending)))
 
-    def limit(self, most: int, *, every: timedelta | None = None) -> QueryBuilder:
-        """`LIMIT n`; after `order_by`, `every` counts in each interval of time."""
+    def limit(
+        self,
+        most: int,
+        *,
+        every: timedelta | None = None,
+        overall: bool = False,
+        per_partition: bool = False,
+    ) -> QueryBuilder:
+        """`LIMIT n`; after `order_by`, `every` counts in each interval of time.
+
+        `overall` counts the matches of the whole input, with `per_partition` those of each key.
+
+        >>> import cernis.pattern as p
+        >>> query = p.select().where(p.event("A").as_("a")).order_by(p.var("a")["x"])
+        >>> print(query.limit(5, overall=True).build())
+        SELECT * WHERE A AS a ORDER BY a[x] LIMIT 5 OVERALL
+        """
         draft = replace(self.draft, limit=check_whole(most, "limit()"))
+        if every is not None and overall:
+            raise refuse("limit() takes every or overall, not both")
+        if per_partition and not overall:
+            raise refuse("limit(per_partition=True) goes with overall=True")
+        if every is None and not overall:
+            return replace(self, draft=draft)
+        if draft.order is None:
+            name = "overall=True" if overall else "every=…"
+            raise refuse(f"limit({name}) comes after order_by()")
+        order = draft.order
         if every is not None:
-            if draft.order is None:
-                raise refuse("limit(every=…) comes after order_by()")
-            draft = replace(draft, order=replace(draft.order, every=sum_units(every, {})))
-        return replace(self, draft=draft)
+            order = replace(order, every=sum_units(every, {}))
+        else:
+            scope = Overall.PARTITION if per_partition else Overall.INPUT
+            order = replace(order, overall=scope)
+        return replace(self, draft=replace(draft, order=order))
 
     def forget_after(
         self, length: timedelta | None = None, **units: float | Decimal | Fraction

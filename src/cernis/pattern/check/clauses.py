@@ -24,6 +24,7 @@ from cernis.pattern.query import (
     Consume,
     Grouping,
     OrderBy,
+    Overall,
     SelectedTerm,
     Strategy,
     Suppression,
@@ -207,6 +208,14 @@ class PatternCheck(FormulaCheck):
         if order.every is not None and (order.every <= 0 or order.every % 1):
             message = "EVERY needs a duration of whole nanoseconds, more than none"
             self.mistakes.note(message, order.span)
+        if order.overall is not None and pattern.limit is None:
+            self.mistakes.note("OVERALL needs LIMIT", order.span)
+        if order.overall is Overall.PARTITION and not pattern.partition:
+            self.mistakes.note(
+                "PER PARTITION needs PARTITION BY",
+                self.find_span("limit", 0) or order.span,
+                suggestion="name the key: PARTITION BY [a], or leave PER PARTITION out",
+            )
 
     def check_grouping(self, grouping: Grouping, scope: VariableScope) -> None:
         """Check GROUP BY, and SELECT and HAVING, which go over the matches of a group."""
@@ -359,11 +368,12 @@ class PatternCheck(FormulaCheck):
                 suggestion="it silences matches: select variables or values",
             )
             return
-        if pattern.order is not None and pattern.order.every is not None:
+        if pattern.ranks_intervals or pattern.ranks_overall:
+            word, kept = ("OVERALL", "all") if pattern.ranks_overall else ("EVERY", "each interval")
             self.mistakes.note(
-                "SUPPRESS BY does not go with LIMIT … EVERY",
+                f"SUPPRESS BY does not go with LIMIT … {word}",
                 span,
-                suggestion="EVERY keeps the best of each interval: silence matches, or rank them",
+                suggestion=f"{word} keeps the best of {kept}: silence matches, or rank them",
             )
         values = [item.name for item in pattern.select.items if isinstance(item, SelectedTerm)]
         known = [*pattern.components, *values]

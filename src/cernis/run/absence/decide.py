@@ -173,16 +173,27 @@ class Absences:
         `retained` are the ends of matches that were found before and are still to be reported.
         """
         self._note_deadlines(certain, retained)
-        held = [one for matches in certain for one in matches.held]
+        found = self._choose([one for matches in certain for one in matches.held], feed)
+        if isinstance(found, ListedMatches):
+            return ListedMatches(self.plan.variables, [self._sort(certain, found.block)])
+        return found
+
+    def count_waiting(self, feed: Feed) -> int:
+        """Return how many matches are left out if the input ends here and is not complete."""
+        held = [] if self.after is None else self.after.list_waiting()
+        return self._choose(held, feed).count()
+
+    def _choose(self, held: Sequence[Held], feed: Feed) -> MatchSet:
+        """Return the matches that the strategy, SELECT and LIMIT leave."""
         if held and not any(isinstance(one, MatchBlock) for one in held):
-            return self._find(held, feed)
+            return self._find([*held], feed)
         block = join([self.list_held(one, feed) for one in held], len(self.variables))
         if self.chooses:
             block = choose_block(block, self.variables, self.plan)
         if self.limit is not None:
             first = np.searchsorted(block.end, block.end)
             block = take(block, np.flatnonzero(np.arange(len(block.end)) - first < self.limit))
-        return ListedMatches(self.plan.variables, [self._sort(certain, block)])
+        return ListedMatches(self.plan.variables, [block])
 
     def _sort(self, certain: Sequence[CertainMatches], block: MatchBlock) -> MatchBlock:
         """Return matches in the order of ends in the order in which they became certain."""

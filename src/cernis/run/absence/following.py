@@ -132,6 +132,10 @@ class Following(GuardSide):
         found = self._release(self.deadlines.take_all())
         return found._replace(moments=np.where(found.moments < self._position, found.moments, -1))
 
+    def list_waiting(self) -> list[Held]:
+        """Return the matches that wait, which stay."""
+        return self.waiting.select(np.sort(self.deadlines.payloads()))
+
     @property
     def _position(self) -> int:
         return self.guard.feed.engine.position

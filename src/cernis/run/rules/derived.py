@@ -79,11 +79,11 @@ def is_late(pattern: Pattern) -> bool:
 
 def is_held(pattern: Pattern) -> bool:
     """Return whether a match may become certain after events that come after it."""
-    absence, order = pattern.absent_after, pattern.order
+    absence = pattern.absent_after
     waits = absence is not None and (
         absence.within.unit is Unit.EVENTS or pattern.grouping is not None
     )
-    ranks = order is not None and order.every is not None
+    ranks = pattern.ranks_intervals or pattern.ranks_overall
     return waits or ranks or pattern.strategy is Strategy.LONGEST
 
 

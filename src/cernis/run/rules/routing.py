@@ -74,7 +74,6 @@ def why_whole(plan: Plan) -> str:
 
 def _why_places_count(pattern: Pattern) -> str:
     """Return what looks at events that no test sees, or at their times."""
-    order = pattern.order
     if pattern.within is not None and pattern.within.unit is not Unit.TIME:
         return "the window is not in time"
     if Unit.EVENTS in pattern.inner_units:
@@ -83,8 +82,10 @@ def _why_places_count(pattern: Pattern) -> str:
         return "':', STRICT and NOT look at what lies between"
     if pattern.without or pattern.strategy is Strategy.LONGEST:
         return "any event tells the time by which matches are certain"
-    if pattern.grouping is not None or (order is not None and order.every is not None):
+    if pattern.grouping is not None or pattern.ranks_intervals:
         return "any event tells the time by which groups end"
+    if pattern.ranks_overall and pattern.into is not None:
+        return "its matches stand before events that have been read"
     if pattern.forget is not None:
         return "FORGET AFTER counts the time since any event"
     if pattern.joins:

@@ -105,4 +105,5 @@ def order_answers(
 def is_ordered_by_place(pattern: Pattern) -> bool:
     """Return whether one task has to find all matches of a rule, for their order."""
     grouping = pattern.grouping
-    return pattern.ranks_intervals or (grouping is not None and not grouping.end)
+    ranks = pattern.ranks_intervals or pattern.ranks_overall
+    return ranks or (grouping is not None and not grouping.end)
