@@ -19,6 +19,7 @@ from cernis.schema import Attributes, Schema, Stream
 
 __all__ = [
     "KEYWORDS",
+    "capitalize_ascii",
     "write_condition",
     "write_decimal",
     "write_dotted",
@@ -131,13 +132,22 @@ _UNITS = (
 # ------------------------------------------------------------------------- names
 
 
+def capitalize_ascii(word: str) -> str:
+    """Return a word as keywords are listed, in capitals; one of other letters is no keyword.
+
+    >>> capitalize_ascii("within"), capitalize_ascii("wıthın")
+    ('WITHIN', 'wıthın')
+    """
+    return word.upper() if word.isascii() else word
+
+
 def write_name(name: str) -> str:
     """Write a name, in backquotes where it needs them.
 
     >>> write_name("price"), write_name("order id"), write_name("limit")
     ('price', '`order id`', '`limit`')
     """
-    if _PLAIN_NAME.fullmatch(name) and name.upper() not in KEYWORDS:
+    if _PLAIN_NAME.fullmatch(name) and capitalize_ascii(name) not in KEYWORDS:
         return name
     return "`" + name.replace("`", "``") + "`"
 

@@ -35,7 +35,7 @@ from cernis.pattern.query import (
 )
 from cernis.pattern.selection import marked_variables, starred_variables
 from cernis.pattern.window import Gap, Unit
-from cernis.pattern.write import write_condition, write_term
+from cernis.pattern.write import capitalize_ascii, write_condition, write_term
 from cernis.schema import Schema
 
 MOMENTS = ("START", "END")
@@ -219,9 +219,9 @@ class CeqlReader(TreeReader):
                     components.append(name)
                 case pred.ConstantDuration(span=span) if every is None:
                     every = key
-                case Name(text=text, span=span) if text.upper() == "END" and not end:
+                case Name(text=text, span=span) if capitalize_ascii(text) == "END" and not end:
                     end = True
-                case Name(text=text, span=span) if text.upper() != "END":
+                case Name(text=text, span=span) if capitalize_ascii(text) != "END":
                     self.mistakes.note(
                         f"'{text}' is no key of a group",
                         span,
@@ -522,7 +522,7 @@ class CeqlReader(TreeReader):
 
     def alone(self, meta: Meta, parts: list[Owner]) -> Alone | pred.IntervalTime:
         owner, span = parts[0], span_of_tree(meta)
-        word = self.source[span.start : span.end].upper()
+        word = capitalize_ascii(self.source[span.start : span.end])
         if word in MOMENTS:
             return pred.IntervalTime(cast(Any, word), span=span)
         return Alone(self._read_variable(owner), span)

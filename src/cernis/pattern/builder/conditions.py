@@ -22,7 +22,7 @@ from cernis.pattern.builder.predicates import (
 from cernis.pattern.check import AGGREGATES
 from cernis.pattern.query import SelectedTerm, Variable
 from cernis.pattern.suggest import did_you_mean
-from cernis.pattern.write import write_condition, write_previous, write_term
+from cernis.pattern.write import capitalize_ascii, write_condition, write_previous, write_term
 
 MonotoneOperator = Literal["<", "<=", ">", ">="]
 
@@ -252,7 +252,7 @@ def aggregate(function: str, of: Property) -> TermBuilder:
     >>> print(p.select(total).where(p.event("A").as_("a")).build())
     SELECT SUM(a[price]) WHERE A AS a
     """
-    name = check_name(function, "an aggregate").upper()
+    name = capitalize_ascii(check_name(function, "an aggregate"))
     if name not in AGGREGATES:
         raise refuse(f"unknown aggregate '{function}'", did_you_mean(name, AGGREGATES))
     if not isinstance(of, Property):
