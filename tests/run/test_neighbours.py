@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import cernis
+from cernis.testing.differential import comparable_match
 from cernis.testing.oracle import evaluate
 
 BEGIN = datetime(2024, 1, 1)
@@ -73,6 +74,31 @@ def test_arithmetic_on_neighbours_agrees_with_the_oracle(condition: str, way: st
         trips = make_trips(seed)
         found = find(condition, trips, lambda at: None if at is None else WAYS[way](at))
         assert sorted(found) == sorted(expect(condition, trips))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * WHERE (A AS a ; C AS c) UNLESS (B:{2} AS b FILTER b[v] - PREV(b)[v] = 1)",
+        "SELECT * WHERE A WITHOUT (B{2} AS b FILTER PREV(b)[v] + 1 = b[v]) FOR 4 MILLISECONDS",
+        "SELECT * WHERE (A AS a -> B AS b) FILTER b[v] - PREV(a)[v] = 1",
+        "SELECT * WHERE (A -> B->+ -> C) AS m FILTER PREV(m)[v] + 1 >= m[v]",
+        "SELECT LONGEST b WHERE B+ AS b FILTER PREV(b)[v] + 1 = b[v] WITHIN 6 MILLISECONDS",
+        "SELECT NEXT b WHERE B+ AS b FILTER PREV(b)[v] * 2 >= b[v] CONSUME BY ANY",
+        "SELECT * WHERE (A AS a ALL B AS b) FILTER PREV(a)[v] + 1 = b[v]",
+        "SELECT * WHERE (A AS a ;[3 MILLISECONDS] B AS b) FILTER PREV(a)[v] + 1 >= b[v]",
+    ],
+)
+def test_every_operator_around_neighbours_agrees_with_the_oracle(query: str) -> None:
+    compiled, number = cernis.query(query), 0
+    for seed in range(12):
+        rng = random.Random(seed)
+        events = [{"type": rng.choice("ABBC"), "ts": i, "v": rng.randrange(4)} for i in range(9)]
+        expected = evaluate(compiled.pattern, events, complete=True)
+        found = compiled.run(events, complete=True)
+        assert sorted(map(comparable_match, found)) == sorted(map(comparable_match, expected))
+        number += len(expected)
+    assert number > 0
 
 
 def test_texts_of_times_are_times_in_arithmetic() -> None:
