@@ -352,3 +352,9 @@ line 1, column 25: unexpected 'minuts'
 )
 def test_what_is_wrong_with_the_form(text: str, message: str) -> None:
     assert complaint(text) == message
+
+
+def test_keywords_and_units_are_words_of_ascii_letters() -> None:
+    parse(DECLARED + "Q(x) <- T(x) within 3 minutes")
+    for clause in ("wıthın 3 MINUTES", "WITHIN 3 mınutes"):
+        assert "unexpected" in complaint(DECLARED + f"Q(x) <- T(x) {clause}")

@@ -383,3 +383,11 @@ SELECT * FROM STREAM S <http://x/s> WHERE {{
         .endswith("B stands in several steps, and its EXISTS has variables of another step")
     )
     parse(query.replace("B ; B", "B"))
+
+
+def test_keywords_units_and_functions_are_words_of_ascii_letters() -> None:
+    parse(text(a="?h :p ?v . FILTER(strlen(?v) > 3)", clauses="within 3 minutes"))
+    assert complaint(text(clauses="wıthın 3 MINUTES"))
+    assert complaint(text(clauses="WITHIN 3 mınutes"))
+    wrong = text(a="?h :p ?v . FILTER(ſtrlen(?v) > 3)")
+    assert told(wrong)[0] == "'ſtrlen' is not part of the language"

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from cernis.errors import Span
+from cernis.errors import QueryError, Span
 from cernis.languages.ceql import parse, parse_schema
 from cernis.languages.ceql.words import TERMINALS
 from cernis.pattern import formula as f
@@ -320,6 +320,30 @@ def test_an_attribute_of_two_kinds_is_of_no_known_kind() -> None:
 def test_comments_and_case_do_not_matter() -> None:
     text = "select * -- all\nfrom S // here\nwhere /* the ; formula */ A;B \ufeff within 3 events"
     assert parse(text) == parse("SELECT * FROM S WHERE A ; B WITHIN 3 EVENTS")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ſELECT * FROM S WHERE A",
+        "SELECT * FROM S WHERE A ﬁlter A[v > 3]",
+        "SELECT * FROM S WHERE A ; B wıthın 3 EVENTS",
+        "SELECT * FROM S WHERE A ; B WITHIN 3 mınuteſ",
+        "SELECT * FROM S WHERE A ; B FILTER END - ſtart > 3 SECONDS",
+        "SELECT ſUM(a[v]) FROM S WHERE A AS a",
+    ],
+)
+def test_keywords_are_words_of_ascii_letters(text: str) -> None:
+    plain = text.translate({ord("ſ"): "s", ord("ı"): "i", ord("ﬁ"): "fi"})
+    parse(plain)
+    with pytest.raises(QueryError):
+        parse(text)
+
+
+def test_a_name_that_is_a_keyword_in_other_letters_is_a_name() -> None:
+    pattern = parse("SELECT * FROM S WHERE ſELECT AS wıthın FILTER wıthın[ﬁlter > 3]")
+    assert f.As(Event("ſELECT"), "wıthın") in walk(pattern.formula)
+    assert parse(str(pattern)) == pattern
 
 
 def test_a_query_may_end_with_a_semicolon() -> None:

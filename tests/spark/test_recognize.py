@@ -132,6 +132,24 @@ def test_the_best_of_all_are_those_of_the_embedded_engine(
         assert counts.to_pydict()["count"] == here.counts().sort_by("end").to_pydict()["count"]
 
 
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "s[ts] - PREV(s)[ts] < 50 MILLISECONDS PARTITION BY [name] WITHIN 1 SECOND",
+        "PREV(s)[price] * 1.5 < s[price] WITHIN 100 MILLISECONDS",
+    ],
+)
+def test_arithmetic_on_neighbours_gives_the_matches_of_the_embedded_engine(
+    spark: Any, events: pa.Table, clauses: str
+) -> None:
+    query = f"SELECT s FROM S WHERE SELL{{2,3}} AS s FILTER {clauses}"
+    expected = cernis.query(query).run(events).to_arrow().select(["start", "end"])
+    found = recognize(spark.createDataFrame(events), query, tasks=3).select("start", "end")
+    order = [("end", "ascending"), ("start", "ascending")]
+    assert expected.num_rows > 4
+    assert found.toArrow().sort_by(order).to_pylist() == expected.sort_by(order).to_pylist()
+
+
 def test_values_are_flat_columns_and_durations_are_intervals(spark: Any, events: pa.Table) -> None:
     terms = "b[price] - a[price] AS rise, END - START AS length, (END - START) / 7 AS part"
     query = KEYED.replace("*", f"{terms}, START AS began")

@@ -20,6 +20,7 @@ from cernis.languages.conjunctive.parse import SYNTAX as CONJUNCTIVE
 from cernis.languages.spaseq.parse import SYNTAX as SPASEQ
 from cernis.languages.text.read import Syntax
 from cernis.languages.text.tokens import span_of
+from cernis.pattern.write import capitalize_ascii
 
 _COLOURS: dict[str, Any] = {
     **dict.fromkeys(("NAME", "QUOTED"), colour.Name),
@@ -95,7 +96,8 @@ def find_colour(tokens: Sequence[Token], i: int) -> Any:
         return colour.Keyword if before in ("_SELECT", "_BY") else colour.Name
     if kind in ("AGGREGATE", "PREV") or (kind == "_ORDER" and after != "_BY"):
         return colour.Name
-    if kind == "NAME" and tokens[i].value.upper() == "RULE" and after in ("NAME", "QUOTED"):
+    is_rule = kind == "NAME" and capitalize_ascii(tokens[i].value) == "RULE"
+    if is_rule and after in ("NAME", "QUOTED"):
         return colour.Keyword
     if kind in ("NAME", "QUOTED") and (before == "_AS" or after == "LSQB"):
         return colour.Name.Variable

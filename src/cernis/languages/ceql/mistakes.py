@@ -42,6 +42,7 @@ _CLAUSES = {
 }
 
 
+_PREV = "PREV is for conditions: FILTER PREV(x)[price] < x[price]"
 _SIDE = "a value such as 5 or y[price]"
 _CONDITION = "a condition such as x[price > 100]"
 _VALUES = {"INT", "FLOAT", "STRING", "TRUE", "FALSE", "MINUS", "PLUS"}
@@ -121,7 +122,9 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
         case "LSQB" if [each.type for each in before[-3:]] == ["PREV", "LPAR", "NAME"]:
             return f"the attribute stands outside the parentheses: PREV({before[-1].value})[price]"
         case "LPAR" if last_type == "PREV":
-            return "PREV is for conditions: FILTER PREV(x)[price] < x[price]"
+            return _PREV
+        case _ if accepted == {"LSQB"} and any(each.type == "PREV" for each in before[-6:]):
+            return _PREV
         case "INT" if clause == "_WHERE" and "NAME" in accepted and "STAR" in accepted:
             return f"a type that is a number stands in backquotes: `{token.value}`"
         case "STAR" if in_formula:
@@ -136,10 +139,6 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             return "use IS NULL or IS NOT NULL"
         case "RSQB" | "RPAR" | "_AND" | "_OR" if "CMP" in accepted:
             return "compare the attribute with something: flag = TRUE"
-        case "LPAR" if last_type == "NAME" and clause == "_FILTER" and not in_formula:
-            return "PREV(x)[price] is the event before; there are no other functions"
-        case "LPAR" if last_type == "NAME" and clause in ("_SELECT", "_HAVING", "_ORDER"):
-            return "the functions are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST"
         case "_HAVING" if all(earlier.type != "_GROUP" for earlier in before):
             return "HAVING stands after GROUP BY; FILTER is for conditions on a match"
         case "LSQB" if last_type in ("COLON", "COLON_PLUS", "RBRACE") and clause == "_WHERE":

@@ -15,6 +15,7 @@ from cernis.languages.text.read import Syntax, read_tokens, read_tree
 from cernis.pattern.check import check, find_too_deep
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import settle_select
+from cernis.pattern.write import capitalize_ascii
 from cernis.schema import Schema
 
 FindSchema = Callable[[Pattern], Schema | None]
@@ -76,7 +77,7 @@ def _retype_in_context(tokens: list[Token]) -> None:
             is_component = third.type == "LSQB" and not _is_in_formula(second, tokens)
             if not aggregate and (is_component or third.type not in _AFTER_NAME):
                 second.type = "CHOICE"
-        is_compared = second.value.upper() in MOMENTS or fourth in _BEGINS_TERM
+        is_compared = capitalize_ascii(second.value) in MOMENTS or fourth in _BEGINS_TERM
         is_named = second.type == "NAME" and third.type == "GT"
         if is_named and is_compared and first.type in _BEFORE_TERM:
             third.type = "CMP"

@@ -20,6 +20,7 @@ from cernis.languages.ceql.words import SOFT
 from cernis.languages.text.tokens import span_of
 from cernis.languages.text.tree import unquote
 from cernis.pattern.query import Pattern
+from cernis.pattern.write import capitalize_ascii
 
 
 class ParsedRule(NamedTuple):
@@ -87,7 +88,7 @@ def _find_heads(tokens: list[Token]) -> list[int]:
         i
         for i, (word, name, as_) in enumerate(zip(tokens, tokens[1:], tokens[2:], strict=False))
         if word.type == "NAME"
-        and word.value.upper() == "RULE"
+        and capitalize_ascii(word.value) == "RULE"
         and as_.type == "_AS"
         and (_can_be_name(name) or name.value.isidentifier())
     ]

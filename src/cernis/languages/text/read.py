@@ -28,6 +28,7 @@ from cernis.errors import BudgetError, Diagnostic, QueryError
 from cernis.languages.text import mistakes as m
 from cernis.languages.text.tables import Grammar
 from cernis.pattern.check import MAX_DEPTH
+from cernis.pattern.write import capitalize_ascii
 
 MAX_TEXT = 1 << 20
 """The longest text, in characters."""
@@ -67,7 +68,7 @@ class Syntax:
         return parser
 
     def _retype_word(self, token: Token) -> Token:
-        token.type = self.keywords.get(token.value.upper(), "NAME")
+        token.type = self.keywords.get(capitalize_ascii(token.value), "NAME")
         return token
 
 

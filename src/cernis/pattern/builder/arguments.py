@@ -10,6 +10,7 @@ from typing import SupportsIndex, TypeVar
 from cernis.errors import Diagnostic, QueryError
 from cernis.pattern.query import Consume, Strategy
 from cernis.pattern.suggest import did_you_mean
+from cernis.pattern.write import capitalize_ascii
 
 Choices = TypeVar("Choices", Strategy, Consume)
 
@@ -47,7 +48,7 @@ def choose_member(kind: type[Choices], word: object, what: str) -> Choices:
     """Return what a word names, in any case."""
     if isinstance(word, kind):
         return word
-    name = check_name(word, what).upper()
+    name = capitalize_ascii(check_name(word, what))
     options = [member.value for member in kind]
     if name not in options:
         raise refuse(f"unknown {what} '{word}'", did_you_mean(name, options))
