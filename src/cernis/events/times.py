@@ -45,6 +45,15 @@ def is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_)) or is_fraction(type_)
 
 
+MOST_ORDERED_DIGITS = 34
+"""Decimals of so many digits keep their order in the two words of an index."""
+
+
+def is_long_decimal(type_: pa.DataType) -> bool:
+    """Return whether a column of this type may hold decimals that no index keeps in order."""
+    return bool(pa.types.is_decimal(type_)) and type_.precision > MOST_ORDERED_DIGITS
+
+
 def tick_of(type_: pa.DataType, time_unit: str) -> int | None:
     """Return the nanoseconds in one tick of a time column; None where it cannot hold times.
 

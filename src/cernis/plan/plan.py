@@ -1,7 +1,7 @@
 """From a pattern to a plan: the cheapest sound runtime, and what it promises.
 
 A plan is made once, here, from a pattern, the conjunctive query that it was lowered from, and
-the attributes that hold text. Sessions, Spark and its workers receive it.
+the attributes whose order no index keeps. Sessions, Spark and its workers receive it.
 
 There are two engines: one reads symbols (`unary`), the other also compares events with each
 other (`tables`). Either gives matches in one of two ways. *Compact*: the automaton and the
@@ -49,7 +49,7 @@ from cernis.plan.lower_terms import lower_terms
 from cernis.plan.reach import is_bounded_in_events, is_bounded_in_time
 from cernis.plan.weights import EventWeight, find_weights
 from cernis.plan.whole_runs import is_whole_run, take_whole_runs
-from cernis.schema import Schema, are_mixed, texts
+from cernis.schema import Schema, are_mixed, find_unordered
 
 
 class Guarantee(Enum):
@@ -168,11 +168,19 @@ class Plan:
     def for_schema(self, schema: Schema) -> Plan:
         """Return the plan for events of this schema.
 
-        No index keeps the order of text, nor compares values of several kinds by !=.
+        No index keeps the order of text and of long decimals, nor compares values of several kinds
+        by !=.
         """
         pairs = {pair for tables in self._tables for pair in tables.different}
         mixed = frozenset(name for pair in pairs if are_mixed(schema, pair) for name in pair)
-        return self.leave_out(Unindexed(texts(schema) & self._ordered, mixed))
+        unordered = find_unordered(schema)
+        opposites = {
+            name
+            for name, value in self.calculated.items()
+            if isinstance(value, pred.Negative)
+            and any(attribute.name in unordered for attribute in pred.attributes_of(value))
+        }
+        return self.leave_out(Unindexed((unordered | opposites) & self._ordered, mixed))
 
     @property
     def guards(self) -> tuple[Plan, ...]:

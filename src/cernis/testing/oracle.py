@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import partial
 from itertools import count, pairwise
@@ -62,7 +63,9 @@ from cernis.testing.predicates import (
     compare,
     holds,
     kind_of,
+    negate,
     read_attribute,
+    read_literal,
     shift_value,
 )
 
@@ -430,8 +433,8 @@ def evaluate_term(term: pred.MatchTerm, v: Valuation, events: Sequence[Event]) -
         return [events[position] for position in sorted(p for y, p in v.labels if x == y)]
 
     match term:
-        case pred.Literal(value=value):
-            return value
+        case pred.Literal():
+            return read_literal(term)
         case pred.Reference(variable=x, attribute=attribute):
             (event,) = of(x)
             return read_attribute(attribute, event)
@@ -452,7 +455,7 @@ def evaluate_term(term: pred.MatchTerm, v: Valuation, events: Sequence[Event]) -
             ticks = nanoseconds / tick
             return ticks.numerator if ticks.denominator == 1 else ticks
         case pred.Opposite(body=body):
-            return calculate("-", 0, evaluate_term(body, v, events))
+            return negate(evaluate_term(body, v, events))
         case pred.Calculation(op=op, left=left, right=right):
             return calculate(op, evaluate_term(left, v, events), evaluate_term(right, v, events))
 
@@ -742,8 +745,8 @@ def _evaluate_over(
 ) -> Any:
     """Return the value of a term over all matches of a group."""
     match term:
-        case pred.Literal(value=value):
-            return value
+        case pred.Literal():
+            return read_literal(term)
         case pred.Aggregate(argument=None):
             return len(matches)
         case pred.Aggregate(function=function, argument=(str() | pred.Reference()) as argument):
@@ -759,7 +762,7 @@ def _evaluate_over(
             read = [read_attribute(argument.attribute, event) for event in held]
             return _aggregate(function, [value for value in read if value is not None])
         case pred.Opposite(body=body):
-            return calculate("-", 0, _evaluate_over(body, matches, ordered))
+            return negate(_evaluate_over(body, matches, ordered))
         case pred.Calculation(op=op, left=left, right=right):
             one, other = (_evaluate_over(side, matches, ordered) for side in (left, right))
             return calculate(op, one, other)
@@ -1064,13 +1067,14 @@ def _aggregate(function: str, found: list[Any]) -> Any:
         return None
     match function:
         case "SUM":
-            return sum(found)
+            with localcontext(prec=400):
+                return sum(found)
         case "MIN":
             return min(ordered)
         case "MAX":
             return max(ordered)
         case "AVG":
-            return sum(found) / len(found)
+            return sum(float(v) if isinstance(v, Decimal) else v for v in found) / len(found)
         case "FIRST":
             return found[0]
         case "LAST":

@@ -136,15 +136,15 @@ ANY_DISTANCE = Gap(Unit.EVENTS, Fraction(2**50))
 class Unindexed:
     """What indexes do not compare: by the kinds of values, and in states of before.
 
-    >>> known = Unindexed(text=frozenset({"name"}), mixed=frozenset({"b"}))
+    >>> known = Unindexed(unordered=frozenset({"name"}), mixed=frozenset({"b"}))
     >>> known.explain("<", "name", "name")
-    'text has no order that an index could keep'
+    'no index keeps the order of text, or of decimals with more than 34 digits'
     >>> known.explain("!=", "a", "b")
     'values differ only if they are of one kind, and an attribute has several'
     """
 
-    text: frozenset[str] = frozenset()
-    """Attributes that hold text, whose order no index keeps."""
+    unordered: frozenset[str] = frozenset()
+    """Attributes that hold text or long decimals, whose order no index keeps."""
     mixed: frozenset[str] = frozenset()
     """Attributes that hold values of several kinds, which no index compares by !=."""
     across: bool = False
@@ -152,7 +152,9 @@ class Unindexed:
 
     def __or__(self, other: Unindexed) -> Unindexed:
         return Unindexed(
-            self.text | other.text, self.mixed | other.mixed, self.across or other.across
+            self.unordered | other.unordered,
+            self.mixed | other.mixed,
+            self.across or other.across,
         )
 
     def covers(self, other: Unindexed) -> bool:
@@ -163,24 +165,24 @@ class Unindexed:
         """Return why no index compares two attributes so, or \"\"."""
         if op == "!=" and not self.mixed.isdisjoint((one, other)):
             return "values differ only if they are of one kind, and an attribute has several"
-        if op not in ("=", "!=") and not self.text.isdisjoint((one, other)):
-            return "text has no order that an index could keep"
+        if op not in ("=", "!=") and not self.unordered.isdisjoint((one, other)):
+            return "no index keeps the order of text, or of decimals with more than 34 digits"
         return ""
 
     def write_names(self) -> list[str]:
         """Return the attributes as the header of a state and the note of a checkpoint have them.
 
-        >>> Unindexed(text=frozenset({"name"}), mixed=frozenset({"b"})).write_names()
+        >>> Unindexed(unordered=frozenset({"name"}), mixed=frozenset({"b"})).write_names()
         ['@mixed b', 'name']
         """
-        return sorted([*self.text, *(_MIXED + name for name in self.mixed)])
+        return sorted([*self.unordered, *(_MIXED + name for name in self.mixed)])
 
     @classmethod
     def read_names(cls, names: Iterable[str]) -> Unindexed:
         """Return what `write_names` has written, now or before.
 
         >>> Unindexed.read_names(["@mixed b", "name"])
-        Unindexed(text=frozenset({'name'}), mixed=frozenset({'b'}), across=False)
+        Unindexed(unordered=frozenset({'name'}), mixed=frozenset({'b'}), across=False)
         """
         given = frozenset(names)
         marked = frozenset(name for name in given if name.startswith(_MIXED))

@@ -498,7 +498,7 @@ class CeqlReader(TreeReader):
     def opposite(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
         body = self._read_term(parts[1])
         if isinstance(body, pred.Literal) and self._is_bare_number(meta, body):
-            return pred.Literal(-cast(int | float, body.value), span=span_of_tree(meta))
+            return pred.Literal(pred.negate(cast(pred.Number, body.value)), span=span_of_tree(meta))
         return pred.Opposite(body, span=span_of_tree(meta))
 
     def same(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
@@ -630,7 +630,7 @@ class CeqlReader(TreeReader):
     def minus(self, meta: Meta, parts: list[Any]) -> pred.Value:
         body: pred.Value = parts[1]
         if isinstance(body, pred.Literal) and self._is_bare_number(meta, body):
-            return pred.Literal(-cast(int | float, body.value), span=span_of_tree(meta))
+            return pred.Literal(pred.negate(cast(pred.Number, body.value)), span=span_of_tree(meta))
         return pred.Negative(body, span=span_of_tree(meta))
 
     def plus(self, meta: Meta, parts: list[Any]) -> pred.Value:
