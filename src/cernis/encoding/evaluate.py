@@ -154,10 +154,15 @@ def _value_set(type_: pa.DataType, values: list[pred.Scalar]) -> tuple[pa.Array,
     if pa.types.is_integer(type_):
         numbers = [v for v in values if not isinstance(v, (str, bool))]
         low, high = _bounds(type_)
-        whole = [int(v) for v in numbers if v.as_integer_ratio()[1] == 1]
+        whole = [int(v) for v in numbers if is_whole(v)]
         fit = [v for v in whole if low <= v <= high]
         return pa.array(fit, type_), len(numbers) < len(values)
     return None
+
+
+def is_whole(number: pred.Number) -> bool:
+    """Whether a number has no fraction."""
+    return math.isfinite(number) and number.as_integer_ratio()[1] == 1
 
 
 # ------------------------------------------------------------- comparisons

@@ -469,7 +469,7 @@ def _fitting(type_: T.DataType, values: list[pred.Scalar]) -> tuple[list[Column]
     if kind == "integer":
         numbers = [v for v in values if not isinstance(v, (str, bool))]
         low, high = _ends(_BITS[type(type_)])
-        whole = dict.fromkeys(int(v) for v in numbers if v.as_integer_ratio()[1] == 1)
+        whole = dict.fromkeys(int(v) for v in numbers if evaluate.is_whole(v))
         literal = _caster(type_)
         return [literal(v) for v in whole if low <= v <= high], len(numbers) < len(values)
     return None
