@@ -30,7 +30,7 @@ from cernis.compiled import kernel
 from cernis.encoding.evaluate import float_at_most
 from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
-from cernis.events.times import UNITS, as_floats, is_fraction, to_ticks, value_type
+from cernis.events.times import as_floats, is_fraction, value_type
 from cernis.pattern.predicate import RANK
 from cernis.state import read_array, require
 
@@ -209,10 +209,11 @@ class AttributeClock:
         if column is None or pa.types.is_null(column.type):
             return out
         if self._kind == "int":
-            ticks, bad = to_ticks(column, "ns", UNITS["ns"])
-            out["clock"], out["usable"] = ticks, True if bad is None else ~bad
-            if pa.types.is_uint64(value_type(column.type)):
-                self._refuse((pc.max(column).as_py() or 0) > _LARGEST, "above 2^63 - 1")
+            numbers = column.cast(value_type(column.type))
+            if pa.types.is_uint64(numbers.type):
+                self._refuse((pc.max(numbers).as_py() or 0) > _LARGEST, "above 2^63 - 1")
+            out["usable"] = numbers.is_valid().to_numpy()
+            out["clock"] = numbers.fill_null(0).cast(pa.int64()).to_numpy()
             return out
         if self._kind == "uint":
             out["usable"] = column.is_valid().to_numpy()
