@@ -43,6 +43,8 @@ class Stream:
     # a mapping has no hash; the name alone is hash enough
     attributes: Attributes = field(default_factory=dict, hash=False)
     events: Mapping[str, Attributes] = field(default_factory=dict, hash=False)
+    long_decimals: frozenset[str] = frozenset()
+    """The attributes whose decimals have more digits than an index keeps in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,14 @@ class Schema:
         return next((s for s in self.streams if s.name == name), None)
 
 
-def texts(schema: Schema) -> frozenset[str]:
-    """Return the attributes that are text in some stream.
+def find_unordered(schema: Schema) -> frozenset[str]:
+    """Return the attributes whose order no index keeps: text and long decimals in some stream.
 
-    >>> sorted(texts(Schema((Stream("S", {"name": Kind.STRING, "n": Kind.INT}),))))
+    >>> sorted(find_unordered(Schema((Stream("S", {"name": Kind.STRING, "n": Kind.INT}),))))
     ['name']
     """
-    return frozenset(name for name, kind in _list_kinds(schema) if kind is Kind.STRING)
+    texts = frozenset(name for name, kind in _list_kinds(schema) if kind is Kind.STRING)
+    return texts.union(*(stream.long_decimals for stream in schema.streams))
 
 
 def are_mixed(schema: Schema, names: Collection[str]) -> bool:

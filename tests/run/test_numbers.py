@@ -14,7 +14,7 @@ import pytest
 import cernis
 from cernis import pattern as p
 from cernis.cli.main import main
-from cernis.encoding.clock import _subtract
+from cernis.encoding.clock import subtract
 from cernis.integers import read_integer
 
 BEYOND = [2**63 - 1, 2**63, 10**19, 2**64, 10**39]
@@ -105,7 +105,7 @@ def test_a_window_that_no_text_can_write_is_refused() -> None:
 def test_a_window_on_readings_that_differ_by_more_than_63_bits_is_exact() -> None:
     ends = np.array([-(2**63), 0, 2**63 - 1])
     for size in (2**62, 2**63 - 1, 2**63, 10**19, 2**64 - 2, 2**64 - 1, 2**64, 10**30):
-        inside = ends[None, :] >= _subtract(ends, size)[:, None]
+        inside = ends[None, :] >= subtract(ends, size)[:, None]
         exact = [[int(e) - int(s) <= size for s in ends] for e in ends]
         assert inside.tolist() == exact
 

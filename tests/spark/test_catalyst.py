@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from functools import reduce
 from pathlib import Path
 from random import Random
@@ -397,6 +397,20 @@ def test_every_decimal_meets_a_fraction_as_in_the_embedded_engine(spark: SparkSe
     assert holding(df, *atoms) == embedded(atoms, df.toArrow())
 
 
+@pytest.mark.parametrize("places", [0, 2, 10, 18, 38])
+def test_decimals_meet_each_digit_of_a_constant(spark: SparkSession, places: int) -> None:
+    with localcontext(prec=100):
+        large = Decimal(9007199254740992) if places < 38 else Decimal("0.1")
+        values = [large + Decimal(n).scaleb(-places) for n in range(-3, 4)]
+        constants = [large + Decimal(n).scaleb(-places - 1) for n in range(-30, 31, 3)]
+    column = pa.array(values, pa.decimal128(38, places))
+    df = spark.createDataFrame(pa.table({"type": ["A"] * len(values), "a": column}))
+    written = [Literal(each) for each in constants]
+    atoms: list[Atom] = [Comparison(op, A, c) for op in OPERATORS for c in written]  # type: ignore[arg-type]
+    atoms += [InSet(A, tuple(written)), InRange(A, written[5], written[15])]
+    assert holding(df, *atoms) == embedded(atoms, df.toArrow())
+
+
 def test_fields_that_differ_in_case_only_are_told_apart(spark: SparkSession) -> None:
     twins = T.StructType([T.StructField("x", T.LongType()), T.StructField("X", T.StringType())])
     schema = T.StructType([T.StructField("o", twins)])
@@ -483,8 +497,9 @@ def test_what_spark_would_answer_differently_stays_in_python(spark: SparkSession
     )
     assert reason(df, equal("day", "at")) == "dates and timestamps of different kinds"
     assert reason(df, equal("whole", "fine")) == "decimals that need 76 digits to compare"
-    assert reason(df, equal("fine", 0.1)) == (
-        "decimal(38,38) against a fraction: too fine for a float64"
+    product = Arithmetic("*", Literal(0.1), Literal(2))
+    assert reason(df, Comparison("=", Attribute(("fine",)), product)) == (
+        "decimals against floating point: rounded differently"
     )
     assert reason(df, equal("long", "1")) == "values of type interval day"
     assert reason(df, equal("noon", "12:00:00")).startswith("values of type time")

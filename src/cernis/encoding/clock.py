@@ -30,7 +30,7 @@ from cernis.compiled import kernel
 from cernis.encoding.evaluate import float_at_most
 from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
-from cernis.events.times import UNITS, as_floats, is_fraction, to_ticks, value_type
+from cernis.events.times import as_floats, is_fraction, value_type
 from cernis.pattern.predicate import RANK
 from cernis.state import read_array, require
 
@@ -58,7 +58,7 @@ def read_time_clock(batch: EventBatch, ticks: int) -> Clock:
         raise DataError(
             "a time window needs a time column: no input has a column 'ts', and none was named"
         )
-    return Clock(batch.time, _subtract(batch.time, ticks))
+    return Clock(batch.time, subtract(batch.time, ticks))
 
 
 def read_time_clocks(batch: EventBatch, ticks: Int64s) -> Clock:
@@ -73,13 +73,13 @@ def read_plain_clock(batch: EventBatch, ticks: int) -> Clock:
     if batch.time is not None:
         return read_time_clock(batch, ticks)
     positions = np.arange(batch.base, batch.base + len(batch), dtype=np.int64)
-    return Clock(positions, _subtract(positions, ticks))
+    return Clock(positions, subtract(positions, ticks))
 
 
 def read_rank_clock(batch: EventBatch, size: int) -> Clock:
     """Return the clock of some events, by the position that each event carries."""
     ranks = batch.interleave(lambda _, table: np.asarray(table.column(RANK.name), np.int64))
-    return Clock(ranks, _subtract(ranks, size))
+    return Clock(ranks, subtract(ranks, size))
 
 
 class PositionClock:
@@ -209,10 +209,11 @@ class AttributeClock:
         if column is None or pa.types.is_null(column.type):
             return out
         if self._kind == "int":
-            ticks, bad = to_ticks(column, "ns", UNITS["ns"])
-            out["clock"], out["usable"] = ticks, True if bad is None else ~bad
-            if pa.types.is_uint64(value_type(column.type)):
-                self._refuse((pc.max(column).as_py() or 0) > _LARGEST, "above 2^63 - 1")
+            numbers = column.cast(value_type(column.type))
+            if pa.types.is_uint64(numbers.type):
+                self._refuse((pc.max(numbers).as_py() or 0) > _LARGEST, "above 2^63 - 1")
+            out["usable"] = numbers.is_valid().to_numpy()
+            out["clock"] = numbers.fill_null(0).cast(pa.int64()).to_numpy()
             return out
         if self._kind == "uint":
             out["usable"] = column.is_valid().to_numpy()
@@ -234,7 +235,7 @@ class AttributeClock:
 
     def _bound(self, clock: Int64s) -> Int64s:
         if self._kind != "float":
-            return _subtract(clock, floor(self.size))
+            return subtract(clock, floor(self.size))
         bound = np.empty_like(clock)
         _float_bounds(clock, float_at_most(self.size), bound)
         return bound
@@ -266,13 +267,13 @@ class AttributeClock:
         return f"WITHIN {size} [{self.attribute}]"
 
 
-def _subtract(clock: Int64s, by: int) -> Int64s:
+def subtract(clock: Int64s, by: int) -> Int64s:
     """Return `clock - by`, clipped to the range of int64."""
     if abs(by) > 2**64:  # more than two readings can differ by
         return np.full(len(clock), _SMALLEST if by > 0 else _LARGEST, np.int64)
     if abs(by) > _LARGEST:
         part = _LARGEST if by > 0 else -_LARGEST
-        return _subtract(_subtract(clock, part), by - part)
+        return subtract(subtract(clock, part), by - part)
     bound = clock - np.int64(by)
     if by > 0:
         return np.where(bound > clock, _SMALLEST, bound)

@@ -44,6 +44,7 @@ import pyarrow as pa
 from cernis.compiled import kernel
 from cernis.compiled.tiers import arrays_first
 from cernis.encoding.clock import to_sortable
+from cernis.encoding.evaluate import EXACT
 from cernis.encoding.keys import NONE, Arrays, Tuples, select_arrays, ticks_of, valid_rows
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s, attribute
@@ -60,7 +61,12 @@ from cernis.events.kinds import (
     kind_of,
     kinds_in,
 )
-from cernis.events.times import parse_timestamps
+from cernis.events.times import (
+    MOST_ORDERED_DIGITS,
+    is_long_decimal,
+    parse_timestamps,
+    value_type,
+)
 from cernis.state import read_array, require
 
 TIME = "@time"
@@ -246,8 +252,8 @@ class OrderValues:
     """Two words per value that sort as the values do.
 
     `pairs` are the columns that are compared with each other; `encode` raises where both
-    hold text. `text` collects the columns that have held text. `calculated` has the columns that
-    the events do not have.
+    hold text, and where a decimal has more than 34 digits. `text` collects the columns that have
+    held text. `calculated` has the columns that the events do not have.
 
     >>> order = OrderValues(["a", "b"])
     >>> events = pa.table({"a": [2**53 + 1, None], "b": [2.0**53, 0.5]})
@@ -275,6 +281,8 @@ class OrderValues:
             columns = _columns(batch, name, self.calculated)
             self._learn_kinds(name, columns)
             parts = [_column_words(column) for column in columns]
+            if any(_has_long_decimals(column) for column in columns):
+                raise DataError(_refuse_decimals(name))
             words[0, i] = _interleave(batch, [high for high, _ in parts])
             if any(low is not None for _, low in parts):
                 words[1, i] = _interleave(batch, [_rest(words) for words in parts])
@@ -308,6 +316,26 @@ class OrderValues:
                     "times are compared, but they are numbers in one input and dates in another; "
                     "give all inputs a time column of one kind"
                 )
+
+
+def _has_long_decimals(column: pa.ChunkedArray) -> bool:
+    """Whether some decimal has more digits than its words hold."""
+    type_ = value_type(column.type)
+    if not is_long_decimal(type_):
+        return False
+    return any(
+        len(value.normalize(EXACT).as_tuple().digits) > MOST_ORDERED_DIGITS
+        for value in column.cast(type_).unique().drop_null().to_pylist()
+    )
+
+
+def _refuse_decimals(name: str) -> str:
+    """Return the message for decimals that are compared by order."""
+    return (
+        f"{name!r} holds decimals of more than {MOST_ORDERED_DIGITS} digits, whose order can be "
+        "compared only where that is known before the query runs; give the column one type from "
+        "the first events on"
+    )
 
 
 def _refuse_text(earlier: str, later: str) -> str:

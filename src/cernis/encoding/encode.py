@@ -481,12 +481,12 @@ def _int_thresholds(
     info = np.iinfo(dtype)
     found = set()
     for constant in constants:
-        number: int | float | Fraction | None
+        number: pred.Number | Fraction | None
         if isinstance(constant, str):
             number = parse_instant(constant, type_)
         else:
-            number = None if isinstance(constant, bool) else constant
-        if number is None or (isinstance(number, float) and not math.isfinite(number)):
+            number = None if isinstance(constant, bool) else pred.to_exact(constant)
+        if number is None or isinstance(number, float):
             continue
         found |= {math.ceil(number), math.floor(number) + 1}
     return np.array(sorted(t for t in found if int(info.min) < t <= int(info.max)), dtype)
@@ -498,6 +498,7 @@ def _float_thresholds(constants: Iterable[pred.Scalar], dtype: np.dtype[Any]) ->
     for constant in constants:
         if isinstance(constant, (bool, str)):
             continue
+        constant = pred.to_machine(constant)
         with np.errstate(over="ignore"):
             below = dtype.type(float_at_most(constant))
             if float(below) > constant:

@@ -3,9 +3,10 @@
 `evaluate_predicate` gives one boolean per row, null for unknown. No data makes it raise: a
 comparison across kinds (text with a number, …) is unknown.
 
-Numbers compare exactly, also int64 with float64 (Arrow alone would round the integer).
-Decimals compare with fractions as float64, because `price = 10.1` is meant that way. Integer
-`+ - *` that leave int64 are unknown rather than wrapped. `/` is true division in
+Numbers compare exactly, also int64 with float64 (Arrow alone would round the integer). A constant
+has the digits that are written, so `price = 10.1` is exact on decimals. Beside floats, decimals and
+constants with a fraction count as the nearest float64. Arithmetic on them is in float64, except for
+minus. Integer `+ - *` that leave int64 are unknown rather than wrapped. `/` is true division in
 float64; dividing by zero is NULL; `%` truncates towards zero. Timestamps and dates
 compare with each other and with ISO text; a missing zone means UTC.
 
@@ -20,9 +21,10 @@ import operator
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import MAX_PREC, Context, Decimal
 from fractions import Fraction
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,12 +37,12 @@ from cernis.events.batch import Bools, Int64s
 from cernis.pattern import predicate as pred
 
 Lookup = Callable[[tuple[str, ...]], pa.Array | None]
-Number = int | float | Fraction
+Number = pred.Number | Fraction
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value that is the same on every row."""
+    """A value that is the same on every row; a float is computed, never written."""
 
     value: pred.Scalar
 
@@ -55,6 +57,9 @@ _ARROW = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
+EXACT = Context(prec=MAX_PREC)
+"""Decimals of any length are exact in it."""
+
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -80,11 +85,11 @@ def evaluate_predicate(predicate: pred.Predicate, lookup: Lookup, length: int) -
         case pred.Like(body=body, pattern=pattern):
             return _like(evaluate_value(body, lookup), pattern, length)
         case pred.InSet(body=body, values=values):
-            return _in_set(evaluate_value(body, lookup), [v.value for v in values], length)
+            return _in_set(evaluate_value(body, lookup), [read_literal(v) for v in values], length)
         case pred.InRange(body=body, low=low, high=high):
             value = evaluate_value(body, lookup)
-            above = compare(">=", value, Constant(low.value), length)
-            return pc.and_kleene(above, compare("<=", value, Constant(high.value), length))
+            above = compare(">=", value, read_literal(low), length)
+            return pc.and_kleene(above, compare("<=", value, read_literal(high), length))
         case pred.IsNull(body=body, negated=negated):
             return _is_null(evaluate_value(body, lookup), negated, length)
         case pred.And(parts=parts):
@@ -122,17 +127,17 @@ def _is_null(found: Operand, negated: bool, length: int) -> pa.BooleanArray:
     return found.is_valid() if negated else found.is_null()
 
 
-def _in_set(found: Operand, values: list[pred.Scalar], length: int) -> pa.BooleanArray:
+def _in_set(found: Operand, values: list[Constant], length: int) -> pa.BooleanArray:
     """Evaluate `v = … OR v = …`, by a hash table where there are many values of one kind."""
     if isinstance(found, pa.Array) and len(values) > 2:
-        fitting = _value_set(found.type, values)
+        fitting = _value_set(found.type, [v.value for v in values])
         if fitting is not None:
             within, clash = fitting
             member = pc.is_in(found, within)
             if clash:
                 return pc.if_else(member, True, pa.scalar(None, pa.bool_()))
             return pc.if_else(found.is_valid(), member, None) if found.null_count else member
-    parts = [compare("=", found, Constant(v), length) for v in values]
+    parts = [compare("=", found, v, length) for v in values]
     return reduce(pc.or_kleene, parts) if parts else _all(False, length)
 
 
@@ -149,10 +154,15 @@ def _value_set(type_: pa.DataType, values: list[pred.Scalar]) -> tuple[pa.Array,
     if pa.types.is_integer(type_):
         numbers = [v for v in values if not isinstance(v, (str, bool))]
         low, high = _bounds(type_)
-        whole = [int(v) for v in numbers if isinstance(v, int) or v.is_integer()]
+        whole = [int(v) for v in numbers if is_whole(v)]
         fit = [v for v in whole if low <= v <= high]
         return pa.array(fit, type_), len(numbers) < len(values)
     return None
+
+
+def is_whole(number: pred.Number) -> bool:
+    """Whether a number has no fraction."""
+    return math.isfinite(number) and number.as_integer_ratio()[1] == 1
 
 
 # ------------------------------------------------------------- comparisons
@@ -167,7 +177,7 @@ def compare(op: pred.Operator, left: Operand, right: Operand, length: int) -> pa
             return compare(pred.MIRRORED[op], right, left, length)
         if _kind(left.value) != _kind(right.value):
             return _unknown(length)
-        return _all(bool(pred.COMPARE[op](left.value, right.value)), length)
+        return _all(pred.compare_values(op, left.value, right.value), length)
     found = (
         _with_constant(op, left, right.value)
         if isinstance(right, Constant)
@@ -224,7 +234,9 @@ def _integers_with(op: pred.Operator, column: pa.Array, constant: Number) -> pa.
 
 
 def _floats_with(op: pred.Operator, column: pa.Array, constant: Number) -> pa.BooleanArray:
-    """Compare a float64 column with any number, exactly; NaN equals nothing."""
+    """Compare a float64 column with any number; NaN equals nothing."""
+    if isinstance(constant, Decimal):
+        constant = float(constant)
     below = float_at_most(constant)
     op, certain = compare_with_floor(op, below != constant)
     if certain is not None:
@@ -264,21 +276,37 @@ def _constant_where_valid(column: pa.Array, constant: bool) -> pa.BooleanArray:
     return pc.if_else(column.is_valid(), everywhere, None) if column.null_count else everywhere
 
 
-def _decimals_with(op: pred.Operator, column: pa.Array, constant: int | float) -> pa.BooleanArray:
-    if isinstance(constant, int) and abs(constant) < 10**38:
-        found = _compare_decimals(op, column, pa.scalar(constant, pa.decimal128(38, 0)))
-        if found is not None:
-            return found
-    return _floats_with(op, times.as_floats(column), constant)
+def _decimals_with(op: pred.Operator, column: pa.Array, constant: pred.Number) -> pa.BooleanArray:
+    """Compare decimals with a constant, exactly; with a computed float as floats."""
+    if isinstance(constant, float):
+        return _floats_with(op, times.as_floats(column), constant)
+    precision, scale = column.type.precision, column.type.scale
+    unscaled = to_unscaled(constant, scale)
+    whole = math.floor(unscaled)
+    op, certain = compare_with_floor(op, whole != unscaled)
+    if certain is not None:
+        return _constant_where_valid(column, certain)
+    if abs(whole) >= 10**precision:
+        return _constant_where_valid(column, bool(pred.COMPARE[op](0, whole)))
+    return _ARROW[op](column, pa.scalar(EXACT.scaleb(whole, -scale), column.type))
 
 
-def _compare_decimals(op: pred.Operator, left: Any, right: Any) -> pa.BooleanArray | None:
-    scale = max(left.type.scale, right.type.scale)
-    wide = pa.decimal256(76, scale)
+def to_unscaled(constant: int | Decimal, scale: int) -> Fraction:
+    """Return a constant in units of the last place of decimals.
+
+    >>> to_unscaled(Decimal("1.234"), 2)
+    Fraction(617, 5)
+    """
+    return Fraction(constant) * Fraction(10) ** scale
+
+
+def _compare_decimals(op: pred.Operator, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
+    wide = pa.decimal256(76, max(left.type.scale, right.type.scale))
     try:
         return _ARROW[op](left.cast(wide), right.cast(wide))
-    except pa.ArrowInvalid:
-        return None
+    except pa.ArrowInvalid:  # no type holds both
+        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+        return pa.array([None if None in p else pred.COMPARE[op](*p) for p in pairs], pa.bool_())
 
 
 def parse_instant(text: str, type_: pa.DataType) -> Fraction | None:
@@ -330,9 +358,7 @@ def _compare_numbers(op: pred.Operator, left: pa.Array, right: pa.Array) -> pa.B
         return _ARROW[op](left, right)
     if types.is_decimal(a) or types.is_decimal(b):
         if not types.is_floating(a) and not types.is_floating(b):
-            found = _compare_decimals(op, _as_decimal(left), _as_decimal(right))
-            if found is not None:
-                return found
+            return _compare_decimals(op, _as_decimal(left), _as_decimal(right))
         return _ARROW[op](times.as_floats(left), times.as_floats(right))
     if types.is_floating(a) and types.is_floating(b):
         return _ARROW[op](left.cast(pa.float64()), right.cast(pa.float64()))
@@ -395,8 +421,8 @@ def _by_sign(
 def evaluate_value(node: pred.Value, lookup: Lookup) -> Operand:
     """Evaluate an expression on every row: a column, a constant, or NULL everywhere."""
     match node:
-        case pred.Literal(value=constant):
-            return Constant(constant)
+        case pred.Literal():
+            return read_literal(node)
         case pred.Attribute(path=path):
             column = lookup(path)
             return None if column is None or pa.types.is_null(column.type) else column
@@ -404,6 +430,12 @@ def evaluate_value(node: pred.Value, lookup: Lookup) -> Operand:
             return calculate("-", Constant(0), evaluate_value(body, lookup), negative=True)
         case pred.Arithmetic(op=op, left=left, right=right):
             return calculate(op, evaluate_value(left, lookup), evaluate_value(right, lookup))
+
+
+def read_literal(literal: pred.Literal) -> Constant:
+    """Return a constant with the digits that are written."""
+    value = literal.value
+    return Constant(value if isinstance(value, str) else pred.to_exact(value))
 
 
 def calculate_column(value: pred.Value, lookup: Lookup, length: int) -> pa.Array:
@@ -416,16 +448,27 @@ def calculate_column(value: pred.Value, lookup: Lookup, length: int) -> pa.Array
     found = evaluate_value(value, lookup)
     if found is None:
         return pa.nulls(length)
-    return pa.array([found.value] * length) if isinstance(found, Constant) else found
+    return spread_constant(found, length) if isinstance(found, Constant) else found
+
+
+def spread_constant(constant: Constant, length: int) -> pa.Array:
+    """Return a constant as a column; one with a fraction is a float64."""
+    value = constant.value
+    return pa.repeat(float(value) if isinstance(value, Decimal) else value, length)
 
 
 def calculate(op: str, left: Operand, right: Operand, negative: bool = False) -> Operand:
     """Return `left op right` on every row; with `negative`, minus the right side."""
+    if negative and isinstance(right, pa.Array) and pa.types.is_decimal(right.type):
+        return pc.negate(right)
     a, b = _number(left), _number(right)
     if a is None or b is None:
         return None
     if isinstance(a, Constant) and isinstance(b, Constant):
-        return _fold_constants(op, a.value, b.value, negative)
+        one, other = cast(pred.Number, a.value), cast(pred.Number, b.value)
+        if negative:
+            return Constant(pred.negate(other))
+        return _fold_constants(op, pred.to_machine(one), pred.to_machine(other))
     length = next(len(side) for side in (a, b) if not isinstance(side, Constant))
     valid, numbers = [], []
     for side in (a, b):
@@ -501,9 +544,7 @@ def _floating(
     return result, y != 0 if op in "/%" else None
 
 
-def _fold_constants(op: str, a: Any, b: Any, negative: bool) -> Operand:
-    if negative:
-        return Constant(-b)
+def _fold_constants(op: str, a: Any, b: Any) -> Operand:
     if op in "/%" and b == 0:
         return None
     if op != "%":

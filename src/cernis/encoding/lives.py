@@ -21,8 +21,8 @@ from cernis.encoding.keys import Arrays, KeyCoder
 from cernis.events.batch import EventBatch, Int64s
 from cernis.state import is_inside, read_array, require
 
-_LONGEST = 2**63 - 1
-_EARLIEST = -(2**62)
+_LONGEST = 2**64 - 1
+_EARLIEST = -(2**63)
 
 
 class LifeCoder:
@@ -41,7 +41,7 @@ class LifeCoder:
         self._keys = KeyCoder(groups) if groups else None
         self._count = 0
         self._now = 0
-        self._ticks = _LONGEST
+        self._ticks = np.uint64(_LONGEST)
         self._last = np.empty(0, np.int64)
         """Per key, the time of its last event."""
         self._life = np.empty(0, np.int64)
@@ -58,7 +58,7 @@ class LifeCoder:
             keys = np.zeros(len(batch), np.int64)
         else:
             keys = self._keys.encode(batch)
-        self._ticks = min(ticks, _LONGEST)
+        self._ticks = np.uint64(min(ticks, _LONGEST))
         self._reserve(1 if self._keys is None else len(self._keys))
         codes = np.empty(len(keys), np.int64)
         self._count = _number_lives(
@@ -133,7 +133,7 @@ class LifeCoder:
 def _number_lives(
     keys: Int64s,
     times: Int64s,
-    ticks: int,
+    ticks: np.uint64,
     last: Int64s,
     life: Int64s,
     count: int,
@@ -146,7 +146,7 @@ def _number_lives(
             codes[i] = -1
             continue
         idle = np.uint64(times[i]) - np.uint64(last[key])
-        if life[key] < 0 or idle > np.uint64(ticks):
+        if life[key] < 0 or idle > ticks:
             life[key] = count
             count += 1
         last[key] = times[i]

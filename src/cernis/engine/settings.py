@@ -32,9 +32,24 @@ def add_ticks(times: NDArray[np.int64], ticks: int) -> NDArray[np.int64]:
     >>> add_ticks(np.array([5, 2**63 - 9]), 10).tolist() == [15, LAST_TIME]
     True
     """
-    ticks = min(ticks, LAST_TIME)
+    if ticks > LAST_TIME:
+        return add_ticks(add_ticks(times, LAST_TIME), min(ticks - LAST_TIME, LAST_TIME))
     least = LAST_TIME - ticks
     return np.where(times > least, LAST_TIME, np.minimum(times, least) + ticks)
+
+
+def pack_distance(ticks: int) -> int:
+    """Return the distance between two times as 64 bits: beyond the last time, minus the rest.
+
+    >>> pack_distance(5), pack_distance(LAST_TIME + 5)
+    (5, -5)
+    """
+    return ticks if ticks <= LAST_TIME else LAST_TIME - min(ticks, 2 * LAST_TIME)
+
+
+def unpack_distance(packed: int) -> int:
+    """Return the distance that `pack_distance` has packed."""
+    return packed if packed >= 0 else LAST_TIME - packed
 
 
 class Rules(NamedTuple):

@@ -39,7 +39,7 @@ class Pushed(NamedTuple):
     number: Numbers
     """How many matches there are, at most MOST; the first of them can be reported."""
     length: Numbers
-    """How long after it a reported match silences others."""
+    """How long after it a reported match silences others, as a packed distance."""
 
 
 @kernel
@@ -57,6 +57,8 @@ def silence(silences: Silences, pushed: Pushed, suppressed: Numbers) -> None:
         if pushed.time[i] > silences.until[key]:
             suppressed[i] = silences.silenced[key]
             time, length = pushed.time[i], pushed.length[i]
+            if length < 0:
+                time, length = time + MOST if time < 0 else MOST, -length
             silences.until[key] = time + length if time <= MOST - length else MOST
             silences.silenced[key] = 0
             more -= 1 if more < MOST else 0

@@ -685,8 +685,12 @@ def stream_of(name: str, schema: pa.Schema) -> Stream:
     >>> stream_of("S", pa.schema({"user": pa.struct({"id": pa.int64()})})).attributes["user.id"]
     <Kind.INT: 'int'>
     """
-    attributes = ((n, kind_of(type_)) for n, type_ in list_attributes(schema))
-    return Stream(name, {n: kind for n, kind in attributes if not is_computed(n)})
+    types = {n: type_ for n, type_ in list_attributes(schema) if not is_computed(n)}
+    return Stream(
+        name,
+        {n: kind_of(type_) for n, type_ in types.items()},
+        long_decimals=frozenset(n for n, type_ in types.items() if times.is_long_decimal(type_)),
+    )
 
 
 def list_attributes(

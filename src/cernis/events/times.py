@@ -2,7 +2,9 @@
 
 A source's tick is the unit that its column is exact in: the unit of the Arrow type, `time_unit`
 for integers, one nanosecond for fractions and for text. Streams are merged in the
-finest tick among them, so only fractions are ever rounded, to nanoseconds.
+finest tick among them, so only fractions are ever rounded, to nanoseconds. A time is at most
+`LARGEST_TICK` ticks before or after 1970: some 292 years of nanoseconds, 292,000 years of
+microseconds. The few numbers of 64 bits beyond it have a meaning of their own in engines.
 Times without a zone count as UTC. Cost: no copy for one int64 or timestamp chunk in
 the common tick, one pass otherwise.
 """
@@ -22,7 +24,7 @@ UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 DAY = 86_400 * UNITS["s"]
 
 _ZONED = r"[T ]\d\d(:?\d\d)?(:?\d\d)?([.,]\d+)?(Z|z|[+-]\d\d(:?\d\d)?)$"
-_LARGEST = 2**63 - 1
+LARGEST_TICK = 9_223_372_036_854_775_800
 
 
 def value_type(type_: pa.DataType) -> pa.DataType:
@@ -43,6 +45,15 @@ def is_fraction(type_: pa.DataType) -> bool:
 def is_number(type_: pa.DataType) -> bool:
     """Return whether a column of this type holds integers, floats or decimals."""
     return bool(pa.types.is_integer(type_)) or is_fraction(type_)
+
+
+MOST_ORDERED_DIGITS = 34
+"""Decimals of so many digits keep their order in the two words of an index."""
+
+
+def is_long_decimal(type_: pa.DataType) -> bool:
+    """Return whether a column of this type may hold decimals that no index keeps in order."""
+    return bool(pa.types.is_decimal(type_)) and type_.precision > MOST_ORDERED_DIGITS
 
 
 def tick_of(type_: pa.DataType, time_unit: str) -> int | None:
@@ -107,7 +118,14 @@ def to_ticks(column: pa.ChunkedArray, time_unit: str, tick: int) -> tuple[Int64s
 
 def describe_bad_time(value: object) -> str:
     """Describe the mistake in a time that `to_ticks` marked."""
-    return "the time is missing" if value is None else f"{str(value)!r} is not a usable time"
+    if value is None:
+        return "the time is missing"
+    if isinstance(value, str) and parse_timestamps(pa.array([value]), "us")[0].is_valid:
+        return (
+            f"{value!r} is out of range: times in text count nanoseconds, from 1677-09-21 to "
+            "2262-04-11; a column of type timestamp[us] or timestamp[s] reaches further"
+        )
+    return f"{str(value)!r} is not a usable time"
 
 
 def _chunk_ticks(values: pa.Array, time_unit: str, tick: int) -> tuple[Int64s, Bools | None]:
@@ -127,7 +145,7 @@ def _chunk_ticks(values: pa.Array, time_unit: str, tick: int) -> tuple[Int64s, B
         return _round(values, UNITS[time_unit], tick, bad)
     if pa.types.is_uint64(values.type):
         wide = values.fill_null(0).to_numpy()
-        bad = _either(bad, wide > np.uint64(_LARGEST))
+        bad = _either(bad, wide > np.uint64(LARGEST_TICK))
         return _scale(wide.astype(np.int64), own, tick, bad)
     return _scale(_integers(values), own, tick, bad)
 
@@ -148,17 +166,21 @@ def _integers(values: pa.Array) -> Int64s:
 
 def _scale(ticks: Int64s, own: int, tick: int, bad: Bools | None) -> tuple[Int64s, Bools | None]:
     if own == tick:
-        return ticks, bad
+        return ticks, _either(bad, _find_beyond(ticks, LARGEST_TICK))
     if own % tick == 0:
         factor = own // tick
-        limit = _LARGEST // factor
-        if len(ticks) and (ticks.max() > limit or ticks.min() < -limit):
-            bad = _either(bad, (ticks > limit) | (ticks < -limit))
-        return ticks * factor, bad
+        return ticks * factor, _either(bad, _find_beyond(ticks, LARGEST_TICK // factor))
     factor = tick // own
     whole = ticks // factor
     uneven = whole * factor != ticks
-    return whole, _either(bad, uneven) if uneven.any() else bad
+    return whole, _either(bad, uneven)
+
+
+def _find_beyond(ticks: Int64s, limit: int) -> Bools | None:
+    """Return which ticks are larger than a limit; None: none is."""
+    if not len(ticks) or (ticks.max() <= limit and ticks.min() >= -limit):
+        return None
+    return (ticks > limit) | (ticks < -limit)
 
 
 def _round(
@@ -172,7 +194,9 @@ def _round(
     return _scale(np.rint(floats).astype(np.int64), 1, tick, bad)
 
 
-def _either(bad: Bools | None, more: Bools) -> Bools | None:
+def _either(bad: Bools | None, more: Bools | None) -> Bools | None:
+    if more is None:
+        return bad
     if bad is None:
         return more if more.any() else None
     return bad | more

@@ -20,14 +20,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from fractions import Fraction
+from math import isfinite, isinf
 from typing import Any
 from typing import Literal as OneOf
 
 from cernis.errors import Span
 
 Operator = OneOf["=", "!=", "<", "<=", ">", ">="]
-Scalar = int | float | str | bool
+Number = int | float | Decimal
+Scalar = Number | str | bool
 
 MIRRORED: Mapping[Operator, Operator] = {
     "=": "=",
@@ -57,6 +60,60 @@ COMPARE: Mapping[Operator, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+def read_number(text: str) -> float | Decimal | None:
+    """Return the constant that a text with a fraction or an exponent writes.
+
+    None: it is beyond all floats, or nearer to zero than they are.
+
+    >>> read_number("0.10"), read_number("9007199254740992.02"), read_number("1e999")
+    (0.1, Decimal('9007199254740992.02'), None)
+    """
+    near = float(text)
+    if isinf(near) or (near == 0 and any(c in "123456789" for c in text.lower().split("e")[0])):
+        return None
+    digits = Decimal(text) if near else Decimal(0)
+    return near if Decimal(repr(near)) == digits else digits
+
+
+def to_exact(constant: Number) -> Number:
+    """Return the number that a constant writes; infinity and NaN have no digits.
+
+    >>> to_exact(0.1), to_exact(3)
+    (Decimal('0.1'), 3)
+    """
+    is_written = isinstance(constant, float) and isfinite(constant)
+    return Decimal(repr(constant)) if is_written else constant
+
+
+def to_machine(constant: Number) -> int | float:
+    """Return the number that arithmetic computes with."""
+    return float(constant) if isinstance(constant, Decimal) else constant
+
+
+def negate(constant: Number) -> Number:
+    """Return minus a constant; Python's own minus rounds a `Decimal` to 28 digits."""
+    return constant.copy_negate() if isinstance(constant, Decimal) else -constant
+
+
+def compare_values(op: Operator, left: Any, right: Any) -> bool:
+    """Compare two values of one kind.
+
+    A decimal beside a float counts as the nearest float; other numbers compare exactly.
+
+    >>> compare_values("=", Decimal("0.1"), 0.1), compare_values("<", Decimal("0.3"), 1)
+    (True, True)
+    """
+    if isinstance(left, Decimal):
+        left = _round_beside(left, right)
+    elif isinstance(right, Decimal):
+        right = _round_beside(right, left)
+    return bool(COMPARE[op](left, right))
+
+
+def _round_beside(value: Decimal, other: Any) -> Any:
+    return type(other)(value) if isinstance(other, float | Fraction) else value
 
 
 def span_field() -> Span | None:
@@ -117,7 +174,10 @@ RANK = Attribute(("@rank",))
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant: int, float, str or bool."""
+    """A constant: a number, a str or a bool.
+
+    A float stands for the digits that it prints. Digits that no float prints are a `Decimal`.
+    """
 
     value: Scalar
     span: Span | None = span_field()

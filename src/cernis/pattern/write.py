@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 
 from cernis.pattern import formula as cel
@@ -177,6 +178,9 @@ def _write_literal(literal: pred.Literal) -> str:
             return "TRUE" if flag else "FALSE"
         case str(text):
             return _write_text(text)
+        case Decimal() as number:
+            digits = f"{number:f}" if abs(number.adjusted()) < 40 else f"{number:e}"
+            return digits if "." in digits or "e" in digits else f"{digits}.0"
         case number:
             return repr(number)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 
 from cernis.automata.correlated.pcea import WeightBound
 from cernis.pattern import formula as cel
@@ -45,7 +46,7 @@ def _read_bounds(condition: pred.Condition) -> Iterator[WeightBound]:
         case pred.CompareTerms(
             op=op,
             left=pred.Aggregate(function=function, argument=argument, distinct=False),
-            right=pred.Literal(value=int() | float() as limit),
+            right=pred.Literal(value=int() | float() | Decimal() as limit),
         ) if not isinstance(limit, bool) and op != "!=":
             text = write_condition(condition)
             is_upper = op in ("<", "<=", "=")

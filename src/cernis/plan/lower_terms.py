@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import NamedTuple, cast
 
 from cernis.pattern import formula as cel
@@ -257,7 +258,7 @@ def _read_split(condition: pred.Condition) -> _Split | None:
         case pred.CompareTerms(
             op=op,
             left=pred.Aggregate(function=function, argument=pred.Reference() as side),
-            right=pred.Literal(value=int() | float()) as limit,
+            right=pred.Literal(value=int() | float() | Decimal()) as limit,
         ) if not isinstance(limit.value, bool):
             x, a = side.variable, side.attribute
             at, is_null = pred.Comparison(op, a, limit), pred.IsNull(a)

@@ -1,7 +1,7 @@
 """From a pattern to a plan: the cheapest sound runtime, and what it promises.
 
 A plan is made once, here, from a pattern, the conjunctive query that it was lowered from, and
-the attributes that hold text. Sessions, Spark and its workers receive it.
+the attributes whose order no index keeps. Sessions, Spark and its workers receive it.
 
 There are two engines: one reads symbols (`unary`), the other also compares events with each
 other (`tables`). Either gives matches in one of two ways. *Compact*: the automaton and the
@@ -49,7 +49,7 @@ from cernis.plan.lower_terms import lower_terms
 from cernis.plan.reach import is_bounded_in_events, is_bounded_in_time
 from cernis.plan.weights import EventWeight, find_weights
 from cernis.plan.whole_runs import is_whole_run, take_whole_runs
-from cernis.schema import Schema, are_mixed, are_times, texts
+from cernis.schema import Schema, are_mixed, are_times, find_unordered
 
 
 class Guarantee(Enum):
@@ -168,8 +168,8 @@ class Plan:
     def for_schema(self, schema: Schema) -> Plan:
         """Return the plan for events of this schema.
 
-        No index keeps the order of text, compares values of several kinds by !=, or differences of
-        numbers.
+        No index keeps the order of text and of long decimals, compares values of several kinds by
+        !=, or differences of numbers.
         """
         pairs = {pair for tables in self._tables for pair in tables.different}
         mixed = frozenset(name for pair in pairs if are_mixed(schema, pair) for name in pair)
@@ -181,7 +181,15 @@ class Plan:
             if not are_times(schema, (each.attribute.name for each in leaf.neighbours.references))
             for side in (leaf.left, leaf.right)
         )
-        return self.leave_out(Unindexed(texts(schema) & self._ordered, mixed, rounded))
+        unordered = find_unordered(schema)
+        opposites = {
+            name
+            for name, side in self.calculated.items()
+            if isinstance(side.value, pred.Negative) or isinstance(side.term, pred.Opposite)
+            if any(source.name in unordered for source in side.sources)
+        }
+        left_out = Unindexed((unordered | opposites) & self._ordered, mixed, rounded)
+        return self.leave_out(left_out)
 
     @property
     def guards(self) -> tuple[Plan, ...]:

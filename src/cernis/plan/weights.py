@@ -8,6 +8,7 @@ found on the compact set (`engine.unary.best`). For other terms matches are list
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TypeGuard
 
 from cernis.pattern import predicate as pred
@@ -56,14 +57,14 @@ def _split(term: pred.MatchTerm, factor: int | float) -> list[EventWeight] | Non
         case pred.Calculation(op="*", left=pred.Literal(value=value), right=body) if _is_number(
             value
         ):
-            return _split(body, factor * value)
+            return _split(body, factor * pred.to_machine(value))
         case pred.Calculation(op="*", left=body, right=pred.Literal(value=value)) if _is_number(
             value
         ):
-            return _split(body, factor * value)
+            return _split(body, factor * pred.to_machine(value))
         case _:
             return None
 
 
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_number(value: object) -> TypeGuard[pred.Number]:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from decimal import MAX_PREC, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -15,15 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cernis.encoding.evaluate import Constant, Operand
+from cernis.encoding.evaluate import EXACT, Constant, Operand
 from cernis.results.columns import count_column
 from cernis.results.term import TermValue
 
 _MOST_DIGITS = 76
 """Of a decimal with 256 bits; longer numbers are texts."""
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-_EXACT = Context(prec=MAX_PREC)
-"""Decimals of any length are exact in it."""
 
 
 def average_column(totals: Sequence[Any], pairs: Sequence[int], scale: int | None) -> pa.Array:
@@ -57,7 +55,7 @@ def to_decimal(number: int, scale: int) -> Decimal:
     >>> to_decimal(-5, 2)
     Decimal('-0.05')
     """
-    return _EXACT.scaleb(Decimal(number), -scale)
+    return EXACT.scaleb(Decimal(number), -scale)
 
 
 def to_integer(value: Decimal | None, scale: int) -> int | None:
@@ -66,7 +64,7 @@ def to_integer(value: Decimal | None, scale: int) -> int | None:
     >>> to_integer(Decimal("-0.05"), 2)
     -5
     """
-    return None if value is None else int(_EXACT.scaleb(value, scale))
+    return None if value is None else int(EXACT.scaleb(value, scale))
 
 
 def sum_column(values: list[Any], kind: pa.DataType | None, scale: int | None) -> pa.Array:

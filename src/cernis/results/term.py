@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cernis.encoding.evaluate import Constant, Operand, calculate
+from cernis.encoding.evaluate import Constant, Operand, calculate, read_literal, spread_constant
 from cernis.errors import DataError
 from cernis.events.kinds import NULL, Int8s, split_by_kind
 from cernis.events.store import EventStore, cast_to, common_type
@@ -118,8 +118,8 @@ def to_column(value: TermValue, length: int) -> pa.Array:
     match value:
         case None:
             return pa.nulls(length)
-        case Constant(value=constant):
-            return pa.repeat(pa.scalar(constant), length)
+        case Constant():
+            return spread_constant(value, length)
         case _ConstantSpan(nanoseconds=nanoseconds):
             return pa.repeat(pa.scalar(round(nanoseconds), pa.duration("ns")), length)
         case column:
@@ -131,8 +131,8 @@ def calculate_term(
 ) -> TermValue:
     """Return the values of a term; `read` gives those of references, aggregates and times."""
     match term:
-        case pred.Literal(value=constant):
-            return Constant(constant)
+        case pred.Literal():
+            return read_literal(term)
         case pred.ConstantDuration(nanoseconds=nanoseconds):
             return _ConstantSpan(nanoseconds)
         case pred.IntervalTime() | pred.Reference() | pred.Aggregate():

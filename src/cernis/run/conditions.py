@@ -131,7 +131,7 @@ def _shift(value: Any, shift: float | None) -> Any:
     if shift is None:
         return value
     numeric = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    return value + shift if numeric else None
+    return pred.to_machine(value) + shift if numeric else None
 
 
 def _pair_neighbours(

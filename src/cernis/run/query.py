@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
@@ -32,7 +33,7 @@ from cernis.results.result import Found
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.key_limit import OnFull
 from cernis.run.session import MatchForm, RunOptions, Session
-from cernis.schema import Schema, Stream
+from cernis.schema import Schema
 from cernis.views.progress import count_rows, find_display, show_progress
 
 if TYPE_CHECKING:
@@ -95,12 +96,16 @@ class Query(Generic[Found]):
         return write_warnings(self.pattern) if self.conjunctive is None else ()
 
     def explain(self, events: Any = None, **options: Any) -> Explanation:
-        """Explain how the query runs and what it costs; with events, check it against them."""
+        """Explain how the query runs and what it costs; with events, as it runs on them."""
+        plan = self.plan
         if events is not None:
-            Session(self.plan, RunOptions(**options)).check(events)
-        declared = self.pattern.declared
+            session = Session(plan, RunOptions(**options))
+            session.check(events)
+            plan = session.plan
+        elif self.pattern.declared is not None:
+            plan = plan.for_schema(self.pattern.declared)
         return Explanation(
-            self.plan if declared is None else self.plan.for_schema(declared),
+            plan,
             query=str(self.conjunctive or self.pattern),
             decided=list_decided(self.pattern),
         )
@@ -292,5 +297,5 @@ def schema_of_events(events: Any, **reading: Any) -> Schema:
     streams = []
     for source, stream in zip(sources, schema_of(sources).streams, strict=True):
         kept = {n: k for n, k in stream.attributes.items() if n not in source.aside}
-        streams.append(Stream(stream.name, kept))
+        streams.append(replace(stream, attributes=kept))
     return Schema(tuple(streams))

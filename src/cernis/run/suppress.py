@@ -24,6 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.encoding.keys import Tuples, select_arrays
+from cernis.engine.settings import pack_distance
 from cernis.engine.silence import MOST, NEVER, Numbers, Pushed, Silences, silence
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
@@ -151,7 +152,7 @@ class Suppressor:
 
     def _count_ticks(self, length: Fraction) -> int:
         assert self._tick is not None
-        return min(floor(length / self._tick), int(MOST))
+        return pack_distance(floor(length / self._tick))
 
     def _read_times(self, ends: Numbers) -> Numbers:
         """Return the times of ends, in ticks of the stream."""

@@ -1,7 +1,8 @@
 """The value of a term for one candidate, as a Python object.
 
 Times are instants and durations in exact nanoseconds. A column of times that holds numbers counts
-ticks: there a duration is a number of ticks. Whole numbers are exact.
+ticks: there a duration is a number of ticks. Whole numbers, decimals and constants are exact;
+arithmetic on numbers with a fraction is in float64.
 
 Cost contract: linear in the events that the term looks at.
 """
@@ -12,11 +13,13 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
 from math import fmod, isinf, nan
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from cernis.encoding.evaluate import EXACT
 from cernis.pattern import predicate as pred
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -55,7 +58,7 @@ def evaluate_term(term: pred.MatchTerm, found: Valued) -> Any:
     """Return the value of a term; None for NULL."""
     match term:
         case pred.Literal(value=value):
-            return value
+            return value if isinstance(value, str) else pred.to_exact(value)
         case pred.ConstantDuration(nanoseconds=nanoseconds):
             return Elapsed(nanoseconds)
         case pred.IntervalTime(which=which):
@@ -72,7 +75,7 @@ def evaluate_term(term: pred.MatchTerm, found: Valued) -> Any:
             value = evaluate_term(body, found)
             if isinstance(value, Elapsed):
                 return Elapsed(-value.nanoseconds)
-            return -value if _is_number(value) else None
+            return pred.negate(value) if _is_number(value) else None
         case pred.Calculation(op=op, left=left, right=right):
             one, other = (_read_operand(side, found) for side in (left, right))
             return _calculate(op, one, other, found.tick)
@@ -93,19 +96,7 @@ def compare_terms(op: pred.Operator, left: Any, right: Any, tick: int) -> bool:
         one = _parse(one)
     if one is None or other is None or _class_of(one) != _class_of(other):
         return False
-    match op:
-        case "=":
-            return bool(one == other)
-        case "!=":
-            return bool(one != other)
-        case "<":
-            return bool(one < other)
-        case "<=":
-            return bool(one <= other)
-        case ">":
-            return bool(one > other)
-        case _:
-            return bool(one >= other)
+    return pred.compare_values(op, one, other)
 
 
 def _aggregate(term: pred.Aggregate, found: Valued) -> Any:
@@ -134,10 +125,12 @@ def _aggregate(term: pred.Aggregate, found: Valued) -> Any:
             return max(_drop_nan(values))
         case _ if not _is_number(values[0]):
             return None
+        case "SUM" if all(isinstance(value, Decimal) for value in values):
+            return reduce(EXACT.add, values)
         case "SUM":
-            return sum(values)
+            return sum(map(pred.to_machine, values))
         case _:
-            return sum(values) / len(values)
+            return sum(map(pred.to_machine, values)) / len(values)
 
 
 def _drop_nan(values: list[Any]) -> list[Any]:
@@ -155,8 +148,6 @@ def _read(value: Any) -> Any:
             return _read(datetime(value.year, value.month, value.day))
         case np.datetime64():
             return Instant(int(value.astype("M8[ns]").astype(np.int64)))
-        case Decimal():
-            return float(value)
         case timedelta():
             return Elapsed(Fraction(value // timedelta(microseconds=1) * 1000))
         case np.timedelta64():
@@ -174,7 +165,7 @@ def _parse(text: str) -> Instant | None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Fraction) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
 
 
 def _class_of(value: Any) -> str:
@@ -213,7 +204,7 @@ def _calculate(op: str, one: Any, other: Any, tick: int) -> Any:
     if not _is_number(one) or not _is_number(other) or (op in "/%" and other == 0):
         return None
     try:
-        return _calculate_numbers(op, one, other)
+        return _calculate_numbers(op, pred.to_machine(one), pred.to_machine(other))
     except OverflowError:
         return None
 

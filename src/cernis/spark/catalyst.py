@@ -21,8 +21,7 @@ Turned down: casting both sides to a wider type and letting Spark compare. It is
 rounds (bigint with double, decimals beyond 38 digits) and hides the column from the source.
 Constants are literals; no SQL text is put together.
 
-Cost: linear in the predicate; a `decimal` against a fraction evaluates at most a thousand
-neighbours of that fraction in Arrow. Text that is not UTF-8 matches no `.*` here; in the
+Cost: linear in the predicate. Text that is not UTF-8 matches no `.*` here; in the
 worker, RE2 lets some of it pass (halves of surrogate pairs, overlong forms).
 """
 
@@ -32,11 +31,9 @@ import math
 import operator
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Context, Decimal
 from enum import Enum, auto
-from fractions import Fraction
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
@@ -47,7 +44,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cernis.encoding import evaluate
-from cernis.encoding.evaluate import Constant, float_at_most
+from cernis.encoding.evaluate import Constant, float_at_most, read_literal
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 
@@ -82,7 +79,6 @@ _ARROW_TIMES: dict[type[T.DataType], pa.DataType] = {
 }
 _INCOMPARABLE = (T.BinaryType, T.ArrayType, T.MapType, T.StructType)
 _MOST_DIGITS = 38
-_NEIGHBOURS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +214,12 @@ class _Translation:
             case pred.Like(body=body, pattern=pattern):
                 return self._like(self._value(body), pattern, wanted)
             case pred.InSet(body=body, values=values):
-                return self._in_set(self._value(body), [v.value for v in values], wanted)
+                return self._in_set(self._value(body), [*map(read_literal, values)], wanted)
             case pred.InRange(body=body, low=low, high=high):
                 found = self._value(body)
                 ends = (
-                    self._compare(">=", found, Constant(low.value), wanted),
-                    self._compare("<=", found, Constant(high.value), wanted),
+                    self._compare(">=", found, read_literal(low), wanted),
+                    self._compare("<=", found, read_literal(high), wanted),
                 )
                 return both(ends) if wanted else either(ends)
             case pred.IsNull(body=body, negated=negated):
@@ -248,9 +244,9 @@ class _Translation:
         column = found.column
         return self._hide_unless_plain(found, column.isNull() if wanted else column.isNotNull())
 
-    def _in_set(self, found: _Operand, values: list[pred.Scalar], wanted: bool) -> Truth:
+    def _in_set(self, found: _Operand, values: list[Constant], wanted: bool) -> Truth:
         if isinstance(found, _Typed) and len(values) > 1:
-            fitting = _fitting(found.type, values)
+            fitting = _fitting(found.type, [v.value for v in values])
             if fitting is not None:
                 literals, clash = fitting
                 if clash and not wanted:
@@ -259,7 +255,7 @@ class _Translation:
                     return self._hide_unless_plain(found, _where_valid(found.column, not wanted))
                 member = found.column.isin(literals)
                 return self._hide_unless_plain(found, member if wanted else ~member)
-        parts = (self._compare("=", found, Constant(v), wanted) for v in values)
+        parts = (self._compare("=", found, v, wanted) for v in values)
         return either(parts) if wanted else both(parts)
 
     def _like(self, found: _Operand, pattern: str, wanted: bool) -> Truth:
@@ -309,12 +305,7 @@ class _Translation:
             return False
         if isinstance(left, Constant):
             if isinstance(right, Constant):
-                return (
-                    _evaluate_constants(
-                        pred.Comparison(op, pred.Literal(left.value), pred.Literal(right.value))
-                    )
-                    is wanted
-                )
+                return evaluate.compare(op, left, right, 1)[0].as_py() is wanted
             return self._compare(pred.MIRRORED[op], right, left, wanted)
         # beside NaN, != is true and the rest are false
         unordered = (op == "!=") is wanted
@@ -350,9 +341,15 @@ class _Translation:
         return self._hide_unless_plain(left, found)
 
     def _fraction(
-        self, op: pred.Operator, column: Column, constant: float, type_: T.DataType, unordered: bool
+        self,
+        op: pred.Operator,
+        column: Column,
+        number: pred.Number,
+        type_: T.DataType,
+        unordered: bool,
     ) -> Truth:
-        """Compare a float or double with any number, exactly, in the column's own type."""
+        """Compare a float or double with any number, in the column's own type."""
+        constant = pred.to_machine(number)
         below = float_at_most(constant)
         if isinstance(type_, T.FloatType):
             below = _single_at_most(below)
@@ -377,8 +374,8 @@ class _Translation:
 
     def _value(self, node: pred.Value) -> _Operand:
         match node:
-            case pred.Literal(value=constant):
-                return Constant(constant)
+            case pred.Literal():
+                return read_literal(node)
             case pred.Attribute(path=path):
                 return self._attribute(path)
             case pred.Negative(body=body):
@@ -472,7 +469,7 @@ def _fitting(type_: T.DataType, values: list[pred.Scalar]) -> tuple[list[Column]
     if kind == "integer":
         numbers = [v for v in values if not isinstance(v, (str, bool))]
         low, high = _ends(_BITS[type(type_)])
-        whole = dict.fromkeys(int(v) for v in numbers if isinstance(v, int) or v.is_integer())
+        whole = dict.fromkeys(int(v) for v in numbers if evaluate.is_whole(v))
         literal = _caster(type_)
         return [literal(v) for v in whole if low <= v <= high], len(numbers) < len(values)
     return None
@@ -509,7 +506,7 @@ def _time_literal(type_: T.DataType) -> Callable[[int], Column]:
 def _whole(
     op: pred.Operator,
     column: Column,
-    constant: float | Fraction,
+    constant: evaluate.Number,
     literal: Callable[[int], Column],
     ends: tuple[int, int],
     unordered: bool,
@@ -545,68 +542,22 @@ def _single_at_most(number: float) -> float:
 
 
 def _decimal(
-    op: pred.Operator, column: Column, constant: float, type_: T.DecimalType, unordered: bool
+    op: pred.Operator,
+    column: Column,
+    constant: pred.Number,
+    type_: T.DecimalType,
+    unordered: bool,
 ) -> Truth:
-    """Compare decimals: with integers exactly, with fractions as the embedded engine rounds."""
+    """Compare decimals with a number that is written, exactly."""
+    if isinstance(constant, float):
+        raise _CannotTranslate("decimals against floating point: rounded differently")
     limit = 10**type_.precision - 1
 
     def literal(unscaled: int) -> Column:
-        return F.lit(_unscaled(unscaled, type_)).cast(type_)
+        return F.lit(evaluate.EXACT.scaleb(unscaled, -type_.scale)).cast(type_)
 
-    ends = (-limit, limit)
-    if isinstance(constant, int) and abs(constant) < 10**_MOST_DIGITS:
-        scaled = constant * 10**type_.scale
-        return _whole(op, column, scaled, literal, ends, unordered)
-    if not math.isfinite(float_at_most(constant)):
-        return _with_infinite(op, column, constant, unordered)
-    below, upto = _neighbours(constant, type_)
-
-    def compare(op: pred.Operator, to: int) -> Truth:
-        return _whole(op, column, to, literal, ends, unordered)
-
-    match op:
-        case "<" | "<=":
-            return compare("<=", below if op == "<" else upto)
-        case ">" | ">=":
-            return compare(">", below if op == ">=" else upto)
-    if upto - below == 1:
-        return compare(op, upto)
-    if op == "=":
-        return upto != below and both((compare(">", below), compare("<=", upto)))
-    return either((compare("<=", below), compare(">", upto)))
-
-
-def _unscaled(number: int, type_: T.DecimalType) -> Decimal:
-    return Decimal(number).scaleb(-type_.scale, Context(prec=2 * _MOST_DIGITS))
-
-
-def _neighbours(constant: float, type_: T.DecimalType) -> tuple[int, int]:
-    """Return the largest decimals that compare as < and as <= the fraction, unscaled.
-
-    Arrow's float64 of a decimal may be off in the last places, so Arrow compares the decimals
-    near the fraction one by one, and the results must be in order.
-    """
-    limit, scale = 10**type_.precision - 1, 10**type_.scale
-    reach = 8 * Fraction(math.ulp(float_at_most(constant)))
-    low = max(-limit, math.ceil((Fraction(constant) - reach) * scale))
-    high = min(limit, math.floor((Fraction(constant) + reach) * scale))
-    if high - low >= _NEIGHBOURS:
-        raise _CannotTranslate(f"{type_.simpleString()} against a fraction: too fine for a float64")
-    if high < low:
-        return low - 1, low - 1
-    near = pa.array(
-        [_unscaled(number, type_) for number in range(low, high + 1)],
-        pa.decimal128(type_.precision, type_.scale),
-    )
-    counts = []
-    for op in ("<", "<="):
-        found = evaluate.compare(op, near, Constant(constant), len(near)).to_pylist()
-        counts.append(sum(found))
-        if not all(found[: counts[-1]]):
-            raise _CannotTranslate(
-                f"{type_.simpleString()} against a fraction: rounded out of order"
-            )
-    return low - 1 + counts[0], low - 1 + counts[1]
+    scaled = evaluate.to_unscaled(constant, type_.scale)
+    return _whole(op, column, scaled, literal, (-limit, limit), unordered)
 
 
 # ---------------------------------------------------- columns with columns
@@ -721,7 +672,7 @@ def _arithmetic(node: pred.Arithmetic, left: _Operand, right: _Operand) -> _Oper
     if left is None or right is None:
         return None
     if isinstance(left, Constant) and isinstance(right, Constant):
-        return _fold(replace(node, left=pred.Literal(left.value), right=pred.Literal(right.value)))
+        return _as_constant(evaluate.calculate(op, left, right))
     x, y = _widen(left), _widen(right)
     if op != "/" and isinstance(x.type, T.LongType) and isinstance(y.type, T.LongType):
         return _Typed(_INTEGER[op](_alone(x), _alone(y)), T.LongType(), plain=False)
@@ -754,7 +705,7 @@ def _negative(side: _Operand) -> _Operand:
     if found is None:
         return None
     if isinstance(found, Constant):
-        return _fold(pred.Negative(pred.Literal(found.value)))
+        return _as_constant(evaluate.calculate("-", Constant(0), found, negative=True))
     x = _widen(found)
     if isinstance(x.type, T.LongType):
         below_zero = F.try_subtract(F.lit(0).cast("bigint"), x.column)
@@ -762,8 +713,7 @@ def _negative(side: _Operand) -> _Operand:
     return _Typed(-x.column, T.DoubleType(), plain=False)
 
 
-def _fold(node: pred.Value) -> Constant | None:
-    found = evaluate.evaluate_value(node, lambda path: None)
+def _as_constant(found: evaluate.Operand) -> Constant | None:
     assert found is None or isinstance(found, Constant)
     return found
 

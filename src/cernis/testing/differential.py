@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -79,7 +80,7 @@ def write_value(value: Any) -> str:
     >>> [write_value(value) for value in (1, 1.0, Fraction(1, 3), -0.0, None, "a")]
     ['1', '1', '0.333333333', '0', 'None', "'a'"]
     """
-    if isinstance(value, int | float | Fraction) and not isinstance(value, bool):
+    if isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool):
         return f"{float(value) + 0.0:.9g}"  # -0.0 equals 0.0
     return repr(value)
 

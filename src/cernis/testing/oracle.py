@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import partial
 from itertools import count, pairwise
@@ -65,7 +66,9 @@ from cernis.testing.predicates import (
     compare,
     holds,
     kind_of,
+    negate,
     read_attribute,
+    read_literal,
     shift_value,
 )
 
@@ -441,8 +444,8 @@ def evaluate_term(term: pred.MatchTerm, v: Valuation, events: Sequence[Event]) -
         return [events[position] for position in sorted(p for y, p in v.labels if x == y)]
 
     match term:
-        case pred.Literal(value=value):
-            return value
+        case pred.Literal():
+            return read_literal(term)
         case pred.Reference(variable=x, attribute=attribute):
             (event,) = of(x)
             return read_attribute(attribute, event)
@@ -459,7 +462,7 @@ def evaluate_term(term: pred.MatchTerm, v: Valuation, events: Sequence[Event]) -
         case pred.ConstantDuration(nanoseconds=nanoseconds):
             return _count_ticks(nanoseconds, events[0] if events else {})
         case pred.Opposite(body=body):
-            return calculate("-", 0, evaluate_term(body, v, events))
+            return negate(evaluate_term(body, v, events))
         case pred.Calculation(op=op, left=left, right=right):
             return calculate(op, evaluate_term(left, v, events), evaluate_term(right, v, events))
 
@@ -777,8 +780,8 @@ def _evaluate_over(
 ) -> Any:
     """Return the value of a term over all matches of a group."""
     match term:
-        case pred.Literal(value=value):
-            return value
+        case pred.Literal():
+            return read_literal(term)
         case pred.Aggregate(argument=None):
             return len(matches)
         case pred.Aggregate(function=function, argument=(str() | pred.Reference()) as argument):
@@ -795,7 +798,7 @@ def _evaluate_over(
             known = [value for value in read if value is not None]
             return _count_distinct(known) if term.distinct else _aggregate(function, known)
         case pred.Opposite(body=body):
-            return calculate("-", 0, _evaluate_over(body, matches, ordered))
+            return negate(_evaluate_over(body, matches, ordered))
         case pred.Calculation(op=op, left=left, right=right):
             one, other = (_evaluate_over(side, matches, ordered) for side in (left, right))
             return calculate(op, one, other)
@@ -1118,13 +1121,14 @@ def _aggregate(function: str, found: list[Any]) -> Any:
         return None
     match function:
         case "SUM":
-            return sum(found)
+            with localcontext(prec=400):
+                return sum(found)
         case "MIN":
             return min(ordered)
         case "MAX":
             return max(ordered)
         case "AVG":
-            return sum(found) / len(found)
+            return sum(float(v) if isinstance(v, Decimal) else v for v in found) / len(found)
         case "FIRST":
             return found[0]
         case "LAST":

@@ -9,7 +9,10 @@ Where SQL leaves a choice, this is the one taken:
 * Numbers compare with numbers, strings with strings (by code point), booleans with
   booleans (false < true). Any other pair is unknown, and arithmetic on anything but
   numbers is NULL. A boolean is not a number.
-* Integer arithmetic is exact; `/` is true division, also of integers. Division and
+* A constant has the digits that are written. It compares exactly with integers and decimals. Beside
+  a float, a decimal and a constant with a fraction count as the nearest float.
+* Integer arithmetic is exact, and so is minus a decimal; other arithmetic on decimals and on
+  constants with a fraction is that of floats. `/` is true division, also of integers. Division and
   modulo by zero are NULL, for floats too. `%` truncates: its sign is the dividend's.
 * `v IN {…}` is `v = … OR v = …`; `v IN {a..b}` is `a <= v AND v <= b`.
 * `LIKE` matches the whole string; `\\d`, `\\w`, `\\s` know ASCII alone, as in RE2.
@@ -27,6 +30,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -61,10 +65,11 @@ def truth(predicate: pred.Predicate, event: Event) -> bool | None:
             return re.fullmatch(pattern, text, re.ASCII) is not None
         case pred.InSet(body=body, values=values):
             found = evaluate_value(body, event)
-            return any_of(compare("=", found, literal.value) for literal in values)
+            return any_of(compare("=", found, read_literal(each)) for each in values)
         case pred.InRange(body=body, low=low, high=high):
             found = evaluate_value(body, event)
-            return all_of((compare("<=", low.value, found), compare("<=", found, high.value)))
+            ends = read_literal(low), read_literal(high)
+            return all_of((compare("<=", ends[0], found), compare("<=", found, ends[1])))
         case pred.IsNull(body=body, negated=negated):
             return (evaluate_value(body, event) is None) != negated
         case pred.And(parts=parts):
@@ -84,6 +89,10 @@ def compare(op: pred.Operator, left: Any, right: Any) -> bool | None:
     """
     if kind_of(left) is None or kind_of(left) != kind_of(right):
         return None
+    if isinstance(left, Decimal) and isinstance(right, float | Fraction):
+        left = type(right)(left)
+    if isinstance(right, Decimal) and isinstance(left, float | Fraction):
+        right = type(left)(right)
     return bool(_COMPARE[op](left, right))
 
 
@@ -94,7 +103,7 @@ def kind_of(found: Any) -> str | None:
             return None
         case bool():
             return "boolean"
-        case int() | float() | Fraction():
+        case int() | float() | Decimal() | Fraction():
             return "number"
         case str():
             return "string"
@@ -117,21 +126,34 @@ def any_of(truths: Iterable[bool | None]) -> bool | None:
 def evaluate_value(node: pred.Value, event: Event) -> Any:
     """Return the value of an expression on an event; None for NULL."""
     match node:
-        case pred.Literal(value=constant):
-            return constant
+        case pred.Literal():
+            return read_literal(node)
         case pred.Attribute():
             return read_attribute(node, event)
         case pred.Negative(body=body):
-            found = evaluate_value(body, event)
-            return -found if kind_of(found) == "number" else None
+            return negate(evaluate_value(body, event))
         case pred.Arithmetic(op=op, left=left, right=right):
             return calculate(op, evaluate_value(left, event), evaluate_value(right, event))
+
+
+def read_literal(literal: pred.Literal) -> Any:
+    """Return the value of a constant: the digits that are written."""
+    value = literal.value
+    return Decimal(repr(value)) if isinstance(value, float) else value
+
+
+def negate(found: Any) -> Any:
+    """Return minus a number; None for anything else."""
+    if isinstance(found, Decimal):
+        return found.copy_negate()
+    return -found if kind_of(found) == "number" else None
 
 
 def calculate(op: str, a: Any, b: Any) -> Any:
     """Return `a op b`; None where one is no number, or b is zero and divides."""
     if kind_of(a) != "number" or kind_of(b) != "number" or (op in "/%" and b == 0):
         return None
+    a, b = (float(side) if isinstance(side, Decimal) else side for side in (a, b))
     return _COMPUTE[op](a, b)
 
 

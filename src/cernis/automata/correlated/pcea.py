@@ -136,15 +136,15 @@ ANY_DISTANCE = Gap(Unit.EVENTS, Fraction(2**50))
 class Unindexed:
     """What indexes do not compare: by the kinds of values, and in states of before.
 
-    >>> known = Unindexed(text=frozenset({"name"}), mixed=frozenset({"b"}))
+    >>> known = Unindexed(unordered=frozenset({"name"}), mixed=frozenset({"b"}))
     >>> known.explain("<", "name", "name")
-    'text has no order that an index could keep'
+    'no index keeps the order of text, or of decimals with more than 34 digits'
     >>> known.explain("!=", "a", "b")
     'values differ only if they are of one kind, and an attribute has several'
     """
 
-    text: frozenset[str] = frozenset()
-    """Attributes that hold text, whose order no index keeps."""
+    unordered: frozenset[str] = frozenset()
+    """Attributes that hold text or long decimals, whose order no index keeps."""
     mixed: frozenset[str] = frozenset()
     """Attributes that hold values of several kinds, which no index compares by !=."""
     rounded: frozenset[str] = frozenset()
@@ -154,7 +154,7 @@ class Unindexed:
 
     def __or__(self, other: Unindexed) -> Unindexed:
         return Unindexed(
-            self.text | other.text,
+            self.unordered | other.unordered,
             self.mixed | other.mixed,
             self.rounded | other.rounded,
             self.across or other.across,
@@ -170,18 +170,18 @@ class Unindexed:
             return "values differ only if they are of one kind, and an attribute has several"
         if not self.rounded.isdisjoint((one, other)):
             return "a difference of numbers is rounded; an index needs PREV alone on one side"
-        if op not in ("=", "!=") and not self.text.isdisjoint((one, other)):
-            return "text has no order that an index could keep"
+        if op not in ("=", "!=") and not self.unordered.isdisjoint((one, other)):
+            return "no index keeps the order of text, or of decimals with more than 34 digits"
         return ""
 
     def write_names(self) -> list[str]:
         """Return the attributes as the header of a state and the note of a checkpoint have them.
 
-        >>> Unindexed(text=frozenset({"name"}), mixed=frozenset({"b"})).write_names()
+        >>> Unindexed(unordered=frozenset({"name"}), mixed=frozenset({"b"})).write_names()
         ['@mixed b', 'name']
         """
         marked = [_MIXED + name for name in self.mixed] + [_ROUNDED + name for name in self.rounded]
-        return sorted([*self.text, *marked])
+        return sorted([*self.unordered, *marked])
 
     @classmethod
     def read_names(cls, names: Iterable[str]) -> Unindexed:

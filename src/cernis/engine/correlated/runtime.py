@@ -34,10 +34,13 @@ from cernis.engine.settings import (
     EVENT_WINDOW,
     FOREVER,
     LAST_TIME,
+    MOST_EVENTS,
     NEVER,
     NO_WINDOW,
     Settings,
     add_ticks,
+    pack_distance,
+    unpack_distance,
 )
 from cernis.errors import BudgetError
 from cernis.pattern.window import Gap, Unit
@@ -47,7 +50,6 @@ FIRST_RECORDS = 1 << 12
 _EVENTS_PAY = 16
 """An event pays for visiting so many records."""
 
-_LONGEST_GAP = 2**62
 _NO_NUMBERS = np.empty(0, np.int64)
 _NO_MASK = np.empty(0, np.uint8)
 
@@ -75,7 +77,7 @@ class CorrelatedEngine:
         self._gaps = (_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS)
         """The ends of each link's gap, the reach of each store, the WITHIN around each link; set by
         `measure_gaps`."""
-        self._now, self._read_to = int(r.NOTHING) + _LONGEST_GAP, 0
+        self._now, self._read_to = int(r.NOTHING), 0
         self.memory = self._first_memory()
         self.reserve_codes([0] * len(tables.domains))
         if all(gap is None or gap.unit is Unit.EVENTS for gap in (*tables.gaps, *tables.sinces)):
@@ -227,7 +229,7 @@ class CorrelatedEngine:
             if gap is not None and gap.unit is Unit.TIME:
                 mine = slice(memory.base[store], memory.base[store + 1])
                 last[mine] = self._find_latest(store, memory.buckets["root"][mine])
-                last[mine] = add_ticks(last[mine], int(self._gaps[2][store]))
+                last[mine] = add_ticks(last[mine], unpack_distance(int(self._gaps[2][store])))
         return last
 
     def _find_latest(self, store: int, roots: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -335,7 +337,7 @@ class CorrelatedEngine:
         def size(length: Fraction, unit: Unit, round_up: bool) -> int:
             whole = floor(length) if unit is Unit.EVENTS else ticks(length)
             exact = -floor(-length) if unit is Unit.EVENTS else -ticks(-length)
-            return min(exact if round_up else whole, _LONGEST_GAP)
+            return pack_distance(exact if round_up else whole)
 
         def sizes(gaps: Sequence[Gap | None], *, least: bool) -> NDArray[np.int64]:
             found = [
@@ -366,11 +368,11 @@ class CorrelatedEngine:
                 continue
             first = memory.base[store]
             mine = buckets[first : first + self.capacity[self.tables.store_domain[store]]]
-            reach = int(self._gaps[2][store])
-            limit: Any = self._now - reach
+            reach = unpack_distance(int(self._gaps[2][store]))
+            limit: Any = max(self._now - reach, int(r.NOTHING))
             if gap.unit is Unit.EVENTS:
                 read = memory.part_events[mine["part"]] if self.settings.partitioned else None
-                limit = (self._read_to if read is None else read) - reach
+                limit = (self._read_to if read is None else read) - min(reach, MOST_EVENTS)
             latest = self._find_latest(store, mine["root"])
             dead = (mine["root"] != 0) & (latest < limit)
             mine["root"][dead] = mine["last"][dead] = 0

@@ -21,6 +21,7 @@ from cernis.engine.correlated.tables import FIRST_RUN, NO_GAP, NO_RUN, TIME_GAP,
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unlike
+from cernis.engine.settings import LAST_TIME
 
 
 class Uses(NamedTuple):
@@ -79,10 +80,14 @@ def read_gap(events, now, unit):
 
 
 @inner
-def go_back(reading, distance):
-    """Return the reading some distance before, at least the least one."""
-    earlier = reading - distance
-    return earlier if earlier <= reading else r.NOTHING + 1
+def go_back(reading, distance, before=r.NOTHING + 1):
+    """Return the reading a packed distance before; `before` if that is before all readings."""
+    if distance < 0:
+        if reading < 0:
+            return before
+        reading -= LAST_TIME
+        distance = -distance
+    return before if reading < distance - LAST_TIME else reading - distance
 
 
 @inlined
@@ -156,7 +161,7 @@ def _ask_gap(tables, memory, events, now, link, found):
     elif kind == r.SORTED and tables.link_gap[link] != NO_GAP:
         reading = read_gap(events, now, tables.link_gap[link])
         high = go_back(reading, events.gap_most[link])
-        low = go_back(reading, events.gap_least[link])
+        low = go_back(reading, events.gap_least[link], r.NOTHING)
         latest = by_order.latest_inside(memory.branches, found, r.IN_GAP, high, low)
     elif tables.store_groups[store] >= 0:
         high, low = np.int64(0), np.int64(now.position)

@@ -196,7 +196,8 @@ def _pick(links, memory, walk, source, at, bound):
             _choose(walk, source, left)
         if right != 0 and memory.branches[right]["best"] >= bound:
             _choose(walk, source, right)
-        if branch["start"] >= bound and by_order.is_comparable(branch, asked[0]):
+        is_comparable = operator == r.IN_GAP or by_order.is_comparable(branch, asked[0])
+        if branch["start"] >= bound and is_comparable:
             vertex = branch["vertex"]
             if kind != r.RECENT or memory.vertices[vertex]["start"] >= begun:
                 return vertex

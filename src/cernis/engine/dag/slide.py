@@ -39,6 +39,7 @@ from cernis.engine.dag import records as r
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.residues import join_residues, list_primes, reduce
 from cernis.engine.dag.steps import Ints, Places, Steps, find_range
+from cernis.engine.settings import LAST_TIME
 
 DONE, NO_ROOM, SPENT = range(3)
 _EXACT = float(2**53)
@@ -274,7 +275,7 @@ def _slide(log, scratch, prime, limit, out):
     since = len(scratch.epoch)
     counters[SPLIT] = -1
     _begin_pass(scratch)
-    earliest = np.int64(2**62)
+    earliest = np.int64(LAST_TIME)
     for m in range(len(log.moment_first) - 1):
         if counters[WORK] > limit:
             return SPENT
@@ -285,7 +286,7 @@ def _slide(log, scratch, prime, limit, out):
             if status != DONE:
                 return status
             _begin_pass(scratch)
-            earliest = np.int64(2**62)
+            earliest = np.int64(LAST_TIME)
         for v in range(first, last):
             begins = log.asked[v] < 0
             if begins:

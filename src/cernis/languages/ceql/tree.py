@@ -213,11 +213,11 @@ class CeqlReader(TreeReader):
 
     def every_of(self, meta: Meta, parts: list[Any]) -> EveryOf:
         every, name = parts
-        if name.text.upper() not in ("START", "END"):
+        if capitalize_ascii(name.text) not in ("START", "END"):
             self.mistakes.note(
                 f"'{name.text}' is no time of a match", name.span, expected="START or END"
             )
-        return EveryOf(every, name.text.upper() == "START", span_of_tree(meta))
+        return EveryOf(every, capitalize_ascii(name.text) == "START", span_of_tree(meta))
 
     def having(self, meta: Meta, parts: list[pred.Condition]) -> pred.Condition:
         return parts[0]
@@ -498,7 +498,7 @@ class CeqlReader(TreeReader):
     def opposite(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
         body = self._read_term(parts[1])
         if isinstance(body, pred.Literal) and self._is_bare_number(meta, body):
-            return pred.Literal(-cast(int | float, body.value), span=span_of_tree(meta))
+            return pred.Literal(pred.negate(cast(pred.Number, body.value)), span=span_of_tree(meta))
         return pred.Opposite(body, span=span_of_tree(meta))
 
     def same(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
@@ -630,7 +630,7 @@ class CeqlReader(TreeReader):
     def minus(self, meta: Meta, parts: list[Any]) -> pred.Value:
         body: pred.Value = parts[1]
         if isinstance(body, pred.Literal) and self._is_bare_number(meta, body):
-            return pred.Literal(-cast(int | float, body.value), span=span_of_tree(meta))
+            return pred.Literal(pred.negate(cast(pred.Number, body.value)), span=span_of_tree(meta))
         return pred.Negative(body, span=span_of_tree(meta))
 
     def plus(self, meta: Meta, parts: list[Any]) -> pred.Value:

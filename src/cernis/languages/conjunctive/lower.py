@@ -118,7 +118,7 @@ def _read_number(limit: q.Side) -> int | float:
     if isinstance(limit, q.Duration):
         whole = limit.nanoseconds
         return int(whole) if whole.denominator == 1 else float(whole)
-    return cast("int | float", cast(Literal, limit).value)
+    return pred.to_machine(cast(pred.Number, cast(Literal, limit).value))
 
 
 def _make_reference(query: q.ConjunctiveQuery, variable: q.ConjunctiveVariable) -> pred.Reference:

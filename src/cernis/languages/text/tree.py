@@ -7,6 +7,7 @@ out of range, and goes on, so that all mistakes are reported together.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple, cast, get_args
 
@@ -19,7 +20,7 @@ from cernis.languages.text.tokens import MOST_DIGITS, Name, exact_number, span_o
 from cernis.languages.text.words import NANOSECONDS
 from cernis.pattern.check.kinds import unite_kinds
 from cernis.pattern.mistakes import MistakeList
-from cernis.pattern.predicate import Attribute, Literal, Operator
+from cernis.pattern.predicate import Attribute, Literal, Number, Operator, negate, read_number
 from cernis.pattern.query import Unit, Window
 from cernis.schema import Attributes, Kind, Schema, Stream
 
@@ -163,7 +164,7 @@ class TreeReader(LanguageReader):
         token = cast(Token, parts[-1])
         constant = self._read_constant(token)
         if len(parts) == 2 and parts[0] is not None and parts[0].value == "-":
-            return Literal(-cast(int | float, constant.value), span=span_of_tree(meta))
+            return Literal(negate(cast(Number, constant.value)), span=span_of_tree(meta))
         return constant
 
     def _read_constant(self, token: Token) -> Literal:
@@ -172,14 +173,18 @@ class TreeReader(LanguageReader):
             case "INT":
                 return Literal(self._read_whole(token), span=span)
             case "FLOAT":
-                number = float(token.value)
-                if number == float("inf"):
-                    self.mistakes.note("the number is out of range", span)
-                return Literal(number, span=span)
+                return Literal(self._read_fraction(token), span=span)
             case "STRING":
                 return Literal(unquote(token.value), span=span)
             case _:
                 return Literal(token.type == "TRUE", span=span)
+
+    def _read_fraction(self, token: Token) -> float | Decimal:
+        number = read_number(token.value)
+        if number is None:
+            self.mistakes.note("the number is out of range", span_of(token))
+            return 1.0
+        return number
 
     def _read_whole(self, token: Token) -> int:
         if len(token.value) > MOST_DIGITS:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from itertools import chain
 
@@ -168,7 +169,9 @@ def _check_terms(condition: pred.CompareTerms, scope: _ConditionScope) -> Iterat
     if isinstance(left, pred.Literal):
         op, left, right = pred.MIRRORED[op], right, left
     match left, right:
-        case pred.Aggregate("COUNT", str(name), False), pred.Literal(value=int() | float() as most):
+        case pred.Aggregate("COUNT", str(name), False), pred.Literal(
+            value=int() | float() | Decimal() as most
+        ):
             least, is_single = int(name in scope.bound), name in scope.single
         case _:
             return
@@ -243,16 +246,16 @@ def _combine(each: list[list[Case] | None], together: bool) -> list[Case] | None
 class _Reach:
     """The numbers that an attribute may be: an interval without some points."""
 
-    low: float | None = None
+    low: pred.Number | None = None
     low_open: bool = False
-    high: float | None = None
+    high: pred.Number | None = None
     high_open: bool = False
-    excluded: set[float] = field(default_factory=set)
+    excluded: set[pred.Number] = field(default_factory=set)
 
     def copy(self) -> _Reach:
         return _Reach(self.low, self.low_open, self.high, self.high_open, set(self.excluded))
 
-    def narrow(self, op: pred.Operator, value: float) -> bool:
+    def narrow(self, op: pred.Operator, value: pred.Number) -> bool:
         """Take a comparison into account; return whether any number is left."""
         if op in (">", ">=", "=") and (self.low is None or value >= self.low):
             is_open = op == ">" or (value == self.low and self.low_open)
@@ -314,7 +317,7 @@ def _list_nulls(predicate: pred.Predicate) -> Iterator[tuple[str, bool]]:
 
 def _read_comparison(
     predicate: pred.Predicate,
-) -> bool | tuple[str, pred.Operator, str | float] | None:
+) -> bool | tuple[str, pred.Operator, str | pred.Number] | None:
     """Return a comparison of an attribute with a constant; its truth if there is no attribute."""
     is_negated = isinstance(predicate, pred.Negation)
     predicate = predicate.body if isinstance(predicate, pred.Negation) else predicate
@@ -326,19 +329,19 @@ def _read_comparison(
         op, left, right = pred.MIRRORED[op], right, left
     match left, right:
         case pred.Attribute(name=name), pred.Literal(value=value) if not isinstance(value, bool):
-            return name, op, value
+            return name, op, value if isinstance(value, str) else pred.to_exact(value)
         case pred.Attribute(), pred.Attribute() if left == right and op in ("<", ">"):
             return False
         case pred.Literal(value=one), pred.Literal(value=other):
             if _is_number(one) and _is_number(other):
-                return bool(pred.COMPARE[written](other, one))
+                return pred.compare_values(written, other, one)
             if isinstance(one, str) and isinstance(other, str) and written == "=":
                 return one == other
     return None
 
 
 def _is_number(value: pred.Scalar) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _may_be_time(text: str) -> bool:

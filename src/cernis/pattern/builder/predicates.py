@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Generic, Literal, SupportsIndex, TypeVar
 
 from cernis.pattern import predicate as pred
@@ -12,7 +13,7 @@ from cernis.pattern.builder.arguments import Written, check_name, refuse, show
 from cernis.pattern.write import write_predicate, write_value
 
 ArithmeticOperator = Literal["+", "-", "*", "/", "%"]
-Constant = bool | int | float | str | date | datetime
+Constant = bool | int | float | Decimal | str | date | datetime
 Made = TypeVar("Made")
 Test = TypeVar("Test")
 
@@ -22,10 +23,13 @@ def make_literal(value: object) -> pred.Literal:
     match value:
         case bool() | str():
             return pred.Literal(value)
-        case float():
+        case float() | Decimal():
             if not math.isfinite(value):
                 raise refuse(f"a number must be finite, not {value!r}")
-            return pred.Literal(float(value))
+            number = pred.read_number(str(value))
+            if number is None:
+                raise refuse(f"the number {value!r} is out of range")
+            return pred.Literal(number)
         case date():
             return pred.Literal(value.isoformat())
         case SupportsIndex():

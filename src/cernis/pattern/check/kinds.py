@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from decimal import Decimal
 
 from cernis.pattern.formula import ANY_TYPE
 from cernis.pattern.predicate import Literal
@@ -37,7 +38,7 @@ def kind_of_literal(literal: Literal) -> Kind:
             return Kind.BOOL
         case int():
             return Kind.INT
-        case float():
+        case float() | Decimal():
             return Kind.FLOAT
         case _:
             return Kind.STRING

@@ -194,4 +194,4 @@ class PredicateCheck:
 def _is_empty_range(low: pred.Literal, high: pred.Literal) -> bool:
     if class_of(kind_of_literal(low)) != class_of(kind_of_literal(high)):
         return False
-    return low.value > high.value  # type: ignore[operator]
+    return pred.compare_values(">", low.value, high.value)

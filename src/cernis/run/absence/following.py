@@ -32,19 +32,18 @@ from cernis.engine.deadlines import (
     Occurrences,
 )
 from cernis.engine.renumber import list_distinct, renumber
-from cernis.engine.settings import NEVER
+from cernis.engine.settings import MOST_EVENTS, NEVER, add_ticks
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.results.matchset import MatchBlock
 from cernis.run.absence.pairs import ListedOne, PairCheck
-from cernis.run.absence.side import LARGEST_SIZE, GuardSide
+from cernis.run.absence.side import GuardSide
 from cernis.run.waiting import Held, WaitingMatches, ends_of
 from cernis.state import is_inside, read_array, require
 
 Numbers = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
 
-_LAST = 2**63 - 1
 _SHRINK = 1 << 16
 
 
@@ -194,13 +193,13 @@ class Following(GuardSide):
         if isinstance(held, MatchBlock):
             bucket = self.match_buckets(held, partition)
         read = clock[at]
-        deadline = np.where(read > _LAST - size, _LAST, read + size)
+        deadline = add_ticks(read, size)
         return np.stack([ends, deadline, bucket, line, self.waiting.add(held, partition, reach)])
 
     def _release(self, certain: Certain) -> CertainMatches:
         moments = certain.moment
         if self.counts_events and self.ranks is None and len(moments):
-            moments = certain.end + min(floor(self.within.size), LARGEST_SIZE)
+            moments = certain.end + min(floor(self.within.size), MOST_EVENTS)
         numbers = np.sort(certain.payload)
         keys = self.waiting.read_keys(numbers)
         found = CertainMatches(self.waiting.select(numbers), keys, certain.end, moments)

@@ -67,7 +67,7 @@ class Preceding(GuardSide):
         self.note(batch, keys)
         self._find_occurrences(batch, keys, clock, key)
         bucket = self.match_buckets(ended, key[ended.end - batch.base])
-        bound = _subtract(self._log.read(_CLOCK, ended.start), self._size)
+        bound = clocks.subtract(self._log.read(_CLOCK, ended.start), self._size)
         if self.pairs is not None:
             barred = self._check_pairs(self.pairs, ended, bound, bucket)
         else:
@@ -149,11 +149,11 @@ class Preceding(GuardSide):
         """Return the earliest start that matters to matches which start from a position on."""
         if self.ranks is None:
             first = self._log.read_from(_CLOCK, position)
-            return np.full(len(buckets), int(_subtract(first, self._size)[0]), np.int64)
+            return np.full(len(buckets), int(clocks.subtract(first, self._size)[0]), np.int64)
         recent = self._log.list_from(_KEY, position)
         counts = self.ranks.counts
         begun = counts - np.bincount(recent[recent >= 0], minlength=len(counts))[: len(counts)]
-        return np.where(buckets < 0, 0, _subtract(begun, self._size)[buckets])
+        return np.where(buckets < 0, 0, clocks.subtract(begun, self._size)[buckets])
 
     def _rename(self, kept: Numbers) -> None:
         buckets = renumber(self.seen.used.bucket, kept)
@@ -200,8 +200,3 @@ class Preceding(GuardSide):
             require(np.array_equal(self.listed.end, ends), "an occurrence is missing")
         require(is_inside(starts, _FIRST), "a start is out of range")
         self.seen.add(ends, starts, buckets)
-
-
-def _subtract(numbers: Numbers, size: int) -> Numbers:
-    """Return the numbers less the size, or the least number."""
-    return np.where(numbers < _FIRST + size, _FIRST, numbers - size)

@@ -33,7 +33,8 @@ from cernis.state import MOST_EVENTS, check_mapping, read_array, require
 Numbers = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
 
-LARGEST_SIZE = 2**62
+LARGEST_SIZE = 2**64
+"""More than two readings of a clock can differ by."""
 
 
 class GuardSide:
@@ -85,7 +86,7 @@ class GuardSide:
     def read_size(self, scale: Scale) -> int:
         """Return how far the clause reaches, in units of the clock."""
         if self.counts_events:
-            return min(floor(self.within.size), LARGEST_SIZE)
+            return min(floor(self.within.size), MOST_EVENTS)
         return min(scale.ticks(self.within.size, self.clause), LARGEST_SIZE)
 
     def read_clock(self, batch: EventBatch, keys: Numbers | None) -> Numbers:

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from decimal import Decimal
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -135,13 +136,17 @@ def _of_sides(value: pred.Value, others: Sequence[pred.Value]) -> frozenset[Cons
     if not isinstance(value, pred.Attribute) or value.value is not None or value in COMPUTED:
         return None
     constants = [other.value for other in others if isinstance(other, pred.Literal)]
-    if len(constants) < len(others) or any(_is_huge(constant) for constant in constants):
-        return None
-    return frozenset(ConstantTest(value.name, constant) for constant in constants)
+    found = [ConstantTest(value.name, constant) for constant in constants if _is_short(constant)]
+    return frozenset(found) if len(found) == len(others) else None
 
 
-def _is_huge(constant: Constant) -> bool:
-    return isinstance(constant, int) and not -(2**63) <= constant < 2**63
+def _is_short(constant: pred.Scalar) -> TypeGuard[Constant]:
+    """Whether equal values of every type have the key of the constant."""
+    if isinstance(constant, float):
+        return abs(constant) < 2**53
+    return not isinstance(constant, Decimal) and (
+        isinstance(constant, str) or -(2**63) <= constant < 2**63
+    )
 
 
 COMPUTED = (pred.TIME, pred.TIME_NS, pred.RANK)
@@ -229,6 +234,8 @@ class Router:
                 continue
             types = _KINDS.get(kind_of(column.type))
             other = types is None and not pa.types.is_null(column.type)
+            # 0.1 is the decimal 0.1, and the float beside it
+            other = other or (pa.types.is_decimal(column.type) and index.type is float)
             if other or (index.attribute is None and types != (str,)):
                 every = np.arange(events.num_rows)  # times, which text may denote; other types
                 for rule in {*index.broad, *(rule for rules in index.rules for rule in rules)}:

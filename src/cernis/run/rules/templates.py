@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cernis.pattern import predicate as pred
@@ -180,5 +181,6 @@ def _read_equality(node: Any) -> ConstantTest | None:
     attributes = [side for side in sides if isinstance(side, pred.Attribute)]
     literals = [side for side in sides if isinstance(side, pred.Literal)]
     if len(attributes) == len(literals) == 1 and len(attributes[0].path) == 1:
-        return ConstantTest(attributes[0].path[0], literals[0].value)
+        value = literals[0].value
+        return None if isinstance(value, Decimal) else ConstantTest(attributes[0].path[0], value)
     return None

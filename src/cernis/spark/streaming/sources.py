@@ -172,9 +172,9 @@ def known_schema(inputs: Sequence[StreamInput], reading: RunOptions) -> Schema:
         time, type_ = _own_columns(input_.stream, reading)
         aside = {type_, time or DEFAULT_TIME}
         if input_.known is not None:
-            of = stream_of(input_.stream, input_.known).attributes
-            kept = {name: kind for name, kind in of.items() if name not in aside}
-            streams.append(Stream(input_.stream, kept))
+            stream = stream_of(input_.stream, input_.known)
+            kept = {name: kind for name, kind in stream.attributes.items() if name not in aside}
+            streams.append(replace(stream, attributes=kept))
     return Schema(tuple(streams))
 
 
