@@ -507,6 +507,17 @@ def test_mistakes_are_told_before_spark_starts(
     assert sorted(Path().rglob("*")) == before
 
 
+def test_metrics_do_not_replace_a_file_of_the_source(capfd: Capture) -> None:
+    put("in/1.csv", events(("A", 0, 1)))
+    before = Path("in/1.csv").read_bytes()
+    assert stream(PAIRS, "--source", "in", "--metrics", "in/1.csv") == 1
+    place = Path("in").absolute()
+    assert capfd.readouterr().err == (
+        f"error: in/1.csv: the metrics cannot be written there: it lies in --source {place}\n"
+    )
+    assert Path("in/1.csv").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

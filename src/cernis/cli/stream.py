@@ -35,6 +35,7 @@ from cernis.cli.terminal import error_console, print_message, print_notes, spinn
 from cernis.errors import QueryError, StrictError, WarningNote, neutralize
 from cernis.events.source import DEFAULT_TIME, column_for
 from cernis.events.times import UNITS
+from cernis.output import UsedFile, refuse_overwriting
 from cernis.plan.report import write_entry
 from cernis.run.advice import skipped_rows
 from cernis.run.query import Query
@@ -348,6 +349,9 @@ def check_folders(plan: StreamPlan) -> None:
     check_apart([*read, *folders])
     for option, folder in folders:
         check_writable(option, folder)
+    if delivered.metrics is not None and delivered.metrics.path is not None:
+        used = (UsedFile(option, place.path) for option, place in (*read, *folders))
+        refuse_overwriting(delivered.metrics.path, "the metrics", used)
     if isinstance(delivered.sink, Folder) and delivered.checkpoint is not None:
         sinks.check_sink(delivered.sink, delivered.checkpoint)
 
