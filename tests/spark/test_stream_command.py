@@ -20,11 +20,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 from rich.console import Console
 
 import cernis
 from cernis.cli.live import Tally, View, WatermarkClock, latest_matches, render, summarize
 from cernis.cli.main import main
+from cernis.spark.streaming import sinks
 from cernis.spark.streaming.progress import Progress
 from cernis.spark.streaming.sinks import describe_failure
 from cernis.spark.streaming.sources import ARRIVED
@@ -96,7 +98,7 @@ def written(spark: Any, folder: str = "out") -> pa.Table:
 
 
 def lines(folder: str = "out") -> list[Any]:
-    files = sorted(Path(folder).glob("part-*.txt"))
+    files = sorted(Path(folder).glob("part-*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
@@ -137,6 +139,41 @@ def test_a_folder_of_csv_becomes_parquet_and_a_restart_goes_on(spark: Any, capfd
     assert written(spark).num_rows == 3
     assert capfd.readouterr().err.endswith("\n0 rows in 0 micro-batches; 0 matches\n")
     assert [*latest_matches(Path("out"), 0)] == []
+
+
+def test_json_lines_have_the_text_of_standard_output(spark: Any, capfd: Capture) -> None:
+    odd = " #\"a\\,'é\n\t\x01 "
+    noted = events(("A", 0, 1), ("B", 2, 1))
+    noted = noted.set_column(3, "note", pa.array([odd, odd]))
+    put("in/1.jsonl", noted)
+    put("in/2.jsonl", END)
+    query = f"SELECT a[note] AS note, b {PAIRS.removeprefix('SELECT *')}"
+    options = ["--source", "in", "--once", "--max-files", "1", "--output-format", "jsonl"]
+    options += ["--schema", "type string, ts timestamp, k bigint, note string"]
+    assert stream(query, *options) == 0
+    capfd.readouterr()
+    assert stream(query, *options, checkpoint="other", sink="-") == 0
+    (file,) = (path for path in Path("out").glob("part-*") if path.stat().st_size)
+    assert file.suffix == ".jsonl"
+    assert file.read_text() == capfd.readouterr().out
+    assert json.loads(file.read_text())["values"] == {"note": odd}
+
+
+def test_a_query_whose_processes_are_late_starts_again(
+    spark: Any, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late:
+        def awaitTermination(self, seconds: float) -> bool:
+            raise StreamingQueryException("Python worker failed to connect back.")
+
+    starts = [lambda *_, **__: Late(), sinks.start]
+    monkeypatch.setattr(sinks, "start", lambda *given, **named: starts.pop(0)(*given, **named))
+    put("in/1.csv", events(("A", 0, 1), ("B", 2, 1)))
+    put("in/2.csv", END)
+    assert stream(PAIRS, "--source", "in", "--once", "--max-files", "1") == 0
+    assert pairs(written(spark)) == [("A0", "B2")]
+    note = "this machine was too busy to start one; the stream starts again from its checkpoint\n"
+    assert note in capfd.readouterr().err
 
 
 def test_json_lines_that_cannot_be_used_are_set_aside(spark: Any, capfd: Capture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -391,3 +392,16 @@ def check_output(
         )
     if not path.parent.is_dir():
         raise CernisError(f"{output}: there is no directory {path.parent}")
+
+
+def read_secret(argument: str) -> bytes:
+    """Return the secret in a variable of the environment (`env:NAME`) or in a file."""
+    source, _, name = argument.partition(":")
+    if source == "env":
+        if name not in os.environ:
+            raise CernisError(f"--secret {argument}: the environment has no variable {name}")
+        return os.fsencode(os.environ[name])
+    try:
+        return Path(argument).read_bytes().rstrip(b"\r\n")
+    except OSError as error:
+        raise CernisError(f"--secret {argument}: cannot be read: {error.strerror}") from error
