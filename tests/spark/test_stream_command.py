@@ -159,6 +159,29 @@ def test_json_lines_have_the_text_of_standard_output(spark: Any, capfd: Capture)
     assert json.loads(file.read_text())["values"] == {"note": odd}
 
 
+def test_a_signed_stream_goes_on_with_its_secret_only(
+    spark: Any, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY", "0123456789abcdef")
+    Path("key").write_text("0123456789abcdef\n")
+    Path("other").write_text("fedcba9876543210\n")
+    options = ["--source", "in", "--once", "--max-files", "1"]
+    put("in/1.csv", events(("A", 0, 1)))
+    assert stream(PAIRS, *options, "--secret", "env:KEY") == 0
+    put("in/2.csv", events(("B", 2, 1)))
+    put("in/3.csv", END)
+    capfd.readouterr()
+    checkpoint = Path("cp").absolute()
+    for secret, message in (
+        ([], "is signed: give the secret that it was signed with"),
+        (["--secret", "other"], "was signed with another secret, or was changed since"),
+    ):
+        assert stream(PAIRS, *options, *secret) == 1
+        assert f"error: {checkpoint}: the checkpoint {message}\n" in capfd.readouterr().err
+    assert stream(PAIRS, *options, "--secret", "key") == 0
+    assert pairs(written(spark)) == [("A0", "B2")]
+
+
 def test_a_query_whose_processes_are_late_starts_again(
     spark: Any, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -516,6 +539,21 @@ DECLARED = "CREATE STREAM S { EVENT A { ts:timestamp, k:int }, EVENT B { ts:time
                 "kafka://a:1/t: Protocol Buffers need a descriptor file and a message: "
                 "kafka://a:1/t?descriptor=FILE&message=NAME"
             ),
+        ),
+        (
+            PAIRS,
+            ["--source", "in", "--secret", "env:NO_SUCH"],
+            "--secret env:NO_SUCH: the environment has no variable 'NO_SUCH'",
+        ),
+        (
+            PAIRS,
+            ["--source", "in", "--secret", "no.key"],
+            "--secret no.key: cannot be read: No such file or directory",
+        ),
+        (
+            PAIRS,
+            ["--source", "in", "--secret", "empty/README"],
+            "--secret empty/README: a secret has at least 16 bytes, and this one has 0",
         ),
         (PAIRS, ["--source", "in"], "Spark is not installed"),
         (PAIRS, ["--source", "ns=in"], "Spark is not installed"),
