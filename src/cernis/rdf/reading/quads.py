@@ -254,9 +254,9 @@ def _parse_lines(
     with _open(data) as file:
         for chunk in _split_lines(file, size, longest):
             if isinstance(chunk, _LongLine):
-                text = chunk.beginning.decode("utf-8", "replace")
+                shown = chunk.beginning.decode("utf-8", "replace")
                 at, words = f"{label}, line {number}", describe_too_long(longest)
-                mistakes.bad(label, number, None, words, text=text, where=at)
+                mistakes.bad(label, number, None, words, text=shown, where=at)
                 number += 1
                 continue
             try:
