@@ -681,6 +681,10 @@ def test_a_file_that_is_not_there_is_said_so(folder: Path) -> None:
     written("trades.csv", "type\nA\n")
     assert failure("trade.csv") == "trade.csv: no such file; did you mean 'trades.csv'?"
     assert failure("no/such.csv") == "no/such.csv: no such file"
+    Path("loop.csv").symlink_to("loop.csv")
+    assert failure("loop.csv") == "loop.csv: is a link that leads back to itself"
+    Path("gone.csv").symlink_to("trade.csv")
+    assert failure("gone.csv") == "gone.csv: is a link to trade.csv, which is no file"
 
 
 def test_an_empty_path_is_not_the_present_folder(folder: Path) -> None:

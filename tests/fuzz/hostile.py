@@ -457,6 +457,13 @@ def _queries() -> dict[str, tuple[str, str]]:
     best = f"{best} ORDER BY SUM(b[x]) DESC LIMIT 2 EVERY 9 MILLISECONDS"
     known["best"] = ("ceql", best)
     known["overall"] = ("ceql", best.replace("EVERY 9 MILLISECONDS", "OVERALL"))
+    terms = "SELECT a[x] AS p, b[x] - a[x] AS d FROM S WHERE (A AS a ; B AS b)"
+    for name, text in {
+        "terms": f"PARTITION BY [k] {window}",
+        "terms-best": f"{window} ORDER BY b[x] - a[x] DESC LIMIT 2 EVERY 9 MILLISECONDS",
+        "terms-absent": f"WITHOUT C FOR 5 MILLISECONDS {window}",
+    }.items():
+        known[name] = ("ceql", f"{terms} {text}")
     counted = "SELECT COUNT(*) FROM S WHERE (A AS a ; B+ AS b)"
     known["counted"] = ("ceql", f"{counted} PARTITION BY [k] {window}")
     known["counted-clock"] = ("ceql", f"{counted} WITHIN 15 [ts]")

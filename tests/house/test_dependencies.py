@@ -130,6 +130,12 @@ def spark_connect_plan() -> bool:
     )
 
 
+def spark_connection() -> bool:
+    from pyspark import util, worker_util
+
+    return worker_util.local_connect_and_auth is util.local_connect_and_auth
+
+
 PRIVATE = [
     PrivateName("_nrt", "compiled/__init__.py", "kernels count no references", numba_options),
     PrivateName("_reduce", "compiled/cache.py", "compiled code as bytes", numba_results),
@@ -153,6 +159,12 @@ PRIVATE = [
     PrivateName("_jdf", "spark/numbering.py", "whether files are Parquet", spark_frame),
     PrivateName("_gateway", "spark/local/session.py", "Java without its messages", spark_gateway),
     PrivateName("_active_spark_context", "spark/local/session.py", "one at a time", spark_gateway),
+    PrivateName(
+        "local_connect_and_auth",
+        "spark/local/start_python.py",
+        "an answer to Spark in time",
+        spark_connection,
+    ),
     PrivateName("_jvm", "spark/streaming/kafka.py", "whether a topic exists", spark_session),
     PrivateName("_jvm", "bench/spark/endurance_process.py", "the memory of Java", spark_session),
     PrivateName("_sc", "spark/options.py", "how many tasks run at once", spark_session),

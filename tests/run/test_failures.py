@@ -261,3 +261,13 @@ def test_events_without_times_do_not_follow_events_with_times() -> None:
         "stream 'S': no column for the time, which the events before these have"
     )
     assert session.push([{"type": "B", "ts": 2}]).count() == 1
+
+
+def test_an_event_that_comes_too_late_leaves_a_session_as_it_was() -> None:
+    text = "SELECT * FROM S WHERE A ; B"
+    for session in (cernis.query(text).session(), cernis.rules({"pair": text}).session()):
+        session.push([{"type": "A", "ts": 1}, {"type": "C", "ts": 3}])
+        with pytest.raises(cernis.DataError, match="earlier than one that was handled before"):
+            session.push([{"type": "B", "ts": 2}])
+        found = session.push([{"type": "B", "ts": 4}])
+        assert len(found["pair"] if isinstance(found, dict) else found) == 1

@@ -365,6 +365,61 @@ def test_an_unknown_label_is_refused_and_leaves_the_query_as_it_was() -> None:
     assert before == (list(query.plan.unary.tables.labels), len(query.plan.unary.automaton.states))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM S WHERE A AS a ; B AS b ORDER BY b[x] - a[x] DESC LIMIT 2 EVERY 9 [ts]",
+        "SELECT a[x] AS x, b[x] AS y FROM S WHERE A AS a ; B AS b",
+        "SELECT b[x] - a[x] AS rise FROM S WHERE A AS a ; B AS b",
+    ],
+)
+def test_labels_of_other_variables_are_refused_where_their_events_are_missed(text: str) -> None:
+    query = cernis.query(text.replace("9 [ts]", "9 MILLISECONDS"))
+    session = query.session()
+    session.push([{"type": "A", "ts": 1, "x": 1}])
+    meta, arrays = unpack(session.freeze())
+    assert meta["engine"]["labels"] == [[], ["a"]]
+    meta["engine"]["labels"][1] = ["b"]
+    thawed = query.thaw(pack(meta, arrays))
+    with pytest.raises(cernis.StateError, match=r"damaged: '[ab]' does not hold one event"):
+        thawed.push([{"type": "B", "ts": 2, "x": 2}, {"type": "C", "ts": 20, "x": 2}]).to_arrow()
+
+
+SECRET, OTHER = "0123456789abcdef", b"fedcba9876543210"
+
+
+@pytest.mark.parametrize("kind", ["query", "rules", "graphs"])
+def test_signed_bytes_thaw_with_their_secret_only(kind: str) -> None:
+    text = "SELECT * FROM S WHERE A ; B"
+    graphs = "WHERE { SEQ (A ; A) DEFINE GPM A ON S { ?a ?b ?c } }"
+    asked: Any = {
+        "query": lambda: cernis.query(text),
+        "rules": lambda: cernis.rules({"pair": text}),
+        "graphs": lambda: cernis.query(
+            f"SELECT ?a WITHIN 9 SECONDS FROM STREAM S <urn:s> {graphs}", lang="spaseq"
+        ),
+    }[kind]()
+    session = asked.session()
+    quad = b"<urn:a> <urn:b> <urn:c> <urn:e/1> .\n"
+    session.push(quad if kind == "graphs" else [{"type": "A"}])
+    plain, signed = session.freeze(), session.freeze(secret=SECRET)
+    again = asked.thaw(signed, secret=SECRET.encode()).freeze(secret=SECRET)
+    asked.thaw(again, secret=SECRET)
+    for frozen_bytes, secret, message in (
+        (signed, None, "the frozen state is signed: give the secret that it was signed with"),
+        (signed, OTHER, "was signed with another secret, or was changed since"),
+        (signed[:-1] + bytes([signed[-1] ^ 1]), SECRET, "or was changed since"),
+        (plain, SECRET, "the frozen state is not signed, and a secret was given"),
+        (signed[:20], SECRET, "or was changed since"),
+    ):
+        with pytest.raises(cernis.StateError, match=message):
+            asked.thaw(frozen_bytes, secret=secret)
+    with pytest.raises(cernis.CernisError, match="a secret has at least 16 bytes, and this one"):
+        session.freeze(secret="short")
+    with pytest.raises(cernis.CernisError, match="a secret is text or bytes, not int"):
+        session.freeze(secret=5)
+
+
 def test_states_of_a_thawed_session_stay_its_own() -> None:
     query = cernis.query(str(UNARY.query.pattern))
     thawed = query.thaw(frozen())

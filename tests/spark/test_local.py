@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,7 @@ import pyspark
 import pytest
 
 from cernis.errors import CernisError
-from cernis.spark.local import java
+from cernis.spark.local import java, start_python
 from cernis.spark.local import session as local
 from cernis.spark.local.daemon import PRELOADED
 from cernis.spark.local.session import local_session, session
@@ -72,6 +73,49 @@ def test_workers_begin_with_the_engine_imported(spark: SparkSession) -> None:
 
     (found,) = spark.sparkContext.parallelize([0], 1).map(list_modules).collect()
     assert found == list(PRELOADED)
+
+
+SLOW = """
+import sys, time
+from pathlib import Path
+
+class Wait:
+    def find_spec(self, name, path=None, target=None):
+        while name == "pyspark" and not Path("connected").exists():
+            time.sleep(0.01)
+
+sys.meta_path.insert(0, Wait())
+"""
+
+
+def test_a_process_answers_spark_before_it_imports_anything(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SLOW)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(120)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+            "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
+            "PYTHON_WORKER_FACTORY_SECRET": "secret",
+        }
+        module = "pyspark.sql.streaming.transform_with_state_driver_worker"
+        started = subprocess.Popen(
+            [sys.executable, start_python.__file__, "-m", module],
+            cwd=tmp_path,
+            env=environment,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            connection, _ = server.accept()
+            with connection, connection.makefile("rwb") as file:
+                assert file.read(10) == b"\0\0\0\6secret"
+                file.write(b"\0\0\0\2ok")
+                file.flush()
+                (tmp_path / "connected").touch()
+                assert int.from_bytes(file.read(4)) == started.pid
+        finally:
+            started.kill()
+            started.wait()
 
 
 def test_the_time_zone_is_that_of_the_machine(spark: SparkSession) -> None:

@@ -194,7 +194,7 @@ def test_a_folder_of_rules_is_watched(
         (source / f".{number}").rename(source / f"{number}.jsonl")
 
     def found() -> list[tuple[str, int]]:
-        lines = [line for file in Path("out").glob("*.txt") for line in file.open()]
+        lines = [line for file in Path("out").glob("*.jsonl") for line in file.open()]
         return sorted((told["rule"], told["end_ts"]) for told in map(json.loads, lines))
 
     def change() -> None:

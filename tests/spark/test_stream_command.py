@@ -20,11 +20,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 from rich.console import Console
 
 import cernis
 from cernis.cli.live import Tally, View, WatermarkClock, latest_matches, render, summarize
 from cernis.cli.main import main
+from cernis.spark.streaming import sinks
 from cernis.spark.streaming.progress import Progress
 from cernis.spark.streaming.sinks import describe_failure
 from cernis.spark.streaming.sources import ARRIVED
@@ -96,7 +98,7 @@ def written(spark: Any, folder: str = "out") -> pa.Table:
 
 
 def lines(folder: str = "out") -> list[Any]:
-    files = sorted(Path(folder).glob("part-*.txt"))
+    files = sorted(Path(folder).glob("part-*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
@@ -139,6 +141,64 @@ def test_a_folder_of_csv_becomes_parquet_and_a_restart_goes_on(spark: Any, capfd
     assert written(spark).num_rows == 3
     assert capfd.readouterr().err.endswith("\n0 rows in 0 micro-batches; 0 matches\n")
     assert [*latest_matches(Path("out"), 0)] == []
+
+
+def test_json_lines_have_the_text_of_standard_output(spark: Any, capfd: Capture) -> None:
+    odd = " #\"a\\,'é\n\t\x01 "
+    noted = events(("A", 0, 1), ("B", 2, 1))
+    noted = noted.set_column(3, "note", pa.array([odd, odd]))
+    put("in/1.jsonl", noted)
+    put("in/2.jsonl", END)
+    query = f"SELECT a[note] AS note, b {PAIRS.removeprefix('SELECT *')}"
+    options = ["--source", "in", "--once", "--max-files", "1", "--output-format", "jsonl"]
+    options += ["--schema", "type string, ts timestamp, k bigint, note string"]
+    assert stream(query, *options) == 0
+    capfd.readouterr()
+    assert stream(query, *options, checkpoint="other", sink="-") == 0
+    (file,) = (path for path in Path("out").glob("part-*") if path.stat().st_size)
+    assert file.suffix == ".jsonl"
+    assert file.read_text() == capfd.readouterr().out
+    assert json.loads(file.read_text())["values"] == {"note": odd}
+
+
+def test_a_signed_stream_goes_on_with_its_secret_only(
+    spark: Any, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY", "0123456789abcdef")
+    Path("key").write_text("0123456789abcdef\n")
+    Path("other").write_text("fedcba9876543210\n")
+    options = ["--source", "in", "--once", "--max-files", "1"]
+    put("in/1.csv", events(("A", 0, 1)))
+    assert stream(PAIRS, *options, "--secret", "env:KEY") == 0
+    put("in/2.csv", events(("B", 2, 1)))
+    put("in/3.csv", END)
+    capfd.readouterr()
+    checkpoint = Path("cp").absolute()
+    for secret, message in (
+        ([], "is signed: give the secret that it was signed with"),
+        (["--secret", "other"], "was signed with another secret, or was changed since"),
+    ):
+        assert stream(PAIRS, *options, *secret) == 1
+        assert f"error: {checkpoint}: the checkpoint {message}\n" in capfd.readouterr().err
+    assert stream(PAIRS, *options, "--secret", "key") == 0
+    assert pairs(written(spark)) == [("A0", "B2")]
+
+
+def test_a_query_whose_processes_are_late_starts_again(
+    spark: Any, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late:
+        def awaitTermination(self, seconds: float) -> bool:
+            raise StreamingQueryException("Python worker failed to connect back.")
+
+    starts = [lambda *_, **__: Late(), sinks.start]
+    monkeypatch.setattr(sinks, "start", lambda *given, **named: starts.pop(0)(*given, **named))
+    put("in/1.csv", events(("A", 0, 1), ("B", 2, 1)))
+    put("in/2.csv", END)
+    assert stream(PAIRS, "--source", "in", "--once", "--max-files", "1") == 0
+    assert pairs(written(spark)) == [("A0", "B2")]
+    note = "this machine was too busy to start one; the stream starts again from its checkpoint\n"
+    assert note in capfd.readouterr().err
 
 
 def test_json_lines_that_cannot_be_used_are_set_aside(spark: Any, capfd: Capture) -> None:
@@ -482,6 +542,21 @@ DECLARED = "CREATE STREAM S { EVENT A { ts:timestamp, k:int }, EVENT B { ts:time
                 "kafka://a:1/t?descriptor=FILE&message=NAME"
             ),
         ),
+        (
+            PAIRS,
+            ["--source", "in", "--secret", "env:NO_SUCH"],
+            "--secret env:NO_SUCH: the environment has no variable 'NO_SUCH'",
+        ),
+        (
+            PAIRS,
+            ["--source", "in", "--secret", "no.key"],
+            "--secret no.key: cannot be read: No such file or directory",
+        ),
+        (
+            PAIRS,
+            ["--source", "in", "--secret", "empty/README"],
+            "--secret empty/README: a secret has at least 16 bytes, and this one has 0",
+        ),
         (PAIRS, ["--source", "in"], "Spark is not installed"),
         (PAIRS, ["--source", "ns=in"], "Spark is not installed"),
         (DECLARED + PAIRS, ["--source", "empty", "--format", "jsonl"], "Spark is not installed"),
@@ -507,6 +582,17 @@ def test_mistakes_are_told_before_spark_starts(
     assert err.startswith(f"error: {message}")
     assert err.endswith("\n" if "not installed" in message else f"{message}\n")
     assert sorted(Path().rglob("*")) == before
+
+
+def test_metrics_do_not_replace_a_file_of_the_source(capfd: Capture) -> None:
+    put("in/1.csv", events(("A", 0, 1)))
+    before = Path("in/1.csv").read_bytes()
+    assert stream(PAIRS, "--source", "in", "--metrics", "in/1.csv") == 1
+    place = Path("in").absolute()
+    assert capfd.readouterr().err == (
+        f"error: in/1.csv: the metrics cannot be written there: it lies in --source {place}\n"
+    )
+    assert Path("in/1.csv").read_bytes() == before
 
 
 @pytest.mark.parametrize(

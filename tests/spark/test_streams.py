@@ -524,6 +524,17 @@ def test_a_batch_that_runs_again_on_other_partitions_sets_each_event_aside_once(
     assert sorted(line["event"]["k"] for line in lines) == list(range(12))
 
 
+def test_a_second_run_leaves_the_side_output_of_the_first(spark: Any, tmp_path: Path) -> None:
+    aside = tmp_path / "aside"
+    for name, kind in (("first", "A"), ("second", "B")):
+        query = Query(spark, tmp_path / name, late_output=str(aside), on_error="skip", tasks=1)
+        query.run(trades((kind, None, 1)))
+    files = sorted(aside.iterdir())
+    lines = [json.loads(line) for path in files for line in path.open()]
+    assert sorted(line["event"]["note"] for line in lines) == ["ANone", "BNone"]
+    assert len({path.name.rsplit("-", 3)[0] for path in files}) == 2
+
+
 def test_an_event_without_a_time_stops_the_query_unless_told_otherwise(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -773,6 +773,64 @@ def test_a_chunk_with_other_columns_is_refused() -> None:
         run.batch(None, 400)
 
 
+# --------------------------------------------------------------- signatures
+
+SECRET = "0123456789abcdef"
+CHANGED = "the checkpoint was signed with another secret, or was changed since"
+
+
+def test_a_signed_state_goes_on_with_its_secret() -> None:
+    runs = [written(pairs("WITHIN 5000 MILLISECONDS"), secret=secret) for secret in (None, SECRET)]
+    for run in runs:
+        run.batch(events_at([300, 301], "AB", first=300), 400)
+    assert runs[0].found == runs[1].found != []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "message"),
+    [
+        (SECRET, None, "the checkpoint is signed: give the secret that it was signed with"),
+        (SECRET, SECRET[::-1], CHANGED),
+        (None, SECRET, "the checkpoint is not signed, and a secret was given"),
+    ],
+)
+def test_another_secret_is_refused(before: str | None, now: str | None, message: str) -> None:
+    run = written(pairs(), secret=before)
+    run.stream = replace(run.stream, secret=now)
+    with pytest.raises(StateError, match=f"bucket 0: {message}"):
+        run.batch(None, 400)
+
+
+def test_a_header_that_was_forged_is_refused() -> None:
+    run = written(pairs(), secret=SECRET)
+    assert run.store.head is not None
+    head = run.store.head
+    forged = log.Header.from_bytes(head, run.stream.derive_key(0))
+    forged.watermark = 10**9
+    for content in (forged.to_bytes(), forged.to_bytes(run.stream.derive_key(1))):
+        run.store.head = content
+        with pytest.raises(StateError, match="signed"):
+            run.batch(None, 400)
+    run.store.head = head
+    run.batch(None, 400)
+
+
+def test_chunks_and_snapshots_that_were_forged_do_not_belong_to_a_signed_header() -> None:
+    run = written(pairs("WITHIN 5000 MILLISECONDS"), secret=SECRET)
+    chunk = log.read_chunk(run.store.chunks[2], 2)
+    forged = write_blob(chunk.slice(1), {"before": log._token_before(chunk)})
+    run.store.chunks[2] = log.seal(forged)
+    with pytest.raises(StateError, match="chunk 2 is not the last one"):
+        run.batch(None, 400)
+    run = written(pairs(), window=None, secret=SECRET)
+    assert run.store.frozen is not None
+    session, waiting = run.store.frozen
+    assert waiting
+    run.store.frozen = session, b""
+    with pytest.raises(StateError, match="its snapshot is not as it was written"):
+        run.batch(None, 400)
+
+
 # ---------------------------------------------------------------- upgrades
 
 KEPT = {

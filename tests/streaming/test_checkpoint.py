@@ -49,3 +49,23 @@ def test_a_damaged_note_is_refused(tmp_path: Path) -> None:
     (tmp_path / NOTE).write_text("{")
     with pytest.raises(StateError, match="the note of the checkpoint is damaged"):
         claim(str(tmp_path), QUERY)
+
+
+def test_a_signed_note_is_read_with_its_secret_only(tmp_path: Path) -> None:
+    secret, folder = "0123456789abcdef", str(tmp_path)
+    claim(folder, QUERY, secret)
+    claim(folder, QUERY, secret)
+    assert read_note(folder, secret) == {"version": VERSION, **QUERY}
+    for other, message in (
+        (None, "the checkpoint is signed: give the secret that it was signed with"),
+        (secret[::-1], "the checkpoint was signed with another secret, or was changed since"),
+    ):
+        with pytest.raises(StateError, match=message):
+            claim(folder, QUERY, other)
+    written = json.loads((tmp_path / NOTE).read_text())
+    (tmp_path / NOTE).write_text(json.dumps({**written, "buckets": 4}))
+    with pytest.raises(StateError, match="or was changed since"):
+        claim(folder, {**QUERY, "buckets": 4}, secret)
+    (tmp_path / NOTE).write_text(json.dumps({"version": VERSION, **QUERY}))
+    with pytest.raises(StateError, match="the checkpoint is not signed, and a secret was given"):
+        claim(folder, QUERY, secret)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ import typer
 
 from cernis.errors import CernisError
 from cernis.output import UsedFile, input_files, refuse_overwriting
+from cernis.signature import derive_key
 
 LARGEST_QUERY = 1 << 20
 """In bytes. A person writes a query; a larger file is a mistake, or hostile."""
@@ -391,3 +393,20 @@ def check_output(
         )
     if not path.parent.is_dir():
         raise CernisError(f"{output}: there is no directory {path.parent}")
+
+
+def read_secret(argument: str) -> bytes:
+    """Return the secret in a variable of the environment (`env:NAME`) or in a file."""
+    source, _, name = argument.partition(":")
+    if source == "env" and name not in os.environ:
+        raise CernisError(f"--secret {argument}: the environment has no variable {name!r}")
+    try:
+        file = Path(argument)
+        secret = os.fsencode(os.environ[name]) if source == "env" else file.read_bytes().rstrip()
+    except OSError as error:
+        raise CernisError(f"--secret {argument}: cannot be read: {error.strerror}") from error
+    try:
+        derive_key(secret, "")
+    except CernisError as error:
+        raise CernisError(f"--secret {argument}: {error}") from error
+    return secret

@@ -1,7 +1,9 @@
 """Turn failures into a message on standard error and an exit code, without a traceback.
 
-0 done, 1 a user's mistake, 2 wrong usage (the parser's own), and by custom 130 after Ctrl-C and
-141 when the reader of the output has closed it. CERNIS_DEBUG=1 shows the traceback.
+0 done, 1 a user's mistake, 2 wrong usage (the parser's own), and by custom 130 after Ctrl-C, 143
+and 129 after SIGTERM and SIGHUP, and 141 when the reader of the output has closed it.
+CERNIS_DEBUG=1 shows the traceback. A signal ends a command as an error does: unfinished files are
+deleted.
 
 Failures inside of Spark come as text, with the tracebacks of a worker and of Java. The module
 of its class tells an exception of Spark's, so that Spark need not be imported.
@@ -13,7 +15,9 @@ import errno
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -35,7 +39,8 @@ def reported() -> Iterator[None]:
     """Turn any failure of the body into a message and an exit code."""
     _keep_logs_quiet()
     try:
-        yield
+        with _end_by_signal():
+            yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except BrokenPipeError:
@@ -43,10 +48,39 @@ def reported() -> Iterator[None]:
         raise typer.Exit(CLOSED_PIPE) from None
     except KeyboardInterrupt:
         raise _failed("error: interrupted", INTERRUPTED) from None
+    except _Ended as end:
+        raise _failed(f"error: ended by {end.signal.name}", 128 + end.signal) from None
     except BaseException as error:
         if isinstance(error, SystemExit | GeneratorExit) or os.environ.get("CERNIS_DEBUG"):
             raise
         raise _failed(_message(error), MISTAKE) from None
+
+
+class _Ended(BaseException):
+    """A signal has asked the command to end."""
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number)
+
+
+@contextmanager
+def _end_by_signal() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise an exception, where they would end the process at once."""
+
+    def end(number: int, frame: object) -> None:
+        raise _Ended(number)
+
+    wanted = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
+    if threading.current_thread() is not threading.main_thread():
+        wanted = []  # only the main thread receives signals
+    changed = [n for n in wanted if n is not None and signal.getsignal(n) is signal.SIG_DFL]
+    for number in changed:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _keep_logs_quiet() -> None:

@@ -176,6 +176,7 @@ class GraphStreamPlan(StreamPlan):
                 late_output=None if late_output is None else str(late_output.path),
                 checkpoint=str(delivered.checkpoint.path),
                 notes=notes,
+                secret=delivered.secret,
             ),
         )
         return recognize_graph_stream(spark, self.query, frames, options)
@@ -218,7 +219,8 @@ def make_graph_stream_plan(text: str, arguments: StreamArguments) -> GraphStream
         raise CernisError("--output-format nq: only CONSTRUCT makes graphs; this query SELECTs")
     noted: dict[str, Any] = {}
     if delivered.checkpoint is not None:
-        noted = (read_note(str(delivered.checkpoint.path)) or {}).get("reading") or {}
+        note = read_note(str(delivered.checkpoint.path), delivered.secret) or {}
+        noted = note.get("reading") or {}
     places = _name_places(query, [parse_source(one) for one in arguments.source])
     inputs = [
         _decide_input(name, place, arguments, noted.get(name)) for name, place in places.items()

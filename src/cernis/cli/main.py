@@ -307,6 +307,13 @@ def stream(
             help="Numbers for Prometheus, on a port of this machine or in a file.",
         ),
     ] = None,
+    secret: Annotated[
+        str | None,
+        typer.Option(
+            metavar="env:NAME|FILE",
+            help="A secret that signs the checkpoint, in a variable of the environment or a file.",
+        ),
+    ] = None,
     table: TableFiles = None,
     background: Background = None,
     live_background: Annotated[
@@ -368,6 +375,7 @@ def stream(
             unit=_value(time_unit),
             background=tuple(background or ()),
             live=live_background,
+            secret=secret,
         )
         if rules is not None:
             from cernis.cli import rule_stream

@@ -22,19 +22,21 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 import cernis
+from cernis.cli.arguments import read_secret
 from cernis.cli.live import Tally, WatermarkClock, describe_waiting, show_live, summarize
 from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics, publish, write_file
 from cernis.cli.terminal import error_console, print_message, print_notes, spinner
 from cernis.errors import QueryError, StrictError, WarningNote, neutralize
 from cernis.events.source import DEFAULT_TIME, column_for
 from cernis.events.times import UNITS
+from cernis.output import UsedFile, refuse_overwriting
 from cernis.plan.report import write_entry
 from cernis.run.advice import skipped_rows
 from cernis.run.query import Query
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from cernis.spark import Notes, Progress
 
 _POLL = 0.2
+_RESTARTS = 3
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _OWN = {"spark.sql.session.timeZone": "UTC", "spark.sql.caseSensitive": "true"}
 
@@ -88,6 +91,7 @@ class StreamArguments:
     """The unit of numbers, where it is given; `reading` has the unit in any case."""
     background: tuple[str, ...] = ()
     live: bool = False
+    secret: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +106,7 @@ class Delivered:
     ahead: timedelta | None
     trigger: dict[str, Any]
     metrics: MetricsPlace | None
+    secret: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +195,7 @@ class RowStreamPlan(StreamPlan):
             "late_output": None if late_output is None else str(late_output.path),
             "corrupt": UNDECODED,
             "checkpoint": str(delivered.checkpoint.path),
+            "secret": delivered.secret,
         }
 
     @property
@@ -311,6 +317,7 @@ def check_delivery(arguments: StreamArguments) -> Delivered:
         ahead=None if endless else _time("--ahead", arguments.ahead),
         trigger=trigger,
         metrics=None if arguments.metrics is None else parse_metrics(arguments.metrics),
+        secret=None if arguments.secret is None else read_secret(arguments.secret),
     )
 
 
@@ -348,6 +355,9 @@ def check_folders(plan: StreamPlan) -> None:
     check_apart([*read, *folders])
     for option, folder in folders:
         check_writable(option, folder)
+    if delivered.metrics is not None and delivered.metrics.path is not None:
+        used = (UsedFile(option, place.path) for option, place in (*read, *folders))
+        refuse_overwriting(delivered.metrics.path, "the metrics", used)
     if isinstance(delivered.sink, Folder) and delivered.checkpoint is not None:
         sinks.check_sink(delivered.sink, delivered.checkpoint)
 
@@ -521,7 +531,7 @@ def _run_to_end(begun: _Begun, found: Any, again: Callable[[], Any]) -> None:
         show_live(tally, console, wanted=console.is_terminal and not printing),
     ):
         try:
-            while _run_once(begun, found, out, caught):
+            while _run_patiently(begun, found, out, caught):
                 found = again()
         except sinks.SparkGone:
             if not caught.number:
@@ -531,6 +541,16 @@ def _run_to_end(begun: _Begun, found: Any, again: Callable[[], Any]) -> None:
             if out.is_closed:
                 raise BrokenPipeError from None
             raise
+
+
+def _run_patiently(begun: _Begun, found: Any, out: _Output, caught: _Signals) -> bool:
+    """Run the query, which starts again if its processes were late; return as `_run_once`."""
+    for _ in range(_RESTARTS):
+        try:
+            return _run_once(begun, found, out, caught)
+        except sinks.WorkerLate as late:
+            print_message(f"note: {late}; the stream starts again from its checkpoint")
+    return _run_once(begun, found, out, caught)
 
 
 def _run_once(begun: _Begun, found: Any, out: _Output, caught: _Signals) -> bool:

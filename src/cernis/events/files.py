@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -248,11 +249,23 @@ def _sniff_format(first: bytes) -> str:
 def check_path(path: Path) -> None:
     """Raise if there is no such file."""
     if not path.exists():
+        if path.is_symlink():
+            raise DataError(f"{path}: {_describe_link(path)}")
         folder = path.parent
         beside = [p.name for p in folder.iterdir()] if folder.is_dir() else []
         raise DataError(f"{path}: no such file{did_you_mean(path.name, beside)}")
     if path.is_dir():
         raise DataError(f"{path}: is a directory, not a file of events")
+
+
+def _describe_link(path: Path) -> str:
+    """Return what is wrong with a link that leads to no file."""
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "is a link that leads back to itself"
+    return f"is a link to {path.readlink()}, which is no file"
 
 
 def format_of(path: Path) -> str:

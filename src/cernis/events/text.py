@@ -47,7 +47,7 @@ class BrokenRecord(NamedTuple):
 
 
 def longest_record() -> int:
-    """Return how many bytes a record of text may have: a line of JSON, a row of CSV."""
+    """Return how many bytes a record may have: a line of JSON or N-Quads, a row of CSV."""
     setting = os.environ.get("CERNIS_LONGEST_RECORD", "")
     if setting and not (setting.isdecimal() and int(setting)):
         raise DataError(f"CERNIS_LONGEST_RECORD={show_short(setting)}: expected a number of bytes")
@@ -222,14 +222,14 @@ class TextReader:
                 yield block[done:start]
             text = block[start : start + _SHOWN_BYTES].decode(errors="replace")
             lines = block.count(b"\n", start, end)
-            yield BrokenRecord(text, _too_long(longest), lines)
+            yield BrokenRecord(text, describe_too_long(longest), lines)
             done = end
         if done < len(block):
             yield block[done:]
 
     def _describe_broken(self, rest: bytes, longest: int, ended: bool) -> tuple[str, str]:
         """Return the beginning of a record that does not end, and what is wrong with it."""
-        return rest[:_SHOWN_BYTES].decode(errors="replace"), _too_long(longest)
+        return rest[:_SHOWN_BYTES].decode(errors="replace"), describe_too_long(longest)
 
     # defined by each format
 
@@ -262,7 +262,8 @@ class TextReader:
         raise NotImplementedError
 
 
-def _too_long(longest: int) -> str:
+def describe_too_long(longest: int) -> str:
+    """Return what is wrong with a record of more bytes than are allowed."""
     return f"the record is longer than {longest:,} bytes (CERNIS_LONGEST_RECORD allows more)"
 
 

@@ -17,6 +17,7 @@ from cernis.rdf.matches import GraphMatches
 from cernis.rdf.name_streams import name_streams
 from cernis.rdf.reading.times import DIGITS_IN_NAME, TimeRule
 from cernis.rdf.session import GraphRunOptions, GraphSession
+from cernis.signature import Secret, open_state
 from cernis.views.progress import find_display, show_progress
 
 if TYPE_CHECKING:
@@ -71,14 +72,17 @@ class GraphQuery:
         background: Any = None,
         format: str | None = None,
         on_error: OnError = "fail",
+        secret: Secret = None,
     ) -> GraphSession:
         """Return the session that `GraphSession.freeze` turned into bytes.
 
-        The bytes do not hold background knowledge, nor the form of files, nor what to do with bad
-        lines and events. They know whether the background is live.
+        `secret` is the one that they were signed with. The bytes do not hold background knowledge,
+        nor the form of files, nor what to do with bad lines and events. They know whether the
+        background is live.
         """
         options = GraphRunOptions(None, format, on_error)
-        return GraphSession.thaw(self.plan, frozen, options, self.name_graphs(background))
+        state = open_state(frozen, secret)
+        return GraphSession.thaw(self.plan, state, options, self.name_graphs(background))
 
     def run(self, events: Any, *, progress: bool | None = None, **reading: Any) -> GraphMatches:
         """Return all matches in the streams: a file (or bytes) for each, by name or in order.

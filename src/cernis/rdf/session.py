@@ -35,6 +35,7 @@ from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.recognizer import GraphRecognizer, parse_time
 from cernis.rdf.solving.solve import PatternSolver
 from cernis.rdf.solving.values import TermValues
+from cernis.signature import Secret, sign_state
 
 
 class GraphRunOptions(NamedTuple):
@@ -254,8 +255,11 @@ class GraphSession(GraphRecognizer):
         self._drop_past()
         return self.matches(self._kept)
 
-    def freeze(self) -> bytes:
-        """Return the state as versioned bytes; `GraphQuery.thaw` goes on from there."""
+    def freeze(self, *, secret: Secret = None) -> bytes:
+        """Return the state as versioned bytes; `GraphQuery.thaw` goes on from there.
+
+        With a `secret`, the bytes are signed, and thaw with the same secret only.
+        """
         if self._kept is not None:
             raise StateError(
                 "a session that keeps its matches (keep=True) cannot be frozen; freeze one "
@@ -264,7 +268,8 @@ class GraphSession(GraphRecognizer):
         self.guard.check()
         pieces = self._continue()
         with self.guard:
-            return freeze_session(self, pieces)
+            state = freeze_session(self, pieces)
+        return sign_state(state, secret)
 
     @classmethod
     def thaw(

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from cernis.encoding.evaluate import Constant, Operand, calculate, read_literal, spread_constant
 from cernis.errors import DataError
@@ -31,6 +32,7 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.write import write_term
 from cernis.results.aggregate import SEVERAL, evaluate, find_kinds
 from cernis.results.matchset import MatchBlock, take
+from cernis.state import require
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def evaluate_term(
     for leaf in pred.walk_term(term):
         match leaf:
             case pred.Reference(variable=variable, attribute=attribute) if leaf is not term:
-                positions = block.positions[variables.index(variable)]
+                positions = _read_positions(variable, block, variables)
                 kinds[leaf] = events.kinds(positions, attribute.name)
             case pred.Aggregate():
                 kinds[leaf] = find_kinds(leaf, block, variables, events)
@@ -75,6 +77,18 @@ def evaluate_term(
     type_ = reduce(common_type, (piece.type for piece in pieces))
     whole = pa.concat_arrays([cast_to(piece, type_) for piece in pieces])
     return whole.take(pa.array(np.argsort(np.concatenate(rows))))
+
+
+def _read_positions(
+    variable: str, block: MatchBlock, variables: Sequence[str]
+) -> NDArray[np.int64]:
+    """Return the event of a variable in each match; state that was forged may have another number.
+
+    The number of its events follows from the query otherwise.
+    """
+    positions = block.positions[variables.index(variable)]
+    require(len(positions) == len(block.start), f"{variable!r} does not hold one event")
+    return positions
 
 
 def _attribute_of(leaf: pred.MatchTerm) -> str:
@@ -100,8 +114,7 @@ def _evaluate_alike(
             case pred.IntervalTime(which=which):
                 return events.times(block.start if which == "START" else block.end)
             case pred.Reference(variable=variable, attribute=attribute):
-                positions = block.positions[variables.index(variable)]
-                assert len(positions) == len(block.start)  # the variable holds one event
+                positions = _read_positions(variable, block, variables)
                 if kind is not None:
                     return events.column_of_kind(positions, attribute.name, kind)
                 return events.column(positions, attribute.name)

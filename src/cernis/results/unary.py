@@ -29,6 +29,7 @@ from cernis.engine.unary.enumerate import list_blocks
 from cernis.engine.unary.residue import flatten_integers
 from cernis.results.matchset import MatchBlock
 from cernis.results.rooted import RootedMatches
+from cernis.state import require
 
 _NODES_PER_EVENT = 8
 """The walk visits about so many nodes in the time that the aggregator takes for an event."""
@@ -81,7 +82,7 @@ class CompactMatches(RootedMatches):
         """Return the numbers of matches of the roots; here each end has one root."""
         found = recount.find_counts()
         roots = [segment.roots["end"] for segment in self._segments]
-        assert np.array_equal(np.concatenate(roots), found.ends)
+        require(np.array_equal(np.concatenate(roots), found.ends), "matches end elsewhere")
         numbers = flatten_integers(found.counts).tolist()
         sizes = np.cumsum([0, *map(len, roots)]).tolist()
         return [numbers[low:high] for low, high in pairwise(sizes)]

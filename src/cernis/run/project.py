@@ -29,7 +29,7 @@ from cernis.results.distinct import number_distinct, write_value
 from cernis.results.matchset import MatchBlock, MatchSet, join
 from cernis.results.values import python_values
 from cernis.run.budget import Budget
-from cernis.state import Arrays, check_text, read_array
+from cernis.state import Arrays, check_text, read_array, require
 
 _DIGEST = 16
 
@@ -115,7 +115,7 @@ class Projector:
 
 def _read_values(column: HeadColumn, block: MatchBlock, place: int, store: EventStore) -> pa.Array:
     positions = block.positions[place]
-    assert len(positions) == len(block.end)  # a match has one event for each atom that is needed
+    require(len(positions) == len(block.end), "a match does not have one event for each atom")
     if column.attribute is None:
         return store.times(positions)
     return store.column(positions, column.attribute)

@@ -34,6 +34,7 @@ from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.key_limit import OnFull
 from cernis.run.session import MatchForm, RunOptions, Session
 from cernis.schema import Schema
+from cernis.signature import Secret, open_state
 from cernis.views.progress import count_rows, find_display, show_progress
 
 if TYPE_CHECKING:
@@ -224,12 +225,13 @@ class Query(Generic[Found]):
         on_full: OnFull = "fail",
         complete: bool = False,
         tables: Mapping[str, Any] | None = None,
+        secret: Secret = None,
     ) -> Session[Found]:
         """Return the session that `Session.freeze` turned into bytes.
 
-        The bytes do not say in which form files are, what to do with bad rows, too many candidates
-        and too many keys, nor whether the input is complete, and do not hold the tables that the
-        query joins.
+        `secret` is the one that they were signed with. The bytes do not say in which form files
+        are, what to do with bad rows, too many candidates and too many keys, nor whether the input
+        is complete, and do not hold the tables that the query joins.
         """
         options = RunOptions(
             format=format,
@@ -244,7 +246,7 @@ class Query(Generic[Found]):
             complete=complete,
             tables=tables or {},
         )
-        return Session.thaw(self.plan, frozen, options)
+        return Session.thaw(self.plan, open_state(frozen, secret), options)
 
     def __str__(self) -> str:
         return str(self.conjunctive or self.pattern)

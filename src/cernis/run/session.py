@@ -67,6 +67,7 @@ from cernis.run.metrics import SessionMetrics
 from cernis.run.pipeline import Pipeline
 from cernis.run.tables import Tables
 from cernis.schema import Schema
+from cernis.signature import Secret, sign_state
 
 _TRIED_CANDIDATES = 20_000
 Blame = Callable[[], list[str]]
@@ -136,7 +137,7 @@ class RunOptions:
         return Budget(self.budget, self.on_budget)
 
 
-class _Reading(NamedTuple):
+class OpenedEvents(NamedTuple):
     """Events that are opened and checked: how they are ordered, and their batches."""
 
     ordering: Ordering
@@ -295,7 +296,7 @@ class Session(Generic[Found]):
         with self._guard:
             return self._groups(grouper.take_passed(nanoseconds, self.pipeline.first_end()))
 
-    def _collect(self, reading: _Reading, *, last: bool = False) -> Found:
+    def _collect(self, reading: OpenedEvents, *, last: bool = False) -> Found:
         self.renew_budget()
         if self.plan.pattern.ranks_overall:  # the best so far are kept, not what they are found in
             for segments in self._batches(reading, last=last):
@@ -395,7 +396,7 @@ class Session(Generic[Found]):
         if not self.budget.spent or not chains:
             self.budget.used = 0
 
-    def _begin(self, events: Any) -> _Reading:
+    def _begin(self, events: Any) -> OpenedEvents:
         """Open events and order the first batch of them; an error leaves the session as it was."""
         self._guard.check()
         if self.options.strict and self.plan.warnings:
@@ -403,9 +404,9 @@ class Session(Generic[Found]):
         ordering = self._open(events)
         batches = iter(ordering)
         first = list(islice(batches, 1))
-        return _Reading(ordering, chain(first, batches))
+        return OpenedEvents(ordering, chain(first, batches))
 
-    def _batches(self, reading: _Reading, *, last: bool = False) -> Iterator[list[Any]]:
+    def _batches(self, reading: OpenedEvents, *, last: bool = False) -> Iterator[list[Any]]:
         """Read the batches; with `last`, no further event comes."""
         ordering, batches = reading
         spent: list[str] = []
@@ -714,8 +715,11 @@ class Session(Generic[Found]):
         """Return the numbers of this moment; they cost nothing."""
         return self.pipeline.metrics()
 
-    def freeze(self) -> bytes:
-        """Return the state as versioned bytes; `Query.thaw` goes on from there."""
+    def freeze(self, *, secret: Secret = None) -> bytes:
+        """Return the state as versioned bytes; `Query.thaw` goes on from there.
+
+        With a `secret`, the bytes are signed, and thaw with the same secret only.
+        """
         if self.keep:
             raise StateError(
                 "a session that keeps its matches (keep=True) cannot be frozen; freeze one "
@@ -724,7 +728,8 @@ class Session(Generic[Found]):
         columns = (self.options.time, self.options.type, self.options.time_unit)
         with self._guard:
             tables = self._table_columns if self._tables is None else self._tables.describe()
-            return freeze_pipeline(self.pipeline, self.progress, columns, tables)
+            state = freeze_pipeline(self.pipeline, self.progress, columns, tables)
+        return sign_state(state, secret)
 
     @classmethod
     def thaw(

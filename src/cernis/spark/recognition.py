@@ -18,6 +18,7 @@ from cernis.events.source import TimeColumns, TypeColumns
 from cernis.pattern.query import Pattern
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
+from cernis.signature import Secret
 from cernis.spark.batch import recognize_batch
 from cernis.spark.group_parts import NumberForm
 from cernis.spark.notes import Notes
@@ -52,6 +53,7 @@ def recognize(
     corrupt: str | None = None,
     checkpoint: str | None = None,
     notes: Notes | None = None,
+    secret: Secret = None,
 ) -> Any:
     """Return the matches in a DataFrame (or several, in a dict by stream) as a lazy DataFrame.
 
@@ -79,7 +81,8 @@ def recognize(
     `tasks` is then the number of buckets that keys are spread over, which a checkpoint fixes,
     and `budget` holds for each bucket in each micro-batch. `notes` (a new `Notes`) gets warnings
     about the events while they come: odd times, types that no event has, conditions that none
-    satisfies. The other options are for batches.
+    satisfies. `secret` signs the state of Cernis in the checkpoint. The other options are for
+    batches.
     """
     options = JobOptions(
         time=time,
@@ -118,6 +121,7 @@ def recognize(
             late_output=late_output,
             checkpoint=checkpoint,
             notes=notes,
+            secret=secret,
         ),
     )
     return _warn_of_alike(found)

@@ -264,3 +264,28 @@ def test_a_mistake_in_trig_is_fatal_and_has_its_line() -> None:
     text = b"@prefix : <http://x/> .\n:g { :a :p :b .\n :a :p }\n"
     with pytest.raises(DataError, match=r"plant, line 3, column 8: .*"):
         read_rows(text, format="trig", label="plant", mistakes=Mistakes("skip"))
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("length", [200, 203, 1000])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_line_that_is_too_long_is_named_and_can_be_skipped(
+    length: int, end: bytes, is_last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CERNIS_LONGEST_RECORD", "200")
+    triple = TRIPLE.rstrip()
+    long = b"<http://x/a> <http://x/p> <http://x/" + b"b" * length
+    long = long[: length - 3] + b"> ."
+    lines = end.join([triple, triple, long] if is_last else [triple, triple, long, triple, b""])
+    good = 3 if is_last else 4
+    if length == 200:
+        assert len(read_rows(lines)) == good
+        return
+    with pytest.raises(DataError) as raised:
+        read_rows(lines, label="s.nq")
+    assert str(raised.value) == (
+        "s.nq, line 3: the record is longer than 200 bytes (CERNIS_LONGEST_RECORD allows more)"
+    )
+    mistakes = Mistakes("skip")
+    assert len(read_rows(lines, label="s.nq", mistakes=mistakes)) == good - 1
+    assert mistakes.skipped == {"s.nq": 1}

@@ -45,6 +45,7 @@ from cernis.compiled import kernel
 from cernis.compiled.tiers import expect_events
 from cernis.errors import CernisError, DataError
 from cernis.events.mistakes import Mistakes
+from cernis.events.text import describe_too_long, longest_record
 from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
 
 Input = str | Path | bytes | IO[bytes]
@@ -65,6 +66,8 @@ FORMATS = {
 _LONG_NAMES = {"nquads": "nq", "ntriples": "nt", "turtle": "ttl", "n3": "ttl"}
 LINES = ("nq", "nt")
 """The formats with one quad a line."""
+_SHOWN = 100
+"""Bytes of a line that is too long, in a file of bad rows."""
 _LINE_BYTES = 128  # of a usual quad, to turn a number of quads into one of bytes
 
 
@@ -247,9 +250,15 @@ def _parse_lines(
         text: bytes = ox.serialize(ox.parse(lines, format=parser), format=ox.RdfFormat.N_QUADS)
         return text
 
-    number = 1
+    number, longest = 1, longest_record()
     with _open(data) as file:
-        for chunk in _split_lines(file, size):
+        for chunk in _split_lines(file, size, longest):
+            if isinstance(chunk, _LongLine):
+                shown = chunk.beginning.decode("utf-8", "replace")
+                at, words = f"{label}, line {number}", describe_too_long(longest)
+                mistakes.bad(label, number, None, words, text=shown, where=at)
+                number += 1
+                continue
             try:
                 text = parse(chunk)
             except SyntaxError as error:
@@ -258,18 +267,35 @@ def _parse_lines(
             number += _count_lines(chunk)
 
 
-def _split_lines(file: _MarklessFile, size: int) -> Iterator[bytes]:
+class _LongLine(NamedTuple):
+    """A line that is longer than a record may be."""
+
+    beginning: bytes
+
+
+def _split_lines(file: _MarklessFile, size: int, longest: int) -> Iterator[bytes | _LongLine]:
     """Yield the file in chunks of whole lines, of about `size` bytes or one longer line."""
     parts: list[bytes] = []
-    while block := file.read(size):
+    beginning = b""  # of a line that is too long, and has not ended yet
+    while block := file.read(min(size, longest)):
         # the last byte may be half of a \r\n
+        end = block.find(b"\n") + 1 or block.find(b"\r", 0, -1) + 1
+        length = sum(map(len, parts)) + (end or len(block))
+        if beginning or length > longest + len(b"\r\n"):
+            beginning = beginning or b"".join((*parts, block))[:_SHOWN]
+            parts = []
+            if not end:
+                continue
+            yield _LongLine(beginning)
+            beginning, block = b"", block[end:]
         cut = block.rfind(b"\n") + 1 or block.rfind(b"\r", 0, -1) + 1
         if cut:
             yield b"".join((*parts, block[:cut]))
-            parts = [block[cut:]] if cut < len(block) else []
-        else:
-            parts.append(block)
-    if parts:
+            parts = []
+        parts.append(block[cut:])
+    if beginning:
+        yield _LongLine(beginning)
+    elif any(parts):
         yield b"".join(parts)
 
 

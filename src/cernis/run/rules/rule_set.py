@@ -20,6 +20,7 @@ from cernis.run.rules.rule import read_rules
 from cernis.run.rules.session import RuleSession
 from cernis.run.rules.shared_rules import SharedRules
 from cernis.run.session import RunOptions
+from cernis.signature import Secret, open_state
 
 
 class RuleSet(SharedRules):
@@ -52,13 +53,13 @@ class RuleSet(SharedRules):
         """Return a session to push events to, for all rules."""
         return RuleSession(self, RunOptions(**options))
 
-    def thaw(self, frozen: bytes, **options: Any) -> RuleSession:
+    def thaw(self, frozen: bytes, *, secret: Secret = None, **options: Any) -> RuleSession:
         """Return the session that `RuleSession.freeze` turned into bytes.
 
         The options are those of `Query.thaw`. The rules are those of the session that was frozen;
         `update` goes on with others.
         """
-        return RuleSession.thaw(self, frozen, RunOptions(**options))
+        return RuleSession.thaw(self, open_state(frozen, secret), RunOptions(**options))
 
     def explain(self, events: Any = None, **options: Any) -> str:
         """Return how the rules share the work, and which of them cost most.

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,8 @@ from cernis.run.rules.running_rule import RuleWarnings, RunningRule
 from cernis.run.rules.running_rules import RunningRules
 from cernis.run.rules.shared_rules import SharedRules
 from cernis.run.rules.streams import name_streams, unite_declared
-from cernis.run.session import RunOptions, Session
+from cernis.run.session import OpenedEvents, RunOptions, Session
+from cernis.signature import Secret, sign_state
 
 
 class RuleSession:
@@ -140,16 +142,17 @@ class RuleSession:
 
     # -------------------------------------------------------------- frozen
 
-    def freeze(self) -> bytes:
+    def freeze(self, *, secret: Secret = None) -> bytes:
         """Return the state of all rules as versioned bytes; `RuleSet.thaw` goes on from there.
 
-        The bytes hold the names and the texts of the rules, and the state of those that have
-        read events.
+        With a `secret`, the bytes are signed, and thaw with the same secret only. They hold the
+        names and the texts of the rules, and the state of those that have read events.
         """
         with self._guard:
             columns = self.options.time, self.options.type, self.options.time_unit
             stream = StreamState(columns, self.progress, self._time_column, self._matches)
-            return freeze_rules(self.rules, self._reader, stream)
+            state = freeze_rules(self.rules, self._reader, stream)
+        return sign_state(state, secret)
 
     @classmethod
     def thaw(
@@ -182,10 +185,10 @@ class RuleSession:
 
     def collect_sources(self, sources: Sequence[Source]) -> dict[str, Any]:
         """Return all that the rules find in sources that `open` gave."""
-        ordering = self._start(sources)
+        opened = self._start(sources)
         with self._guard:
-            read = self._read(ordering, forget=False)
-            self._read_last(read, ordering.scale, forget=False)
+            read = self._read(opened, forget=False)
+            self._read_last(read, opened.ordering.scale, forget=False)
             found = self._conclude(read, last=True, warns=True)
         if self.options.strict:
             pairs = ((rule, list_warnings(found[rule.name].notes)) for rule in self.rules)
@@ -195,9 +198,9 @@ class RuleSession:
     def push(self, events: Any) -> dict[str, Any]:
         """Return what each rule finds in these events, which follow all events pushed before."""
         self.renew_budget()
-        ordering = self._start(self.open(events))
+        opened = self._start(self.open(events))
         with self._guard:
-            return self._count(self._conclude(self._read(ordering)))
+            return self._count(self._conclude(self._read(opened)))
 
     def finish(self) -> dict[str, Any]:
         """Return what is certain now that no further event comes."""
@@ -218,12 +221,16 @@ class RuleSession:
                 raise DataError(f"rules insert into the stream {source.name!r}, which is given too")
         return sources
 
-    def _start(self, sources: Sequence[Source]) -> Ordering:
-        """Check the rules against sources; an error leaves the session as it was."""
+    def _start(self, sources: Sequence[Source]) -> OpenedEvents:
+        """Check the rules against sources, and order the first batch of their events.
+
+        An error leaves the session as it was.
+        """
         ordering = Ordering(sources, after=self.progress)
         first = sources[0]
         self._prepare(GivenStreams(sources, ordering.scale, first.type_column, first.time_column))
-        return ordering
+        batches = iter(ordering)
+        return OpenedEvents(ordering, chain([*islice(batches, 1)], batches))
 
     def _prepare(self, given: GivenStreams) -> None:
         """Check each rule against its streams; raise all mistakes together."""
@@ -239,11 +246,12 @@ class RuleSession:
             self._refuse(warnings)
         self._reader.schemas = schemas
 
-    def _read(self, ordering: Ordering, *, forget: bool = True) -> list[list[Any]]:
+    def _read(self, opened: OpenedEvents, *, forget: bool = True) -> list[list[Any]]:
+        ordering, batches = opened
         sources = ordering.sources
         read = self._reader.begin()
         times: TimeSpan | None = None
-        for batch in join_batches(ordering, len(self.rules)):
+        for batch in join_batches(batches, len(self.rules)):
             times = extend_span(times, batch, ordering.unit_ns)
             self._types.add(batch)
             self._reader.read(batch, ordering.scale, read, ChunkReading(forget=forget))

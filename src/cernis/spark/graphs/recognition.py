@@ -15,6 +15,7 @@ from cernis.errors import CernisError
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import PIECE
 from cernis.rdf.reading.times import TimeRule
+from cernis.signature import Secret
 from cernis.spark.graphs.batch import recognize_graph_batch
 from cernis.spark.graphs.prepare import find_streaming_frames, prepare_graph_job
 from cernis.spark.graphs.worker import GraphAnswerForm
@@ -40,6 +41,7 @@ def recognize_graphs(
     late_output: str | None = None,
     checkpoint: str | None = None,
     notes: Notes | None = None,
+    secret: Secret = None,
 ) -> DataFrame:
     """Return the matches in RDF streams as a lazy DataFrame.
 
@@ -56,11 +58,11 @@ def recognize_graphs(
     A streaming DataFrame of events (`cernis.spark.parse_graphs` makes one of texts), or one for
     each stream by name, gives a streaming DataFrame. Times are dates if the rows have a column
     `time`; otherwise `ts` counts nanoseconds of plain numbers, which `time_unit` shows. Events may
-    come in any order within the `lateness`. `lateness`, `ahead`, `late_output`, `checkpoint` and
-    `notes` are those of `recognize`; notes on graphs say how many were skipped. `tasks` is then the
-    number of buckets that keys are spread over, which a checkpoint fixes. The files of a `live`
-    background are read again in the first micro-batch after they have changed; each match has the
-    versions that its events were solved with (`background`).
+    come in any order within the `lateness`. `lateness`, `ahead`, `late_output`, `checkpoint`,
+    `secret` and `notes` are those of `recognize`; notes on graphs say how many were skipped.
+    `tasks` is then the number of buckets that keys are spread over, which a checkpoint fixes. The
+    files of a `live` background are read again in the first micro-batch after they have changed;
+    each match has the versions that its events were solved with (`background`).
     """
     query = query if isinstance(query, GraphQuery) else GraphQuery(query)
     frames = find_streaming_frames(query, events)
@@ -75,6 +77,7 @@ def recognize_graphs(
             late_output=late_output,
             checkpoint=checkpoint,
             notes=notes,
+            secret=secret,
         )
         options = GraphStreamOptions(
             form=matches,

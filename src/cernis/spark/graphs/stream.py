@@ -75,6 +75,11 @@ def recognize_graph_stream(
         raise CernisError(f"matches={options.form!r}: expected 'events', 'lines' or 'count'")
     if options.on_error not in ("fail", "skip"):
         raise CernisError(f"on_error={options.on_error!r}: on Spark it is 'fail' or 'skip'")
+    if options.live and options.flow.secret is not None:
+        raise CernisError(
+            "secret= does not go with live background: its versions in the checkpoint are not "
+            "signed"
+        )
     check_tasks(options.tasks)
     dated = _are_dated(frames)
     stream = _make_work(spark, query, options, dated)
@@ -85,7 +90,7 @@ def recognize_graph_stream(
     prepare_session(spark)
     flow = options.flow
     if flow.checkpoint is not None:
-        claim(flow.checkpoint, _note(stream, options.reading))
+        claim(flow.checkpoint, _note(stream, options.reading), flow.secret)
     name = secrets.token_hex(4)  # Spark wants all names of metrics in a query to differ
     if flow.notes is not None:
         flow.notes.watch_stream([], [], name)
@@ -137,7 +142,7 @@ def _make_work(
     single = layout.distribution is Distribution.SINGLE
     number = 1 if single else options.tasks or count_tasks(spark)
     asked = 1 if single else options.tasks
-    buckets = choose_buckets(spark, number, asked, options.flow.checkpoint)
+    buckets = choose_buckets(spark, number, asked, options.flow)
     work = GraphWork(
         plan=plan,
         background=knowledge,

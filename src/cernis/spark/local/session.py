@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -26,12 +27,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cernis.errors import CernisError
+from cernis.spark.local import start_python
 from cernis.spark.local.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LINES_SHOWN = 20
+_PATIENCE = "600s"
+"""How long Spark waits for a process on this machine, where a setting says it."""
 
 
 def session(cores: int | str = "*", *, app: str = "cernis") -> SparkSession:
@@ -60,9 +64,24 @@ def local_session(
     if context is None:
         settings = {**_settings(cores, memory or _memory(), app), **(conf or {})}
         configuration = SparkConf().setAll(list(settings.items()))
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        context = SparkContext(conf=configuration, gateway=_gateway(configuration))
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = _write_interpreter()
+        try:
+            context = SparkContext(conf=configuration, gateway=_gateway(configuration))
+        finally:
+            os.environ["PYSPARK_PYTHON"] = sys.executable  # of processes that outlive this one
     return SparkSession(context)
+
+
+def _write_interpreter() -> str:
+    """Return the command that Spark starts Python with: one that answers it at once."""
+    if sys.platform == "win32":
+        return sys.executable
+    script = _folder() / "python"
+    words = shlex.join([sys.executable, start_python.__file__])
+    script.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    script.chmod(0o700)
+    return str(script)
 
 
 def spark_class() -> type[SparkSession]:
@@ -107,6 +126,9 @@ def _settings(cores: int | str, memory: str, app: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         "spark.python.daemon.module": "cernis.spark.local.daemon",
+        # a busy machine is slow, not broken
+        "spark.python.authenticate.socketTimeout": _PATIENCE,
+        "spark.network.timeout": _PATIENCE,
     }
 
 

@@ -21,6 +21,7 @@ from cernis.events.source import choose_inputs
 from cernis.run.rules.rule import Rule, RuleSetError, describe_mistake, refuse_inserts
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.streams import name_streams
+from cernis.signature import Secret
 from cernis.spark.batch import recognize_batch
 from cernis.spark.notes import Notes
 from cernis.spark.options import JobOptions
@@ -38,6 +39,7 @@ def recognize_rules(
     late_output: str | None = None,
     checkpoint: str | None = None,
     notes: Notes | None = None,
+    secret: Secret = None,
     together: bool = True,
     **options: Any,
 ) -> Any:
@@ -82,6 +84,7 @@ def recognize_rules(
                 late_output=late_output,
                 checkpoint=checkpoint,
                 notes=notes,
+                secret=secret,
             ),
         )
     found = {}

@@ -94,7 +94,7 @@ def _record(job: RuleJob, options: StreamOptions) -> RuleRecord:
         "state": _fingerprint(job),
     }
     sizes = job.options.tasks or count_tasks(spark), int(shuffle_partitions(spark))
-    return record_rules(options.checkpoint, note, job.keyed, sizes)
+    return record_rules(options.checkpoint, note, job.keyed, sizes, options.secret)
 
 
 def _list_equalities(record: RuleRecord, version: int) -> Iterator[Any]:

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from pyarrow import fs
 
 from cernis.errors import StateError
+from cernis.signature import Secret
 from cernis.spark.rules.keys import KeyedRules, RuleKey
 from cernis.spark.rules.worker import RuleText, RuleTexts
 from cernis.spark.streaming.balance import choose_balanced
@@ -84,13 +85,14 @@ def record_rules(
     note: Mapping[str, Any],
     keyed: Sequence[KeyedRules],
     sizes: tuple[int, int],
+    secret: Secret = None,
 ) -> RuleRecord:
     """Return the record with these rules as its last version, and write it to the checkpoint.
 
     `note` describes what does not change: the columns. `sizes` are the number of buckets of a new
     key, and of Spark's partitions. Without a folder there is one version.
     """
-    before = None if folder is None else read_note(folder)
+    before = None if folder is None else read_note(folder, secret)
     known = RuleRecord((), ())
     if folder is not None and before is not None:
         check_same(folder, before, {"query": QUERY, **note})
@@ -100,7 +102,7 @@ def record_rules(
         warnings.warn(message, stacklevel=4)
     record = _extend(known, keyed, sizes, last)
     if folder is not None and record != known:
-        write_note(folder, {"query": QUERY, **note, **_write_record(record)})
+        write_note(folder, {"query": QUERY, **note, **_write_record(record)}, secret)
     return record
 
 

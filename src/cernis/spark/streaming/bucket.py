@@ -140,7 +140,7 @@ class Bucket:
             header.timer = next_call
         report.waiting, report.kept = len(self.buffer), self.log.size
         report.keys, report.records = self.recognizer.count_state()
-        store.put_header(header.to_bytes())
+        store.put_header(header.to_bytes(self.stream.derive_key(self.number)))
         report.state_ms += 1000 * (perf_counter() - began)
 
     def _write_snapshot(self, store: Store) -> None:
@@ -185,7 +185,8 @@ def restore_bucket(stream: BucketWork, number: int, store: Store, live: Bucket |
     if written is None:
         return Bucket(stream, number)
     try:
-        bucket = _restore(stream, number, store, live, Header.from_bytes(written))
+        header = Header.from_bytes(written, stream.derive_key(number))
+        bucket = _restore(stream, number, store, live, header)
     except StateError as error:
         raise StateError(f"bucket {number}: {error}") from error
     except (pa.ArrowException, LookupError, TypeError, ValueError) as error:

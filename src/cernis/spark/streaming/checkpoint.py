@@ -10,6 +10,7 @@ refuses another query, in the first micro-batch.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -17,13 +18,15 @@ from typing import Any
 from pyarrow import fs
 
 from cernis.errors import StateError
+from cernis.signature import Secret, check_signature, check_signed, derive_key
 from cernis.spark.streaming.side_output import open_folder, write_file
 
 NOTE = "cernis.json"
 VERSION = 1
+_SIGNATURE = "signature"
 
 
-def read_note(folder: str) -> dict[str, Any] | None:
+def read_note(folder: str, secret: Secret = None) -> dict[str, Any] | None:
     """Read the note in a folder; None if there is none yet."""
     system, path = open_folder(folder)
     where = f"{path}/{NOTE}"
@@ -39,21 +42,35 @@ def read_note(folder: str) -> dict[str, Any] | None:
             f"{folder}: the checkpoint was written by another version of Cernis; go on with that "
             "version, or begin with a new folder"
         )
+    key = derive_key(secret, "note")
+    signature = note.pop(_SIGNATURE, None)
+    check_signed(signature is not None, key, f"{folder}: the checkpoint")
+    if key:
+        check_signature(str(signature).encode(), _sign(note, key), f"{folder}: the checkpoint")
     return note
 
 
-def claim(folder: str, note: Mapping[str, Any]) -> None:
+def claim(folder: str, note: Mapping[str, Any], secret: Secret = None) -> None:
     """Write the note of a checkpoint; an error if it belongs to another query."""
-    before = read_note(folder)
+    before = read_note(folder, secret)
     if before is None:
-        write_note(folder, note)
+        write_note(folder, note, secret)
     else:
         check_same(folder, before, note)
 
 
-def write_note(folder: str, note: Mapping[str, Any]) -> None:
+def write_note(folder: str, note: Mapping[str, Any], secret: Secret = None) -> None:
     """Write the note of a checkpoint, in place of an earlier one."""
-    write_file(folder, NOTE, json.dumps({"version": VERSION, **note}, indent=1).encode())
+    written: dict[str, Any] = {"version": VERSION, **note}
+    if key := derive_key(secret, "note"):
+        written[_SIGNATURE] = _sign(written, key).decode()
+    write_file(folder, NOTE, json.dumps(written, indent=1).encode())
+
+
+def _sign(note: Mapping[str, Any], key: bytes) -> bytes:
+    """Return the signature of a note, as text."""
+    content = json.dumps(note, sort_keys=True).encode()
+    return hashlib.blake2b(content, key=key, digest_size=32).hexdigest().encode()
 
 
 def check_same(folder: str, before: Mapping[str, Any], note: Mapping[str, Any]) -> None:

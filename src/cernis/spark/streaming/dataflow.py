@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from cernis.signature import Secret
 from cernis.spark.notes import Notes
 from cernis.spark.options import DEFAULT_TASKS, shuffle_partitions
 from cernis.spark.streaming.balance import choose_balanced
@@ -60,6 +61,7 @@ class StreamOptions:
     late_output: str | None = None
     checkpoint: str | None = None
     notes: Notes | None = None
+    secret: Secret = field(default=None, repr=False)
 
 
 # ---------------------------------------------------------------- decisions
@@ -81,10 +83,10 @@ def prepare_session(spark: Any) -> None:
 
 
 def choose_buckets(
-    spark: Any, number: int, asked: int | None, checkpoint: str | None
+    spark: Any, number: int, asked: int | None, options: StreamOptions
 ) -> tuple[int, ...]:
     """Return the checkpoint's buckets, unless the user asks for another number."""
-    note = None if checkpoint is None else read_note(checkpoint)
+    note = None if options.checkpoint is None else read_note(options.checkpoint, options.secret)
     if note is not None and asked in (None, len(note["buckets"])):
         return tuple(note["buckets"])
     return choose_balanced(number, int(shuffle_partitions(spark)))
@@ -146,7 +148,7 @@ def find_matches(packed: Any, work: BucketWork, options: StreamOptions, metrics:
     found = (
         packed.groupBy("bucket")
         .transformWithState(
-            BucketProcessor(work, options.late_output or None),
+            BucketProcessor(replace(work, secret=options.secret), options.late_output or None),
             outputStructType=T.StructType.fromDDL(ANSWER),
             outputMode="Append",
             timeMode="EventTime",

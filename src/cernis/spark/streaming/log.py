@@ -13,7 +13,9 @@ session and the buffered events.
 Tokens tell whether a worker's memory is a prefix of the log in the store: each chunk has the
 token of the state before it, a digest of all chunks before. Headers and chunks carry a digest of
 their content (`seal`), and the header has that of the snapshot. A worker that reads them checks the
-digest before anything else: damage is a `StateError`, never another match.
+digest before anything else: damage is a `StateError`, never another match. With a secret of the
+user, the digest of the header has a key. The header has the last token and the digest of the
+snapshot, so that a chunk or a snapshot that was changed does not belong to a signed header.
 
 Cost contract: a micro-batch writes its events and reads the header; over time, snapshots cost
 about as much as the chunks. Turned down: writing the engine's arena, which is append-only as
@@ -34,16 +36,18 @@ import pyarrow as pa
 
 from cernis.errors import DataError, StateError
 from cernis.events.reader import read_stream
+from cernis.signature import check_signature, check_signed
 from cernis.spark.streaming.packing import write_blob
 from cernis.state import MOST_EVENTS
 
 VERSION = 2
 _BEFORE = "before"
 _DIGEST = 16
+_SIGNED = b" signed"
 SMALLEST_SNAPSHOT = 1 << 16
 
 
-def seal(content: bytes) -> bytes:
+def seal(content: bytes, key: bytes = b"") -> bytes:
     """Return the content after its digest.
 
     >>> open_seal(seal(b"events"), "chunk 0")
@@ -53,7 +57,7 @@ def seal(content: bytes) -> bytes:
         ...
     cernis.StateError: the checkpoint is damaged: chunk 0 is not as it was written; ...
     """
-    return hashlib.blake2b(content, digest_size=_DIGEST).digest() + content
+    return hashlib.blake2b(content, digest_size=_DIGEST, key=key).digest() + content
 
 
 def open_seal(sealed: bytes, what: str) -> bytes:
@@ -107,18 +111,23 @@ class Header:
     snapshot_digest: str = ""
     timer: int | None = None
 
-    def to_bytes(self) -> bytes:
-        return b"%d\n" % VERSION + seal(json.dumps(asdict(self)).encode())
+    def to_bytes(self, key: bytes = b"") -> bytes:
+        signed = _SIGNED if key else b""
+        return b"%d%b\n" % (VERSION, signed) + seal(json.dumps(asdict(self)).encode(), key)
 
     @staticmethod
-    def from_bytes(written: bytes) -> Header:
+    def from_bytes(written: bytes, key: bytes = b"") -> Header:
         version, _, sealed = written.partition(b"\n")
-        if version != b"%d" % VERSION:
+        is_signed = version.endswith(_SIGNED)
+        if version.removesuffix(_SIGNED) != b"%d" % VERSION:
             raise StateError(
                 "the checkpoint was written by another version of Cernis; run it with that "
                 "version, or begin a new one in another folder"
             )
-        known = json.loads(open_seal(sealed, "its header"))
+        check_signed(is_signed, key, "the checkpoint")
+        if is_signed:
+            check_signature(sealed, seal(sealed[_DIGEST:], key), "the checkpoint")
+        known = json.loads(sealed[_DIGEST:] if is_signed else open_seal(sealed, "its header"))
         kinds = {f.name: f.type for f in fields(Header)}
         if not isinstance(known, dict) or known.keys() != kinds.keys():
             raise damaged("its header has other fields")

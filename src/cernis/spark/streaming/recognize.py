@@ -48,7 +48,7 @@ def recognize_stream(job: Job, options: StreamOptions) -> Any:
     warn_about_state(job.plan)
     stream = _make_stream_work(job, options)
     if options.checkpoint is not None:
-        claim(options.checkpoint, _note(job, stream))
+        claim(options.checkpoint, _note(job, stream), options.secret)
     side_output = options.late_output or None
     streams = tuple(frame.stream for frame in job.frames)
     packing = Packing(streams, side_output is not None, fails=job.options.on_error == "fail")
@@ -87,7 +87,7 @@ def warn_about_state(plan: Plan, rule: str = "") -> None:
 
 def _make_stream_work(job: Job, options: StreamOptions) -> StreamWork:
     spark, work = job.frames[0].source.sparkSession, make_work(job)
-    buckets = choose_buckets(spark, job.tasks, job.options.tasks, options.checkpoint)
+    buckets = choose_buckets(spark, job.tasks, job.options.tasks, options)
     return StreamWork(
         work=work,
         query=_fingerprint(work, buckets),

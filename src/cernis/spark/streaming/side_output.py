@@ -1,15 +1,18 @@
 """The side output: a folder of events that are not read: late, too far ahead, or bad.
 
 Each becomes a line of JSON: the reason, the stream, and the event as it came. Each bucket writes
-one file for a micro-batch, which appears whole. The bucket of an event does not depend on how
-Spark cuts its input, so a micro-batch that runs again replaces these files, and each event is
-there once.
+one file for a micro-batch, which appears whole. Its name has the run (the id of Spark's query,
+which lives as long as its checkpoint), the micro-batch, the bucket, and a digest of its lines. The
+bucket of an event does not depend on how Spark cuts its input. So a micro-batch that runs again
+finds its files, and each event is there once. Another run, or a checkpoint that was restored from a
+copy, never replaces a file that has other lines.
 
 Cost: where there is a side output, every event travels with its whole text.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 
@@ -29,14 +32,18 @@ LATE, AHEAD, UNTIMED, UNDECODABLE = "late", "ahead", "no time", "undecodable"
 
 def write_side_output(folder: str, bucket: int, rows: pa.Table, streams: Sequence[str]) -> None:
     """Write the events of one bucket in one micro-batch; a column has the reasons."""
-    lines = "".join(_lines(rows, streams).to_pylist())
-    write_file(folder, f"{find_batch():012}-{bucket}.jsonl", lines.encode())
+    lines = _lines(rows, streams).to_pylist()
+    digest = hashlib.blake2b("".join(sorted(lines)).encode(), digest_size=8).hexdigest()
+    name = f"{find_run()}-{find_batch():012}-{bucket}-{digest}.jsonl"
+    write_file(folder, name, "".join(lines).encode(), replace=False)
 
 
-def write_file(folder: str, name: str, content: bytes) -> None:
-    """Write a file that appears whole."""
+def write_file(folder: str, name: str, content: bytes, *, replace: bool = True) -> None:
+    """Write a file that appears whole; an existing one stays as it is, unless it is replaced."""
     system, path = open_folder(folder)
     system.create_dir(path, recursive=True)
+    if not replace and system.get_file_info(f"{path}/{name}").type is not fs.FileType.NotFound:
+        return
     with system.open_output_stream(f"{path}/{name}.writing") as file:
         file.write(content)
     system.move(f"{path}/{name}.writing", f"{path}/{name}")
@@ -68,8 +75,16 @@ def _lines(rows: pa.Table, streams: Sequence[str]) -> pa.ChunkedArray:
 
 def find_batch() -> int:
     """Return the number of the micro-batch that runs."""
+    return int(_property("streaming.sql.batchId") or 0)
+
+
+def find_run() -> str:
+    """Return the id of the run, which all restarts from one checkpoint share."""
+    return _property("sql.streaming.queryId") or "run"
+
+
+def _property(name: str) -> str | None:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    number = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
-    return int(number or 0)
+    return None if context is None else context.getLocalProperty(name)

@@ -34,6 +34,20 @@ LINE = "line"
 _LOG = "_spark_metadata"
 _PAUSE = 0.02
 _DEEPEST = 20
+_PLAIN_LINES = {
+    "extension": "jsonl",
+    "sep": "\1",
+    "quote": "",
+    "escape": "",
+    "comment": "\2",
+    "escapeQuotes": "false",
+    "ignoreLeadingWhiteSpace": "false",
+    "ignoreTrailingWhiteSpace": "false",
+    "emptyValue": "",
+    "lineSep": "\n",
+}
+"""Settings with which CSV of one column is its text: JSON has no control characters."""
+_LATE = "Python worker failed to connect back"
 
 
 def choose_form(sink: Sink, asked: str | None) -> str:
@@ -101,10 +115,12 @@ def start(
 ) -> Any:
     """Start the query; `out` writes to standard output."""
     if isinstance(sink, Folder):
-        if form in ("jsonl", "nq"):
-            writer = found.select(LINE).writeStream.format("text")
-        else:
+        if form == "parquet":
             writer = found.writeStream.format("parquet")
+        elif form == "jsonl" and _allows_suffix(found.sparkSession):
+            writer = found.select(LINE).writeStream.format("csv").options(**_PLAIN_LINES)
+        else:
+            writer = found.select(LINE).writeStream.format("text")
         writer = writer.option("path", f"file://{sink.path}")
     elif isinstance(sink, StandardOutput):
         writer = found.writeStream.foreachBatch(lambda batch, _: _print(batch, out))
@@ -115,6 +131,22 @@ def start(
     if trigger:
         writer = writer.trigger(**trigger)
     return writer.option("checkpointLocation", f"file://{checkpoint.path}").start()
+
+
+def _allows_suffix(spark: Any) -> bool:
+    """Return whether Spark writes files with the suffix of JSON lines.
+
+    Its files of text end in .txt. Those of CSV end as an option says, which is documented for
+    three letters, and takes more in the versions so far.
+    """
+    from pyspark.errors import PySparkException
+
+    settings = "map('extension', 'jsonl')"
+    try:
+        spark.sql(f"SELECT to_csv(named_struct('{LINE}', ''), {settings})").collect()
+    except PySparkException:
+        return False
+    return True
 
 
 def _print(batch: Any, out: Callable[[memoryview], None]) -> None:
@@ -134,6 +166,10 @@ class SparkGone(CernisError):
     """Spark's Java process has ended while a query ran."""
 
 
+class WorkerLate(CernisError):
+    """A Python process did not answer Spark in time, before a query read anything."""
+
+
 def await_end(running: Any, seconds: float) -> bool:
     """Wait for a query to end; return whether it did, and raise an error if it failed."""
     from pyspark.errors import StreamingQueryException
@@ -142,7 +178,13 @@ def await_end(running: Any, seconds: float) -> bool:
         with _detect_end():
             return bool(running.awaitTermination(seconds))
     except StreamingQueryException as error:
-        failure = describe_failure(str(error), _causes(error))
+        causes = _causes(error)
+        if _LATE in "\n".join((str(error), *causes)):
+            raise WorkerLate(
+                "Spark waits ten seconds for a Python process, and this machine was too busy to "
+                "start one"
+            ) from error
+        failure = describe_failure(str(error), causes)
         if failure is None:
             raise
         raise CernisError(failure) from error

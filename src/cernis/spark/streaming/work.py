@@ -10,13 +10,14 @@ Does not import Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 
 from cernis.events.batch import Int64s
+from cernis.signature import Secret, derive_key
 from cernis.spark.worker import ROW, STREAM, Recognizer, RowReading, Work, ticks_of
 
 _MS = 1_000_000
@@ -69,6 +70,12 @@ class BucketWork:
     """How many milliseconds the watermark is ahead of the events' times."""
     window: int | None = None
     """In ticks: no match reaches further back. None: no bound, so snapshots are made."""
+    secret: Secret = field(default=None, repr=False, compare=False)
+    """The secret that state is signed with."""
+
+    def derive_key(self, bucket: int) -> bytes:
+        """Return the key that signs the state of a bucket; empty without a secret."""
+        return derive_key(self.secret, f"bucket {bucket}")
 
     @property
     def tick(self) -> int:
