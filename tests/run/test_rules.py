@@ -73,7 +73,7 @@ def test_each_rule_finds_what_the_oracle_finds(case: tuple[dict[str, Pattern], E
 
 @some
 @given(st.data())
-def test_batches_and_restarts_change_nothing(data: st.DataObject) -> None:
+def test_batches_restarts_and_forgetting_change_nothing(data: st.DataObject) -> None:
     patterns, events = data.draw(rule_sets())
     events = sorted(events, key=lambda event: event["ts"])
     rules = cernis.rules(patterns)
@@ -83,6 +83,8 @@ def test_batches_and_restarts_change_nothing(data: st.DataObject) -> None:
         parts.append(session.push(whole.slice(piece[0] if piece else 0, len(piece))))
         if data.draw(st.booleans()):
             session = rules.thaw(session.freeze())
+        if data.draw(st.booleans()):
+            session.forget()
     parts.append(session.finish())
     for name, pattern in patterns.items():
         compare(pattern, events, [part[name] for part in parts])

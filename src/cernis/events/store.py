@@ -12,27 +12,58 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from cernis.events.batch import TIMES, EventBatch, Int64s, Parts, attribute, is_computed
+from cernis.events.batch import (
+    TIMES,
+    EventBatch,
+    Int32s,
+    Int64s,
+    StoredEvents,
+    attribute,
+    is_computed,
+    take_parts,
+)
 from cernis.events.kinds import NULL, Int8s, kind_of, kinds_in
 from cernis.events.times import UNITS, is_number, is_text, tick_of, to_ticks, value_type
 from cernis.pattern.predicate import TIME, TIME_NS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _StoredBatch:
+class StoredBatch(NamedTuple):
+    """A batch of a store: the events at some places of stored ones, or all of these."""
+
     base: int
     size: int
-    rows: int | Int64s  # the first of consecutive row numbers, or all of them
-    parts: Parts
-    which: npt.NDArray[np.int16] | None
-    index: Int64s | None
+    events: StoredEvents
+    at: Int32s | None
+
+    @property
+    def end(self) -> int:
+        """The position after its last event."""
+        return self.base + self.size
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of its events, whoever shares it."""
+        if self.at is None:
+            return self.events.nbytes
+        return self.events.nbytes * self.size // self.events.size + self.at.nbytes
+
+    def cut(self, first: int, end: int) -> StoredBatch:
+        """Return the batch without events before and after some positions, where that is cheap."""
+        first, end = max(first, self.base), min(end, self.end)
+        if self.at is None or (first, end) == (self.base, self.end):
+            return self
+        at = self.at[first - self.base : end - self.base].copy()
+        return StoredBatch(first, end - first, self.events, at)
+
+    def find_places(self, local: Int64s) -> Int64s:
+        """Return where its events stand among the stored ones."""
+        return local if self.at is None else self.at[local].astype(np.int64)
 
 
 class EventStore:
@@ -47,30 +78,31 @@ class EventStore:
     def __init__(self, time_unit: str = "ms") -> None:
         self.time_unit = time_unit
         """The unit of integer times."""
-        self._batches: list[_StoredBatch] = []
+        self.batches: list[StoredBatch] = []
         self._bases: list[int] = []
         self._types: dict[str, pa.DataType] = {}
         self._schemas: set[pa.Schema] = set()
         self._kinds: dict[str, tuple[int, ...]] = {}
         self._type_column = "type"
         self._time_column: str | None = None
+        self.nbytes = 0
+        """The memory of the stored events, whoever shares it."""
 
     def append(self, batch: EventBatch) -> None:
         """Keep the events of a batch; an empty batch gives its columns alone."""
-        if self._batches and batch.base != self._batches[-1].base + self._batches[-1].size:
+        if self.batches and batch.base != self.batches[-1].end:
             raise ValueError("a batch must start where the one before it ended")
         for _, table in batch.parts:
             self._learn(table.schema)
-        if len(batch) or not self._batches:  # nothing, between events, has no column of times
+        if len(batch) or not self.batches:  # nothing, between events, has no column of times
             self._type_column, self._time_column = batch.type_column, batch.time_column
         if not len(batch):
             return
-        rows = batch.rows
-        consecutive = rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
-        numbers = int(rows[0]) if consecutive else rows
-        stored = _StoredBatch(batch.base, len(rows), numbers, batch.parts, batch.which, batch.index)
-        self._batches.append(stored)
+        events, at = batch.chosen or (StoredEvents.of(batch), None)
+        stored = StoredBatch(batch.base, len(batch), events, at)
+        self.batches.append(stored)
         self._bases.append(batch.base)
+        self.nbytes += stored.nbytes
 
     def expect(self, schema: pa.Schema, type_column: str, time_column: str | None) -> None:
         """Set the columns, for a stream without events."""
@@ -78,49 +110,54 @@ class EventStore:
         self._type_column, self._time_column = type_column, time_column
 
     def forget_before(self, position: int) -> None:
-        """Drop the batches that lie wholly before a position."""
-        keep = bisect_right(self._batches, position, key=lambda stored: stored.base + stored.size)
-        # new lists: a store that was copied for matches keeps the old ones
-        self._batches, self._bases = self._batches[keep:], self._bases[keep:]
+        """Drop the batches that lie wholly before a position, and the places before it."""
+        keep = bisect_right(self.batches, position, key=lambda stored: stored.end)
+        first = [each.cut(position, each.end) for each in self.batches[keep : keep + 1]]
+        self.use(first + self.batches[keep + 1 :])
+
+    def use(self, batches: list[StoredBatch]) -> None:
+        """Keep these batches, in new lists: a copy of the store for matches keeps the old ones."""
+        self.batches, self._bases = batches, [stored.base for stored in batches]
+        self.nbytes = sum(stored.nbytes for stored in batches)
 
     def add_earlier(self, earlier: EventStore) -> EventStore:
         """Return a copy with the events that only an earlier copy of this store still has."""
         joined = copy(self)
-        known = self._bases[0] if self._bases else None
-        older = [stored for stored in earlier._batches if known is None or stored.base < known]
-        joined._batches = older + self._batches
-        joined._bases = [stored.base for stored in joined._batches]
+        older = earlier.batches
+        if self._bases:
+            known = self._bases[0]
+            older = [stored.cut(0, known) for stored in older if stored.base < known]
+        joined.use(older + self.batches)
         return joined
 
     def stored_batches(self) -> Iterator[EventBatch]:
         """Return the stored batches in order, without times: these are in the tables."""
-        for stored in self._batches:
-            rows = stored.rows
-            if isinstance(rows, int):
-                rows = np.arange(rows, rows + stored.size, dtype=np.int64)
-            yield EventBatch(
-                stored.base,
-                rows,
+        for base, _, events, at in self.batches:
+            every = np.arange(events.size, dtype=np.int64)
+            whole = EventBatch(
+                base,
+                events.find_rows(every),
                 None,
-                stored.parts,
-                stored.which,
-                stored.index,
+                events.parts,
+                events.which,
+                events.index,
                 self._type_column,
                 self._time_column,
             )
+            yield whole if at is None else take_parts(whole, at.astype(np.int64))
 
     def stream_at(self, position: int) -> str:
         """Return the stream of an event."""
         [(stored, local)] = self._split(np.array([position], np.int64))
-        number = 0 if stored.which is None else int(stored.which[local[0]])
-        return stored.parts[number][0]
+        (place,), events = stored.find_places(local), stored.events
+        return events.parts[0 if events.which is None else int(events.which[place])][0]
 
     @property
     def span(self) -> range:
         """The positions of the stored events."""
-        if not self._batches:
+        if not self.batches:
             return range(0)
-        return range(self._batches[0].base, self._batches[-1].base + self._batches[-1].size)
+        return range(self.batches[0].base, self.batches[-1].end)
 
     @property
     def schemas(self) -> frozenset[pa.Schema]:
@@ -132,16 +169,11 @@ class EventStore:
         """The column in which events have their types."""
         return self._type_column
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of the stored tables."""
-        return sum(table.nbytes for stored in self._batches for _, table in stored.parts)
-
     def rows(self, positions: Int64s) -> Int64s:
         """Return row numbers of the input."""
         distinct, back = _distinct(positions)
         found = [
-            local + stored.rows if isinstance(stored.rows, int) else stored.rows[local]
+            stored.events.find_rows(stored.find_places(local))
             for stored, local in self._split(distinct)
         ]
         rows = np.concatenate([np.empty(0, np.int64), *found])
@@ -258,7 +290,7 @@ class EventStore:
         """Yield each table with rows of it, and the places of these among ascending positions."""
         start = 0
         for stored, local in self._split(distinct):
-            for table, rows, at in _per_part(stored, local):
+            for table, rows, at in _per_part(stored.events, stored.find_places(local)):
                 yield table, rows, np.arange(start, start + len(local))[at]
             start += len(local)
 
@@ -285,21 +317,21 @@ class EventStore:
         inverse[back] = np.arange(len(back))
         return whole.take(pa.array(inverse))
 
-    def _split(self, distinct: Int64s) -> Iterator[tuple[_StoredBatch, Int64s]]:
+    def _split(self, distinct: Int64s) -> Iterator[tuple[StoredBatch, Int64s]]:
         """Yield each batch with its share of ascending positions, as rows in it."""
         if len(distinct):
             self._check_stored(int(distinct[0]), int(distinct[-1]))
         start = 0
         while start < len(distinct):
-            stored = self._batches[bisect_right(self._bases, int(distinct[start])) - 1]
-            stop = int(np.searchsorted(distinct, stored.base + stored.size))
+            stored = self.batches[bisect_right(self._bases, int(distinct[start])) - 1]
+            stop = int(np.searchsorted(distinct, stored.end))
             yield stored, distinct[start:stop] - stored.base
             start = stop
 
     def _check_stored(self, first: int, last: int) -> None:
-        if not self._batches or first < self._batches[0].base:
+        if not self.batches or first < self.batches[0].base:
             raise LookupError(f"the event at position {first} is no longer (or not yet) kept")
-        end = self._batches[-1].base + self._batches[-1].size
+        end = self.batches[-1].end
         if last >= end:
             raise LookupError(f"there is no event at position {last}; {end} is the next one")
 
@@ -328,7 +360,7 @@ def _distinct(positions: Int64s) -> tuple[Int64s, Int64s | None]:
 
 
 def _per_part(
-    stored: _StoredBatch, local: Int64s
+    stored: StoredEvents, local: Int64s
 ) -> Iterator[tuple[pa.Table, Int64s, Int64s | slice]]:
     """Yield (table, rows in it, which of `local` they are) for each part touched."""
     if stored.which is None:

@@ -5,8 +5,11 @@ It opens events and puts them in order once for all rules, lets the rules read t
 
 Cost contract: reading once; per event one look-up for each indexed attribute; per rule the cost of
 a session over its own events. A rule that is in no family and no bundle costs some calls for each
-chunk: a million events, or up to eight where there are thousands of rules. Each rule keeps the
-state of a session, and the events that its matches may still report.
+chunk: a million events, or up to eight where there are thousands of rules.
+
+State: the events that a match may still report, once for all rules; four bytes for each of them and
+each rule that reads it; the partial matches. What is no longer needed is dropped when the state has
+doubled, once the set has millions of places and records.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from cernis.events.batch import EventBatch
 from cernis.events.mistakes import Mistakes
 from cernis.events.odd_times import TimeSpan, check_times, extend_span
 from cernis.events.order import Ordering, Scale, StreamPosition
+from cernis.events.repack import SharedSize, measure_shared, repack
 from cernis.events.source import DescribedStream, Source
 from cernis.results.matches import Matches
 from cernis.run.advice.absent_types import SampledTypes
@@ -54,6 +58,11 @@ from cernis.run.rules.shared_rules import SharedRules
 from cernis.run.rules.streams import name_streams, unite_declared
 from cernis.run.session import RunOptions, Session
 
+_FORGET_EVERY = 1 << 22
+"""A rule set with more places, records and batches than this forgets when they have doubled."""
+_BATCH = 64
+"""A stored batch of a rule costs as much as so many places."""
+
 
 class RuleSession:
     """The rules of a set over one stream of events."""
@@ -73,6 +82,8 @@ class RuleSession:
         self._opener = SessionOpener(options)
         self._reader = ChunkReader(self._index([]), options.time_unit)
         self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
+        self._kept = 0
+        """What the rules kept when they last forgot."""
         self._begin([*rules.families, *rules.bundles] if self._has_families else [], [])
 
     @property
@@ -197,7 +208,9 @@ class RuleSession:
         self.renew_budget()
         ordering = self._start(self.open(events))
         with self._guard:
-            return self._count(self._conclude(self._read(ordering)))
+            found = self._count(self._conclude(self._read(ordering)))
+            self.forget_if_due()
+            return found
 
     def finish(self) -> dict[str, Any]:
         """Return what is certain now that no further event comes."""
@@ -285,6 +298,7 @@ class RuleSession:
             read = self._reader.begin()
             self._reader.read(batch, scale, read, ChunkReading())
             found = list(self._list_found(read))
+            self.forget_if_due()
         yield from found
 
     def pass_time(self, nanoseconds: int, scale: Scale) -> Iterator[tuple[str, Any]]:
@@ -309,8 +323,6 @@ class RuleSession:
                 yield from running.join_found(parts, every=False)
             elif segments or running.session.pipeline.waits_for_time:
                 yield from running.conclude(segments, every=False)
-            else:
-                running.session.pipeline.forget_if_due()
 
     # ------------------------------------------------------------- answers
 
@@ -368,6 +380,41 @@ class RuleSession:
             session.renew_budget()
 
     # ------------------------------------------------------------- numbers
+
+    def forget_if_due(self, most: int | None = None) -> None:
+        """Forget when the rules keep more than `most`, and twice as much as after the last time.
+
+        Not between reading events and answering.
+        """
+        self._opener.encoders.forget_batch()
+        most = _FORGET_EVERY if most is None else most
+        if self._count_kept() > max(most, 2 * self._kept):
+            self._forget()
+
+    def forget(self) -> None:
+        """Drop the events that no partial match of any rule reaches back to."""
+        with self._guard:
+            self._forget()
+
+    def _forget(self) -> None:
+        for session in self.sessions:
+            session.pipeline.forget()
+        repack([session.store for session in self.sessions])
+        self._kept = self._count_kept()
+
+    def _count_kept(self) -> int:
+        """Return how many places, records and batches the rules keep."""
+        return sum(
+            session.events
+            - session.kept_from
+            + session.engine.records
+            + _BATCH * len(session.store.batches)
+            for session in self.sessions
+        )
+
+    def measure_stored(self) -> SharedSize:
+        """Return the events that all rules keep together, each once, and their memory."""
+        return measure_shared(session.store for session in self.sessions)
 
     def metrics(self) -> dict[str, RuleMetrics]:
         """Return the numbers of each rule at this moment; they cost nothing."""
