@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.cli.main import main
+from cernis.cli.rule_watch import RuleWatch
 from cernis.errors import CernisError, DataError, StateError
 from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.pattern.selection import counts_only
@@ -497,6 +498,60 @@ def test_the_command_line_checks_and_explains_a_folder_of_rules(
     assert "one.ceql: rule buys: line 1" in err
     assert "three.ceql: rule sells: line 1, column 39: LIMIT must not be negative" not in err
     assert "two rules are named 'sells': " in err
+
+
+LARGE = """\
+RULE small AS SELECT * FROM S WHERE A AS a;
+RULE large AS SELECT * FROM S WHERE
+  (A AS a ; B{1,100000} AS b);
+RULE huge AS SELECT * FROM S WHERE A{1,200000} AS a"""
+TOO_LARGE = """\
+rule large: line 3, column 13: {1,100000} unrolls to 100,000 copies; at most 50,000 automaton \
+states are allowed
+    (A AS a ; B{1,100000} AS b);
+              ^^^^^^^^^^^
+rule huge: line 4, column 36: {1,200000} unrolls to 200,000 copies; at most 50,000 automaton \
+states are allowed
+  RULE huge AS SELECT * FROM S WHERE A{1,200000} AS a
+                                     ^^^^^^^^^^^"""
+
+
+def test_every_rule_that_is_too_large_to_run_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rules.ceql"
+    file.write_text(LARGE)
+    events = tmp_path / "S.csv"
+    events.write_text("type,x\nA,1\n")
+    for command in (["check", str(file)], ["run", str(file), "--events", f"S={events}"]):
+        assert main(command) == 1
+        assert capfd.readouterr().err.replace(f"{file}: ", "") == f"error: {TOO_LARGE}\n"
+    assert main(["check", "--json", str(file)]) == 1
+    problems = json.loads(capfd.readouterr().out)["problems"]
+    assert [one["code"] for one in problems] == ["pattern-too-large"] * 2
+    assert ["rule large: line 3" in one["message"] for one in problems] == [True, False]
+
+
+def test_rules_that_are_too_large_leave_a_session_as_it_was() -> None:
+    session = cernis.rules("RULE small AS SELECT * FROM S WHERE A AS a").session()
+    session.push([{"type": "A"}])
+    with pytest.raises(RuleSetError) as raised:
+        session.update(cernis.rules(LARGE))
+    assert str(raised.value) == TOO_LARGE
+    assert session.push([{"type": "A"}])["small"].count() == 1
+
+
+def test_a_changed_rule_that_is_too_large_is_refused_alone(tmp_path: Path) -> None:
+    file = tmp_path / "rules.ceql"
+    file.write_text("RULE small AS SELECT * FROM S WHERE A AS a;\nRULE huge AS SELECT * WHERE B")
+    files = RuleWatch(file)
+    file.write_text(f"{LARGE};\nRULE other AS SELECT * FROM S WHERE B AS b")
+    assert files.look(lambda _: None) is None  # once more, when it has stopped changing
+    revision = files.look(lambda _: None)
+    assert revision is not None
+    assert {rule.name: str(rule.query) for rule in revision.rules}["huge"].endswith("WHERE B")
+    assert {*revision.rules.names} == {"small", "huge", "other"}
+    assert [each.split(": ")[1] for each in revision.refused] == ["rule large", "rule huge"]
 
 
 def test_rules_are_explained_for_spark(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ from cernis.results.jsonlines import name_lines, text_of
 from cernis.results.matches import Matches
 from cernis.results.of_rules import fill_table, name_rules, name_table, unite_columns
 from cernis.run.metrics import SessionMetrics
-from cernis.run.rules.rule import Rule, name_warning
+from cernis.run.rules.rule import Rule, name_warning, plan_rules
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
@@ -180,6 +180,7 @@ def check(source: str | Path, *, strict: bool = False) -> int:
     The mistakes of all rules are raised together; with `strict`, so are the warnings.
     """
     rules = RuleSet.of(source)
+    plan_rules(rules)
     found = list_warnings(list_notes(((rule, rule.query.warnings) for rule in rules), common=()))
     if strict and found:
         raise StrictError(found)

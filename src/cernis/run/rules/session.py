@@ -51,7 +51,7 @@ from cernis.run.rules.measure import measure_rules
 from cernis.run.rules.open_sessions import SessionOpener
 from cernis.run.rules.prepare import GivenStreams, check_rules, split_families
 from cernis.run.rules.read_chunk import ChunkReader, ChunkReading, limit_time
-from cernis.run.rules.rule import Rule, name_warning
+from cernis.run.rules.rule import Rule, name_warning, plan_rules
 from cernis.run.rules.running_rule import RuleWarnings, RunningRule
 from cernis.run.rules.running_rules import RunningRules
 from cernis.run.rules.shared_rules import SharedRules
@@ -69,6 +69,7 @@ class RuleSession:
 
     def __init__(self, rules: SharedRules, options: RunOptions, *, families: bool = True) -> None:
         """Without `families` each rule has a session of its own, as `strict` and limits need it."""
+        plan_rules(rules)
         self.rules = rules
         self._has_families = families and _can_share(options)
         self.mistakes = Mistakes(options.on_error)
@@ -116,9 +117,11 @@ class RuleSession:
         """Go on with other rules: those with the same name and text keep their state.
 
         A rule that is new, or has another text, begins with the next events. Rules that are wrong
-        raise an error when they are read (`cernis.rules`), and the session goes on as it was.
+        raise an error when they are read (`cernis.rules`) or here, if they are too large to run.
+        The session goes on as it was.
         """
         self._guard.check()
+        plan_rules(rules)
         changes = compare_rules(self.rules, rules)
         names = {*changes.kept}
         kept = [each for each in self.running if any(rule.name in names for rule in each.rules)]
