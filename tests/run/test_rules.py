@@ -200,7 +200,7 @@ def test_explain_says_what_is_shared_and_what_is_expensive() -> None:
         "rules        4",
         "routed       3 rules read the events that can move them",
         "             by look-ups of host (3 constants)",
-        "whole        1 rules read every event",
+        "whole        1 rule reads every event",
         "             next: ':', STRICT and NOT look at what lies between",
         "classes      4 unary",
     ]
@@ -498,6 +498,23 @@ def test_the_command_line_checks_and_explains_a_folder_of_rules(
     assert "one.ceql: rule buys: line 1" in err
     assert "three.ceql: rule sells: line 1, column 39: LIMIT must not be negative" not in err
     assert "two rules are named 'sells': " in err
+
+
+def test_one_of_something_is_written_as_one(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rule, output = str(folder / "rules" / "more" / "two.ceql"), str(folder / "found.jsonl")
+    events = ["--events", f"S={folder / 'S.csv'}"]
+    assert main(["check", rule]) == 0
+    assert capfd.readouterr().out == "ok: 1 rule\n"
+    assert main(["run", rule, *events, "--output", output]) == 0
+    assert f"1 match of 1 rule written to {output}" in capfd.readouterr().err
+    lines = cernis.rules("RULE r AS SELECT * FROM S WHERE A AS a WITHIN 1 SECOND").explain()
+    assert "routed       1 rule reads the events that can move them" in lines
+    assert "by look-ups of type (1 constant)" in lines
+    window = cernis.query("SELECT * FROM S WHERE A ; B WITHIN 1 SECOND").explain()
+    assert "1 second\n" in str(window)
+    assert "1 seconds" not in str(window)
 
 
 LARGE = """\

@@ -9,6 +9,7 @@ import typer
 
 from cernis.cli.arguments import find_rules, read_query
 from cernis.errors import CernisError, QueryError, StrictError
+from cernis.integers import count_noun
 from cernis.run.query import Query
 from cernis.run.rules.rule import RuleSetError, plan_rules
 
@@ -21,7 +22,7 @@ def check(argument: str, language: str, *, strict: bool) -> str:
     if (rules := find_rules(argument, language)) is not None:
         from cernis.cli import rules as rule_sets
 
-        return f"ok: {rule_sets.check(rules, strict=strict)} rules"
+        return f"ok: {count_noun(rule_sets.check(rules, strict=strict), 'rule')}"
     _, checked = _parse(argument, language)
     if checked is not None:
         if strict and checked.warnings:

@@ -23,6 +23,7 @@ from cernis.errors import (
     list_warnings,
     neutralize,
 )
+from cernis.integers import count_noun
 from cernis.output import open_output
 from cernis.results.jsonlines import name_lines, text_of
 from cernis.results.matches import Matches
@@ -132,7 +133,8 @@ def deliver(found: FoundByRules, delivery: Delivery) -> None:
             write = _write_columns if delivery.form in COLUMN_FORMS else _write_lines
             number = write(found, delivery, file)
         if output != "-":
-            print_message(f"{number:,} matches of {len(found.names)} rules written to {output}")
+            matches, rules = count_noun(number, "match"), count_noun(len(found.names), "rule")
+            print_message(f"{matches} of {rules} written to {output}")
     else:
         output_console().print(make_table(*_tabulate(found.count())))
 
