@@ -33,6 +33,7 @@ from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
 from cernis.spark.carriers import carrier_of
 from cernis.spark.rules.answers import fill_columns, list_answers, order_answers
+from cernis.spark.streaming.report import EngineState
 from cernis.spark.worker import (
     BUCKET,
     NOW,
@@ -195,10 +196,11 @@ class RuleRecognizer:
         """Drop old events of the sessions now and then: a worker has many buckets."""
         self.session.forget_if_due(_FORGET_EVERY)
 
-    def count_state(self) -> tuple[int, int]:
-        """Return how many partitions and how many records of partial matches there are."""
+    def count_state(self) -> EngineState:
+        """Return how much the engines of all rules hold; events that rules share count once."""
         numbers = [session.metrics() for session in self.session.sessions]
-        return sum(each.keys for each in numbers), sum(each.records for each in numbers)
+        keys, records = sum(each.keys for each in numbers), sum(each.records for each in numbers)
+        return EngineState(keys, records, *self.session.measure_stored())
 
     def list_numbers(self) -> str:
         """Return the numbers of the rules that have changed since the last call, as JSON."""
