@@ -1,4 +1,4 @@
-"""Integers of any length as text, and back.
+"""Integers as text, and back: of any length, and with the noun that they count.
 
 Counts of matches have thousands of digits where iterations explode. `str` and `int` refuse more
 than 4,300 of them, since their time is quadratic; the limit belongs to the whole process, and is
@@ -45,3 +45,15 @@ def describe_integer(number: int, exact_below: int = _EXACT_ABOUT) -> str:
     if number < exact_below:
         return f"{number:,}"
     return f"about 10^{len(write_integer(number)) - 1}"
+
+
+def count_noun(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun.
+
+    >>> count_noun(1, "match"), count_noun(2000, "match"), count_noun(0, "row")
+    ('1 match', '2,000 matches', '0 rows')
+    >>> count_noun(2, "query", "queries"), count_noun(1, "rule reads", "rules read")
+    ('2 queries', '1 rule reads')
+    """
+    usual = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural or usual}"

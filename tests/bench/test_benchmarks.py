@@ -32,7 +32,7 @@ from cernis.bench.correlation import (
     write_candidates_query,
 )
 from cernis.bench.endless import push_stream
-from cernis.bench.endurance import QUERIES, choose_events
+from cernis.bench.endurance import QUERIES, RULE_SETS, choose_events
 from cernis.bench.endurance_process import make_batches, observe_stream
 from cernis.bench.peer import ABSENT, find_peer, start_peer
 from cernis.bench.record import EXPONENT, Record, find
@@ -255,6 +255,16 @@ def test_every_class_of_query_runs_along_a_stream(kind: str) -> None:
     observed = observe_stream(QUERIES[kind], 2000, 50, 4)
     assert [sample.events for sample in observed] == [550, 1050, 1550, 2050]
     assert all(sample.bytes > 0 and sample.rate > 0 for sample in observed)
+
+
+@pytest.mark.parametrize("kind", RULE_SETS)
+def test_every_set_of_rules_runs_along_a_stream(kind: str) -> None:
+    some = dict([*RULE_SETS[kind].items()][:20])
+    observed = observe_stream(some, 400, 50, 2)
+    assert [sample.events for sample in observed] == [250, 450]
+    assert all(sample.bytes > 0 and sample.rate > 0 for sample in observed)
+    assert len(RULE_SETS[kind]) == 200
+    assert len(cernis.rules(some).session().sessions) == 20  # no two share an engine
 
 
 def test_times_and_visits_go_on_from_batch_to_batch() -> None:

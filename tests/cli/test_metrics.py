@@ -37,6 +37,8 @@ def taken() -> StreamMetrics:
             matches=7,
             keys_per_bucket={1: 6},
             records_per_bucket={1: 30},
+            stored_per_bucket={1: 12},
+            stored_bytes_per_bucket={1: 480},
             watermark="1970-01-01T00:01:00.500Z",
         )
         assert metrics.take(second) is is_new
@@ -93,6 +95,12 @@ cernis_keys 10
 # HELP cernis_vertices Nodes and vertices of partial matches.
 # TYPE cernis_vertices gauge
 cernis_vertices 30
+# HELP cernis_stored_events Events that a match may still report.
+# TYPE cernis_stored_events gauge
+cernis_stored_events 12
+# HELP cernis_stored_bytes Memory of these events.
+# TYPE cernis_stored_bytes gauge
+cernis_stored_bytes 480
 # HELP cernis_watermark_seconds The watermark, since 1970.
 # TYPE cernis_watermark_seconds gauge
 cernis_watermark_seconds 60.5

@@ -236,7 +236,7 @@ def test_rules_of_different_shapes_are_one_session() -> None:
     rules = cernis.rules(make_mixed())
     session = rules.session()
     assert len(session.running) == 1
-    assert f"bundles      {SMALLEST} rules of other shapes share 1 engines" in rules.explain()
+    assert f"bundles      {SMALLEST} rules of other shapes share 1 engine" in rules.explain()
     every = range(SMALLEST)
     assert not count(session.push(tell("A", every, 1)))
     assert count(session.push(tell("B", every, 2))) == {f"r{i}": 1 for i in every if not i % 2}
@@ -284,7 +284,7 @@ def test_rules_that_insert_into_one_stream_are_one_session() -> None:
     rules = cernis.rules({**makers, "pairs": "SELECT * FROM D WHERE D AS x ; D AS y"})
     session, every = rules.session(), range(SMALLEST)
     assert len(session.running) == 2
-    assert "whole        1 rules read every event" in rules.explain()
+    assert "whole        1 rule reads every event" in rules.explain()
     session.push(tell("A", every, 1))
     found = count(session.push(tell("B", every, 2)))
     assert found == {f"r{i}": 1 for i in every if not i % 2} | {"pairs": 6}

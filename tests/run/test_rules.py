@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.cli.main import main
+from cernis.cli.rule_watch import RuleWatch
 from cernis.errors import CernisError, DataError, StateError
 from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.pattern.selection import counts_only
@@ -73,7 +74,7 @@ def test_each_rule_finds_what_the_oracle_finds(case: tuple[dict[str, Pattern], E
 
 @some
 @given(st.data())
-def test_batches_and_restarts_change_nothing(data: st.DataObject) -> None:
+def test_batches_restarts_and_forgetting_change_nothing(data: st.DataObject) -> None:
     patterns, events = data.draw(rule_sets())
     events = sorted(events, key=lambda event: event["ts"])
     rules = cernis.rules(patterns)
@@ -83,6 +84,8 @@ def test_batches_and_restarts_change_nothing(data: st.DataObject) -> None:
         parts.append(session.push(whole.slice(piece[0] if piece else 0, len(piece))))
         if data.draw(st.booleans()):
             session = rules.thaw(session.freeze())
+        if data.draw(st.booleans()):
+            session.forget()
     parts.append(session.finish())
     for name, pattern in patterns.items():
         compare(pattern, events, [part[name] for part in parts])
@@ -197,7 +200,7 @@ def test_explain_says_what_is_shared_and_what_is_expensive() -> None:
         "rules        4",
         "routed       3 rules read the events that can move them",
         "             by look-ups of host (3 constants)",
-        "whole        1 rules read every event",
+        "whole        1 rule reads every event",
         "             next: ':', STRICT and NOT look at what lies between",
         "classes      4 unary",
     ]
@@ -495,6 +498,77 @@ def test_the_command_line_checks_and_explains_a_folder_of_rules(
     assert "one.ceql: rule buys: line 1" in err
     assert "three.ceql: rule sells: line 1, column 39: LIMIT must not be negative" not in err
     assert "two rules are named 'sells': " in err
+
+
+def test_one_of_something_is_written_as_one(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rule, output = str(folder / "rules" / "more" / "two.ceql"), str(folder / "found.jsonl")
+    events = ["--events", f"S={folder / 'S.csv'}"]
+    assert main(["check", rule]) == 0
+    assert capfd.readouterr().out == "ok: 1 rule\n"
+    assert main(["run", rule, *events, "--output", output]) == 0
+    assert f"1 match of 1 rule written to {output}" in capfd.readouterr().err
+    lines = cernis.rules("RULE r AS SELECT * FROM S WHERE A AS a WITHIN 1 SECOND").explain()
+    assert "routed       1 rule reads the events that can move them" in lines
+    assert "by look-ups of type (1 constant)" in lines
+    window = cernis.query("SELECT * FROM S WHERE A ; B WITHIN 1 SECOND").explain()
+    assert "1 second\n" in str(window)
+    assert "1 seconds" not in str(window)
+
+
+LARGE = """\
+RULE small AS SELECT * FROM S WHERE A AS a;
+RULE large AS SELECT * FROM S WHERE
+  (A AS a ; B{1,100000} AS b);
+RULE huge AS SELECT * FROM S WHERE A{1,200000} AS a"""
+TOO_LARGE = """\
+rule large: line 3, column 13: {1,100000} unrolls to 100,000 copies; at most 50,000 automaton \
+states are allowed
+    (A AS a ; B{1,100000} AS b);
+              ^^^^^^^^^^^
+rule huge: line 4, column 36: {1,200000} unrolls to 200,000 copies; at most 50,000 automaton \
+states are allowed
+  RULE huge AS SELECT * FROM S WHERE A{1,200000} AS a
+                                     ^^^^^^^^^^^"""
+
+
+def test_every_rule_that_is_too_large_to_run_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rules.ceql"
+    file.write_text(LARGE)
+    events = tmp_path / "S.csv"
+    events.write_text("type,x\nA,1\n")
+    for command in (["check", str(file)], ["run", str(file), "--events", f"S={events}"]):
+        assert main(command) == 1
+        assert capfd.readouterr().err.replace(f"{file}: ", "") == f"error: {TOO_LARGE}\n"
+    assert main(["check", "--json", str(file)]) == 1
+    problems = json.loads(capfd.readouterr().out)["problems"]
+    assert [one["code"] for one in problems] == ["pattern-too-large"] * 2
+    assert ["rule large: line 3" in one["message"] for one in problems] == [True, False]
+
+
+def test_rules_that_are_too_large_leave_a_session_as_it_was() -> None:
+    session = cernis.rules("RULE small AS SELECT * FROM S WHERE A AS a").session()
+    session.push([{"type": "A"}])
+    with pytest.raises(RuleSetError) as raised:
+        session.update(cernis.rules(LARGE))
+    assert str(raised.value) == TOO_LARGE
+    assert session.push([{"type": "A"}])["small"].count() == 1
+
+
+def test_a_changed_rule_that_is_too_large_is_refused_alone(tmp_path: Path) -> None:
+    file = tmp_path / "rules.ceql"
+    file.write_text("RULE small AS SELECT * FROM S WHERE A AS a;\nRULE huge AS SELECT * WHERE B")
+    files = RuleWatch(file)
+    file.write_text(f"{LARGE};\nRULE other AS SELECT * FROM S WHERE B AS b")
+    assert files.look(lambda _: None) is None  # once more, when it has stopped changing
+    revision = files.look(lambda _: None)
+    assert revision is not None
+    assert {rule.name: str(rule.query) for rule in revision.rules}["huge"].endswith("WHERE B")
+    assert {*revision.rules.names} == {"small", "huge", "other"}
+    assert [each.split(": ")[1] for each in revision.refused] == ["rule large", "rule huge"]
 
 
 def test_rules_are_explained_for_spark(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

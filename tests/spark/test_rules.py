@@ -186,7 +186,7 @@ def test_explain_with_events_names_the_rules_that_find_nothing(
         lines = capfd.readouterr().out.splitlines()
         assert "costly       the rules that took most of the time" in lines
         assert lines[-2:] == [
-            "silent       1 rules find nothing in these events",
+            "silent       1 rule finds nothing in these events",
             "             never: no event has name = 'NONE'",
         ]
 

@@ -130,6 +130,8 @@ def test_a_folder_of_csv_becomes_parquet_and_a_restart_goes_on(spark: Any, capfd
     assert numbers["cernis_matches_total"] == "3"
     assert int(numbers["cernis_keys"]) >= 2
     assert int(numbers["cernis_vertices"]) > 0
+    assert int(numbers["cernis_stored_events"]) > 0
+    assert int(numbers["cernis_stored_bytes"]) > int(numbers["cernis_stored_events"])
     assert float(numbers['cernis_stage_seconds_total{stage="engine"}']) > 0
     found = written(spark)
     whole = pa.concat_tables([pa.csv.read_csv(f"in/{i}.csv") for i in (1, 2, 4)])

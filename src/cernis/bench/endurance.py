@@ -1,7 +1,8 @@
 """`cernis bench endless`: memory and rate along a stream that does not end.
 
-There is one process for each class of query. Its session reads batch after batch; samples along the
-way have the memory of the process and the rate. `make endless LENGTH=1000000000` is the long form.
+There is one process for each class of query, and for each set of rules. Its session reads batch
+after batch; samples along the way have the memory of the process and the rate. `make endless
+LENGTH=1000000000` is the long form. A set of rules reads a twentieth of the events.
 """
 
 from __future__ import annotations
@@ -56,6 +57,26 @@ QUERIES = {
 }
 """A query of each class: of runtimes, windows, keys, strategies and aggregates."""
 
+RULES = 200
+RULE_SHARE = 20
+"""Sets of rules read one event in so many."""
+_RULE = "SELECT * FROM S WHERE (SELL AS a ; BUY AS b) FILTER {0} AND b[volume > 900] {1}"
+
+
+def write_rules(condition: str, key: str = "") -> dict[str, str]:
+    """Return rules that differ in a threshold and in the window, which has 1 to 5 seconds."""
+    windows = (f"{key} WITHIN {1 + i % 5} SECONDS" for i in range(RULES))
+    tests = (f"{condition} AND a[volume > {800 + i % 200}]" for i in range(RULES))
+    pairs = zip(tests, windows, strict=True)
+    return {f"r{i}": _RULE.format(test, window) for i, (test, window) in enumerate(pairs)}
+
+
+RULE_SETS = {
+    f"{RULES} rules": write_rules("a[price > 0]", "PARTITION BY [name]"),
+    f"{RULES} rules, equal values": write_rules("a[name] = b[name]"),
+}
+"""Sets of rules that run alone, over the same events."""
+
 
 def choose_events(scale: BenchmarkScale) -> int:
     """Return how many events a session reads; the environment may say another number."""
@@ -70,17 +91,20 @@ def choose_events(scale: BenchmarkScale) -> int:
 def run_endless(scale: BenchmarkScale, step: Step) -> list[Record]:
     """Measure each class along the stream."""
     events = choose_events(scale)
-    kinds = scale.endless_classes or tuple(QUERIES)
+    kinds = scale.endless_classes or (*QUERIES, *RULE_SETS)
     records = []
     for done, kind in enumerate(kinds):
-        step(f"{kind}, {events:,} events", done, len(kinds))
-        observed = observe_process(QUERIES[kind], events, scale.batch, SAMPLES)
+        own, texts = events, QUERIES.get(kind) or RULE_SETS[kind]
+        if kind in RULE_SETS:
+            own = max(SAMPLES, events // RULE_SHARE)
+        step(f"{kind}, {own:,} events", done, len(kinds))
+        observed = observe_process(texts, own, scale.batch, SAMPLES)
         for sample in observed:
             case: Case = {"query": kind, "events": sample.events}
             records.append(Record(NAME, "memory", sample.bytes, "B", case))
             records.append(Record(NAME, "rate", sample.rate, "events/s", case))
         first, rest = observed[:SETTLED], observed[SETTLED:]
-        case = {"query": kind, "events": events}
+        case = {"query": kind, "events": own}
         memory = divide(max(s.bytes for s in rest), max(s.bytes for s in first))
         rate = divide(_middle([s.rate for s in rest]), _middle([s.rate for s in first]))
         records.append(Record(NAME, "most memory, to the first fifth", memory, "×", case))
@@ -125,9 +149,9 @@ ENDLESS = Benchmark(
     title="An endless stream",
     question="""
 Does a session that runs for long need more and more memory, or more and more time? A session of
-each class of query reads batch after batch, with keys and times that go on; memory and rate are
-noted twenty times on the way, rates by processor time. The
-number of events is that of `make endless LENGTH=…`.
+each class of query, and of sets of 200 rules, reads batch after batch, with keys and times that go
+on; memory and rate are noted twenty times on the way, rates by processor time. The number of events
+is that of `make endless LENGTH=…`, and a twentieth of it for the sets of rules.
 """,
     run=run_endless,
     tables=build_tables,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import count
 from time import process_time
@@ -39,34 +39,48 @@ class StreamSample:
     rate: float
 
 
-def observe_process(query: str, events: int, batch: int, samples: int) -> list[StreamSample]:
+Texts = str | Mapping[str, str]
+"""A query, or rules by name."""
+
+
+def observe_process(texts: Texts, events: int, batch: int, samples: int) -> list[StreamSample]:
     """Return samples of a new process that pushes so many events through a session."""
-    request = {"query": query, "events": events, "batch": batch, "samples": samples}
+    request = {"texts": texts, "events": events, "batch": batch, "samples": samples}
     answer = ask_process("cernis.bench.endurance_process", request)
     return [StreamSample(**sample) for sample in answer["samples"]]
 
 
-def observe_stream(query: str, events: int, batch: int, samples: int) -> list[StreamSample]:
+def observe_stream(texts: Texts, events: int, batch: int, samples: int) -> list[StreamSample]:
     """Push the events through a session; return the samples.
 
     Rates are by processor time: a long run is seldom alone on its machine.
     """
     batch = max(1, min(batch, events // samples))
-    session = cernis.query(query).session(time="ts")
+    push = _open_session(texts)
     source = make_batches(batch)
-    session.push(next(source)).count()  # compiles
-    found = []
+    push(next(source))  # compiles
+    found, read = [], batch
     every = max(1, events // samples // batch)
     for _ in range(samples):
         spent = 0.0
         for _ in range(every):
             table = next(source)
             began = process_time()
-            session.push(table).count()
+            push(table)
             spent += process_time() - began
         rate = every * batch / spent
-        found.append(StreamSample(session.events, read_resident_bytes(), rate))
+        read += every * batch
+        found.append(StreamSample(read, read_resident_bytes(), rate))
     return found
+
+
+def _open_session(texts: Texts) -> Callable[[pa.Table], int]:
+    """Return a function that pushes events to a session, and counts what it finds."""
+    if isinstance(texts, str):
+        session = cernis.query(texts).session(time="ts")
+        return lambda events: session.push(events).count()
+    rules = cernis.rules(texts).session(time="ts")
+    return lambda events: sum(found.count() for found in rules.push(events).values())
 
 
 def make_batches(size: int) -> Iterator[pa.Table]:

@@ -9,7 +9,9 @@ import typer
 
 from cernis.cli.arguments import find_rules, read_query
 from cernis.errors import CernisError, QueryError, StrictError
+from cernis.integers import count_noun
 from cernis.run.query import Query
+from cernis.run.rules.rule import RuleSetError, plan_rules
 
 
 def check(argument: str, language: str, *, strict: bool) -> str:
@@ -20,7 +22,7 @@ def check(argument: str, language: str, *, strict: bool) -> str:
     if (rules := find_rules(argument, language)) is not None:
         from cernis.cli import rules as rule_sets
 
-        return f"ok: {rule_sets.check(rules, strict=strict)} rules"
+        return f"ok: {count_noun(rule_sets.check(rules, strict=strict), 'rule')}"
     _, checked = _parse(argument, language)
     if checked is not None:
         if strict and checked.warnings:
@@ -57,6 +59,9 @@ def list_problems(argument: str, language: str) -> list[dict[str, Any]]:
         return [{"severity": "warning", **one} for one in _list_warnings(argument, language)]
     except QueryError as error:
         told = [one.to_dict(error.source) for one in error.diagnostics]
+    except RuleSetError as error:
+        pairs = zip(error.codes, error.mistakes, strict=True)
+        told = [{"code": code, "message": mistake} for code, mistake in pairs]
     except CernisError as error:
         told = [{"code": error.code, "message": str(error)}]
     return [{"severity": "error", **one} for one in told]
@@ -66,10 +71,12 @@ def _list_warnings(argument: str, language: str) -> list[dict[str, Any]]:
     from cernis.pattern.advice import find_warnings
     from cernis.run.rules.rule_set import RuleSet
 
-    if (rules := find_rules(argument, language)) is not None:
+    if (source := find_rules(argument, language)) is not None:
+        rules = RuleSet.of(source)
+        plan_rules(rules)
         return [
             {"code": note.code, "message": f"rule {rule.name}: {note}"}
-            for rule in RuleSet.of(rules)
+            for rule in rules
             for note in rule.query.warnings
         ]
     text, checked = _parse(argument, language)

@@ -33,7 +33,7 @@ from cernis.cli.terminal import (
 )
 from cernis.compiled.tiers import is_compiling
 from cernis.errors import DataError
-from cernis.integers import describe_integer, write_integer
+from cernis.integers import count_noun, describe_integer, write_integer
 from cernis.output import open_output
 from cernis.pattern.selection import counts_only
 from cernis.results.answers import Answers
@@ -269,4 +269,4 @@ class _EventsRead(ProgressColumn):
     def render(self, task: Task) -> Text:
         if is_compiling():
             return Text("compiling the engine (once on this machine)")
-        return Text(f"{self._session.events:,} events read")
+        return Text(f"{count_noun(self._session.events, 'event')} read")

@@ -30,6 +30,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cernis.errors import neutralize
+from cernis.integers import count_noun
 
 if TYPE_CHECKING:
     from cernis.spark import Progress
@@ -97,7 +98,7 @@ def render(view: View) -> RenderableType:
     grid.add_row("matches", f"{view.matches:,}  ({_rate(view.matches_per_second)})")
     counts = [f"{getattr(view, name):,} {text}" for name, text in _LEFT_OUT.items()]
     grid.add_row("left out", ", ".join(counts))
-    grid.add_row("waiting", _counted(view.waiting, "event"))
+    grid.add_row("waiting", count_noun(view.waiting, "event"))
     grid.add_row("state", _size(view.state_bytes))
     grid.add_row("watermark", _watermark(view))
     grid.add_row("batch", _batch(view))
@@ -116,8 +117,8 @@ def render(view: View) -> RenderableType:
 def summarize(view: View) -> str:
     """Return the view in one line, for the end."""
     texts = [
-        f"{_counted(view.rows, 'row')} in {_counted(view.batches, 'micro-batch')}",
-        _counted(view.matches, "match"),
+        f"{count_noun(view.rows, 'row')} in {count_noun(view.batches, 'micro-batch')}",
+        count_noun(view.matches, "match"),
     ]
     counts = {text: getattr(view, name) for name, text in _LEFT_OUT.items()}
     texts += [f"{count:,} {text}" for text, count in counts.items() if count]
@@ -133,7 +134,7 @@ def describe_waiting(view: View, lateness: str) -> Iterator[str]:
     if view.waiting:
         waits, them = ("waits", "it") if view.waiting == 1 else ("wait", "them")
         yield (
-            f"{_counted(view.waiting, 'event')} {waits} for the watermark: a run reads {them} once "
+            f"{count_noun(view.waiting, 'event')} {waits} for the watermark: a run reads {them} once "
             f"an event is later by --lateness ({lateness})"
         )
 
@@ -159,15 +160,6 @@ def _batch(view: View) -> str:
 
 def _rate(per_second: float) -> str:
     return f"{per_second:,.0f}/s" if per_second >= 10 or not per_second else f"{per_second:.1f}/s"
-
-
-def _counted(count: int, noun: str) -> str:
-    """
-    >>> _counted(1, "match"), _counted(2000, "match"), _counted(0, "row")
-    ('1 match', '2,000 matches', '0 rows')
-    """
-    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def _size(size: int) -> str:
@@ -364,7 +356,7 @@ def match_text(match: Mapping[str, Any]) -> str:
 
 
 def _value(value: object) -> str:
-    return _counted(len(value), "event") if isinstance(value, list) else str(value)
+    return count_noun(len(value), "event") if isinstance(value, list) else str(value)
 
 
 # ----------------------------------------------------------------- terminal

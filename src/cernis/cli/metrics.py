@@ -50,6 +50,8 @@ _GAUGES = {
     "per_bucket": ("cernis_state_bytes", "Bytes of state."),
     "keys_per_bucket": ("cernis_keys", "Partitions that the engine has numbers for."),
     "records_per_bucket": ("cernis_vertices", "Nodes and vertices of partial matches."),
+    "stored_per_bucket": ("cernis_stored_events", "Events that a match may still report."),
+    "stored_bytes_per_bucket": ("cernis_stored_bytes", "Memory of these events."),
 }
 
 

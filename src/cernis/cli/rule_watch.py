@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cernis.errors import CernisError
-from cernis.run.rules.rule import Rule, RuleSetError, revise_rules
+from cernis.run.rules.rule import Rule, RuleSetError, plan_rules, revise_rules
 from cernis.run.rules.rule_set import RuleSet
 
 _Stock = dict[Path, tuple[int, int]]
@@ -67,11 +67,12 @@ class RuleWatch:
 def _refuse_wrong(
     rules: Sequence[Rule], before: Sequence[Rule], check: Callable[[RuleSet], None]
 ) -> tuple[list[Rule], list[str]]:
-    """Return the rules that fit the streams, with the mistakes of the others."""
+    """Return the rules that can run and fit the streams, with the mistakes of the others."""
     known, refused = {rule.name: rule for rule in before}, list[str]()
     after = list(rules)
     while after:
         try:
+            plan_rules(after)
             check(RuleSet(after))
         except RuleSetError as error:
             refused += error.mistakes

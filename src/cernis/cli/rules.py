@@ -23,12 +23,13 @@ from cernis.errors import (
     list_warnings,
     neutralize,
 )
+from cernis.integers import count_noun
 from cernis.output import open_output
 from cernis.results.jsonlines import name_lines, text_of
 from cernis.results.matches import Matches
 from cernis.results.of_rules import fill_table, name_rules, name_table, unite_columns
 from cernis.run.metrics import SessionMetrics
-from cernis.run.rules.rule import Rule, name_warning
+from cernis.run.rules.rule import Rule, name_warning, plan_rules
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
@@ -132,7 +133,8 @@ def deliver(found: FoundByRules, delivery: Delivery) -> None:
             write = _write_columns if delivery.form in COLUMN_FORMS else _write_lines
             number = write(found, delivery, file)
         if output != "-":
-            print_message(f"{number:,} matches of {len(found.names)} rules written to {output}")
+            matches, rules = count_noun(number, "match"), count_noun(len(found.names), "rule")
+            print_message(f"{matches} of {rules} written to {output}")
     else:
         output_console().print(make_table(*_tabulate(found.count())))
 
@@ -180,6 +182,7 @@ def check(source: str | Path, *, strict: bool = False) -> int:
     The mistakes of all rules are raised together; with `strict`, so are the warnings.
     """
     rules = RuleSet.of(source)
+    plan_rules(rules)
     found = list_warnings(list_notes(((rule, rule.query.warnings) for rule in rules), common=()))
     if strict and found:
         raise StrictError(found)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,50 @@ Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 Parts = tuple[tuple[str, pa.Table], ...]
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredEvents:
+    """Events as stores keep them; stores of several queries share them."""
+
+    number: int
+    """Events that came later have a larger number."""
+    size: int
+    rows: int | Int64s
+    """The first of consecutive row numbers, or all of them."""
+    parts: Parts
+    which: npt.NDArray[np.int16] | None
+    index: Int64s | None
+    nbytes: int
+    """The memory of the tables."""
+
+    @staticmethod
+    def of(batch: EventBatch) -> StoredEvents:
+        """Return the events of a batch, which has some."""
+        rows = batch.rows
+        is_run = rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+        return StoredEvents(
+            next(_numbers),
+            len(rows),
+            int(rows[0]) if is_run else rows,
+            batch.parts,
+            batch.which,
+            batch.index,
+            sum(table.nbytes for _, table in batch.parts),
+        )
+
+    def find_rows(self, at: Int64s) -> Int64s:
+        """Return the row numbers of the events at some places."""
+        return at + self.rows if isinstance(self.rows, int) else self.rows[at]
+
+
+class ChosenEvents(NamedTuple):
+    """Where the events of a batch stand among stored ones."""
+
+    stored: StoredEvents
+    at: Int32s | None
+    """Their places; None: they are all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +89,8 @@ class EventBatch:
     time_column: str | None = None
     owners: Int64s | None = None
     """Of each event, a number by which several automata share a batch; None: there is one."""
+    chosen: ChosenEvents | None = None
+    """The events that stores keep for these; None: these."""
 
     @staticmethod
     def of(table: pa.Table, *, base: int = 0, stream: str = "S") -> EventBatch:
@@ -86,7 +133,56 @@ def select_events(batch: EventBatch, kept: Sequence[Bools]) -> EventBatch:
         parts=tuple((name, table.filter(pa.array(keep))) for (name, table), keep in parts),
         which=which,
         index=index,
+        chosen=choose_stored(batch, np.flatnonzero(mask)),
     )
+
+
+def take_events(batch: EventBatch, at: Int64s, streams: Sequence[str] = ()) -> EventBatch:
+    """Return a copy of the events at some places, any number of times; those of some streams.
+
+    >>> batch = EventBatch.of(pa.table({"type": ["A", "B"]}))
+    >>> take_events(batch, np.array([1, 1, 0])).parts[0][1].column("type").to_pylist()
+    ['B', 'B', 'A']
+    """
+    index = at if batch.index is None else batch.index[at]
+    which = np.zeros(len(at), np.int16) if batch.which is None else batch.which[at]
+    parts, places = [], np.empty(len(at), np.int64)
+    numbers = [i for i, (name, _) in enumerate(batch.parts) if not streams or name in streams]
+    renumbered = np.zeros(len(at), np.int16)
+    for number, place in enumerate(numbers):
+        name, table = batch.parts[place]
+        own = np.flatnonzero(which == place) if len(numbers) > 1 else np.arange(len(at))
+        parts.append((name, table.take(pa.array(index[own]))))
+        places[own], renumbered[own] = np.arange(len(own)), number
+    is_one = len(parts) == 1
+    return replace(
+        batch,
+        rows=batch.rows[at],
+        time=None if batch.time is None else batch.time[at],
+        parts=tuple(parts),
+        which=None if is_one else renumbered,
+        index=None if is_one else places,
+        chosen=choose_stored(batch, at),
+    )
+
+
+def take_parts(whole: EventBatch, at: Int64s) -> EventBatch:
+    """Return the events at some places, with those tables alone that these are in."""
+    used = [0] if whole.which is None else np.unique(whole.which[at]).tolist()
+    return take_events(whole, at, [whole.parts[number][0] for number in used])
+
+
+def share_events(batch: EventBatch) -> EventBatch:
+    """Return a batch whose events stores share, also those that are taken from it."""
+    return replace(batch, chosen=ChosenEvents(StoredEvents.of(batch), None))
+
+
+def choose_stored(batch: EventBatch, at: Int64s) -> ChosenEvents | None:
+    """Return what stores keep for the events at some places; None: a copy of these."""
+    if batch.chosen is None:
+        return None
+    stored, before = batch.chosen
+    return ChosenEvents(stored, at.astype(np.int32) if before is None else before[at])
 
 
 MASK = "@mask"

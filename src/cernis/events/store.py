@@ -15,14 +15,23 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from cernis.events.batch import TIMES, EventBatch, Int64s, Parts, attribute, is_computed
+from cernis.events.batch import (
+    TIMES,
+    EventBatch,
+    Int32s,
+    Int64s,
+    StoredEvents,
+    attribute,
+    is_computed,
+    take_parts,
+)
 from cernis.events.kinds import NULL, Int8s, kind_of, kinds_in
 from cernis.events.times import UNITS, is_number, is_text, tick_of, to_ticks, value_type
 from cernis.pattern.predicate import TIME, TIME_NS
@@ -30,25 +39,50 @@ from cernis.pattern.predicate import TIME, TIME_NS
 _NO_POSITIONS: Int64s = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _StoredBatch:
+class StoredBatch(NamedTuple):
+    """A batch of a store: the events at some places of stored ones, or all of these."""
+
     base: int
     size: int
-    rows: int | Int64s  # the first of consecutive row numbers, or all of them
-    parts: Parts
-    which: npt.NDArray[np.int16] | None
-    index: Int64s | None
+    events: StoredEvents
+    at: Int32s | None
     positions: Int64s | None = None
     """Of a thinned batch: the positions of its events, ascending, where others are missing."""
 
-    def find(self, positions: Int64s) -> Int64s:
-        """Return the places of events in the batch."""
-        if self.positions is None:
-            return positions - self.base
-        places = np.searchsorted(self.positions, positions)
-        if (self.positions[np.minimum(places, len(self.positions) - 1)] != positions).any():
-            raise LookupError("an event that was asked for is no longer kept")
-        return places
+    @property
+    def end(self) -> int:
+        """The position after its last event."""
+        return self.base + self.size
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of its events, whoever shares it."""
+        if self.at is None:
+            return self.events.nbytes
+        return self.events.nbytes * len(self.at) // self.events.size + self.at.nbytes
+
+    def cut(self, first: int, end: int) -> StoredBatch:
+        """Return the batch without events before and after some positions, where that is cheap."""
+        first, end = max(first, self.base), min(end, self.end)
+        if self.at is None or self.positions is not None or (first, end) == (self.base, self.end):
+            return self
+        at = self.at[first - self.base : end - self.base].copy()
+        return StoredBatch(first, end - first, self.events, at)
+
+    def thin(self, positions: Int64s) -> StoredBatch:
+        """Return a copy of the events at these positions, which ascend."""
+        events = StoredEvents.of(copy_stored(self.events, self.find_places(positions)))
+        base, size = int(positions[0]), int(positions[-1] - positions[0]) + 1
+        return StoredBatch(base, size, events, None, positions)
+
+    def find_places(self, positions: Int64s) -> Int64s:
+        """Return where its events at some positions stand among the stored ones."""
+        local = positions - self.base
+        if self.positions is not None:
+            local = np.searchsorted(self.positions, positions)
+            if (self.positions[np.minimum(local, len(self.positions) - 1)] != positions).any():
+                raise LookupError("an event that was asked for is no longer kept")
+        return local if self.at is None else self.at[local].astype(np.int64)
 
 
 class EventStore:
@@ -63,33 +97,33 @@ class EventStore:
     def __init__(self, time_unit: str = "ms") -> None:
         self.time_unit = time_unit
         """The unit of integer times."""
-        self._batches: list[_StoredBatch] = []
+        self.batches: list[StoredBatch] = []
         self._bases: list[int] = []
         self._types: dict[str, pa.DataType] = {}
         self._schemas: set[pa.Schema] = set()
         self._kinds: dict[str, tuple[int, ...]] = {}
         self._type_column = "type"
         self._time_column: str | None = None
+        self.nbytes = 0
+        """The memory of the stored events, whoever shares it."""
 
     def append(self, batch: EventBatch) -> None:
         """Keep the events of a batch; an empty batch gives its columns alone."""
-        if self._batches:
-            before = self._batches[-1]
-            end = before.base + before.size
-            if batch.base < end or (batch.base > end and before.positions is None):
+        if self.batches:
+            before = self.batches[-1]
+            if batch.base < before.end or (batch.base > before.end and before.positions is None):
                 raise ValueError("a batch must start where the one before it ended")
         for _, table in batch.parts:
             self._learn(table.schema)
-        if len(batch) or not self._batches:  # nothing, between events, has no column of times
+        if len(batch) or not self.batches:  # nothing, between events, has no column of times
             self._type_column, self._time_column = batch.type_column, batch.time_column
         if not len(batch):
             return
-        rows = batch.rows
-        consecutive = rows[-1] - rows[0] == len(rows) - 1 and bool((np.diff(rows) == 1).all())
-        numbers = int(rows[0]) if consecutive else rows
-        stored = _StoredBatch(batch.base, len(rows), numbers, batch.parts, batch.which, batch.index)
-        self._batches.append(stored)
+        events, at = batch.chosen or (StoredEvents.of(batch), None)
+        stored = StoredBatch(batch.base, len(batch), events, at)
+        self.batches.append(stored)
         self._bases.append(batch.base)
+        self.nbytes += stored.nbytes
 
     def expect(self, schema: pa.Schema, type_column: str, time_column: str | None) -> None:
         """Set the columns, for a stream without events."""
@@ -97,65 +131,73 @@ class EventStore:
         self._type_column, self._time_column = type_column, time_column
 
     def forget_before(self, position: int, kept: Int64s = _NO_POSITIONS) -> None:
-        """Drop the batches that lie wholly before a position, but for the events at `kept`.
+        """Drop the events before a position, but for those at `kept`, which ascend."""
+        last = bisect_right(self.batches, position, key=lambda stored: stored.end)
+        batches = list[StoredBatch]()
+        for stored in self.batches[: last + 1]:
+            rest = None if stored.end <= position else stored.cut(position, stored.end)
+            if rest is not stored:
+                low, high = np.searchsorted(kept, [stored.base, min(stored.end, position)])
+                batches += [stored.thin(kept[low:high])] if low < high else []
+            batches += [] if rest is None else [rest]
+        self.use(batches + self.batches[last + 1 :])
 
-        These positions ascend.
-        """
-        last = bisect_right(self._batches, position, key=lambda stored: stored.base + stored.size)
-        thinned = list[_StoredBatch]()
-        for stored in self._batches[:last]:
-            low, high = np.searchsorted(kept, [stored.base, stored.base + stored.size])
-            if low < high:
-                thinned.append(_thin(stored, kept[low:high]))
-        # new lists: a store that was copied for matches keeps the old ones
-        self._batches = thinned + self._batches[last:]
-        self._bases = [stored.base for stored in self._batches]
+    def use(self, batches: list[StoredBatch]) -> None:
+        """Keep these batches, in new lists: a copy of the store for matches keeps the old ones."""
+        self.batches, self._bases = batches, [stored.base for stored in batches]
+        self.nbytes = sum(stored.nbytes for stored in batches)
 
     def add_earlier(self, earlier: EventStore) -> EventStore:
         """Return a copy with the events that only an earlier copy of this store still has."""
         joined = copy(self)
-        known = self._bases[0] if self._bases else None
-        older = [stored for stored in earlier._batches if known is None or stored.base < known]
-        joined._batches = older + self._batches
-        joined._bases = [stored.base for stored in joined._batches]
+        older = earlier.batches
+        if self._bases:
+            known = self._bases[0]
+            older = [stored.cut(0, known) for stored in older if stored.base < known]
+        joined.use(older + self.batches)
         return joined
 
     def stored_batches(self) -> Iterator[EventBatch]:
         """Return the whole batches in order, without times: these are in the tables."""
-        return (self._write(stored) for stored in self._batches if stored.positions is None)
+        return (self._write(stored) for stored in self.batches if stored.positions is None)
 
     def thinned_batches(self) -> Iterator[tuple[Int64s, EventBatch]]:
         """Return the events that have outlasted their batches, with their positions."""
-        for stored in self._batches:
+        for stored in self.batches:
             if stored.positions is not None:
                 yield stored.positions, self._write(stored)
 
     def append_thinned(self, positions: Int64s, batch: EventBatch) -> None:
         """Keep events at these positions, which ascend, before all whole batches."""
         self.append(replace(batch, base=int(positions[0])))
-        whole = self._batches.pop()
-        size = int(positions[-1]) - whole.base + 1
-        self._batches.append(replace(whole, size=size, positions=positions))
+        size = int(positions[-1] - positions[0]) + 1
+        self.batches[-1] = self.batches[-1]._replace(size=size, positions=positions)
 
-    def _write(self, stored: _StoredBatch) -> EventBatch:
-        rows = stored.rows
-        if isinstance(rows, int):
-            rows = np.arange(rows, rows + stored.size, dtype=np.int64)
-        columns = self._type_column, self._time_column
-        parts, which, index = stored.parts, stored.which, stored.index
-        return EventBatch(stored.base, rows, None, parts, which, index, *columns)
+    def _write(self, stored: StoredBatch) -> EventBatch:
+        events, every = stored.events, np.arange(stored.events.size, dtype=np.int64)
+        whole = EventBatch(
+            stored.base,
+            events.find_rows(every),
+            None,
+            events.parts,
+            events.which,
+            events.index,
+            self._type_column,
+            self._time_column,
+        )
+        return whole if stored.at is None else take_parts(whole, stored.at.astype(np.int64))
 
     def stream_at(self, position: int) -> str:
         """Return the stream of an event."""
-        [(stored, local)] = self._split(np.array([position], np.int64))
-        number = 0 if stored.which is None else int(stored.which[local[0]])
-        return stored.parts[number][0]
+        [(stored, own)] = self._split(np.array([position], np.int64))
+        (place,), events = stored.find_places(own), stored.events
+        return events.parts[0 if events.which is None else int(events.which[place])][0]
 
     @property
     def span(self) -> range:
         """The positions of the events in whole batches."""
-        whole = [stored for stored in self._batches if stored.positions is None]
-        return range(whole[0].base, whole[-1].base + whole[-1].size) if whole else range(0)
+        whole = [stored for stored in self.batches if stored.positions is None]
+        return range(whole[0].base, whole[-1].end) if whole else range(0)
 
     @property
     def schemas(self) -> frozenset[pa.Schema]:
@@ -167,17 +209,12 @@ class EventStore:
         """The column in which events have their types."""
         return self._type_column
 
-    @property
-    def nbytes(self) -> int:
-        """The memory of the stored tables."""
-        return sum(table.nbytes for stored in self._batches for _, table in stored.parts)
-
     def rows(self, positions: Int64s) -> Int64s:
         """Return row numbers of the input."""
         distinct, back = _distinct(positions)
         found = [
-            local + stored.rows if isinstance(stored.rows, int) else stored.rows[local]
-            for stored, local in self._split(distinct)
+            stored.events.find_rows(stored.find_places(own))
+            for stored, own in self._split(distinct)
         ]
         rows = np.concatenate([np.empty(0, np.int64), *found])
         return rows if back is None else rows[back]
@@ -292,10 +329,10 @@ class EventStore:
     def _read_parts(self, distinct: Int64s) -> Iterator[tuple[pa.Table, Int64s, Int64s]]:
         """Yield each table with rows of it, and the places of these among ascending positions."""
         start = 0
-        for stored, local in self._split(distinct):
-            for table, rows, at in _per_part(stored, local):
-                yield table, rows, np.arange(start, start + len(local))[at]
-            start += len(local)
+        for stored, own in self._split(distinct):
+            for table, rows, at in _per_part(stored.events, stored.find_places(own)):
+                yield table, rows, np.arange(start, start + len(own))[at]
+            start += len(own)
 
     def _gather(
         self, distinct: Int64s, path: tuple[str, ...], type_: pa.DataType, kind: int | None = None
@@ -320,38 +357,31 @@ class EventStore:
         inverse[back] = np.arange(len(back))
         return whole.take(pa.array(inverse))
 
-    def _split(self, distinct: Int64s) -> Iterator[tuple[_StoredBatch, Int64s]]:
-        """Yield each batch with its share of ascending positions, as rows in it."""
+    def _split(self, distinct: Int64s) -> Iterator[tuple[StoredBatch, Int64s]]:
+        """Yield each batch with its share of ascending positions."""
         if len(distinct):
             self._check_stored(int(distinct[0]), int(distinct[-1]))
         start = 0
         while start < len(distinct):
-            stored = self._batches[bisect_right(self._bases, int(distinct[start])) - 1]
-            stop = int(np.searchsorted(distinct, stored.base + stored.size))
-            yield stored, stored.find(distinct[start:stop])
+            stored = self.batches[bisect_right(self._bases, int(distinct[start])) - 1]
+            stop = int(np.searchsorted(distinct, stored.end))
+            if stop == start:
+                raise LookupError(f"the event at position {distinct[start]} is no longer kept")
+            yield stored, distinct[start:stop]
             start = stop
 
     def _check_stored(self, first: int, last: int) -> None:
-        if not self._batches or first < self._batches[0].base:
+        if not self.batches or first < self.batches[0].base:
             raise LookupError(f"the event at position {first} is no longer (or not yet) kept")
-        end = self._batches[-1].base + self._batches[-1].size
+        end = self.batches[-1].end
         if last >= end:
             raise LookupError(f"there is no event at position {last}; {end} is the next one")
 
 
-def _thin(stored: _StoredBatch, positions: Int64s) -> _StoredBatch:
-    """Return the events of a batch at these positions, which ascend, in tables of their own."""
-    local = stored.find(positions)
-    rows = local + stored.rows if isinstance(stored.rows, int) else stored.rows[local]
-    parts, index = [], np.empty(len(local), np.int64)
-    which = None if stored.which is None else stored.which[local]
-    for number, (name, table) in enumerate(stored.parts):
-        own = np.arange(len(local)) if which is None else np.flatnonzero(which == number)
-        source = local[own] if stored.index is None else stored.index[local[own]]
-        index[own] = np.arange(len(own))
-        parts.append((name, table.take(pa.array(source))))
-    base, size = int(positions[0]), int(positions[-1] - positions[0]) + 1
-    return _StoredBatch(base, size, rows, tuple(parts), which, index, positions)
+def copy_stored(events: StoredEvents, at: Int64s) -> EventBatch:
+    """Return a copy of the events at some places."""
+    rows = events.find_rows(np.arange(events.size, dtype=np.int64))
+    return take_parts(EventBatch(0, rows, None, events.parts, events.which, events.index), at)
 
 
 def _distinct(positions: Int64s) -> tuple[Int64s, Int64s | None]:
@@ -378,7 +408,7 @@ def _distinct(positions: Int64s) -> tuple[Int64s, Int64s | None]:
 
 
 def _per_part(
-    stored: _StoredBatch, local: Int64s
+    stored: StoredEvents, local: Int64s
 ) -> Iterator[tuple[pa.Table, Int64s, Int64s | slice]]:
     """Yield (table, rows in it, which of `local` they are) for each part touched."""
     if stored.which is None:

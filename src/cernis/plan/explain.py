@@ -14,6 +14,7 @@ from cernis.automata.unary.construct import compares_events
 from cernis.automata.unary.mermaid import draw_cea
 from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.dag.records import RECENT, SORTED, UNION, UNLIKE
+from cernis.integers import count_noun
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Overall, Pattern, Strategy, Unit
@@ -456,16 +457,18 @@ def _describe_window(plan: Plan) -> str:
         until = "for ever" if plan.pattern.forget is None else "until they are forgotten"
         return f"none: partial matches are kept {until} (WITHIN bounds memory)"
     if within.unit is Unit.EVENTS:
-        return (
-            f"{_write_number(within.size)} events: a match spans at most {floor(within.size) + 1}"
-        )
+        return f"{_count(within.size, 'event')}: a match spans at most {floor(within.size) + 1}"
     if within.unit is Unit.TIME:
-        return f"{_write_number(within.size / 10**9)} seconds"
+        return _count(within.size / 10**9, "second")
     if within.plain:
         least = "less than " if within.strict else ""
         return f"{least}{_write_number(within.size)} in the unit of the time column"
     name = within.attribute.name if within.attribute else ""
-    return f"{_write_number(within.size)} units of {name}, which must never decrease"
+    return f"{_count(within.size, 'unit')} of {name}, which must never decrease"
+
+
+def _count(size: Fraction, noun: str) -> str:
+    return f"{_write_number(size)} {noun}{'' if size == 1 else 's'}"
 
 
 def _write_number(size: Fraction) -> str:
@@ -587,4 +590,4 @@ def _describe_automaton(plan: Plan) -> list[str]:
 
 def _write_sizes(states: int, transitions: int, predicates: int) -> str:
     named = ((states, "state"), (transitions, "transition"), (predicates, "predicate"))
-    return ", ".join(f"{n} {name}" if n == 1 else f"{n} {name}s" for n, name in named)
+    return ", ".join(count_noun(n, name) for n, name in named)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cernis.automata.linked.automaton import LinkedAutomaton
 from cernis.automata.linked.mermaid import draw_linked
 from cernis.automata.linked.order import find_ended, find_rounds, find_sorted
+from cernis.integers import count_noun
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Guarantee
 from cernis.plan.report import PlanReport
@@ -128,7 +129,8 @@ def _describe_counting(plan: GraphPlan) -> Iterator[str]:
     lists = [*dict.fromkeys(lists)]
     yield from (f"lists matches {reason}" for reason in lists[:_MOST_REASONS])
     if len(lists) > _MOST_REASONS:
-        yield f"and in {len(lists) - _MOST_REASONS} other cases like these"
+        more = len(lists) - _MOST_REASONS
+        yield f"and in {count_noun(more, 'other case like this', 'other cases like these')}"
     if not lists:
         yield "lists nothing: each match has one run"
 

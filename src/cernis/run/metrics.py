@@ -16,6 +16,8 @@ class SessionMetrics:
     """Events that have begun or moved a partial match."""
     stored: int
     """Events that are kept because a match may still reach back to them."""
+    stored_bytes: int
+    """The memory of these events; rules share events that several of them keep."""
     keys: int
     """Partitions that the engine has numbers for."""
     dropped_keys: int

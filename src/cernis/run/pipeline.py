@@ -240,6 +240,7 @@ class Pipeline:
             events=engine.position,
             relevant=engine.relevant,
             stored=engine.position - self.kept_from,
+            stored_bytes=self.store.nbytes,
             keys=0 if self.keys is None else len(self.keys),
             dropped_keys=self.limit.dropped,
             records=engine.records,

@@ -83,7 +83,7 @@ class Tables:
             table, keep = self._join_part(stream, events)
             parts.append((stream, table))
             kept.append(keep)
-        batch = replace(batch, parts=tuple(parts))
+        batch = replace(batch, parts=tuple(parts), chosen=None)
         marks = iter(kept)
         stays = batch.interleave(lambda _, __: next(marks))
         return (batch if stays.all() else select_events(batch, kept)), stays

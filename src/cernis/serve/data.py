@@ -21,6 +21,7 @@ from cernis.errors import DataError
 from cernis.events.mistakes import Mistakes, no_column
 from cernis.events.source import open_events, schema_of
 from cernis.events.times import is_text, value_type
+from cernis.integers import count_noun
 from cernis.results.values import python_values
 from cernis.serve.axis import Axis, Floats, count_bins, find_range, to_number
 
@@ -237,7 +238,8 @@ def read_events(
     mistakes = Mistakes("skip")
     tables = {file.stream: _read_table(file, mistakes) for file in files}
     skipped = sum(mistakes.skipped.values())
-    notes = (f"{skipped:,} rows could not be read and were left out",) if skipped else ()
+    was = count_noun(skipped, "row could not be read and was", "rows could not be read and were")
+    notes = (f"{was} left out",) if skipped else ()
     guessed = EventData.of(tables, time_unit)
     return EventData(
         tables,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cernis.integers import count_noun
+
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
 GIBIBYTE = 1 << 30
@@ -50,7 +52,7 @@ class Limits:
         return f"an upload may have {write_size(self.upload_bytes)}"
 
     def explain_uploads(self) -> str:
-        return f"a visitor may have {self.uploads} uploads; remove one first"
+        return f"a visitor may have {count_noun(self.uploads, 'upload')}; remove one first"
 
     def explain_seconds(self) -> str:
         return (
@@ -86,4 +88,4 @@ def write_size(size: int) -> str:
     for unit, factor in (("GiB", GIBIBYTE), ("MiB", MEBIBYTE), ("KiB", KIBIBYTE)):
         if size >= factor:
             return f"{round(size / factor, 1):g} {unit}"
-    return f"{size} bytes"
+    return count_noun(size, "byte")

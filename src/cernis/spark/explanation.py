@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from cernis.automata.unary.cea import Is, write_test
 from cernis.errors import CernisError, WarningNote
+from cernis.integers import count_noun
 from cernis.pattern import formula as cel
 from cernis.pattern.query import Pattern, Unit, Window
 from cernis.pattern.write import write_window
@@ -192,7 +193,7 @@ def _describe_columns(job: Job) -> Iterator[str]:
         names = [*job.columns[frame.stream]]
         about = f"{frame.stream}: " if len(job.frames) > 1 else ""
         shown = ", ".join(names) if names else "none"
-        yield f"{about}{len(names)} of {len(frame.fields)} columns: {shown}"
+        yield f"{about}{len(names)} of {count_noun(len(frame.fields), 'column')}: {shown}"
 
 
 def _describe_rows(job: Job) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
+from cernis.integers import count_noun
 from cernis.views import svg
 from cernis.views.layout import GraphEdge, GraphPlaces, Point, place
 
@@ -220,7 +221,7 @@ def _draw(view: AutomatonView, standalone: bool, alive: Mapping[int, str]) -> st
             parts.append(_draw_edge(view, bundle, labels))
     parts += [_draw_state(state, alive.get(state.id)) for state in view.states]
     names = ", ".join(state.name for state in view.states[:8])
-    label = f"Automaton with {len(view.states)} states: {names}"
+    label = f"Automaton with {count_noun(len(view.states), 'state')}: {names}"
     return svg.picture(view.width, view.height, "".join(parts), label, standalone=standalone)
 
 

@@ -15,6 +15,8 @@ from threading import Event, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from cernis.integers import count_noun
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
@@ -90,7 +92,8 @@ def say_events(events: int, total: int | None) -> str:
     >>> say_events(1500, 3000), say_events(1500, None)
     ('1,500 of 3,000 events', '1,500 events')
     """
-    return f"{events:,} of {total:,} events" if total else f"{events:,} events"
+    counted = count_noun(total or events, "event")
+    return f"{events:,} of {counted}" if total else counted
 
 
 def find_display() -> RunDisplay | None:

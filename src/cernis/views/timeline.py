@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from cernis.integers import describe_integer, write_integer
+from cernis.integers import count_noun, describe_integer, write_integer
 from cernis.views import svg
 from cernis.views.axis import list_ticks, write_place
 
@@ -168,7 +168,7 @@ def draw_timeline(
     if counted:
         parts.append(_draw_ends(view, plot))
     total = sum(lane.total for lane in view.lanes)
-    label = f"Timeline: {_count(total, 'event')} in {_count(len(names), 'lane')}"
+    label = f"Timeline: {count_noun(total, 'event')} in {count_noun(len(names), 'lane')}"
     return svg.picture(float(width), height, "".join(parts), label, standalone=standalone)
 
 
@@ -221,7 +221,7 @@ def _draw_lane(view: Timeline, plot: _Plot, number: int, lane: LaneView) -> str:
     y = plot.y(number)
     name = svg.element(
         "text",
-        svg.title(f"{lane.name}: {_count(lane.total, 'event')}"),
+        svg.title(f"{lane.name}: {count_noun(lane.total, 'event')}"),
         svg.write(lane.name, _LONGEST_NAME),
         x=14,
         y=y + 4,
@@ -271,10 +271,6 @@ def _draw_area(bins: Sequence[int], plot: _Plot, bottom: float, height: float) -
             top = bottom - max(1.5, height * _scale(count, most))
             path.append(f"M{x:.1f} {bottom:.1f}V{top:.1f}H{right:.1f}V{bottom:.1f}")
     return "".join(path)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _scale(count: int, most: int) -> float:
@@ -327,13 +323,14 @@ def _say_mark(mark: MatchMark, unit: str, titles: Titles) -> str:
 
 def _draw_ends(view: Timeline, plot: _Plot) -> str:
     total = sum(view.ends)
-    number = describe_integer(total, 10**15)
+    ending = "match ends here" if total == 1 else "matches end here"
+    title = f"{describe_integer(total, 10**15)} {ending}"
     bottom = plot.bottom + _STRIP - 2
     area = _draw_area(view.ends, plot, bottom, _STRIP - 8)
     return (
         svg.element(
             "text",
-            svg.title(f"{number} matches end here"),
+            svg.title(title),
             "matches",
             x=14,
             y=bottom - 7,
@@ -353,7 +350,7 @@ def _draw_ends(view: Timeline, plot: _Plot) -> str:
         )
         + svg.element(
             "path",
-            svg.title(f"{number} matches end here"),
+            svg.title(title),
             d=area,
             class_="ink",
             fill="currentColor",

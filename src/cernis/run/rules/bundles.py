@@ -31,13 +31,12 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from cernis.encoding.bundle import MOST_ATOMS, BundleEncoder, SeenTruths
 from cernis.engine.settings import CLOCK_WINDOW, CONSUME_NOTHING, NO_WINDOW
 from cernis.engine.silence import MOST
 from cernis.engine.unary.bundle import BundleTables
-from cernis.events.batch import Bools, EventBatch, Int32s, Int64s
+from cernis.events.batch import Bools, EventBatch, Int32s, Int64s, take_events
 from cernis.events.order import Scale
 from cernis.events.source import DescribedStream
 from cernis.pattern import formula as cel
@@ -451,6 +450,7 @@ def join_rows(
 ) -> RoutedRows:
     """Return the events of rules in one order; each rule has a place, and rows of each part.
 
+    >>> import pyarrow as pa
     >>> batch = EventBatch.of(pa.table({"type": ["A"] * 5}))
     >>> rows = [(0, [np.array([2, 4])]), (3, [np.array([1, 2])])]
     >>> at, places = join_rows(batch, rows, [])
@@ -488,31 +488,3 @@ def take_rows(batch: EventBatch, rows: RoutedRows, bundle: Bundle) -> EventBatch
     """Return the events of a bundle, each as often as there are rules that read it."""
     taken = take_events(batch, rows.at, bundle.whole.pattern.streams)
     return replace(taken, owners=bundle.owner_numbers[rows.places])
-
-
-def take_events(batch: EventBatch, at: Int64s, streams: Sequence[str] = ()) -> EventBatch:
-    """Return a copy of the events at some places, any number of times; those of some streams.
-
-    >>> batch = EventBatch.of(pa.table({"type": ["A", "B"]}))
-    >>> take_events(batch, np.array([1, 1, 0])).parts[0][1].column("type").to_pylist()
-    ['B', 'B', 'A']
-    """
-    index = at if batch.index is None else batch.index[at]
-    which = np.zeros(len(at), np.int16) if batch.which is None else batch.which[at]
-    parts, places = [], np.empty(len(at), np.int64)
-    numbers = [i for i, (name, _) in enumerate(batch.parts) if not streams or name in streams]
-    renumbered = np.zeros(len(at), np.int16)
-    for number, place in enumerate(numbers):
-        name, table = batch.parts[place]
-        own = np.flatnonzero(which == place) if len(numbers) > 1 else np.arange(len(at))
-        parts.append((name, table.take(pa.array(index[own]))))
-        places[own], renumbered[own] = np.arange(len(own)), number
-    is_one = len(parts) == 1
-    return replace(
-        batch,
-        rows=batch.rows[at],
-        time=None if batch.time is None else batch.time[at],
-        parts=tuple(parts),
-        which=None if is_one else renumbered,
-        index=None if is_one else places,
-    )

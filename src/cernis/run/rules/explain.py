@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from cernis.integers import count_noun
 from cernis.plan.plan import Guarantee
 from cernis.run.metrics import SessionMetrics
 from cernis.run.rules.routing import ConstantTest, Router
@@ -22,20 +23,23 @@ def list_work(rules: SharedRules) -> Iterator[str]:
     """Yield which rules read which events, which share an engine, and their guarantees."""
     yield f"rules        {len(rules)}"
     router = _make_router(rules.rules)
-    indexed = ", ".join(f"{n} ({count:,} constants)" for n, count in router.attributes.items())
-    yield f"routed       {len(router.rules)} rules read the events that can move them"
+    indexed = ", ".join(
+        f"{n} ({count_noun(count, 'constant')})" for n, count in router.attributes.items()
+    )
+    yield f"routed       {_count_readers(len(router.rules))} the events that can move them"
     if indexed:
         yield f"             by look-ups of {indexed}"
-    yield f"whole        {len(rules.wholes)} rules read every event"
+    yield f"whole        {_count_readers(len(rules.wholes))} every event"
     for name, why in rules.wholes.items():
         yield f"             {name}: {why}"
     if rules.families:
         several = sum(len(family.rules) for family in rules.families)
-        queries = f"{len(rules.families)} queries"
+        queries = count_noun(len(rules.families), "query", "queries")
         yield f"families     {several} rules differ in one constant: {queries}"
     if rules.bundles:
         several = sum(len(bundle.rules) for bundle in rules.bundles)
-        yield f"bundles      {several} rules of other shapes share {len(rules.bundles)} engines"
+        engines = count_noun(len(rules.bundles), "engine")
+        yield f"bundles      {several} rules of other shapes share {engines}"
     kinds: dict[Guarantee, list[str]] = {}
     for rule in rules:
         kinds.setdefault(rule.query.plan.guarantee, []).append(rule.name)
@@ -44,6 +48,10 @@ def list_work(rules: SharedRules) -> Iterator[str]:
     if residual := kinds.get(Guarantee.RESIDUAL):
         why = "some conditions are checked on candidates, whose number has no bound"
         yield f"             {shorten_names(residual)}: {why}"
+
+
+def _count_readers(number: int) -> str:
+    return count_noun(number, "rule reads", "rules read")
 
 
 def _make_router(rules: Sequence[Rule]) -> Router:
@@ -66,14 +74,16 @@ def list_costly(rules: SharedRules, numbers: Mapping[str, SessionMetrics]) -> It
     yield "costly       the rules that took most of the time"
     for name in sorted(spent, key=lambda name: -spent[name])[:_COSTLY]:
         own = numbers[name]
-        read = f"{own.events:,} events, {own.records:,} records of partial matches"
+        records = f"{count_noun(own.records, 'record')} of partial matches"
+        read = f"{count_noun(own.events, 'event')}, {records}"
         why = rules.wholes.get(name, "it reads the events that can move it")
         yield f"             {name}: {spent[name] / total:.0%}, {read}; {why}"
 
 
 def list_silent(silent: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield the rules that found nothing, each with its reason."""
-    yield f"silent       {len(silent)} rules find nothing in these events"
+    find = count_noun(len(silent), "rule finds", "rules find")
+    yield f"silent       {find} nothing in these events"
     yield from (f"             {name}: {why}" for name, why in silent)
 
 
@@ -81,7 +91,7 @@ def describe_silence(rule: Rule, events: int, warnings: Sequence[str]) -> str:
     """Return why a rule finds nothing, by the number of its events and the warnings about them."""
     if not events and rule.equalities:
         tests = sorted(map(str, rule.equalities))
-        more = f" or {len(tests) - 3} others" if len(tests) > 3 else ""
+        more = f" or {count_noun(len(tests) - 3, 'other')}" if len(tests) > 3 else ""
         return f"no event has {' or '.join(tests[:3])}{more}"
     if not warnings:
         return "events move it, and none completes a match"

@@ -53,6 +53,7 @@ def _measure_rule(running: RunningRule) -> Iterator[tuple[str, SessionMetrics]]:
                 suppressed=suppressed,
                 relevant=round(whole.relevant * part),
                 stored=round(whole.stored * part),
+                stored_bytes=round(whole.stored_bytes * part),
                 keys=round(whole.keys * part),
                 records=round(whole.records * part),
                 seconds={stage: part * spent for stage, spent in whole.seconds.items()},

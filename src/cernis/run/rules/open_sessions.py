@@ -94,6 +94,10 @@ class _SharedEncoder(AtomEncoder):
         self._last = (batch, codes)
         return codes
 
+    def forget_batch(self) -> None:
+        """Drop the last batch: no other rule reads it."""
+        self._last = None
+
 
 class _SharedEncoders:
     """One encoder for all rules that ask the same atoms.
@@ -104,7 +108,7 @@ class _SharedEncoders:
 
     def __init__(self, type_column: str) -> None:
         self._type_column = type_column
-        self._known: WeakValueDictionary[tuple[Atom, ...], Encoder] = WeakValueDictionary()
+        self._known: WeakValueDictionary[tuple[Atom, ...], _SharedEncoder] = WeakValueDictionary()
         self._groups: KnownGroups = WeakValueDictionary()
 
     def get(self, atoms: Sequence[Atom]) -> Encoder:
@@ -114,3 +118,8 @@ class _SharedEncoders:
         if encoder is None:
             encoder = self._known[key] = _SharedEncoder(key, self._type_column, self._groups)
         return encoder
+
+    def forget_batch(self) -> None:
+        """Drop the batch that was encoded last."""
+        for encoder in self._known.values():
+            encoder.forget_batch()

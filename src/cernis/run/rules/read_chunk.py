@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cernis.events.batch import EventBatch
+from cernis.events.batch import EventBatch, share_events
 from cernis.events.order import Scale
 from cernis.run.rules.derived import (
     NOTHING,
@@ -114,6 +114,7 @@ class ChunkReader:
         """
         first, self.scale = self.events, scale
         self.events += len(batch)
+        batch = share_events(batch) if len(batch) else batch
         running = self.running
         views: dict[tuple[str, ...], EventBatch] = {}
         can_route, routed = set[int](), RoutedEvents({}, {})
@@ -136,14 +137,12 @@ class ChunkReader:
                 continue
             if place in can_route:
                 own = routed.events.get(place)
-                if own is not None and own.owners is None:
-                    own = confine(own, pattern.streams)
             else:
                 if pattern.streams not in views:
                     views[pattern.streams] = confine(batch, pattern.streams)
                 own = views[pattern.streams]
                 tables = each.session.tables
-                own = own if tables is None else tables.join(own)
+                own = own if tables is None or not len(own) else tables.join(own)
             if own is not None and len(own):
                 found[place] += each.read(own, scale)
         bound = find_least(chunk.bounds.values())
@@ -164,8 +163,6 @@ class ChunkReader:
         )
         segments = running.read(own, chunk.scale)
         columns, several = (own.type_column, own.time_column), list[DerivedEvents]()
-        if not segments:
-            running.session.pipeline.forget_if_due()
         for name, found in running.conclude(segments, every=False) if segments else ():
             derivation = Derivation(pattern.into, self.running.numbers[name], schema, *columns)
             events = derive_events(found, running.log, derivation)

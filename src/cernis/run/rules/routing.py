@@ -10,7 +10,7 @@ test sees changes nothing where only the order of events counts. A rule for whic
 other events count, or the time that they bring, reads every event (`why_whole`).
 
 Cost contract: per event, one look-up for each indexed attribute; per event and rule that it can
-move, a copy of the event. Nothing per event and rule that it cannot move.
+move, a place of four bytes. Nothing per event and rule that it cannot move.
 """
 
 from __future__ import annotations
@@ -225,7 +225,10 @@ class Router:
         return found
 
     def route(self, events: pa.Table) -> dict[int, Int64s]:
-        """Return the rows, ascending, that can move each rule; a rule without rows is left out."""
+        """Return the rows, ascending, that can move each rule; a rule without rows is left out.
+
+        Rules that are moved by the same constants have the same array.
+        """
         found: dict[int, list[Int64s]] = {}
         for index in self._indexes:
             name = self.type_column if index.attribute is None else index.attribute
@@ -248,7 +251,12 @@ class Router:
                 for constant, rows in _split(numbers, len(index.rules)) if any(index.rules) else ():
                     for rule in index.rules[constant]:
                         found.setdefault(rule, []).append(rows)
-        return {rule: _merge(rows) for rule, rows in found.items()}
+        merged: dict[tuple[int, ...], Int64s] = {}
+        for several in found.values():
+            key = tuple(map(id, several))
+            if key not in merged:
+                merged[key] = _merge(several)
+        return {rule: merged[tuple(map(id, several))] for rule, several in found.items()}
 
 
 def _find_broad(rules: Sequence[Sequence[int]]) -> dict[int, Bools]:

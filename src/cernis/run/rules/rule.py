@@ -4,7 +4,8 @@ All mistakes of all rules are collected, so that a person mends them in one go. 
 changes while its rules run is read again by `revise_rules`: a rule that is broken is refused, and
 stays what it was.
 
-Cost: parsing, some milliseconds for each rule. The plan of a rule is made when it is first needed.
+Cost: parsing, some milliseconds for each rule. The plan of a rule is made when it is first needed;
+`plan_rules` makes all of them.
 """
 
 from __future__ import annotations
@@ -30,16 +31,24 @@ _SHOWN = 10
 class RuleSetError(CernisError):
     """The mistakes of a rule set, of all its rules."""
 
-    def __init__(self, mistakes: Sequence[str], rules: Sequence[str] = ()) -> None:
-        """`rules` are the names of those that do not fit the events, where that is the mistake."""
+    def __init__(
+        self, mistakes: Sequence[str], rules: Sequence[str] = (), codes: Sequence[str] = ()
+    ) -> None:
+        """`rules` are the names of those that are wrong, where the others can go on without them.
+
+        `codes` are those of the mistakes; without them, the mistakes are ones of queries.
+        """
         super().__init__("\n".join(mistakes))
         self.mistakes = tuple(mistakes)
         self.rules = tuple(rules)
+        self.codes = tuple(codes) or tuple(
+            find_kind((QueryError.__name__,), mistake).code for mistake in mistakes
+        )
 
     @property
     def code(self) -> str:
-        """The code of the first mistake, which is one of a query."""
-        return find_kind((QueryError.__name__,), str(self)).code
+        """The code of the first mistake."""
+        return self.codes[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +126,20 @@ def revise_rules(source: Any, before: Sequence[Rule]) -> tuple[list[Rule], list[
     if circle := describe_circle(rules):
         return [*before], [*refused, circle]
     return rules, refused
+
+
+def plan_rules(rules: Iterable[Rule]) -> None:
+    """Plan all rules; raise the mistakes of all that cannot be planned together."""
+    mistakes, names, codes = [], [], []
+    for rule in rules:
+        try:
+            _ = rule.query.plan
+        except CernisError as error:
+            mistakes.append(describe_mistake(rule.name, rule.origin, error))
+            names.append(rule.name)
+            codes.append(error.code)
+    if mistakes:
+        raise RuleSetError(mistakes, names, codes)
 
 
 def describe_circle(rules: Sequence[Rule]) -> str:

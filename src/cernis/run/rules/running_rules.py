@@ -1,21 +1,21 @@
 """`RunningRules`: all rules at work, in the order in which they read, and the events of each.
 
-Cost contract: that of `routing.Router` for each chunk. The events of routed rules are copied, those
-of all rules that run alone in one table.
+Cost contract: that of `routing.Router` for each chunk. The events of routed rules are copied while
+they read them, once for all rules that read the same ones; stores keep places in the chunk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from cernis.events.batch import EventBatch, Int64s, select_events
+from cernis.events.batch import EventBatch, Int64s, choose_stored, take_events
 from cernis.events.order import join_table
-from cernis.run.rules.bundles import Bundle, join_rows, take_events, take_rows
+from cernis.run.rules.bundles import Bundle, join_rows, take_rows
 from cernis.run.rules.derived import count_steps, order_rules
 from cernis.run.rules.routing import Router
 from cernis.run.rules.running_rule import RunningRule
@@ -26,7 +26,7 @@ class RoutedEvents(NamedTuple):
 
     events: dict[int, EventBatch]
     places: dict[int, Int64s]
-    """Where these stand in the batch, of bundles and of rules that insert into a stream."""
+    """Where these stand in the batch."""
 
 
 class RunningRules:
@@ -98,43 +98,43 @@ class RunningRules:
             if len(found.at):
                 routed.events[place] = take_rows(batch, found, bundle)
                 routed.places[place] = found.at
-        plain = {}
+        alike: dict[tuple[Any, ...], list[int]] = {}
         for place in [place for place in rows if place < len(self)]:
-            pattern = self.patterns[place]
-            if pattern.into is None:
-                plain[place] = rows[place]
-            elif len(at := join_rows(batch, [(0, rows[place])], pattern.streams).at):
-                routed.events[place] = take_events(batch, at, pattern.streams)
-                routed.places[place] = at
-        if len(batch.parts) == 1 and batch.index is None:
-            routed.events.update(_copy_events(batch, {place: at for place, (at,) in plain.items()}))
-        else:
-            routed.events.update({place: _select(batch, at) for place, at in plain.items()})
+            key = self.patterns[place].streams, *map(id, rows[place])
+            alike.setdefault(key, []).append(place)
+        groups = [(key[0], _find_places(batch, rows[own[0]], key[0])) for key, own in alike.items()]
+        for places, (_, at), events in zip(
+            alike.values(), groups, _copy_events(batch, groups), strict=True
+        ):
+            if len(at):
+                routed.events.update(dict.fromkeys(places, events))
+                routed.places.update(dict.fromkeys(places, at))
         return routed
 
 
-def _copy_events(batch: EventBatch, rows: Mapping[int, Int64s]) -> dict[int, EventBatch]:
-    """Return the events at the rows of each rule; all rules share one copy, rule after rule."""
-    if not rows:
-        return {}
-    (name, table), order = batch.parts[0], np.concatenate([*rows.values()])
-    copied = join_table(table).take(pa.array(order))
-    found, first = {}, 0
-    for number, at in rows.items():
-        found[number] = replace(
+def _find_places(batch: EventBatch, rows: Sequence[Int64s], streams: Sequence[str]) -> Int64s:
+    """Return where the rows of each part stand in a batch, of some streams."""
+    is_plain = len(batch.parts) == 1 and batch.index is None
+    if is_plain and (not streams or batch.parts[0][0] in streams):
+        return rows[0]
+    return join_rows(batch, [(0, rows)], streams).at
+
+
+def _copy_events(
+    batch: EventBatch, groups: Sequence[tuple[Sequence[str], Int64s]]
+) -> Iterator[EventBatch]:
+    """Yield the events of streams at some places; those of one table share one copy."""
+    if len(batch.parts) > 1 or batch.index is not None or not groups:
+        yield from (take_events(batch, at, streams) for streams, at in groups)
+        return
+    (name, table), order = batch.parts[0], np.concatenate([at for _, at in groups])
+    copied, first = join_table(table).take(pa.array(order)), 0
+    for _, at in groups:
+        yield replace(
             batch,
             rows=batch.rows[at],
             time=None if batch.time is None else batch.time[at],
             parts=((name, copied.slice(first, len(at))),),
+            chosen=choose_stored(batch, at),
         )
         first += len(at)
-    return found
-
-
-def _select(batch: EventBatch, rows: Sequence[Int64s]) -> EventBatch:
-    kept = []
-    for at, (_, table) in zip(rows, batch.parts, strict=True):
-        keep = np.zeros(table.num_rows, np.bool_)
-        keep[at] = True
-        kept.append(keep)
-    return select_events(batch, kept)

@@ -5,8 +5,11 @@ It opens events and puts them in order once for all rules, lets the rules read t
 
 Cost contract: reading once; per event one look-up for each indexed attribute; per rule the cost of
 a session over its own events. A rule that is in no family and no bundle costs some calls for each
-chunk: a million events, or up to eight where there are thousands of rules. Each rule keeps the
-state of a session, and the events that its matches may still report.
+chunk: a million events, or up to eight where there are thousands of rules.
+
+State: the events that a match may still report, once for all rules; four bytes for each of them and
+each rule that reads it; the partial matches. What is no longer needed is dropped when the state has
+doubled, once the set has millions of places and records.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from cernis.events.batch import EventBatch
 from cernis.events.mistakes import Mistakes
 from cernis.events.odd_times import TimeSpan, check_times, extend_span
 from cernis.events.order import Ordering, Scale, StreamPosition
+from cernis.events.repack import SharedSize, measure_shared, repack
 from cernis.events.source import DescribedStream, Source
 from cernis.results.matches import Matches
 from cernis.run.advice.absent_types import SampledTypes
@@ -48,7 +52,7 @@ from cernis.run.rules.measure import measure_rules
 from cernis.run.rules.open_sessions import SessionOpener
 from cernis.run.rules.prepare import GivenStreams, check_rules, split_families
 from cernis.run.rules.read_chunk import ChunkReader, ChunkReading, limit_time
-from cernis.run.rules.rule import Rule, name_warning
+from cernis.run.rules.rule import Rule, name_warning, plan_rules
 from cernis.run.rules.running_rule import RuleWarnings, RunningRule
 from cernis.run.rules.running_rules import RunningRules
 from cernis.run.rules.shared_rules import SharedRules
@@ -56,12 +60,18 @@ from cernis.run.rules.streams import name_streams, unite_declared
 from cernis.run.session import OpenedEvents, RunOptions, Session
 from cernis.signature import Secret, sign_state
 
+_FORGET_EVERY = 1 << 22
+"""A rule set with more places, records and batches than this forgets when they have doubled."""
+_BATCH = 64
+"""A stored batch of a rule costs as much as so many places."""
+
 
 class RuleSession:
     """The rules of a set over one stream of events."""
 
     def __init__(self, rules: SharedRules, options: RunOptions, *, families: bool = True) -> None:
         """Without `families` each rule has a session of its own, as `strict` and limits need it."""
+        plan_rules(rules)
         self.rules = rules
         self._has_families = families and _can_share(options)
         self.mistakes = Mistakes(options.on_error)
@@ -75,6 +85,8 @@ class RuleSession:
         self._opener = SessionOpener(options)
         self._reader = ChunkReader(self._index([]), options.time_unit)
         self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
+        self._kept = 0
+        """What the rules kept when they last forgot."""
         self._begin([*rules.families, *rules.bundles] if self._has_families else [], [])
 
     @property
@@ -107,9 +119,11 @@ class RuleSession:
         """Go on with other rules: those with the same name and text keep their state.
 
         A rule that is new, or has another text, begins with the next events. Rules that are wrong
-        raise an error when they are read (`cernis.rules`), and the session goes on as it was.
+        raise an error when they are read (`cernis.rules`) or here, if they are too large to run.
+        The session goes on as it was.
         """
         self._guard.check()
+        plan_rules(rules)
         changes = compare_rules(self.rules, rules)
         names = {*changes.kept}
         kept = [each for each in self.running if any(rule.name in names for rule in each.rules)]
@@ -200,7 +214,9 @@ class RuleSession:
         self.renew_budget()
         opened = self._start(self.open(events))
         with self._guard:
-            return self._count(self._conclude(self._read(opened)))
+            found = self._count(self._conclude(self._read(opened)))
+            self.forget_if_due()
+            return found
 
     def finish(self) -> dict[str, Any]:
         """Return what is certain now that no further event comes."""
@@ -293,6 +309,7 @@ class RuleSession:
             read = self._reader.begin()
             self._reader.read(batch, scale, read, ChunkReading())
             found = list(self._list_found(read))
+            self.forget_if_due()
         yield from found
 
     def pass_time(self, nanoseconds: int, scale: Scale) -> Iterator[tuple[str, Any]]:
@@ -317,8 +334,6 @@ class RuleSession:
                 yield from running.join_found(parts, every=False)
             elif segments or running.session.pipeline.waits_for_time:
                 yield from running.conclude(segments, every=False)
-            else:
-                running.session.pipeline.forget_if_due()
 
     # ------------------------------------------------------------- answers
 
@@ -376,6 +391,41 @@ class RuleSession:
             session.renew_budget()
 
     # ------------------------------------------------------------- numbers
+
+    def forget_if_due(self, most: int | None = None) -> None:
+        """Forget when the rules keep more than `most`, and twice as much as after the last time.
+
+        Not between reading events and answering.
+        """
+        self._opener.encoders.forget_batch()
+        most = _FORGET_EVERY if most is None else most
+        if self._count_kept() > max(most, 2 * self._kept):
+            self._forget()
+
+    def forget(self) -> None:
+        """Drop the events that no partial match of any rule reaches back to."""
+        with self._guard:
+            self._forget()
+
+    def _forget(self) -> None:
+        for session in self.sessions:
+            session.pipeline.forget()
+        repack([session.store for session in self.sessions])
+        self._kept = self._count_kept()
+
+    def _count_kept(self) -> int:
+        """Return how many places, records and batches the rules keep."""
+        return sum(
+            session.events
+            - session.kept_from
+            + session.engine.records
+            + _BATCH * len(session.store.batches)
+            for session in self.sessions
+        )
+
+    def measure_stored(self) -> SharedSize:
+        """Return the events that all rules keep together, each once, and their memory."""
+        return measure_shared(session.store for session in self.sessions)
 
     def metrics(self) -> dict[str, RuleMetrics]:
         """Return the numbers of each rule at this moment; they cost nothing."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from cernis.events.batch import EventBatch, select_events
+from cernis.events.batch import EventBatch, take_events
 from cernis.events.source import DescribedStream
 from cernis.pattern.query import Pattern
 from cernis.schema import Schema
@@ -41,5 +41,6 @@ def confine(batch: EventBatch, streams: tuple[str, ...]) -> EventBatch:
     """Return the events of some streams; none named: of all."""
     if not streams or all(name in streams for name, _ in batch.parts):
         return batch
-    kept = [np.full(table.num_rows, name in streams) for name, table in batch.parts]
-    return select_events(batch, kept)
+    wanted = np.array([name in streams for name, _ in batch.parts])
+    marks = np.full(len(batch), wanted[0]) if batch.which is None else wanted[batch.which]
+    return take_events(batch, np.flatnonzero(marks), streams)

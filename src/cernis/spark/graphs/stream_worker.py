@@ -32,6 +32,7 @@ from cernis.spark.graphs.worker import (
     open_solver,
 )
 from cernis.spark.streaming.packing import Packing
+from cernis.spark.streaming.report import EngineState
 from cernis.spark.streaming.side_output import EVENT, find_batch
 from cernis.spark.streaming.work import BucketWork, drop_column
 from cernis.spark.worker import BUCKET, STREAM
@@ -138,5 +139,5 @@ class SolutionRecognizer:
     def freeze(self) -> bytes:
         return self.session.freeze()
 
-    def count_state(self) -> tuple[int, int]:
-        return len(self.session.builder.parts), self.session.engine.records
+    def count_state(self) -> EngineState:
+        return EngineState(len(self.session.builder.parts), self.session.engine.records)

@@ -33,6 +33,7 @@ from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
 from cernis.spark.carriers import carrier_of
 from cernis.spark.rules.answers import fill_columns, list_answers, order_answers
+from cernis.spark.streaming.report import EngineState
 from cernis.spark.worker import (
     BUCKET,
     NOW,
@@ -66,7 +67,7 @@ MEASURES = pa.schema({"rule": pa.string(), "numbers": pa.string()})
 
 _BEFORE_ALL = -(2**63)
 _ROWS = 1 << 14
-_FORGET_EVERY = 1 << 16
+_FORGET_EVERY = 1 << 17
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +130,6 @@ class RuleRecognizer:
             self.session = RuleSession.thaw(make_rules(self.texts), state, work.reading)
             self._prepare()
         self.given = 0
-        self._kept_events = 0
-        """How many events the sessions had when they last dropped some."""
         self._passed = _BEFORE_ALL
         """Up to where time has passed, in nanoseconds."""
         self._matches: dict[str, int] = {}
@@ -195,19 +194,13 @@ class RuleRecognizer:
 
     def forget(self) -> None:
         """Drop old events of the sessions now and then: a worker has many buckets."""
-        if self._count_events() > max(_FORGET_EVERY, 2 * self._kept_events):
-            for session in self.session.sessions:
-                session.forget()
-            self._kept_events = self._count_events()
+        self.session.forget_if_due(_FORGET_EVERY)
 
-    def _count_events(self) -> int:
-        """Return how many events are kept because a match may still reach back to them."""
-        return sum(session.events - session.kept_from for session in self.session.sessions)
-
-    def count_state(self) -> tuple[int, int]:
-        """Return how many partitions and how many records of partial matches there are."""
+    def count_state(self) -> EngineState:
+        """Return how much the engines of all rules hold; events that rules share count once."""
         numbers = [session.metrics() for session in self.session.sessions]
-        return sum(each.keys for each in numbers), sum(each.records for each in numbers)
+        keys, records = sum(each.keys for each in numbers), sum(each.records for each in numbers)
+        return EngineState(keys, records, *self.session.measure_stored())
 
     def list_numbers(self) -> str:
         """Return the numbers of the rules that have changed since the last call, as JSON."""

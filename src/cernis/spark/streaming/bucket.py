@@ -139,7 +139,8 @@ class Bucket:
             call(header.timer, next_call)
             header.timer = next_call
         report.waiting, report.kept = len(self.buffer), self.log.size
-        report.keys, report.records = self.recognizer.count_state()
+        for name, number in self.recognizer.count_state()._asdict().items():
+            setattr(report, name, number)
         store.put_header(header.to_bytes(self.stream.derive_key(self.number)))
         report.state_ms += 1000 * (perf_counter() - began)
 

@@ -19,7 +19,7 @@ from cernis.spark.streaming.side_output import AHEAD, UNDECODABLE, UNTIMED
 
 BUCKETS, ROWS = "cernis.buckets.", "cernis.rows."
 """The prefixes of observed metrics: of all buckets, and of the rows of a stream."""
-GAUGES = ("kept", "waiting", "keys", "records")
+GAUGES = ("kept", "waiting", "keys", "records", "stored", "stored_bytes")
 """The numbers of a bucket that stay until its next call."""
 
 
@@ -68,6 +68,10 @@ class Progress:
     watermark: str | None
     milliseconds: Mapping[str, float]
     """Time in each part: Spark's own parts, and `engine` and `state` summed over buckets."""
+    stored_per_bucket: Mapping[int, int] = field(default_factory=dict)
+    """Events that the engine of each bucket that ran keeps; rules share them."""
+    stored_bytes_per_bucket: Mapping[int, int] = field(default_factory=dict)
+    """The memory of these events, in the worker."""
     rules_per_bucket: Mapping[int, Mapping[str, RuleNumbers]] = field(default_factory=dict)
     """Of a rule set: the numbers of each rule that has read events, in each bucket that ran."""
     streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -132,6 +136,8 @@ def progress_of(told: Mapping[str, Any]) -> Progress | None:
         waiting_per_bucket=per_bucket("waiting"),
         keys_per_bucket=per_bucket("keys"),
         records_per_bucket=per_bucket("records"),
+        stored_per_bucket=per_bucket("stored"),
+        stored_bytes_per_bucket=per_bucket("stored_bytes"),
         recalled=sums("recalled"),
         watermark=(told.get("eventTime") or {}).get("watermark"),
         milliseconds=spent,

@@ -1,8 +1,18 @@
-"""`Report`: the numbers of one call of a bucket."""
+"""`Report`: the numbers of one call of a bucket, and those of its engine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class EngineState(NamedTuple):
+    """What the engine of a bucket holds; the names are those of `Report`."""
+
+    keys: int
+    records: int
+    stored: int = 0
+    stored_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -19,6 +29,10 @@ class Report:
     """Partitions that the engine has numbers for."""
     records: int = 0
     """Nodes and vertices of partial matches; dead ones count until they are collected."""
+    stored: int = 0
+    """Events that the engine keeps because a match may still report them; rules share them."""
+    stored_bytes: int = 0
+    """The memory of these events."""
     recalled: int = 0
     """Events that were read again because another worker ran the bucket before."""
     engine_ms: float = 0.0

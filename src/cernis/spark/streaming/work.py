@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from cernis.events.batch import Int64s
 from cernis.signature import Secret, derive_key
+from cernis.spark.streaming.report import EngineState
 from cernis.spark.worker import ROW, STREAM, Recognizer, RowReading, Work, ticks_of
 
 _MS = 1_000_000
@@ -54,8 +55,8 @@ class StreamRecognizer(Protocol):
     def freeze(self) -> bytes:
         """Return the state as versioned bytes."""
 
-    def count_state(self) -> tuple[int, int]:
-        """Return the number of keys that the engine knows, and of records of partial matches."""
+    def count_state(self) -> EngineState:
+        """Return how much the engine holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,9 +234,9 @@ class _RowRecognizer(Recognizer):
     def freeze(self) -> bytes:
         return self.session.freeze()
 
-    def count_state(self) -> tuple[int, int]:
-        numbers = self.session.metrics()
-        return numbers.keys, numbers.records
+    def count_state(self) -> EngineState:
+        own = self.session.metrics()
+        return EngineState(own.keys, own.records, own.stored, own.stored_bytes)
 
 
 def drop_column(table: pa.Table, name: str) -> pa.Table:
