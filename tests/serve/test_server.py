@@ -169,7 +169,7 @@ def test_an_event_is_named_as_the_command_line_and_python_number_it(visitor: Any
     run = visitor.run(query, source).json["run"]
     at = f"/api/runs/{run}"
     [row] = visitor.get(f"{at}/matches").json["rows"]
-    assert (row["start_row"], row["end_row"]) == (match.start, match.end) == (1, 0)
+    assert (row["start_number"], row["end_number"]) == (match.start, match.end) == (1, 0)
     events = visitor.get(f"{at}/events?rows=0,1,2").json["events"]
     assert [one["name"] for one in events] == ["row 1", "row 2", "row 0"]
     step = visitor.get(f"{at}/step?row=1").json

@@ -161,8 +161,8 @@ export interface MatchRow {
   start: number | null;
   end: number | null;
   /** The rows of the first and the last event, as the command line numbers them; none for graphs. */
-  start_row: number | null;
-  end_row: number | null;
+  start_number: number | null;
+  end_number: number | null;
   values: Scalar[];
   /** The events by variable; those of no variable are under "". */
   events: Record<string, number[]>;

@@ -114,7 +114,7 @@ export class MatchesPanel {
   #showPage(run: Run, page: MatchPage, offset: bigint | null): void {
     const unit = run.time.unit;
     const timed = unit !== "row" && page.rows.some(({ start }) => start !== null);
-    const placed = page.rows.some(({ start_row }) => start_row !== null);
+    const placed = page.rows.some(({ start_number }) => start_number !== null);
     const columns = [
       { name: "match" },
       ...(placed ? [{ name: "start", detail: "row" }, { name: "end", detail: "row" }] : []),
@@ -124,7 +124,7 @@ export class MatchesPanel {
     const rows = page.rows.map((row, i) => {
       const match = { ...row, index: row.index ?? `sample ${i + 1}` };
       const times = timed ? [{ value: showTime(row.start, unit) }, { value: showTime(row.end, unit) }] : [];
-      const places = placed ? [{ value: row.start_row }, { value: row.end_row }] : [];
+      const places = placed ? [{ value: row.start_number }, { value: row.end_number }] : [];
       return [this.#opener(match), ...places, ...times, ...row.values.map((value) => ({ value }))];
     });
     replace(this.#table, this.#tools(page, offset), makeTable("Matches", columns, rows));

@@ -9,7 +9,8 @@ from cernis.error_codes import explain_code
 
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{code} · Cernis</title><link rel="icon" href="data:,"><link rel="stylesheet" href="/assets/app.css">
+<title>{code} · Cernis</title><link rel="icon" href="data:,">
+<link rel="stylesheet" href="/assets/app.css">
 <script type="module" src="/assets/code.js"></script>
 <main class="code-page"><article class="card"><h1><code>{code}</code></h1>{paragraphs}
 <p class="note">The manual has an example: <code>docs/reference/codes/{code}.md</code></p>

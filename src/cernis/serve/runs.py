@@ -534,11 +534,12 @@ class HeldEventRun(HeldRun):
         more = {"deadline": item.deadline_ts} if item.deadline_ts is not None else {}
         if item.suppressed is not None:
             more["suppressed"] = item.suppressed
-        at = {"start": start, "end": end, "start_row": item.start, "end_row": item.end}
-        return {**at, **more, "values": values, "events": {}}
+        at = {"start": start, "end": end, "start_row": first, "end_row": last}
+        numbers = {"start_number": item.start, "end_number": item.end}
+        return {**at, **numbers, **more, "values": values, "events": {}}
 
     def _no_interval(self) -> dict[str, Any]:
-        return dict.fromkeys(("start", "end", "start_row", "end_row"))
+        return dict.fromkeys(("start", "end", "start_row", "end_row", "start_number", "end_number"))
 
 
 class HeldGraphRun(HeldRun):
@@ -693,8 +694,10 @@ class HeldGraphRun(HeldRun):
         return {
             "start": to_number(times[rows[0]]),
             "end": to_number(times[rows[-1]]),
-            "start_row": None,
-            "end_row": None,
+            "start_row": rows[0],
+            "end_row": rows[-1],
+            "start_number": None,
+            "end_number": None,
             "values": values,
             "events": held,
         }
