@@ -317,6 +317,15 @@ def test_wrong_use_is_a_query_error(wrong: Callable[[], object], message: str) -
     assert str(caught.value) == message
 
 
+def test_groups_of_the_start_and_different_values_are_built() -> None:
+    people = p.select(p.count(p.var("A")["user"], distinct=True).as_("n")).where("A")
+    built = people.group_by(every=timedelta(days=1), of_start=True).build()
+    text = "SELECT COUNT(DISTINCT A[user]) AS n WHERE A GROUP BY EVERY 1 DAY OF START"
+    assert (str(built), built) == (text, parse(text))
+    with pytest.raises(QueryError, match="OF START needs EVERY"):
+        p.select(p.count()).where("A").group_by(end=True, of_start=True).build()
+
+
 def test_a_group_by_of_nothing_is_told() -> None:
     with pytest.raises(QueryError) as caught:
         p.select(p.count()).where("A").group_by()
