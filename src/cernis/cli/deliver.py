@@ -29,9 +29,10 @@ from cernis.cli.terminal import (
     groups_table,
     matches_table,
     print_message,
+    print_note,
     table_console,
 )
-from cernis.compiled.tiers import is_compiling
+from cernis.compiled.tiers import announce_compiling, is_compiling
 from cernis.errors import DataError
 from cernis.integers import describe_integer, write_integer
 from cernis.output import open_output
@@ -251,6 +252,7 @@ def stream_files(session: Session | GraphSession, files: Any, output: str | None
 
     The number is on standard error, if that is a terminal that no lines are written to.
     """
+    announce_compiling(print_note)
     console = error_console()
     if not console.is_terminal or (output == "-" and sys.stdout.isatty()):
         yield from session.stream(files)

@@ -215,8 +215,13 @@ def _list_text(values: Sequence[str]) -> Text:
 def print_notes(notes: Iterable[str]) -> None:
     """Print remarks on a run to standard error."""
     for note in notes:
-        kind = "warning" if isinstance(note, WarningNote) else "note"
-        print_message(f"{kind}: {note}")
+        print_note(note)
+
+
+def print_note(note: str) -> None:
+    """Print a remark to standard error."""
+    kind = "warning" if isinstance(note, WarningNote) else "note"
+    print_message(f"{kind}: {note}")
 
 
 def print_message(text: str) -> None:

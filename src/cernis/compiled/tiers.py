@@ -20,11 +20,12 @@ Kernels that go over a column have another form, of NumPy or Arrow. It takes a f
 a row as compiled code does, and a hundredth of plain Python: it runs in their place, cold or hot,
 until it has taken half a second (`arrays_first`).
 
-Cost contract: at most about four seconds more than compiled code alone, in the whole life of a
-process. To compile a sequence takes a second, what compares events two to three, and SPAseQ 15 to
-20. As plain Python 80,000 events of these take half a second to three seconds: that many are read
-so, and for more kernels are compiled at once. Where the first 2,000 events of a batch show that all
-of it would take two seconds, the rest is compiled (`cut_events`): the next process loads the code.
+Cost contract: in the whole life of a process, plain Python takes at most about as long as compiling
+would. To compile a sequence takes a second, what compares events three to twelve, by the indexes that
+the plan uses (`expect_compiling`), and SPAseQ 15 to 20. As plain Python 80,000 events of these take
+half a second to four seconds: that many are read so, and for more kernels are compiled at once. Where
+the first 2,000 events of a batch show that all of it would take longer than compiling, the rest is
+compiled (`cut_events`): the next process loads the code.
 
 Turned down: compiling in a background thread. The compiler holds the interpreter lock, so that a
 short query would take longer.
@@ -34,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from time import thread_time
+from time import perf_counter, thread_time
 from types import CellType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
@@ -47,12 +48,16 @@ CPUDispatcher: Any = _CPUDispatcher
 Answer = TypeVar("Answer")
 
 _FEW_EVENTS, _MANY_EVENTS = 2_000, 80_000
-_SHORT, _LONG = 0.1, 3.0
-_LONG_BATCH = 2.0
+_SHORT, _MORE = 0.1, 1.0
+_PRICE = 2.0
 _FIRST_PIECE, _PIECE = 64, 2_048
 _LITTLE_WORK = 2_000
 _PATIENCE, _PATIENCE_WITH_ARRAYS = 0.25, 0.5
 _LOADING = 0.02
+LONG_COMPILING = 2.0
+_ONCE = "once on this machine; `cernis warm` does it ahead of the first query"
+COMPILING = f"the engine is being compiled, {_ONCE}"
+COMPILED = f"the engine was compiled, {_ONCE}"
 
 
 class Warmth:
@@ -61,6 +66,8 @@ class Warmth:
     def __init__(self) -> None:
         self.events = 0
         self.seconds = 0.0
+        self.price = _PRICE
+        """About how many seconds it takes to compile the kernels that step."""
         self.is_hot = False
         self.compiles_all = False
         """Whether kernels that have little to do are compiled too."""
@@ -74,7 +81,7 @@ class Warmth:
         if not self.is_hot:
             self.events += events
             self.seconds += seconds
-            if self.events > _MANY_EVENTS or self.seconds > _LONG:
+            if self.events > _MANY_EVENTS or self.seconds > self.price + _MORE:
                 _heat()
 
 
@@ -214,6 +221,11 @@ def expect_events(number: int) -> None:
     WARMTH.add(events=number)
 
 
+def expect_compiling(seconds: float) -> None:
+    """Say how long the kernels that step take to compile, if that is more than for a sequence."""
+    WARMTH.price = max(WARMTH.price, seconds)
+
+
 def compile_from_now() -> None:
     """Compile every kernel on its next call: for benchmarks, and ahead of the first query."""
     WARMTH.compiles_all = True
@@ -237,18 +249,55 @@ def count_compiled() -> int:
     return _COMPILER.done
 
 
+def count_compiling_seconds() -> float:
+    """Return how long this process has compiled kernels."""
+    return _COMPILER.seconds
+
+
+def note_compiling(since: float) -> list[str]:
+    """Return a note if compiling has taken long since it had taken so many seconds.
+
+    A process that announces it at once has no such note.
+    """
+    is_long = _COMPILER.seconds - since > LONG_COMPILING
+    return [COMPILED] if is_long and not _COMPILER.announces else []
+
+
+def announce_compiling(announce: Callable[[str], None]) -> None:
+    """Call `announce` once, as soon as this process has compiled for more than two seconds."""
+    _COMPILER.announce, _COMPILER.announces = announce, True
+
+
 class _CompilerWatch(compiler_event.Listener):
-    """Counts the kernels that are being compiled."""
+    """Counts the kernels that are being compiled, and the seconds that this takes.
+
+    A kernel compiles the functions that it calls, so that its seconds are looked at many times.
+    """
 
     def __init__(self) -> None:
         self.kernels = self.done = 0
+        self.seconds = 0.0
+        self.announce: Callable[[str], None] | None = None
+        self.announces = False
+        self._looked = 0.0
 
     def on_start(self, event: Any) -> None:
+        self._look()
         self.kernels += 1
 
     def on_end(self, event: Any) -> None:
+        self._look()
         self.kernels -= 1
         self.done += 1
+
+    def _look(self) -> None:
+        now = perf_counter()
+        if self.kernels:
+            self.seconds += now - self._looked
+        self._looked = now
+        if self.announce is not None and self.seconds > LONG_COMPILING:
+            announce, self.announce = self.announce, None
+            announce(COMPILING)
 
 
 _COMPILER = _CompilerWatch()
@@ -268,7 +317,7 @@ def cut_events(number: int) -> Iterator[slice]:
         end = min(number, at + max(_FIRST_PIECE, at))
         yield slice(at, end)
         at = end
-        if at >= _FEW_EVENTS and (WARMTH.seconds - began) * number / at > _LONG_BATCH:
+        if at >= _FEW_EVENTS and (WARMTH.seconds - began) * number / at > WARMTH.price:
             _heat()  # all of them would take too long
     if at < number or not number:
         yield slice(at, number)

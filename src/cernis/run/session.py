@@ -18,6 +18,7 @@ from typing import Any, Generic, Literal, NamedTuple, cast, get_args
 
 import pyarrow as pa
 
+from cernis.compiled.tiers import count_compiling_seconds, note_compiling
 from cernis.encoding.encode import AtomEncoder, Encode, KnownTruths
 from cernis.errors import (
     CernisError,
@@ -177,6 +178,7 @@ class Session(Generic[Found]):
         self.store = EventStore(self.options.time_unit)
         self.progress = StreamPosition()
         self.notes: list[str] = []
+        self._compiled = count_compiling_seconds()
         self._types = SampledTypes()
         self._first: FirstEvents | None = FirstEvents()
         """The first events, until something matches."""
@@ -618,8 +620,8 @@ class Session(Generic[Found]):
     def _list_notes(self, partial: bool, blame: Blame | None) -> Notes:
         """Return the notes of a result."""
         self._note_partial(partial)
-        notes = tuple(self.notes)
-        return notes if blame is None else lambda: (*notes, *blame())
+        notes, compiled = tuple(self.notes), self._compiled
+        return lambda: (*notes, *(blame() if blame else ()), *note_compiling(compiled))
 
     def _matches(self, found: MatchSet, partial: bool, blame: Blame | None = None) -> Found:
         store = copy.copy(self.store)
