@@ -14,7 +14,14 @@ from rich.text import Text
 
 from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.deliver import COLUMN_FORMS, open_delivery, open_writer, write_rows
-from cernis.cli.terminal import make_table, output_console, print_message, print_note, print_notes, value_text
+from cernis.cli.terminal import (
+    make_table,
+    output_console,
+    print_message,
+    print_note,
+    print_notes,
+    value_text,
+)
 from cernis.compiled.tiers import announce_compiling
 from cernis.errors import (
     CernisError,

@@ -20,12 +20,12 @@ Kernels that go over a column have another form, of NumPy or Arrow. It takes a f
 a row as compiled code does, and a hundredth of plain Python: it runs in their place, cold or hot,
 until it has taken half a second (`arrays_first`).
 
-Cost contract: in the whole life of a process, plain Python takes at most about as long as compiling
-would. To compile a sequence takes a second, what compares events three to twelve, by the indexes that
-the plan uses (`expect_compiling`), and SPAseQ 15 to 20. As plain Python 80,000 events of these take
-half a second to four seconds: that many are read so, and for more kernels are compiled at once. Where
-the first 2,000 events of a batch show that all of it would take longer than compiling, the rest is
-compiled (`cut_events`): the next process loads the code.
+Cost contract: in the whole life of a process, plain Python takes at most about as long as
+compiling would. To compile a sequence takes a second, what compares events three to twelve, by the
+indexes that the plan uses (`expect_compiling`), and SPAseQ 15 to 20. As plain Python 80,000 events
+of these take half a second to four seconds: that many are read so, and for more kernels are
+compiled at once. Where the first 2,000 events of a batch show that all of it would take longer than
+compiling, the rest is compiled (`cut_events`): the next process loads the code.
 
 Turned down: compiling in a background thread. The compiler holds the interpreter lock, so that a
 short query would take longer.

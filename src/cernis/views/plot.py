@@ -6,21 +6,15 @@ of the view: marks or bins, never the events of a whole stream.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
-from cernis.errors import CernisError
+from cernis.extras import import_extra
 from cernis.views.timeline import Timeline
 
 
 def plot_timeline(view: Timeline, width: int = 640) -> Any:
     """Return an Altair chart: events by lane, a few matches as lines, the ends of matches."""
-    try:
-        alt: Any = import_module("altair")
-    except ModuleNotFoundError as missing:
-        raise CernisError(
-            "a chart needs Altair, which is not installed: pip install 'cernis[notebook]'"
-        ) from missing
+    alt = import_extra("altair", "a chart")
     names = [lane.name for lane in view.lanes]
     kind = "temporal" if view.unit == "ms" else "quantitative"
     title = {"row": "row", "number": "time"}.get(view.unit)
