@@ -2,19 +2,32 @@
 
 Altair is an extra (`cernis[notebook]`), imported when a chart is asked for. The chart has the data
 of the view: marks or bins, never the events of a whole stream.
+
+By default Altair lets the browser fetch Vega from a server. `import_altair` has it put Vega into
+the output instead, which costs a megabyte for each chart in a notebook. It does so for all charts,
+since one that is restyled or combined is another object. A renderer that the user has chosen stays.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from cernis.extras import import_extra
 from cernis.views.timeline import Timeline
 
 
+def import_altair() -> Any:
+    """Import Altair; unless the user has chosen a renderer, charts are drawn without a network."""
+    altair = import_extra("altair", "a chart")
+    if altair.renderers.active == "default" and find_spec("vl_convert") is not None:
+        altair.renderers.enable("html", template="inline")
+    return altair
+
+
 def plot_timeline(view: Timeline, width: int = 640) -> Any:
     """Return an Altair chart: events by lane, a few matches as lines, the ends of matches."""
-    alt = import_extra("altair", "a chart")
+    alt = import_altair()
     names = [lane.name for lane in view.lanes]
     kind = "temporal" if view.unit == "ms" else "quantitative"
     title = {"row": "row", "number": "time"}.get(view.unit)
