@@ -157,6 +157,7 @@ def _write_lines(runs: Runs, delivery: Delivery, file: BinaryIO) -> int:
             written += matches.write_nquads(file, limit=left, first=written)
         else:
             written += matches.write_jsonl(file, limit=left, events=delivery.events)
+        file.flush()
         if written == delivery.limit:
             break
     return written
@@ -220,6 +221,7 @@ def _write_batches(
                 if batch.num_rows:
                     writer.write_batch(_cast(batch, schema, output))
                 written += batch.num_rows
+            file.flush()
             if written == delivery.limit:
                 break
         if writer is None:

@@ -59,6 +59,10 @@ class TerminalFile(io.RawIOBase):
         self._file.write(neutralize(self._decoder.decode(bytes(data))).encode())
         return len(data)
 
+    def flush(self) -> None:
+        """Show all that was written."""
+        self._file.flush()
+
 
 def table_console() -> Console:
     """Return standard output for tables: as wide as they need, unless it is a terminal."""

@@ -101,6 +101,8 @@ class RunOptions:
     """Whether nothing follows the last event: then matches that wait for a deadline are certain."""
     strict: bool = False
     """Whether warnings are errors."""
+    in_order: bool = False
+    """Whether the rows of pipes are in order of time: they are then read as they come."""
 
     @property
     def type_column(self) -> str:
@@ -128,6 +130,7 @@ class RunOptions:
             quote=self.quote,
             on_error=mistakes,
             declared=declared,
+            in_order=self.in_order,
         )
 
     def new_budget(self) -> Budget:
@@ -437,7 +440,8 @@ class Session(Generic[Found]):
         )
         tables = self.prepare(sources)
         join = None if tables is None else tables.join
-        ordering = Ordering(sources, after=self.progress, join=join)
+        in_order = self.options.in_order
+        ordering = Ordering(sources, after=self.progress, join=join, in_order=in_order)
         self.check_scale(ordering.scale)
         return ordering
 
