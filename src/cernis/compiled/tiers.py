@@ -36,13 +36,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from time import perf_counter, thread_time
-from types import CellType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
 from numba.core import event as compiler_event
 from numba.core.registry import CPUDispatcher as _CPUDispatcher
 from numpy.typing import NDArray
+
+from cernis.compiled.plain import call_plain
 
 CPUDispatcher: Any = _CPUDispatcher
 Answer = TypeVar("Answer")
@@ -91,8 +92,6 @@ _missing: set[tuple[Any, tuple[Any, ...]]] = set()
 """Kernels, with the types of arguments, that are not in the cache on disk."""
 _brief: dict[int, float] = {}
 """The seconds that each kernel has taken in brief calls of a hot process, or as arrays."""
-_plain: dict[int, Any] = {}
-"""The plain form of each kernel and module that a plain kernel refers to."""
 
 
 class TieredKernel(CPUDispatcher):  # type: ignore[misc]
@@ -144,16 +143,21 @@ def call_briefly(kernel: Any, work: int, *args: Any) -> Any:
         _brief[id(kernel)] = spent + thread_time() - began
 
 
-def call_patiently(kernel: Any, *args: Any) -> Any:
+def spent_on(kernel: Any) -> float:
+    """Return how many seconds a kernel has taken in patient or brief calls."""
+    return _brief.get(id(kernel), 0.0)
+
+
+def call_patiently(kernel: Any, *args: Any, rest: float = _PRICE) -> Any:
     """Call a kernel whose work has no bound in events, in small pieces (`cut_events`).
 
     While the process is cold it runs as plain Python for a quarter of a second in all, and is
-    compiled then.
+    compiled then, unless the `rest` of the work would take fewer seconds than that.
     """
     if not (isinstance(kernel, TieredKernel) and kernel.is_plain(args)):
         return kernel(*args)
-    spent = _brief.get(id(kernel), 0.0)
-    if spent > _PATIENCE:
+    spent = spent_on(kernel)
+    if spent > _PATIENCE and spent + rest > _PRICE:
         return CPUDispatcher.__call__(kernel, *args)
     began = thread_time()
     try:
@@ -328,54 +332,6 @@ def interpret(kernel: Any, args: tuple[Any, ...]) -> Any:
     began = thread_time()
     try:
         with np.errstate(all="ignore"):  # compiled code wraps around without a word
-            return _convert(_find_plain(kernel)(*args))
+            return call_plain(kernel, args)
     finally:
         WARMTH.add(seconds=thread_time() - began)
-
-
-def _convert(value: Any) -> Any:
-    """Return the numbers of a result as Python's, as compiled code does."""
-    if isinstance(value, np.generic) and value.dtype.names is None:
-        return value.item()
-    if isinstance(value, tuple):
-        parts = map(_convert, value)
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return value
-
-
-def _find_plain(value: Any) -> Any:
-    """Return the plain form of a kernel or of a module of kernels, and any other value as it is."""
-    if isinstance(value, CPUDispatcher):
-        return _plain.get(id(value)) or _plain.setdefault(id(value), _make_plain(value.py_func))
-    if isinstance(value, ModuleType) and value.__name__.startswith("cernis."):
-        return _plain.get(id(value)) or _plain.setdefault(id(value), _PlainModule(value))
-    return value
-
-
-def _make_plain(function: FunctionType) -> FunctionType:
-    """Return a function that calls the plain forms of the kernels that it refers to."""
-    scope = _plain.get(id(function.__globals__))
-    if scope is None:
-        scope = _plain[id(function.__globals__)] = dict(function.__globals__)
-        scope |= {name: _find_plain(value) for name, value in list(scope.items())}
-    cells = function.__closure__
-    closure = (
-        None if cells is None else tuple(CellType(_find_plain(c.cell_contents)) for c in cells)
-    )
-    plain = FunctionType(
-        function.__code__, scope, function.__name__, function.__defaults__, closure
-    )
-    plain.__kwdefaults__ = function.__kwdefaults__
-    return plain
-
-
-class _PlainModule:
-    """A module as plain kernels see it."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self._module = module
-
-    def __getattr__(self, name: str) -> Any:
-        value = _find_plain(getattr(self._module, name))
-        setattr(self, name, value)
-        return value
