@@ -60,8 +60,8 @@ def _view(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.ndim == 1:
         if value.dtype.names is not None:
             return _Records(value)
-        if value.dtype.kind in "iu":
-            return memoryview(value)
+        if value.dtype.kind in "iu" and value.flags.aligned:
+            return value.data
     return value
 
 
