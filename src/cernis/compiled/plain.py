@@ -59,13 +59,13 @@ def _view(value: Any) -> Any:
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, np.ndarray) and value.ndim == 1:
         if value.dtype.names is not None:
-            return _Records(value)
+            return _RecordsView(value)
         if value.dtype.kind in "iu" and value.flags.aligned:
             return value.data
     return value
 
 
-class _Records(dict[Any, Any]):
+class _RecordsView(dict[Any, Any]):
     """An array of records: a view for each field, and each record by its number."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
@@ -75,20 +75,20 @@ class _Records(dict[Any, Any]):
     def __len__(self) -> int:
         return self._length
 
-    def __missing__(self, number: int) -> _Record:
-        return _Record(self, number)
+    def __missing__(self, number: int) -> _RecordView:
+        return _RecordView(self, number)
 
     def __setitem__(self, number: int, record: Any) -> None:
         for name, field in self.items():
             field[number] = record[name]
 
 
-class _Record:
+class _RecordView:
     """One record of an array."""
 
     __slots__ = ("_number", "_records")
 
-    def __init__(self, records: _Records, number: int) -> None:
+    def __init__(self, records: _RecordsView, number: int) -> None:
         self._records, self._number = records, number
 
     def __getitem__(self, name: str) -> Any:
