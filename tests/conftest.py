@@ -54,6 +54,7 @@ if _TIERS == "mixed":  # each call of a kernel is compiled or plain Python, by c
     Warmth.add = lambda *work, **more: None
 elif _TIERS == "compiled":
     compile_from_now()
+tiers.LONG_COMPILING = float("inf")  # tests compare notes, also where the cache is empty
 
 # of every local session, also of those in processes that tests start
 SPARK = {

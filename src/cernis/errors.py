@@ -16,9 +16,12 @@ it is a `WarningNote`: one of the notes of a run, or with `strict` the reason of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from traceback import extract_tb, format_exception, format_exception_only, format_list
 from typing import Any, NamedTuple
 
 from cernis.error_codes import find_kind
@@ -153,6 +156,9 @@ def _locate(source: str, position: int) -> tuple[int, int, str, int]:
     return line, column, text, offset
 
 
+_PACKAGE = Path(__file__).parent
+
+
 class CernisError(Exception):
     """The base of everything that a user's input can cause."""
 
@@ -168,6 +174,21 @@ class CernisError(Exception):
         """
         own = (one.__name__ for one in type(self).__mro__ if issubclass(one, CernisError))
         return find_kind(tuple(own), str(self)).code
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows: the frames of the user's code, and the message.
+
+        CERNIS_DEBUG=1 shows all frames.
+        """
+        if os.environ.get("CERNIS_DEBUG"):
+            return format_exception(self)
+        frames = [
+            frame
+            for frame in extract_tb(self.__traceback__)
+            if _PACKAGE not in (path := Path(frame.filename)).parents
+            and "IPython" not in path.parts
+        ]
+        return [*format_list(frames), *format_exception_only(self)]
 
 
 class QueryError(CernisError):

@@ -725,7 +725,7 @@ def test_without_the_rdf_package_it_says_what_to_install(
     monkeypatch.setitem(__import__("sys").modules, "pyoxigraph", None)
     assert cernis("run", "pair.spaseq", "-e", "letters.nq") == 1
     assert capfd.readouterr().err == (
-        "error: RDF data needs the package pyoxigraph: pip install 'cernis[rdf]'\n"
+        "error: RDF data needs pyoxigraph, which is not installed: pip install 'cernis[rdf]'\n"
     )
     assert cernis("check", "pair.spaseq") == 0
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numba.core import config
 
+import cernis
 from cernis.compiled import inner, kernel, tiers
 from cernis.compiled.tiers import TieredKernel, Warmth, cut_events, interpret
 
@@ -201,6 +202,70 @@ def test_a_batch_that_would_take_long_is_compiled_after_some_pieces(warmth: Warm
     assert read == 60_000
     assert warmth.is_hot
     assert warmth.seconds < 1.0
+
+
+def test_a_batch_is_read_as_plain_python_if_compiling_would_take_longer(warmth: Warmth) -> None:
+    tiers.expect_compiling(13.0)
+    for piece in cut_events(60_000):
+        warmth.add(seconds=1e-4 * (piece.stop - piece.start))
+    assert not warmth.is_hot
+    warmth.add(seconds=9.0)
+    assert warmth.is_hot
+
+
+def test_an_engine_that_takes_long_to_compile_starts_with_more_plain_python(
+    warmth: Warmth,
+) -> None:
+    cernis.query("SELECT * FROM S WHERE A AS a ; B AS b").run([{"type": "A"}])
+    assert warmth.price < 3
+    across = "SELECT * FROM S WHERE A AS a ; B AS b ; C AS c FILTER a[k] = c[k] WITHIN 9 EVENTS"
+    cernis.query(across).run([{"type": "A", "k": 1}])
+    assert warmth.price > 8
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The watch over the compiler of a new process, in which any compiling takes long."""
+    watch = tiers._CompilerWatch()
+    monkeypatch.setattr(tiers, "_COMPILER", watch)
+    monkeypatch.setattr(tiers, "LONG_COMPILING", -1.0)
+    return watch
+
+
+def test_compiling_that_takes_long_is_announced_once(watch: Any) -> None:
+    said: list[str] = []
+    tiers.announce_compiling(said.append)
+    for _ in range(2):
+        watch.on_start(None)
+        watch.on_end(None)
+    once = "once on this machine; `cernis warm` does it ahead of the first query"
+    assert said == [f"the engine is being compiled, {once}"]
+    assert tiers.note_compiling(0.0) == []
+
+
+def test_a_result_notes_that_compiling_took_long(watch: Any) -> None:
+    matches = cernis.query("SELECT * FROM S WHERE A").run([{"type": "A"}])
+    [note] = matches.notes
+    assert note.startswith("the engine was compiled, once on this machine; `cernis warm`")
+
+
+def test_the_command_line_says_at_once_that_it_compiles(tmp_path: Path) -> None:
+    rows = "\n".join(f'{{"type": "{"AB"[i % 2]}", "k": {i % 7}}}' for i in range(90_000))
+    (tmp_path / "s.jsonl").write_text(rows)
+    query = "SELECT * FROM s WHERE A AS a ; B AS b FILTER a[k] = b[k] WITHIN 3 EVENTS"
+    code = (
+        "from cernis.compiled import tiers; tiers.LONG_COMPILING = 0.0;"
+        "from cernis.cli.main import app; app()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", query, "--events", str(tmp_path / "s.jsonl")],
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "NUMBA_CACHE_DIR": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.startswith("note: the engine is being compiled, once on this machine;")
+    assert done.stderr.count("compiled") == 1
 
 
 def test_the_rest_of_a_batch_is_one_piece_when_the_process_is_hot(warmth: Warmth) -> None:

@@ -123,6 +123,32 @@ def name_of(page: Path) -> str:
     return f"{page.relative_to(ROOT)}{', on Spark' if asks_for_spark(page) else ''}"
 
 
+def test_the_first_example_of_the_readme_needs_no_extra(tmp_path: Path) -> None:
+    for block in blocks(PAGES[0].read_text(encoding="utf-8")):
+        if block.language == "python":
+            break
+        if block.file is not None:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+    code = """if True:
+        import doctest, sys
+        class NoExtras:
+            def find_spec(self, name, path, target=None):
+                if name in ("pandas", "polars", "altair"):
+                    raise ModuleNotFoundError(name, name=name)
+        sys.meta_path.insert(0, NoExtras())
+        sys.exit(doctest.testfile(sys.argv[1], module_relative=False).failed)
+    """
+    (tmp_path / "example.txt").write_text(block.text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", code, "example.txt"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_example_on_the_page_holds(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

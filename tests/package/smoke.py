@@ -43,6 +43,14 @@ def main() -> None:
     assert cernis.query("SELECT * FROM S WHERE A ; B FILTER A[x] < B[x]").run(rows).count() == 1
     assert cernis.query("Q(x, y) <- A(x: x), B(x: y)", lang="cq").run(rows).count() == 1
 
+    for needy, extra in (("to_pandas", "pandas"), ("to_polars", "polars"), ("plot", "notebook")):
+        said = ""
+        try:
+            getattr(cernis.query("SELECT * FROM S WHERE A").run(rows), needy)()
+        except cernis.CernisError as error:
+            said = str(error)
+        assert said.endswith(f"pip install 'cernis[{extra}]'"), said
+
     with tempfile.TemporaryDirectory() as folder:
         trades = Path(folder) / "trades.csv"
         trades.write_text(TRADES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,18 @@ def test_negative_numbers_are_refused_at_once(result: Result[Any], tmp_path: Pat
         with pytest.raises(ValueError, match=r"a number of (matches|answers) cannot be negative"):
             call()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_without_its_library_a_frame_says_which_extra_to_install(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(cernis.CernisError) as caught:
+        getattr(matches(), f"to_{library}")()
+    assert str(caught.value) == (
+        f"to_{library} needs {library}, which is not installed: pip install 'cernis[{library}]'"
+    )
 
 
 def test_arrow_pandas_and_polars_have_the_same_rows(result: Result[Any]) -> None:

@@ -63,5 +63,5 @@ def test_without_the_extra_the_message_says_how_to_install_it(
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["serve"]) == 1
     assert capfd.readouterr().err == (
-        "error: cernis serve needs Starlette and uvicorn: pip install 'cernis[serve]'\n"
+        "error: cernis serve needs uvicorn, which is not installed: pip install 'cernis[serve]'\n"
     )

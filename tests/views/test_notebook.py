@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
@@ -107,6 +109,47 @@ def test_a_chart_of_no_groups_is_empty() -> None:
     pytest.importorskip("altair")
     chart = cernis.query("SELECT COUNT(*) AS n WHERE Z GROUP BY EVERY 1 HOUR").run(HOURS).plot()
     assert chart.to_dict()["data"]["values"] == []
+
+
+def run_cells(*cells: str) -> list[list[tuple[str, dict[str, Any]]]]:
+    """Return, per cell, the messages of a real kernel."""
+    manager = pytest.importorskip("jupyter_client.manager")
+    pytest.importorskip("ipykernel")
+    kernel, client = manager.start_new_kernel(kernel_name="python3", stderr=subprocess.DEVNULL)
+    told: list[list[tuple[str, dict[str, Any]]]] = []
+    try:
+        for cell in cells:
+            told.append([])
+            client.execute_interactive(
+                cell, output_hook=lambda one: told[-1].append((one["msg_type"], one["content"]))
+            )
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+    return told
+
+
+def test_a_kernel_shows_the_cell_and_the_message_of_a_mistake_and_draws_without_a_network() -> None:
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    mistake, chart, chosen = run_cells(
+        "import cernis\n\ndef ask(text):\n    return cernis.query(text)\n\nask('SELECT * FORM S')",
+        f"matches = cernis.query({QUERY!r}).run({EVENTS!r})\nmatches.plot().properties(title='x')",
+        "import altair as alt\nalt.renderers.enable('mimetype')\nmatches.plot();"
+        "alt.renderers.active",
+    )
+    [(_, error)] = [one for one in mistake if one[0] == "error"]
+    shown = "\n".join(error["traceback"])
+    assert "ask('SELECT * FORM S')" in shown
+    assert "return cernis.query(text)" in shown
+    assert "cernis.QueryError: line 1, column 10: " in shown
+    assert shown.count("File ") == 2
+    [(_, drawn)] = [one for one in chart if one[0] == "execute_result"]
+    page = drawn["data"]["text/html"]
+    assert "vegaEmbed" in page
+    assert not re.search(r"<script[^>]* src=|cdn\.jsdelivr\.net/npm/vega", page)
+    [(_, named)] = [one for one in chosen if one[0] == "execute_result"]
+    assert named["data"]["text/plain"] == "'mimetype'"
 
 
 def test_without_altair_a_chart_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

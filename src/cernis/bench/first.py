@@ -31,6 +31,12 @@ QUERIES = {
     "sequence": _SEQUENCE.format(""),
     "equal values": _SEQUENCE.format("FILTER a[name] = b[name]"),
     "ordered values": _SEQUENCE.format("FILTER a[price] < b[price]"),
+    "equal across an event": "SELECT * FROM S WHERE SELL AS a ; BUY AS b ; ASK AS c "
+    "FILTER a[price] = c[price] WITHIN 100 EVENTS",
+    "UNLESS, equal values": "SELECT * FROM S WHERE ((SELL AS a ; BUY AS b) "
+    "FILTER a[name] = b[name]) UNLESS (ASK AS c FILTER c[name] = a[name]) WITHIN 100 EVENTS",
+    "LONGEST, sessions": "SELECT LONGEST COUNT(s) AS number FROM S WHERE SELL+[3 EVENTS] AS s "
+    "PARTITION BY [name]",
 }
 RATIOS = {
     "small": "a small job to a groupBy",
@@ -78,6 +84,10 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
         "warm, seconds": "warm, clock",
         "cold to warm": lambda case: divide(
             find(records, "cold, processor", **case), find(records, "warm, processor", **case)
+        ),
+        "cold, to a sequence (aim ≤ 3)": lambda case: divide(
+            find(records, "cold, processor", **case),
+            find(records, "cold, processor", **{**case, "query": "sequence"}),
         ),
     }
     title = "From the start of Python to the number of matches and the first three"

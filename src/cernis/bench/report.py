@@ -2,7 +2,7 @@
 
 A chart is data: a Vega-Lite specification in `charts/NAME.vl.json` whose data are the
 benchmark's points, drawn by vl-convert. There is no plotting code. Without the extra
-`plot` the chart is left out, with a message.
+`notebook` the chart is left out, with a message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cernis.bench.machine import describe_machine
 from cernis.bench.record import Record
 from cernis.bench.table import Table
 
-NO_PLOT = "The chart is left out: install the extra `plot` (pip install 'cernis[plot]') to draw it."
+NO_PLOT = "The chart is left out: to draw it, pip install 'cernis[notebook]'."
 
 
 def render_table(table: Table) -> rich.table.Table:
@@ -78,7 +78,7 @@ def render_page(benchmark: Benchmark, tables: Iterable[Table], *, chart: bool) -
 
 
 def draw_chart(name: str, points: Sequence[Mapping[str, object]]) -> str | None:
-    """Return the chart of a benchmark's points as SVG; None without the extra `plot`."""
+    """Return the chart of a benchmark's points as SVG; None without the extra `notebook`."""
     try:
         import vl_convert
     except ImportError:

@@ -20,7 +20,7 @@ class BenchmarkScale:
 
     name: str = "full"
     rounds: int = 3
-    first_rows: tuple[int, ...] = (2000, 20_000, 200_000)
+    first_rows: tuple[int, ...] = (2000, 20_000, 40_000, 200_000)
     first_spark_rows: int = 20_000
     first_pairs: int = 9
     first_runs: int = 3

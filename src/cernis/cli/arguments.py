@@ -102,6 +102,7 @@ class RunArguments:
     max_keys: int | None = None
     drop_oldest: bool = False
     complete: bool = False
+    in_order: bool = False
     strict: bool = False
     tables: Mapping[str, Path] = field(default_factory=dict)
     background: Sequence[str] = ()

@@ -29,9 +29,10 @@ from cernis.cli.terminal import (
     groups_table,
     matches_table,
     print_message,
+    print_note,
     table_console,
 )
-from cernis.compiled.tiers import is_compiling
+from cernis.compiled.tiers import announce_compiling, is_compiling
 from cernis.errors import DataError
 from cernis.integers import count_noun, describe_integer, write_integer
 from cernis.output import open_output
@@ -156,6 +157,7 @@ def _write_lines(runs: Runs, delivery: Delivery, file: BinaryIO) -> int:
             written += matches.write_nquads(file, limit=left, first=written)
         else:
             written += matches.write_jsonl(file, limit=left, events=delivery.events)
+        file.flush()
         if written == delivery.limit:
             break
     return written
@@ -219,6 +221,7 @@ def _write_batches(
                 if batch.num_rows:
                     writer.write_batch(_cast(batch, schema, output))
                 written += batch.num_rows
+            file.flush()
             if written == delivery.limit:
                 break
         if writer is None:
@@ -251,6 +254,7 @@ def stream_files(session: Session | GraphSession, files: Any, output: str | None
 
     The number is on standard error, if that is a terminal that no lines are written to.
     """
+    announce_compiling(print_note)
     console = error_console()
     if not console.is_terminal or (output == "-" and sys.stdout.isatty()):
         yield from session.stream(files)

@@ -7,14 +7,19 @@ from typing import Any
 import cernis
 from cernis.cli.arguments import Delivery, Files, RunArguments, all_files, has_pipe
 from cernis.cli.deliver import deliver, kind_of, stream_files
-from cernis.cli.terminal import print_notes
+from cernis.cli.terminal import print_note, print_notes
 from cernis.engine.unary.aggregate import is_compiled
+from cernis.events.pipe import announce_waiting
 from cernis.pattern.query import Unit
 from cernis.plan.explain import Explanation
 from cernis.run.feed import Measures
 from cernis.run.session import RunOptions, Session
 
 _FEW_EVENTS = 32
+_WAITS = (
+    "the rows of a pipe are sorted by time, so matches come when it ends; if they are in order, "
+    "--in-order writes matches as they are found"
+)
 _WALKED_BYTES = 1 << 32
 """Events of so many bytes, times the window, are counted while the aggregator is compiled."""
 
@@ -24,7 +29,8 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     query, files = parse_query(arguments), arguments.files
     reading = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
     reading["tables"] = arguments.tables
-    options = RunOptions(**reading, strict=arguments.strict)
+    options = RunOptions(**reading, strict=arguments.strict, in_order=arguments.in_order)
+    announce_waiting(lambda: print_note(_WAITS))
     measures: Measures | None = (
         {} if delivery.count and not _has_narrow_window(query, files) else None
     )

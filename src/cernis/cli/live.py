@@ -134,8 +134,8 @@ def describe_waiting(view: View, lateness: str) -> Iterator[str]:
     if view.waiting:
         waits, them = ("waits", "it") if view.waiting == 1 else ("wait", "them")
         yield (
-            f"{count_noun(view.waiting, 'event')} {waits} for the watermark: a run reads {them} once "
-            f"an event is later by --lateness ({lateness})"
+            f"{count_noun(view.waiting, 'event')} {waits} for the watermark: a run reads {them} "
+            f"once an event is later by --lateness ({lateness})"
         )
 
 

@@ -138,6 +138,13 @@ def run(
             "--complete", help="Nothing follows the files: what waits for a deadline is certain."
         ),
     ] = False,
+    in_order: Annotated[
+        bool,
+        typer.Option(
+            "--in-order",
+            help="The rows of a pipe are in order of time: write matches as they are found.",
+        ),
+    ] = False,
     strict: Strict = False,
     table: TableFiles = None,
     background: Background = None,
@@ -160,6 +167,12 @@ def run(
             raise typer.BadParameter(
                 "is for queries over events in this process", param_hint="--max-keys"
             )
+        if in_order and (engine is EngineName.spark or language == "spaseq" or rules is not None):
+            raise typer.BadParameter(
+                "is for one query over events in this process", param_hint="--in-order"
+            )
+        if in_order and output is None and output_format is None and not count:
+            output = "-"
         arguments = RunArguments(
             text=text,
             language=language,
@@ -177,6 +190,7 @@ def run(
             max_keys=max_keys,
             drop_oldest=drop_oldest,
             complete=complete,
+            in_order=in_order,
             strict=strict,
             tables=named_tables(table or ()),
             background=background or (),

@@ -14,7 +14,15 @@ from rich.text import Text
 
 from cernis.cli.arguments import Delivery, RunArguments
 from cernis.cli.deliver import COLUMN_FORMS, open_delivery, open_writer, write_rows
-from cernis.cli.terminal import make_table, output_console, print_message, print_notes, value_text
+from cernis.cli.terminal import (
+    make_table,
+    output_console,
+    print_message,
+    print_note,
+    print_notes,
+    value_text,
+)
+from cernis.compiled.tiers import announce_compiling
 from cernis.errors import (
     CernisError,
     DataError,
@@ -95,6 +103,7 @@ class FoundHere(FoundByRules):
 def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of all rules in files, in one pass, and deliver them."""
     rules = RuleSet.of(source)
+    announce_compiling(print_note)
     session = RuleSession(rules, RunOptions(**_read_options(arguments), strict=arguments.strict))
     found = session.collect(arguments.files)
     deliver(FoundHere(found, session.metrics()), delivery)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import typer
 
 from cernis.cli.arguments import named_files
 from cernis.errors import CernisError
+from cernis.extras import import_extra
 
 
 def serve(
@@ -24,8 +24,8 @@ def serve(
     limits: Mapping[str, Any],
 ) -> None:
     """Show the page until the user ends it."""
-    if find_spec("starlette") is None or find_spec("uvicorn") is None:
-        raise CernisError("cernis serve needs Starlette and uvicorn: pip install 'cernis[serve]'")
+    for module in ("starlette", "uvicorn"):
+        import_extra(module, "cernis serve")
     from cernis.serve.limits import Limits
     from cernis.serve.server import (
         ServeOptions,

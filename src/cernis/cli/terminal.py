@@ -59,6 +59,10 @@ class TerminalFile(io.RawIOBase):
         self._file.write(neutralize(self._decoder.decode(bytes(data))).encode())
         return len(data)
 
+    def flush(self) -> None:
+        """Show all that was written."""
+        self._file.flush()
+
 
 def table_console() -> Console:
     """Return standard output for tables: as wide as they need, unless it is a terminal."""
@@ -215,8 +219,13 @@ def _list_text(values: Sequence[str]) -> Text:
 def print_notes(notes: Iterable[str]) -> None:
     """Print remarks on a run to standard error."""
     for note in notes:
-        kind = "warning" if isinstance(note, WarningNote) else "note"
-        print_message(f"{kind}: {note}")
+        print_note(note)
+
+
+def print_note(note: str) -> None:
+    """Print a remark to standard error."""
+    kind = "warning" if isinstance(note, WarningNote) else "note"
+    print_message(f"{kind}: {note}")
 
 
 def print_message(text: str) -> None:

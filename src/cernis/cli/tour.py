@@ -12,7 +12,6 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -31,7 +30,7 @@ from rich.text import Text
 import cernis
 from cernis.cli.terminal import events_table, make_table, output_console, spinner, value_text
 from cernis.compiled.tiers import count_compiled
-from cernis.errors import CernisError
+from cernis.extras import import_extra
 from cernis.generators.logins import login_stream
 from cernis.integers import describe_integer
 from cernis.results.match import Match
@@ -77,8 +76,8 @@ class _Kept(NamedTuple):
 def tour(options: TourOptions) -> None:
     """Show the three acts, and the same on Spark if that is wanted."""
     console = output_console()
-    if options.spark and find_spec("pyspark") is None:
-        raise CernisError("--spark needs pyspark: pip install 'cernis[spark]'")
+    if options.spark:
+        import_extra("pyspark", "--spark")
     with spinner(f"making {options.events:,} logins …"):
         events = login_stream(options.events, seed=1)
     _ask(events, console)

@@ -20,11 +20,12 @@ Kernels that go over a column have another form, of NumPy or Arrow. It takes a f
 a row as compiled code does, and a hundredth of plain Python: it runs in their place, cold or hot,
 until it has taken half a second (`arrays_first`).
 
-Cost contract: at most about four seconds more than compiled code alone, in the whole life of a
-process. To compile a sequence takes a second, what compares events two to three, and SPAseQ 15 to
-20. As plain Python 80,000 events of these take half a second to three seconds: that many are read
-so, and for more kernels are compiled at once. Where the first 2,000 events of a batch show that all
-of it would take two seconds, the rest is compiled (`cut_events`): the next process loads the code.
+Cost contract: in the whole life of a process, plain Python takes at most about as long as
+compiling would. To compile a sequence takes a second, what compares events three to twelve, by the
+indexes that the plan uses (`expect_compiling`), and SPAseQ 15 to 20. As plain Python 80,000 events
+of these take half a second to four seconds: that many are read so, and for more kernels are
+compiled at once. Where the first 2,000 events of a batch show that all of it would take longer than
+compiling, the rest is compiled (`cut_events`): the next process loads the code.
 
 Turned down: compiling in a background thread. The compiler holds the interpreter lock, so that a
 short query would take longer.
@@ -34,8 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from time import thread_time
-from types import CellType, FunctionType, ModuleType
+from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
 import numpy as np
@@ -43,16 +43,22 @@ from numba.core import event as compiler_event
 from numba.core.registry import CPUDispatcher as _CPUDispatcher
 from numpy.typing import NDArray
 
+from cernis.compiled.plain import call_plain
+
 CPUDispatcher: Any = _CPUDispatcher
 Answer = TypeVar("Answer")
 
 _FEW_EVENTS, _MANY_EVENTS = 2_000, 80_000
-_SHORT, _LONG = 0.1, 3.0
-_LONG_BATCH = 2.0
+_SHORT, _MORE = 0.1, 1.0
+_PRICE = 2.0
 _FIRST_PIECE, _PIECE = 64, 2_048
 _LITTLE_WORK = 2_000
 _PATIENCE, _PATIENCE_WITH_ARRAYS = 0.25, 0.5
 _LOADING = 0.02
+LONG_COMPILING = 2.0
+_ONCE = "once on this machine; `cernis warm` does it ahead of the first query"
+COMPILING = f"the engine is being compiled, {_ONCE}"
+COMPILED = f"the engine was compiled, {_ONCE}"
 
 
 class Warmth:
@@ -61,6 +67,8 @@ class Warmth:
     def __init__(self) -> None:
         self.events = 0
         self.seconds = 0.0
+        self.price = _PRICE
+        """About how many seconds it takes to compile the kernels that step."""
         self.is_hot = False
         self.compiles_all = False
         """Whether kernels that have little to do are compiled too."""
@@ -74,7 +82,7 @@ class Warmth:
         if not self.is_hot:
             self.events += events
             self.seconds += seconds
-            if self.events > _MANY_EVENTS or self.seconds > _LONG:
+            if self.events > _MANY_EVENTS or self.seconds > self.price + _MORE:
                 _heat()
 
 
@@ -84,8 +92,6 @@ _missing: set[tuple[Any, tuple[Any, ...]]] = set()
 """Kernels, with the types of arguments, that are not in the cache on disk."""
 _brief: dict[int, float] = {}
 """The seconds that each kernel has taken in brief calls of a hot process, or as arrays."""
-_plain: dict[int, Any] = {}
-"""The plain form of each kernel and module that a plain kernel refers to."""
 
 
 class TieredKernel(CPUDispatcher):  # type: ignore[misc]
@@ -137,16 +143,21 @@ def call_briefly(kernel: Any, work: int, *args: Any) -> Any:
         _brief[id(kernel)] = spent + thread_time() - began
 
 
-def call_patiently(kernel: Any, *args: Any) -> Any:
+def spent_on(kernel: Any) -> float:
+    """Return how many seconds a kernel has taken in patient or brief calls."""
+    return _brief.get(id(kernel), 0.0)
+
+
+def call_patiently(kernel: Any, *args: Any, rest: float = _PRICE) -> Any:
     """Call a kernel whose work has no bound in events, in small pieces (`cut_events`).
 
     While the process is cold it runs as plain Python for a quarter of a second in all, and is
-    compiled then.
+    compiled then, unless the `rest` of the work would take fewer seconds than that.
     """
     if not (isinstance(kernel, TieredKernel) and kernel.is_plain(args)):
         return kernel(*args)
-    spent = _brief.get(id(kernel), 0.0)
-    if spent > _PATIENCE:
+    spent = spent_on(kernel)
+    if spent > _PATIENCE and spent + rest > _PRICE:
         return CPUDispatcher.__call__(kernel, *args)
     began = thread_time()
     try:
@@ -214,6 +225,11 @@ def expect_events(number: int) -> None:
     WARMTH.add(events=number)
 
 
+def expect_compiling(seconds: float) -> None:
+    """Say how long the kernels that step take to compile, if that is more than for a sequence."""
+    WARMTH.price = max(WARMTH.price, seconds)
+
+
 def compile_from_now() -> None:
     """Compile every kernel on its next call: for benchmarks, and ahead of the first query."""
     WARMTH.compiles_all = True
@@ -237,18 +253,55 @@ def count_compiled() -> int:
     return _COMPILER.done
 
 
+def count_compiling_seconds() -> float:
+    """Return how long this process has compiled kernels."""
+    return _COMPILER.seconds
+
+
+def note_compiling(since: float) -> list[str]:
+    """Return a note if compiling has taken long since it had taken so many seconds.
+
+    A process that announces it at once has no such note.
+    """
+    is_long = _COMPILER.seconds - since > LONG_COMPILING
+    return [COMPILED] if is_long and not _COMPILER.announces else []
+
+
+def announce_compiling(announce: Callable[[str], None]) -> None:
+    """Call `announce` once, as soon as this process has compiled for more than two seconds."""
+    _COMPILER.announce, _COMPILER.announces = announce, True
+
+
 class _CompilerWatch(compiler_event.Listener):
-    """Counts the kernels that are being compiled."""
+    """Counts the kernels that are being compiled, and the seconds that this takes.
+
+    A kernel compiles the functions that it calls, so that its seconds are looked at many times.
+    """
 
     def __init__(self) -> None:
         self.kernels = self.done = 0
+        self.seconds = 0.0
+        self.announce: Callable[[str], None] | None = None
+        self.announces = False
+        self._looked = 0.0
 
     def on_start(self, event: Any) -> None:
+        self._look()
         self.kernels += 1
 
     def on_end(self, event: Any) -> None:
+        self._look()
         self.kernels -= 1
         self.done += 1
+
+    def _look(self) -> None:
+        now = perf_counter()
+        if self.kernels:
+            self.seconds += now - self._looked
+        self._looked = now
+        if self.announce is not None and self.seconds > LONG_COMPILING:
+            announce, self.announce = self.announce, None
+            announce(COMPILING)
 
 
 _COMPILER = _CompilerWatch()
@@ -268,7 +321,7 @@ def cut_events(number: int) -> Iterator[slice]:
         end = min(number, at + max(_FIRST_PIECE, at))
         yield slice(at, end)
         at = end
-        if at >= _FEW_EVENTS and (WARMTH.seconds - began) * number / at > _LONG_BATCH:
+        if at >= _FEW_EVENTS and (WARMTH.seconds - began) * number / at > WARMTH.price:
             _heat()  # all of them would take too long
     if at < number or not number:
         yield slice(at, number)
@@ -279,54 +332,6 @@ def interpret(kernel: Any, args: tuple[Any, ...]) -> Any:
     began = thread_time()
     try:
         with np.errstate(all="ignore"):  # compiled code wraps around without a word
-            return _convert(_find_plain(kernel)(*args))
+            return call_plain(kernel, args)
     finally:
         WARMTH.add(seconds=thread_time() - began)
-
-
-def _convert(value: Any) -> Any:
-    """Return the numbers of a result as Python's, as compiled code does."""
-    if isinstance(value, np.generic) and value.dtype.names is None:
-        return value.item()
-    if isinstance(value, tuple):
-        parts = map(_convert, value)
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return value
-
-
-def _find_plain(value: Any) -> Any:
-    """Return the plain form of a kernel or of a module of kernels, and any other value as it is."""
-    if isinstance(value, CPUDispatcher):
-        return _plain.get(id(value)) or _plain.setdefault(id(value), _make_plain(value.py_func))
-    if isinstance(value, ModuleType) and value.__name__.startswith("cernis."):
-        return _plain.get(id(value)) or _plain.setdefault(id(value), _PlainModule(value))
-    return value
-
-
-def _make_plain(function: FunctionType) -> FunctionType:
-    """Return a function that calls the plain forms of the kernels that it refers to."""
-    scope = _plain.get(id(function.__globals__))
-    if scope is None:
-        scope = _plain[id(function.__globals__)] = dict(function.__globals__)
-        scope |= {name: _find_plain(value) for name, value in list(scope.items())}
-    cells = function.__closure__
-    closure = (
-        None if cells is None else tuple(CellType(_find_plain(c.cell_contents)) for c in cells)
-    )
-    plain = FunctionType(
-        function.__code__, scope, function.__name__, function.__defaults__, closure
-    )
-    plain.__kwdefaults__ = function.__kwdefaults__
-    return plain
-
-
-class _PlainModule:
-    """A module as plain kernels see it."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self._module = module
-
-    def __getattr__(self, name: str) -> Any:
-        value = _find_plain(getattr(self._module, name))
-        setattr(self, name, value)
-        return value

@@ -54,6 +54,8 @@ class Opening(NamedTuple):
     """The types of columns of text that are declared."""
     type_column: str | None = "type"
     form: CsvForm = GUESSED
+    in_order: bool = False
+    """Whether the rows of a pipe are in order of time."""
 
 
 class ParquetReader:
@@ -166,7 +168,7 @@ class ArrowFileReader:
 def open_file(path: Path, opening: Opening) -> Reader:
     """Return the reader for a file or a pipe, by its suffix or its first bytes."""
     if is_pipe(path):
-        return _open_pipe(Pipe(path), opening)
+        return _open_pipe(Pipe(path, is_live=opening.in_order), opening)
     check_path(path)
     format_ = opening.format or format_of(path)
     if path.stat().st_size == 0:
@@ -188,7 +190,7 @@ def open_file(path: Path, opening: Opening) -> Reader:
 
 
 def _open_text(path: Path | Pipe, format_: str, opening: Opening) -> Reader:
-    _, mistakes, types, type_column, form = opening
+    _, mistakes, types, type_column, form, _ = opening
     match format_:
         case "csv":
             return CsvReader(path, mistakes, types, form, type_column)

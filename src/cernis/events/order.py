@@ -9,7 +9,7 @@ before its first event leaves:
   other columns are split but not converted), then the real pass. Only if the first pass finds
   late events is all of it loaded and sorted;
 * text from a pipe: read up to `LOAD_BYTES`, and sorted if it ends before; checked as it flows
-  otherwise;
+  otherwise, and where the user says that it is in order;
 * another input that can be read only once: checked as it flows; a late event is an error.
 
 A sort is stable and leaves a note; more than a fourth of the machine's memory is not sorted.
@@ -99,14 +99,18 @@ class Ordering:
         after: StreamPosition | None = None,
         load_bytes: int = LOAD_BYTES,
         join: Callable[[EventBatch], EventBatch] | None = None,
+        in_order: bool = False,
     ) -> None:
-        """`join` adds columns to a batch, and drops the events that are not in the stream."""
+        """`join` adds columns to a batch, and drops the events that are not in the stream.
+
+        With `in_order`, no row of a pipe is late.
+        """
         self.sources = tuple(sources)
         self._join = join or (lambda batch: batch)
         self.after = after or StreamPosition()
         self.progress = self.after
         self.notes: list[str] = []
-        self._load_bytes = load_bytes
+        self._load_bytes, self._in_order = load_bytes, in_order
         _check_alike(self.sources)
         if self.after.unit_ns is not None:
             _check_timed(self.sources)
@@ -205,6 +209,8 @@ class Ordering:
         self, source: Source, chunks: Iterator[Chunk], must_count: bool
     ) -> tuple[Callable[[], Iterable[Chunk]], int | None]:
         """Return a function that reads a pipe in order of time, and its number of rows."""
+        if self._in_order and not must_count:
+            return (lambda: _check_order(source, chunks)), None
         kept, size = [], 0
         for chunk in chunks:
             kept.append(chunk)

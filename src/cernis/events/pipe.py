@@ -4,6 +4,9 @@ The columns must be known before the events are read, so the beginning of a pipe
 A pipe keeps the bytes that were read to look at them, at most `MOST_KEPT`, and the pass over the
 events starts with those. Compressed data is recognized by its first bytes, and decompressed.
 
+A pipe is read in large blocks, since its events may have to be sorted. A *live* one gives what has
+come so far: its events are in order, and matches are to be reported at once.
+
 Cost: memory for the bytes looked at, which are dropped once they are read.
 
 Rejected: a copy of the pipe on disk. A pipe need not end, and may be larger than the disk.
@@ -13,7 +16,10 @@ from __future__ import annotations
 
 import io
 import os
+import select
+from collections.abc import Callable
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +29,7 @@ from cernis.errors import DataError
 STANDARD_INPUT = Path("-")
 MOST_KEPT = 1 << 26
 _LOOK = 1 << 16
+_PATIENCE = 2.0
 _DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
@@ -52,16 +59,25 @@ def is_standard_input(path: Path) -> bool:
     )
 
 
+_tell: list[Callable[[], None]] = []
+
+
+def announce_waiting(tell: Callable[[], None]) -> None:
+    """Call `tell` once, when a pipe that is not live has been waited for, two seconds in all."""
+    _tell[:] = [tell]
+
+
 class Pipe:
     """An open pipe, with the bytes that were looked at."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_live: bool = False) -> None:
+        self._is_live = is_live
         self.label = "standard input" if is_standard_input(path) else str(path)
         self._kept = bytearray()
         self._is_read = False
         try:
             number = os.dup(0) if is_standard_input(path) else os.open(path, os.O_RDONLY)
-            self._stream = _decompress(os.fdopen(number, "rb"))
+            self._stream = _decompress(io.BufferedReader(_Arriving(number, is_live), _LOOK))
         except OSError as error:
             raise DataError(f"{self.label}: cannot be read: {error.strerror}") from error
 
@@ -70,6 +86,8 @@ class Pipe:
         found, stream = b"", self.open(look=True)
         while len(found) < size and (more := stream.read(size - len(found))):
             found += more
+            if self._is_live and b"\n" in found:
+                break
         return found
 
     def open(self, *, look: bool) -> PipeStream:
@@ -85,7 +103,8 @@ class Pipe:
             return bytes(self._kept[at : at + size])
         if not keep and self._kept:
             self._kept = bytearray()
-        data: bytes = self._stream.read(size)
+        read = getattr(self._stream, "read1", None) if self._is_live else None
+        data: bytes = (read or self._stream.read)(size)
         if keep:
             self._kept += data
             if len(self._kept) > MOST_KEPT:
@@ -125,6 +144,45 @@ def _decompress(file: Any) -> Any:
     return pa.CompressedInputStream(pa.PythonFile(whole, mode="r"), codec)
 
 
+class _Arriving(io.RawIOBase):
+    """The bytes of an open file as they come; says so if they are waited for, unless live."""
+
+    def __init__(self, number: int, is_live: bool) -> None:
+        self._number = number
+        self._patience = None if is_live else _PATIENCE
+
+    def readable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._number
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._number)
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        if self._patience is not None and _tell:
+            began = monotonic()
+            if not _wait(self._number, self._patience):
+                self._patience = None
+                _tell.pop()()
+            else:
+                self._patience = max(0.0, self._patience - (monotonic() - began))
+        data = os.read(self._number, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _wait(number: int, seconds: float) -> bool:
+    """Return whether bytes come within some seconds, or nothing can tell."""
+    try:
+        return bool(select.select([number], [], [], seconds)[0])
+    except (OSError, ValueError):  # not every system waits for files
+        return True
+
+
 class _Continued(io.RawIOBase):
     """Some bytes, then the rest of a file."""
 
@@ -136,6 +194,6 @@ class _Continued(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         data, self._first = self._first[: len(buffer)], self._first[len(buffer) :]
-        data = data or self._rest.read(len(buffer))
+        data = data or self._rest.read1(len(buffer))
         buffer[: len(data)] = data
         return len(data)

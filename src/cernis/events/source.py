@@ -361,6 +361,7 @@ def open_events(
     quote: str | None = None,
     on_error: OnError | Mistakes = "fail",
     declared: Schema | None = None,
+    in_order: bool = False,
 ) -> list[Source]:
     """Return the streams in `events`, in the order given.
 
@@ -374,7 +375,7 @@ def open_events(
     or its type column is None, its name is the type of all its events. `columns`, `delimiter` and
     `quote` are those of CSV. `on_error` is the policy for bad rows: "fail", "skip", a path, a
     function, or `Mistakes` to share among several calls. `declared` fixes the types of columns
-    read from text.
+    read from text. With `in_order`, pipes are read as their rows come.
 
     >>> [source] = open_events([{"type": "A", "ts": 5}, {"type": "B", "ts": 7}])
     >>> [table.num_rows for table in source.batches()]
@@ -399,6 +400,7 @@ def open_events(
             _declared_types(None if declared is None else declared.stream(name)),
             own_type,
             make_form(columns_of(columns, name), delimiter, quote),
+            in_order,
         )
         sources.append(
             Source(

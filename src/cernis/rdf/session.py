@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cernis.compiled.tiers import count_compiling_seconds, note_compiling
 from cernis.engine.dag.links import DagSegment
 from cernis.errors import DataError, StateError, StrictError, WarningNote, list_warnings
 from cernis.events.mistakes import Mistakes, OnError
@@ -64,6 +65,7 @@ class GraphSession(GraphRecognizer):
         """`keep` the matches of pieces, for `pull`; the background may be `live`."""
         if keep and live:
             raise StateError("a session that keeps its matches has no live background")
+        self._compiled = count_compiling_seconds()
         values = TermValues(Terms())
         self._files, content = BackgroundFiles(background) if live else None, None
         if self._files is not None:
@@ -118,7 +120,8 @@ class GraphSession(GraphRecognizer):
         ]
         unit = self.unit if self.streams is not None and self.numeric_times else None
         odd = self._sights.warn(skipped, unit) if self._is_read else ()
-        return [*self._remarks, *left_out, *(WarningNote.of(one, self.query.source) for one in odd)]
+        warnings = (WarningNote.of(one, self.query.source) for one in odd)
+        return [*self._remarks, *left_out, *warnings, *note_compiling(self._compiled)]
 
     @property
     def numeric_times(self) -> bool:

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from cernis.extras import import_extra
+
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
     """Return a table as a pandas frame (pandas must be installed)."""
+    import_extra("pandas", "to_pandas")
     frame = table.to_pandas()
     for at, field in enumerate(table.schema):
         if pa.types.is_list(field.type) and _holds_times(field.type.value_type):

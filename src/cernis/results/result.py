@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
 import pyarrow as pa
 
 from cernis.errors import DataError
+from cernis.extras import import_extra
 from cernis.integers import describe_integer
 from cernis.output import UsedFile, open_output, refuse_overwriting
 from cernis.results.flat import flatten
@@ -161,9 +162,9 @@ class Result(ABC, Generic[Item]):
 
     def to_polars(self, limit: int | None = None) -> pl.DataFrame:
         """Return the items, or the first `limit`, as a polars frame (polars must be installed)."""
-        import polars as pl
-
-        return pl.DataFrame(self.to_arrow(limit))
+        polars = import_extra("polars", "to_polars")
+        frame: pl.DataFrame = polars.DataFrame(self.to_arrow(limit))
+        return frame
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Hand the items over as an Arrow stream: DuckDB, polars and others read it as a table."""

@@ -18,6 +18,7 @@ from typing import Any, Generic, Literal, NamedTuple, cast, get_args
 
 import pyarrow as pa
 
+from cernis.compiled.tiers import count_compiling_seconds, note_compiling
 from cernis.encoding.encode import AtomEncoder, Encode, KnownTruths
 from cernis.errors import (
     CernisError,
@@ -104,6 +105,8 @@ class RunOptions:
     """Whether nothing follows the last event: then matches that wait for a deadline are certain."""
     strict: bool = False
     """Whether warnings are errors."""
+    in_order: bool = False
+    """Whether the rows of pipes are in order of time: they are then read as they come."""
 
     @property
     def type_column(self) -> str:
@@ -131,6 +134,7 @@ class RunOptions:
             quote=self.quote,
             on_error=mistakes,
             declared=declared,
+            in_order=self.in_order,
         )
 
     def new_budget(self) -> Budget:
@@ -181,6 +185,7 @@ class Session(Generic[Found]):
         self.store = EventStore(self.options.time_unit)
         self.progress = StreamPosition()
         self.notes: list[str] = []
+        self._compiled = count_compiling_seconds()
         self._types = SampledTypes()
         self._first: FirstEvents | None = FirstEvents()
         """The first events, until something matches."""
@@ -449,7 +454,8 @@ class Session(Generic[Found]):
         )
         tables = self.prepare(sources)
         join = None if tables is None else tables.join
-        ordering = Ordering(sources, after=self.progress, join=join)
+        in_order = self.options.in_order
+        ordering = Ordering(sources, after=self.progress, join=join, in_order=in_order)
         self.check_scale(ordering.scale)
         return ordering
 
@@ -662,8 +668,8 @@ class Session(Generic[Found]):
     def _list_notes(self, partial: bool, blame: Blame | None) -> Notes:
         """Return the notes of a result."""
         self._note_partial(partial)
-        notes = tuple(self.notes)
-        return notes if blame is None else lambda: (*notes, *blame())
+        notes, compiled = tuple(self.notes), self._compiled
+        return lambda: (*notes, *(blame() if blame else ()), *note_compiling(compiled))
 
     def _matches(self, found: MatchSet, partial: bool, blame: Blame | None = None) -> Found:
         store = copy.copy(self.store)

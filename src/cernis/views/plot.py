@@ -2,25 +2,27 @@
 
 Altair is an extra (`cernis[notebook]`), imported when a chart is asked for. The chart has the data
 of the view: marks or bins, never the events of a whole stream.
+
+By default Altair lets the browser fetch Vega from a server. `import_altair` has it put Vega into
+the output instead, which costs a megabyte for each chart in a notebook. It does so for all charts,
+since one that is restyled or combined is another object. A renderer that the user has chosen stays.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-from cernis.errors import CernisError
+from cernis.extras import import_extra
 from cernis.views.timeline import Timeline
 
 
 def import_altair() -> Any:
-    """Import Altair; raise an error that says how to install it."""
-    try:
-        return import_module("altair")
-    except ModuleNotFoundError as missing:
-        raise CernisError(
-            "a chart needs Altair, which is not installed: pip install 'cernis[notebook]'"
-        ) from missing
+    """Import Altair; unless the user has chosen a renderer, charts are drawn without a network."""
+    altair = import_extra("altair", "a chart")
+    if altair.renderers.active == "default" and find_spec("vl_convert") is not None:
+        altair.renderers.enable("html", template="inline")
+    return altair
 
 
 def plot_timeline(view: Timeline, width: int = 640) -> Any:

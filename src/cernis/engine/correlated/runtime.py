@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import read_only
+from cernis.compiled.tiers import expect_compiling
 from cernis.engine.correlated import step as kernel
-from cernis.engine.correlated.stores import find_uses
+from cernis.engine.correlated.stores import expect_seconds, find_uses
 from cernis.engine.correlated.tables import CODE, CorrelatedTables
 from cernis.engine.dag import records as r
 from cernis.engine.dag.collect import collect
@@ -63,7 +64,9 @@ class CorrelatedEngine:
     def __init__(self, tables: CorrelatedTables, settings: Settings) -> None:
         self.tables = tables
         self.settings = settings
-        self._rules, self._uses = settings.rules, tuple(find_uses(tables.arrays))
+        uses = find_uses(tables.arrays)
+        expect_compiling(expect_seconds(uses))
+        self._rules, self._uses = settings.rules, tuple(uses)
         self.position = 0
         self.bound = int(FOREVER)
         self.capacity = [0] * len(tables.domains)

@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
+from cernis.compiled.plain import viewing
 from cernis.engine.correlated.leave import (
     ASK_ROOM,
     END_GROUPS,
@@ -120,6 +121,7 @@ class Now(NamedTuple):
     bound: int
 
 
+@viewing("tables", "memory")
 @kernel
 def step(uses, tables, memory, events, scratch, rules, base, begin):
     """Read the events from `begin` on; return (status, event to go on with, array, room).

@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
-from cernis.compiled.tiers import arrays_in_pieces, call_patiently, cut_events
+from cernis.compiled.plain import viewing
+from cernis.compiled.tiers import arrays_in_pieces, call_patiently, cut_events, spent_on
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import rounds, unions, unlike
@@ -306,6 +307,7 @@ def _list_others(others, more, links, memory, source, bound, items):
     return -1 if others is None else list_items(more, links, memory, source, bound, items)
 
 
+@viewing("segment", "clock", "scratch")
 @kernel
 def _count_roots(segment, kinds, begin, clock, scratch, prime, out):
     """Count the roots from `begin` on; return the root for which the scratch is too small.
@@ -552,12 +554,13 @@ def _count_into(segment: DagSegment, prime: float, out: NDArray[np.float64]) -> 
     clock = np.zeros(2, np.int64)
     stamps, values = np.zeros(size, np.int64), np.empty(size, np.float64)
     scratch = _new_scratch(stamps, values, 1024)
-    done = 0
+    done, began = 0, spent_on(_count_roots)
     for piece in cut_events(len(segment.roots)):
         part = segment._replace(roots=segment.roots[: piece.stop])
         while done < piece.stop:
             args = part, kinds, done, clock, scratch, prime, out
-            done = call_patiently(_count_roots, *args)
+            rest = (spent_on(_count_roots) - began) * (len(segment.roots) - done) / max(done, 1)
+            done = call_patiently(_count_roots, *args, rest=rest)
             if done < piece.stop:
                 scratch = _new_scratch(stamps, values, 2 * len(scratch.stack))
     return scratch

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
+from cernis.compiled.plain import viewing
 from cernis.engine import settings as s
 from cernis.engine.unary import arena as a
 from cernis.engine.unary.tables import UnaryArrays
@@ -70,6 +71,7 @@ def new_scratch(states: int, edges: int) -> StepScratch:
     )
 
 
+@viewing("tables", "memory")
 @kernel
 def step(tables, memory, events, scratch, rules, base, begin, earliest):
     """Read the events from `begin` on; return (status, event to go on with, detail).

@@ -46,6 +46,7 @@ from cernis.compiled.tiers import expect_events
 from cernis.errors import CernisError, DataError
 from cernis.events.mistakes import Mistakes
 from cernis.events.text import describe_too_long, longest_record
+from cernis.extras import import_extra
 from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
 
 Input = str | Path | bytes | IO[bytes]
@@ -82,13 +83,7 @@ class Quads(NamedTuple):
 
 def import_oxigraph() -> Any:
     """Import pyoxigraph, or raise an error that says how to install it."""
-    try:
-        import pyoxigraph
-    except ImportError as error:
-        raise CernisError(
-            "RDF data needs the package pyoxigraph: pip install 'cernis[rdf]'"
-        ) from error
-    return pyoxigraph
+    return import_extra("pyoxigraph", "RDF data")
 
 
 def find_format(data: Input, format: str | None = None) -> str:
