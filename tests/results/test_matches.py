@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +291,25 @@ def test_a_sum_of_integers_is_exact_or_refused(make: Make) -> None:
     assert match.values == {"SUM(s[v])": 2**63 - 1}
     with pytest.raises(DataError, match=r"SUM\(s\[v\]\): a sum does not fit into 64 bits"):
         make([(0, 3, {"s": [0, 1, 3]})], **options).to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("type_", "digits"), [(pa.decimal128(38, 18), 38), (pa.decimal256(76, 18), 76)]
+)
+def test_a_sum_of_decimals_is_exact_or_refused(make: Make, type_: pa.DataType, digits: int) -> None:
+    most = Decimal("9" * (digits - 18) + "." + "9" * 18)
+    least = Decimal("0.000000000000000001")
+    table = pa.table({"v": pa.array([most, least, most.copy_negate(), most], type_)})
+    select = Select(False, (of("SUM", "s", "v"),))
+    options = {"table": table, "time": None, "variables": ("s",), "select": select}
+    (match,) = make([(0, 2, {"s": [0, 1, 2]})], **options)
+    assert match.values == {"SUM(s[v])": least}
+    (match,) = make([(0, 2, {"s": [0]})], **options)
+    assert match.values == {"SUM(s[v])": most}
+    refused = rf"SUM\(s\[v\]\): a sum has more than {digits} digits"
+    for rows in ([0, 1], [0, 3]):
+        with pytest.raises(DataError, match=refused):
+            make([(0, 3, {"s": rows})], **options).to_arrow()
 
 
 def test_an_average_of_integers_that_no_double_holds_is_that_of_their_sum(make: Make) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.encoding.keys import KeyCoder
+from cernis.engine.unary import runtime
 from cernis.events.batch import EventBatch
 from cernis.generators.stock import stock_stream
 
@@ -246,3 +247,16 @@ def test_counts_and_samples_of_correlated_matches_are_exact_beyond_any_listing()
     drawn = matches.sample(20, seed=1)
     assert len({tuple(match.vars["a"]) for match in drawn}) == 20
     assert sum(len(match.vars["a"]) for match in drawn) > 20 * 60
+
+
+def test_chosen_matches_that_need_too_much_memory_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runtime, "MOST_CHOSEN_BYTES", 1 << 20)
+    query = cernis.query("SELECT MAX * FROM S WHERE A AS a ; B+ AS b WITHIN 400 EVENTS")
+    with pytest.raises(cernis.BudgetError) as raised:
+        query.run(pa.table({"type": ["A"] * 50 + ["B"] * 350})).count()
+    assert str(raised.value) == (
+        "the matches that the strategy chooses need more than 0.000976562 GiB: each lists its "
+        "events; narrow the window, or push fewer events at once"
+    )

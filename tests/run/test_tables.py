@@ -311,3 +311,23 @@ def test_the_rules_of_a_session_go_on_with_newer_tables() -> None:
     assert [[m.values["w"] for m in found[name]] for name in ("one", "two", "three")] == [[20]] * 3
     with pytest.raises(cernis.StateError, match="the rules join no tables"):
         cernis.rules({"all": "SELECT * WHERE A"}).session().use_tables({})
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "side"),
+    [
+        (pa.map_(pa.string(), pa.int64()), pa.int64(), "m"),
+        (pa.int64(), pa.map_(pa.string(), pa.int64()), "t.k"),
+        (pa.list_(pa.map_(pa.string(), pa.int64())), pa.int64(), "m"),
+        (pa.struct({"x": pa.map_(pa.string(), pa.int64())}), pa.int64(), "m"),
+    ],
+)
+def test_maps_are_no_keys_of_a_join(own: pa.DataType, other: pa.DataType, side: str) -> None:
+    events = pa.table({"type": ["A"], "m": pa.nulls(1, own)})
+    table = pa.table({"k": pa.nulls(1, other), "w": [1]})
+    query = cernis.query("SELECT * FROM S JOIN t ON m = t.k WHERE A AS a")
+    with pytest.raises(cernis.QueryError) as raised:
+        query.run(events, tables={"t": table})
+    assert str(raised.value).startswith(
+        f"line 1, column 17: {side} holds maps, which cannot be compared\n"
+    )

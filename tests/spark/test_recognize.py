@@ -711,3 +711,35 @@ def test_files_on_disk_are_not_touched_until_the_answer_is_asked_for(
     found = recognize(df, KEYED)
     with pytest.raises(Exception, match=r"(?i)no such file|does not exist|not exist"):
         found.count()
+
+
+def test_long_decimals_are_exact_or_refused(spark: Any) -> None:
+    rows = [Decimal(f"99999999999999999999.99999999999999999{digit}") for digit in "789"]
+    table = pa.table({"type": ["A", "A", "A"], "ts": [1, 2, 3], "v": pa.array(rows)})
+    df = spark.createDataFrame(table)
+    assert df.schema["v"].dataType.simpleString() == "decimal(38,18)"
+    for condition in (
+        "a[v < 99999999999999999999.9999999999999999985]",
+        "a[v] < b[v]",
+        "MAX(b[v]) > 99999999999999999999.9999999999999999985 AND a[v] != b[v]",
+    ):
+        query = f"SELECT * FROM S WHERE (A AS a ; A AS b) FILTER {condition}"
+        expected = cernis.query(query).run(table)
+        found = recognize(df, query).toArrow()
+        assert found.num_rows == expected.count() > 0
+        assert {*found["start"].to_pylist()} == {match.start for match in expected}
+    with pytest.raises(Exception, match="a sum has more than 38 digits"):
+        recognize(df, "SELECT SUM(a[v]) AS s FROM S WHERE (A:A) AS a").collect()
+    total = "SELECT SUM(a[v]) AS s FROM S WHERE A AS a GROUP BY EVERY 1 DAY"
+    with pytest.raises(Exception, match='numbers="text" gives numbers as text'):
+        recognize(df, total).collect()
+    (group,) = recognize(df, total, numbers="text").collect()
+    assert group.s == "299999999999999999999.999999999999999994"
+
+
+def test_maps_are_no_keys_of_a_join(spark: Any) -> None:
+    events = spark.createDataFrame([("A", {"a": 1})], "type string, m map<string, int>")
+    table = spark.createDataFrame([({"a": 1}, 5)], "k map<string, int>, w int")
+    query = "SELECT * FROM S JOIN t ON m = t.k WHERE A AS a"
+    with pytest.raises(cernis.QueryError, match="m holds maps, which cannot be compared"):
+        recognize(events, query, tables={"t": table})

@@ -13,6 +13,7 @@ number of matches.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -154,9 +155,16 @@ def _aggregate_groups(aggregate: Aggregate, values: pa.Array, offsets: Positions
     whole = function in ("SUM", "AVG") and pa.types.is_integer(kind)
     if function == "AVG" and not whole:
         values = as_floats(values)
+    digits = 0  # of a sum of decimals
+    if function == "SUM" and pa.types.is_decimal(kind):
+        digits = 76 if pa.types.is_decimal256(kind) else 38
+        values = values.cast(pa.decimal256(76, kind.scale))
     owner = np.repeat(np.arange(m), np.diff(offsets))
     columns = {"match": owner, "value": values}
     wanted = [("value", "sum" if whole else _GROUPED[function])]
+    if digits:
+        columns["rough"] = as_floats(values)
+        wanted.append(("rough", "sum"))
     if whole:
         columns["rough"] = as_floats(values)
         wanted += [("rough", "sum"), ("value", "count")]
@@ -176,11 +184,28 @@ def _aggregate_groups(aggregate: Aggregate, values: pa.Array, offsets: Positions
                 f"{write_term(aggregate)}: a sum does not fit into 64 bits; "
                 "give the column a floating-point type"
             )
+    if digits:
+        result = _narrow(aggregate, result, found.column("rough_sum"), digits)
     index = np.zeros(m, np.int64)
     present = np.zeros(m, np.bool_)
     groups = found.column("match").to_numpy()
     index[groups], present[groups] = np.arange(len(groups)), True
     return result.take(pa.array(index, mask=~present))
+
+
+def _narrow(aggregate: Aggregate, sums: pa.Array, rough: Any, digits: int) -> pa.Array:
+    """Return sums of decimals with so many digits; Arrow does not notice sums beyond 256 bits."""
+    scale = sums.type.scale
+    try:
+        if (pc.max(pc.abs(rough)).as_py() or 0.0) < 2 * 10.0 ** (76 - scale):
+            sums.validate(full=True)
+            return sums.cast(pa.decimal128(38, scale)) if digits == 38 else sums
+    except pa.ArrowInvalid:
+        pass
+    raise DataError(
+        f"{write_term(aggregate)}: a sum has more than {digits} digits; "
+        "give the column a floating-point type"
+    )
 
 
 def _find_wrapped(exact: pa.Array, rough: pa.Array) -> pa.Array:

@@ -128,11 +128,23 @@ def extend_schema(
         if other is None:
             message, known = f"table '{join.table}' has no column '{column}'", columns.names
             raise _refuse(pattern, join, message, ", ".join(known), suggest(column, known))
+        for side, each in ((name, own), (f"{join.table}.{column}", other)):
+            if _holds_map(each.type):
+                message = f"{side} holds maps, which cannot be compared"
+                raise _refuse(pattern, join, message, "a key of text, numbers or times")
         one, two = (class_of(kind_of(each.type)) for each in (own, other))
         if one is not None and two is not None and one != two:
             clash = f"{name} is a {one}, {join.table}.{column} is a {two}"
             raise _refuse(pattern, join, f"type clash: {clash}")
     return schema.append(pa.field(join.table, pa.struct(list(columns))))
+
+
+def _holds_map(type_: pa.DataType) -> bool:
+    """Whether values of a type are maps, or have some inside."""
+    if pa.types.is_struct(type_):
+        return any(_holds_map(field.type) for field in type_.fields)
+    is_list = pa.types.is_nested(type_) and hasattr(type_, "value_type")
+    return bool(pa.types.is_map(type_)) or (is_list and _holds_map(type_.value_type))
 
 
 def find_table(name: str, given: Mapping[str, Any]) -> Any:

@@ -40,6 +40,7 @@ from cernis.engine.unary.tables import UnaryTables
 from cernis.errors import BudgetError
 
 MOST_NODES = 2**31 - 1
+MOST_CHOSEN_BYTES = 4 << 30
 MOST_LISTED = 2**16
 MOST_SLOT_BYTES = 4 << 30
 FIRST_NODES = 1 << 17
@@ -229,6 +230,12 @@ class UnaryEngine:
             if status == choosing.RESOLVED:
                 break
             if status == choosing.OUT_FULL:
+                if 2 * out.arena.nbytes > MOST_CHOSEN_BYTES:
+                    raise BudgetError(
+                        "the matches that the strategy chooses need more than "
+                        f"{MOST_CHOSEN_BYTES / 2**30:g} GiB: each lists its events; narrow the "
+                        "window, or push fewer events at once"
+                    )
                 out = out._replace(arena=np.concatenate([out.arena, np.empty_like(out.arena)]))
                 continue
             if room >= MOST_LISTED:
