@@ -20,9 +20,11 @@ from cernis.spark.graphs import versions as v
 from cernis.spark.graphs import worker
 from cernis.spark.graphs.check import check_knowledge
 from cernis.spark.graphs.layout import choose_graph_stream_layout
+from cernis.spark.graphs.stream import GraphStreamOptions, recognize_graph_stream
 from cernis.spark.graphs.stream_worker import GraphPacking, GraphStreamWork
 from cernis.spark.graphs.worker import GraphWork, answer_schema
 from cernis.spark.streaming.bucket import restore_bucket
+from cernis.spark.streaming.dataflow import StreamOptions
 from cernis.spark.streaming.packing import pack_buckets
 from cernis.testing.state_store import MemoryStore
 
@@ -237,3 +239,15 @@ def test_a_live_background_needs_files_and_a_checkpoint(plan: Path) -> None:
     flow = StreamOptions(checkpoint="s3://bucket/c")
     with pytest.raises(CernisError, match="needs checkpoint="):
         check_live(GraphStreamOptions(background=plan, flow=flow))
+
+
+def test_versions_of_the_background_do_not_go_with_a_secret() -> None:
+    text = "SELECT ?a FROM STREAM S <urn:s> WHERE { SEQ (A) DEFINE GPM A ON S { ?a ?b ?c } }"
+    flow = StreamOptions(secret="0123456789abcdef")
+    options = GraphStreamOptions(form="events", unit="s", live=True, flow=flow)
+    nothing: Any = None
+    with pytest.raises(CernisError) as raised:
+        recognize_graph_stream(nothing, GraphQuery(text), {}, options)
+    assert str(raised.value) == (
+        "secret= does not go with live background: its versions in the checkpoint are not signed"
+    )
