@@ -7,7 +7,7 @@ record for all types.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -74,6 +74,19 @@ def are_mixed(schema: Schema, names: Collection[str]) -> bool:
     """
     kinds = {kind for name, kind in _list_kinds(schema) if name in names}
     return len(kinds) > 1 and not all(kind.numeric for kind in kinds)
+
+
+def are_times(schema: Schema, names: Iterable[str]) -> bool:
+    """Whether these attributes hold times in every stream that has them.
+
+    >>> schema = Schema((Stream("S", {"at": Kind.TIMESTAMP, "n": Kind.INT}),))
+    >>> are_times(schema, ["at"]), are_times(schema, ["at", "n"])
+    (True, False)
+    """
+    kinds: dict[str, set[Kind]] = {}
+    for name, kind in _list_kinds(schema):
+        kinds.setdefault(name, set()).add(kind)
+    return all(kinds.get(name) == {Kind.TIMESTAMP} for name in names)
 
 
 def _list_kinds(schema: Schema) -> Iterator[tuple[str, Kind]]:

@@ -79,10 +79,38 @@ def test_prev_is_a_name_too() -> None:
         (
             "PREV(x)[a] < PREV(y)[b]",
             """\
-line 1, column 54: PREV stands on one side of a comparison
+line 1, column 41: PREV compares an event with the one before it
   SELECT * WHERE (A AS x ; B AS y) FILTER PREV(x)[a] < PREV(y)[b]
-                                                       ^^^^^^^^^^
-  help: compare the event before with the event itself: PREV(x)[a] < y[b]""",
+                                          ^^^^^^^^^^^^^^^^^^^^^^^
+  expected: the event itself beside it, without PREV
+  help: write PREV(x)[a] < y[b], for example""",
+        ),
+        (
+            "PREV(x)[a] + 5 < 7",
+            """\
+line 1, column 41: PREV compares an event with the one before it
+  SELECT * WHERE (A AS x ; B AS y) FILTER PREV(x)[a] + 5 < 7
+                                          ^^^^^^^^^^^^^^^^^^
+  expected: the event itself beside it, without PREV
+  help: write PREV(x)[a] < x[a], for example""",
+        ),
+        (
+            "PREV(x)[a] + x[a] < y[b]",
+            """\
+line 1, column 41: PREV compares two events, and 'x' and 'y' are different ones
+  SELECT * WHERE (A AS x ; B AS y) FILTER PREV(x)[a] + x[a] < y[b]
+                                          ^^^^^^^^^^^^^^^^^^^^^^^^
+  expected: one variable in PREV and one without
+  help: name the parts of the formula by one AS, or join conditions by AND""",
+        ),
+        (
+            "PREV(x)[a] + COUNT(y) < y[b]",
+            """\
+line 1, column 54: COUNT(y) is of the whole match; PREV compares two events
+  SELECT * WHERE (A AS x ; B AS y) FILTER PREV(x)[a] + COUNT(y) < y[b]
+                                                       ^^^^^^^^
+  expected: values of the two events, constants and durations
+  help: join two conditions by AND""",
         ),
         (
             "PREV(z)[a] < y[b]",
@@ -98,7 +126,7 @@ line 1, column 46: unknown variable 'z' in FILTER
 line 1, column 41: an attribute alone is not a condition
   SELECT * WHERE (A AS x ; B AS y) FILTER PREV(x)[a] AND x[a = 1]
                                           ^^^^^^^^^^
-  expected: a comparison such as = or <
+  expected: a comparison such as = or < or an arithmetic operator
   help: compare it: x[price] < y[price], or with a constant x[price > 100]""",
         ),
         (
@@ -160,8 +188,15 @@ def test_the_builder_makes_what_the_parser_makes() -> None:
     ("wrong", "message"),
     [
         (
-            lambda: p.prev("x")["a"] < p.prev("y")["b"],
-            "prev() stands on one side of a comparison",
+            lambda: (
+                p.select("x")
+                .where(p.event("A").as_("x").filter(p.prev("x")["a"] < p.prev("x")["b"]))
+                .build()
+            ),
+            """\
+PREV compares an event with the one before it
+  expected: the event itself beside it, without PREV
+  help: write PREV(x)[a] < x[b], for example""",
         ),
         (
             lambda: p.prev("x")["a"] < 5,

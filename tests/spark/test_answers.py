@@ -310,7 +310,8 @@ def test_longest_agrees_with_the_oracle(
 
 @few
 @given(
-    many(binary=True, previous=True, partition_by_inside=True, size=7, events=7),
+    many(binary=True, previous=True, partition_by_inside=True, size=7, events=7)
+    | many(families=("neighbours",), windows=(Unit.TIME, Unit.EVENTS), events=9),
     st.sampled_from(SPREAD),
 )
 def test_comparisons_between_events_agree_with_the_oracle(

@@ -105,6 +105,19 @@ def test_the_best_of_an_interval_are_those_of_the_embedded_engine(
     assert found.sort_by(order).to_pylist() == expected.sort_by(order).to_pylist()
 
 
+@pytest.mark.parametrize("clause", ["PARTITION BY [name] WITHIN 5 MINUTES", "WITHIN 1 MINUTE"])
+def test_arithmetic_on_neighbours_gives_the_matches_of_the_embedded_engine(
+    spark: Any, events: pa.Table, clause: str
+) -> None:
+    near = "s[ts] - PREV(s)[ts] < 30 SECONDS AND PREV(s)[price] * 1.1 < s[price]"
+    query = f"SELECT s FROM S WHERE SELL{{2,}} AS s FILTER {near} {clause}"
+    expected = cernis.query(query).run(events).to_arrow().select(["start", "end"])
+    found = recognize(spark.createDataFrame(events), query, tasks=3).select("start", "end")
+    order = [("end", "ascending"), ("start", "ascending")]
+    assert expected.num_rows > 4
+    assert found.toArrow().sort_by(order).to_pylist() == expected.sort_by(order).to_pylist()
+
+
 def test_values_are_flat_columns_and_durations_are_intervals(spark: Any, events: pa.Table) -> None:
     terms = "b[price] - a[price] AS rise, END - START AS length, (END - START) / 7 AS part"
     query = KEYED.replace("*", f"{terms}, START AS began")

@@ -251,7 +251,9 @@ def test_what_has_left_the_window_is_not_missed(
 @given(
     st.data(),
     random_cases(untimed=False, gaps=True, next_=True, binary=True, size=6, events=9)
-    | random_cases(untimed=False, next_=True, families=("order", "previous"), events=9),
+    | random_cases(
+        untimed=False, next_=True, families=("order", "previous", "neighbours"), events=9
+    ),
 )
 def test_arrows_and_gaps_survive_restarts(
     data: st.DataObject, case: tuple[Pattern, Events]

@@ -44,7 +44,6 @@ import pyarrow as pa
 from cernis.compiled import kernel
 from cernis.compiled.tiers import arrays_first
 from cernis.encoding.clock import to_sortable
-from cernis.encoding.evaluate import calculate_column
 from cernis.encoding.keys import NONE, Arrays, Tuples, select_arrays, ticks_of, valid_rows
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s, attribute
@@ -61,8 +60,7 @@ from cernis.events.kinds import (
     kind_of,
     kinds_in,
 )
-from cernis.events.times import parse_timestamps, value_type
-from cernis.pattern.predicate import Value
+from cernis.events.times import parse_timestamps
 from cernis.state import read_array, require
 
 TIME = "@time"
@@ -77,6 +75,11 @@ KIND_BITS = 34
 
 _REST_BITS = 62
 _UNORDERED = frozenset({TEXT, BYTES})
+
+
+Calculate = Callable[[pa.Table], pa.Array]
+"""Gives the values of a column that the events do not have, computed from others."""
+NOT_CALCULATED: Mapping[str, Calculate] = MappingProxyType({})
 
 
 def kinds(batch: EventBatch, attributes: Sequence[str]) -> Int8s:
@@ -100,7 +103,8 @@ class Equality:
 
     A column is a tuple of attributes; all columns of a domain have as many, and their
     codes are equal exactly when all values are. With `partitioned`, events of
-    different partitions have different codes.
+    different partitions have different codes. `calculated` has the columns that the events do not
+    have.
 
     >>> codes = Equality([[("id",), ("parent",)]], partitioned=False)
     >>> events = pa.table({"id": [7, 8, 9], "parent": [None, 7.0, 8.5]})
@@ -109,10 +113,13 @@ class Equality:
     """
 
     def __init__(
-        self, domains: Sequence[Sequence[tuple[str, ...]]], partitioned: bool = False
+        self,
+        domains: Sequence[Sequence[tuple[str, ...]]],
+        partitioned: bool = False,
+        calculated: Mapping[str, Calculate] = NOT_CALCULATED,
     ) -> None:
         self.partitioned = partitioned
-        self._domains = [_Domain(columns, partitioned) for columns in domains]
+        self._domains = [_Domain(columns, partitioned, calculated) for columns in domains]
         self._columns = sum(len(domain.columns) for domain in self._domains)
 
     def encode(self, batch: EventBatch, keys: Int64s | None = None) -> Int64s:
@@ -177,12 +184,18 @@ class Equality:
 class _Domain:
     """One numbering and the columns that share it."""
 
-    def __init__(self, columns: Sequence[tuple[str, ...]], partitioned: bool) -> None:
+    def __init__(
+        self,
+        columns: Sequence[tuple[str, ...]],
+        partitioned: bool,
+        calculated: Mapping[str, Calculate],
+    ) -> None:
         arities = {len(column) for column in columns}
         if len(arities) != 1:
             raise ValueError("the columns of a domain have one number of attributes")
         self.columns = tuple(columns)
         self.partitioned = partitioned
+        self.calculated = calculated
         arity = arities.pop()
         self.tuples = Tuples(arity, leading=partitioned) if arity else None
         self._partitions = 0
@@ -204,7 +217,7 @@ class _Domain:
             return np.maximum(keys, NONE)
         parts = [] if keys is None else [keys]
         for name, numbering in zip(column, self.tuples.components, strict=True):
-            parts.append(_per_part(batch, name, numbering.codes))
+            parts.append(_per_part(batch, name, numbering.codes, self.calculated))
         return self.tuples.codes(parts)
 
     def keep_partitions(self, codes: Int64s) -> None:
@@ -233,8 +246,8 @@ class OrderValues:
     """Two words per value that sort as the values do.
 
     `pairs` are the columns that are compared with each other; `encode` raises where both
-    hold text. `text` collects the columns that have held text. `calculated` has the values of
-    columns that the events do not have.
+    hold text. `text` collects the columns that have held text. `calculated` has the columns that
+    the events do not have.
 
     >>> order = OrderValues(["a", "b"])
     >>> events = pa.table({"a": [2**53 + 1, None], "b": [2.0**53, 0.5]})
@@ -247,7 +260,7 @@ class OrderValues:
         self,
         columns: Sequence[str],
         pairs: Iterable[tuple[str, str]] = (),
-        calculated: Mapping[str, Value] = MappingProxyType({}),
+        calculated: Mapping[str, Calculate] = NOT_CALCULATED,
     ) -> None:
         self.columns = tuple(columns)
         self.pairs = tuple(pairs)
@@ -259,8 +272,7 @@ class OrderValues:
         """Return words of shape (2, columns, events); the first is NOTHING for NULL and NaN."""
         words = np.zeros((2, len(self.columns), len(batch)), np.int64)
         for i, name in enumerate(self.columns):
-            value = self.calculated.get(name)
-            columns = _columns(batch, name) if value is None else _calculate(batch, value)
+            columns = _columns(batch, name, self.calculated)
             self._learn_kinds(name, columns)
             parts = [_column_words(column) for column in columns]
             words[0, i] = _interleave(batch, [high for high, _ in parts])
@@ -492,9 +504,12 @@ def _split_decimal(value: Decimal) -> tuple[float, int]:
 
 
 def _per_part(
-    batch: EventBatch, name: str, values: Callable[[pa.ChunkedArray], npt.NDArray[Any]]
+    batch: EventBatch,
+    name: str,
+    values: Callable[[pa.ChunkedArray], npt.NDArray[Any]],
+    calculated: Mapping[str, Calculate] = NOT_CALCULATED,
 ) -> npt.NDArray[Any]:
-    return _interleave(batch, [values(column) for column in _columns(batch, name)])
+    return _interleave(batch, [values(column) for column in _columns(batch, name, calculated)])
 
 
 def _interleave(batch: EventBatch, parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
@@ -502,24 +517,12 @@ def _interleave(batch: EventBatch, parts: Sequence[npt.NDArray[Any]]) -> npt.NDA
     return batch.interleave(lambda _, table: next(remaining))
 
 
-def _calculate(batch: EventBatch, value: Value) -> list[pa.ChunkedArray]:
-    """Return a value that is computed from attributes, in each part of the batch."""
-    found = []
-    for _, table in batch.parts:
-
-        def lookup(path: tuple[str, ...], table: pa.Table = table) -> pa.Array | None:
-            column = attribute(table, path)
-            if column is None:
-                return None
-            return column.cast(value_type(column.type)).combine_chunks()
-
-        column = calculate_column(value, lookup, table.num_rows)
-        found.append(pa.chunked_array([column]))
-    return found
-
-
-def _columns(batch: EventBatch, name: str) -> list[pa.ChunkedArray]:
+def _columns(
+    batch: EventBatch, name: str, calculated: Mapping[str, Calculate] = NOT_CALCULATED
+) -> list[pa.ChunkedArray]:
     """Return the attribute in each part of the batch."""
+    if name in calculated:
+        return [pa.chunked_array([calculated[name](table)]) for _, table in batch.parts]
     if name == TIME:
         if batch.time_column is None:
             return [pa.chunked_array([at]) for at in _positions(batch)]

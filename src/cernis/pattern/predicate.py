@@ -11,15 +11,15 @@ take part in equality):
   `Calculation`, `Opposite` of terms.
 * *conditions* look at a valuation: `Holds` is `x[P]` (every event of x satisfies P),
   `Compare` is `x[a] op y[b]` (every pair does) or `PREV(x)[a] op y[b]` (every pair of
-  neighbours does), `CompareTerms` is `term op term`, `Monotone` is `x INCREASING BY a`, `AllOf`
-  and `AnyOf` are AND and OR.
+  neighbours does), `CompareNeighbours` is that with arithmetic, `CompareTerms` is `term op term`,
+  `Monotone` is `x INCREASING BY a`, `AllOf` and `AnyOf` are AND and OR.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 from typing import Literal as OneOf
@@ -71,12 +71,14 @@ class Attribute:
     """An attribute of the event; `path` has one name, or several for nested structs.
 
     A *calculated* attribute has a `value` that is computed from others of the event, and is named
-    by it, in parentheses. Only plans have such.
+    by it, in parentheses; or a `term` of `CompareNeighbours` that reads this event alone. Only
+    plans have such.
     """
 
     path: tuple[str, ...]
     span: Span | None = span_field()
     value: Value | None = field(default=None, compare=False, repr=False, kw_only=True)
+    term: PairTerm | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @property
     def name(self) -> str:
@@ -92,8 +94,14 @@ class Attribute:
         return cls(tuple(name.split(".")), span=span)
 
     @property
+    def is_calculated(self) -> bool:
+        return self.value is not None or self.term is not None
+
+    @property
     def sources(self) -> Iterator[Attribute]:
         """The attributes of events that this one is read from."""
+        if self.term is not None:
+            return term_attributes(self.term)
         return iter((self,)) if self.value is None else attributes_of(self.value)
 
 
@@ -220,10 +228,14 @@ Predicate = Comparison | Like | InSet | InRange | IsNull | And | Or | Negation
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """`x[a]`: one side of a comparison between events, or the value of a single variable."""
+    """`x[a]`: one side of a comparison between events, or the value of a single variable.
+
+    `previous` is `PREV(x)[a]`, in the terms of `CompareNeighbours` alone.
+    """
 
     variable: str
     attribute: Attribute
+    previous: bool = field(default=False, kw_only=True)
     span: Span | None = span_field()
 
 
@@ -276,6 +288,9 @@ MatchTerm = (
 )
 """A value that a whole match has."""
 
+PairTerm = Reference | Calculation | Opposite
+"""A side of `CompareNeighbours` that reads an event."""
+
 
 def is_time(term: MatchTerm) -> bool:
     """Whether a term gives times: START, END, or values of `ts`, their column by default."""
@@ -313,6 +328,11 @@ def variables_of(term: MatchTerm) -> Iterator[str]:
                 yield variable
 
 
+def list_pair_sides(term: MatchTerm) -> set[bool]:
+    """Return which of two neighbours a term reads: True for the earlier, False for the later."""
+    return {part.previous for part in walk_term(term) if isinstance(part, Reference)}
+
+
 def term_attributes(term: MatchTerm) -> Iterator[Attribute]:
     """Yield the attributes that a term reads, left to right."""
     for part in walk_term(term):
@@ -341,7 +361,8 @@ class Compare:
 
     `adjacent` is `PREV(x)[a] op y[b]`: of the pairs, only those are asked in which the
     event of x comes right before the event of y among all events of the valuation.
-    `shift` is `x[a] op y[b] + shift`, for numbers.
+    `shift` is `x[a] op y[b] + shift`, for numbers. `neighbours` is the condition that a comparison
+    of calculated attributes decides, in plans.
     """
 
     op: Operator
@@ -349,6 +370,7 @@ class Compare:
     right: Reference
     adjacent: bool = False
     shift: int | float | None = None
+    neighbours: CompareNeighbours | None = None
     span: Span | None = span_field()
 
     @property
@@ -368,6 +390,36 @@ class CompareTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class CompareNeighbours:
+    """`term op term` of every two neighbours.
+
+    `PREV(x)[a]` is an attribute of the earlier event, `y[b]` one of the later.
+    """
+
+    op: Operator
+    left: MatchTerm
+    right: MatchTerm
+    span: Span | None = span_field()
+
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """The attributes of the two events, left to right."""
+        parts = (*walk_term(self.left), *walk_term(self.right))
+        return tuple(part for part in parts if isinstance(part, Reference))
+
+    @property
+    def is_difference(self) -> bool:
+        """Whether it compares a difference of the two events."""
+        return any(len(list_pair_sides(side)) > 1 for side in (self.left, self.right))
+
+    @property
+    def variables(self) -> tuple[str, str]:
+        """The variables of the earlier and of the later event."""
+        names = {part.previous: part.variable for part in self.references}
+        return names[True], names[False]
+
+
+@dataclass(frozen=True, slots=True)
 class Monotone:
     """`x INCREASING BY a` and its relatives: `earlier op later` for every two neighbours of x."""
 
@@ -375,6 +427,28 @@ class Monotone:
     attribute: Attribute
     op: OneOf["<", "<=", ">", ">="]
     span: Span | None = span_field()
+
+
+def compare_terms(
+    op: Operator, left: MatchTerm, right: MatchTerm
+) -> Compare | CompareNeighbours | CompareTerms:
+    """Return the condition that a comparison of two terms is.
+
+    >>> x, y = Reference("x", Attribute(("a",)), previous=True), Reference("y", Attribute(("b",)))
+    >>> compare_terms(">", y, x) == Compare("<", replace(x, previous=False), y, adjacent=True)
+    True
+    """
+    match left, right:
+        case Reference(previous=False), Reference(previous=False):
+            return Compare(op, left, right)
+        case Reference(previous=True), Reference(previous=False):
+            return Compare(op, replace(left, previous=False), right, adjacent=True)
+        case Reference(previous=False), Reference(previous=True):
+            return Compare(MIRRORED[op], replace(right, previous=False), left, adjacent=True)
+    parts = (*walk_term(left), *walk_term(right))
+    if any(isinstance(part, Reference) and part.previous for part in parts):
+        return CompareNeighbours(op, left, right)
+    return CompareTerms(op, left, right)
 
 
 MONOTONE: Mapping[str, OneOf["<", "<=", ">", ">="]] = {
@@ -398,7 +472,7 @@ class AnyOf:
     span: Span | None = span_field()
 
 
-Leaf = Holds | Compare | CompareTerms | Monotone
+Leaf = Holds | Compare | CompareNeighbours | CompareTerms | Monotone
 Condition = Leaf | AllOf | AnyOf
 
 
@@ -425,7 +499,7 @@ def leaf_variables(leaf: Leaf) -> tuple[str, ...]:
     match leaf:
         case Compare(left=left, right=right):
             return left.variable, right.variable
-        case CompareTerms(left=one, right=other):
+        case CompareTerms(left=one, right=other) | CompareNeighbours(left=one, right=other):
             return *variables_of(one), *variables_of(other)
         case _:
             return (leaf.variable,)

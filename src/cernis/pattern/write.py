@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 
 from cernis.pattern import formula as cel
@@ -269,12 +270,15 @@ def write_predicate(predicate: pred.Predicate) -> str:
 
 
 def write_reference(reference: pred.Reference) -> str:
-    return f"{write_name(reference.variable)}[{write_value(reference.attribute)}]"
+    owner = write_name(reference.variable)
+    if reference.previous:
+        owner = f"PREV({owner})"
+    return f"{owner}[{write_value(reference.attribute)}]"
 
 
 def write_previous(reference: pred.Reference) -> str:
     """Write the side of a comparison that stands for the event before."""
-    return f"PREV({write_name(reference.variable)})[{write_value(reference.attribute)}]"
+    return write_reference(replace(reference, previous=True))
 
 
 def _term_level(term: pred.MatchTerm) -> int:
@@ -343,11 +347,16 @@ def write_condition(condition: pred.Condition) -> str:
     match condition:
         case pred.Holds(variable=variable, predicate=predicate):
             return f"{write_name(variable)}[{write_predicate(predicate)}]"
+        case pred.Compare(neighbours=pred.CompareNeighbours() as neighbours):
+            return write_condition(neighbours)
         case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
             earlier = write_previous(left) if adjacent else write_reference(left)
             more = "" if shift is None else f" + {shift}" if shift >= 0 else f" - {-shift}"
             return f"{earlier} {op} {write_reference(right)}{more}"
-        case pred.CompareTerms(op=op, left=left, right=right):
+        case (
+            pred.CompareTerms(op=op, left=left, right=right)
+            | pred.CompareNeighbours(op=op, left=left, right=right)
+        ):
             return f"{write_term(left)} {op} {write_term(right)}"
         case pred.Monotone(variable=variable, attribute=attribute, op=op):
             word = next(word for word, its in pred.MONOTONE.items() if its == op)

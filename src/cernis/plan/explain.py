@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
@@ -240,8 +240,7 @@ def _describe_how(verdict: Verdict) -> str:
 
 def _write_apart(plan: Plan, apart: Apart) -> str:
     def side(variable: str, name: str) -> pred.Reference:
-        attribute = replace(pred.Attribute.named(name), value=plan.calculated.get(name))
-        return pred.Reference(variable, attribute)
+        return pred.Reference(variable, plan.calculated.get(name) or pred.Attribute.named(name))
 
     left = side(apart.variable, apart.attribute)
     right = side(apart.other, apart.other_attribute)

@@ -7,30 +7,33 @@ attributes of a PARTITION BY around the whole formula.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from cernis.automata.correlated.pcea import PCEA
 from cernis.automata.unary.cea import Both, Is, Test
 from cernis.pattern.atom import TypeIs
 
 
-def find_shared_key(pcea: PCEA) -> Mapping[str, str] | None:
+def find_shared_key(pcea: PCEA, calculated: Container[str] = ()) -> Mapping[str, str] | None:
     """Return type to attribute, if there is one choice that every link compares by =.
 
-    Contiguity counts the events between, whatever their key: then there is none.
+    Contiguity counts the events between, whatever their key: then there is none. No key is
+    `calculated`.
     """
     links = [(t, s) for t in pcea.transitions for s in t.sources]
     if not links or any(s.link.contiguous for _, s in links):
         return None
     first, source = links[0]
     for pair in source.link.equal:
-        key = _follow_links(pcea, {source.state: pair[0], first.target: pair[1]})
+        key = _follow_links(pcea, {source.state: pair[0], first.target: pair[1]}, calculated)
         if key is not None:
             return key
     return None
 
 
-def _follow_links(pcea: PCEA, chosen: dict[int, str]) -> dict[str, str] | None:
+def _follow_links(
+    pcea: PCEA, chosen: dict[int, str], calculated: Container[str]
+) -> dict[str, str] | None:
     """Return the key that one choice of attributes gives, followed through all links."""
     waiting = True
     while waiting:
@@ -56,7 +59,8 @@ def _follow_links(pcea: PCEA, chosen: dict[int, str]) -> dict[str, str] | None:
                 return None
     # a match of one event that plays all roles has no links: any key of its type will do
     whole = all(name in key for t in pcea.transitions for name in _list_types(t.test))
-    return key if whole else None
+    is_calculated = any(name in calculated for name in key.values())
+    return key if whole and not is_calculated else None
 
 
 def _list_types(test: Test) -> Iterator[str]:

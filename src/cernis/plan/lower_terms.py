@@ -8,6 +8,8 @@
 - `MAX(x[a]) <= 5` of such an iteration asks each event (NULLs are left out), and needs one that has
   a value; `MAX(x[a]) >= 5` needs one event. So do MIN, FIRST and LAST: the iteration is split at
   the first such event. Elsewhere every event is asked, which prunes, and candidates are checked.
+- `PREV(x)[a] + 5 > y[b]` compares calculated attributes of neighbours, `a + 5` and `b`: each side
+  looks at one of the two events.
 - `x INCREASING BY a` is `PREV(x)[a] < x[a]` if nothing of the match stands between two events of x.
 - `y[a] < LAST(x[a])` of such an iteration compares y with one event, the last of x that has a
   value: an index keeps the order where that is the neighbour of y. Where events without a value
@@ -21,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -30,7 +32,7 @@ from cernis.pattern.guard import join_guard, split_guard
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import single_variables
 from cernis.pattern.waits import list_waits
-from cernis.pattern.write import name_calculated, write_condition
+from cernis.pattern.write import name_calculated, write_condition, write_term
 
 _MOST_ROUNDS = 100
 """Larger bounds unroll the automaton too far; such counts are checked on candidates."""
@@ -398,11 +400,44 @@ def _lower_condition(condition: pred.Condition, body: cel.Formula) -> pred.Condi
                     for variables, value in zip(sides, (one, other), strict=True)
                 )
                 return pred.Compare(op, former, latter, span=span)
+        case pred.CompareNeighbours():
+            return _compare_columns(condition)
         case pred.Monotone(variable=variable, attribute=attribute, op=op, span=span):
             if _is_run(body, variable):
                 side = pred.Reference(variable, attribute, span=span)
                 return pred.Compare(op, side, side, adjacent=True, span=span)
     return condition
+
+
+def _compare_columns(condition: pred.CompareNeighbours) -> pred.Condition:
+    """Return the comparison of calculated attributes, if each side looks at one of the events.
+
+    A difference of times is written as a sum first, which is exact: `y[b] - PREV(x)[a] < 5 MINUTES`
+    is `PREV(x)[a] + 5 MINUTES > y[b]`. For numbers it is not (`is_difference`).
+    """
+    op, left, right = condition.op, condition.left, condition.right
+    if isinstance(left, pred.ConstantDuration):
+        left, right, op = right, left, pred.MIRRORED[op]
+    match left, right:
+        case pred.Calculation(op="-", left=one, right=other), pred.ConstantDuration() if (
+            right.nanoseconds.denominator == 1
+        ):
+            left, right = one, pred.Calculation("+", other, right)
+    if pred.list_pair_sides(left) == {False}:
+        left, right, op = right, left, pred.MIRRORED[op]
+    sides = pred.list_pair_sides(left), pred.list_pair_sides(right)
+    if op == "!=" or sides != ({True}, {False}):
+        return condition
+    former, latter = (
+        pred.Reference(
+            variable,
+            pred.Attribute((f"({write_term(term)})",), term=cast(pred.PairTerm, term)),
+            span=term.span,
+        )
+        for variable, term in zip(condition.variables, (left, right), strict=True)
+    )
+    span = condition.span
+    return pred.Compare(op, former, latter, adjacent=True, neighbours=condition, span=span)
 
 
 def _to_value(term: pred.MatchTerm) -> pred.Value | None:

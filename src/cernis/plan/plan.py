@@ -12,7 +12,7 @@ strategy, projection, consumption and limit apply (`run.choose`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
@@ -34,7 +34,7 @@ from cernis.pattern.advice import find_warnings
 from cernis.pattern.check import resolve
 from cernis.pattern.check.scopes import is_single_event
 from cernis.pattern.conjunctive import ConjunctiveQuery
-from cernis.pattern.predicate import RANK, Value
+from cernis.pattern.predicate import RANK, Attribute
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.pattern.waits import list_waits
@@ -49,7 +49,7 @@ from cernis.plan.lower_terms import lower_terms
 from cernis.plan.reach import is_bounded_in_events, is_bounded_in_time
 from cernis.plan.weights import EventWeight, find_weights
 from cernis.plan.whole_runs import is_whole_run, take_whole_runs
-from cernis.schema import Schema, are_mixed, texts
+from cernis.schema import Schema, are_mixed, are_times, texts
 
 
 class Guarantee(Enum):
@@ -168,11 +168,20 @@ class Plan:
     def for_schema(self, schema: Schema) -> Plan:
         """Return the plan for events of this schema.
 
-        No index keeps the order of text, nor compares values of several kinds by !=.
+        No index keeps the order of text, compares values of several kinds by !=, or differences of
+        numbers.
         """
         pairs = {pair for tables in self._tables for pair in tables.different}
         mixed = frozenset(name for pair in pairs if are_mixed(schema, pair) for name in pair)
-        return self.leave_out(Unindexed(texts(schema) & self._ordered, mixed))
+        rounded = frozenset(
+            side.attribute.name
+            for plan in (self, *self.guards)
+            for leaf in _list_comparisons(plan.pattern)
+            if leaf.neighbours is not None and leaf.neighbours.is_difference
+            if not are_times(schema, (each.attribute.name for each in leaf.neighbours.references))
+            for side in (leaf.left, leaf.right)
+        )
+        return self.leave_out(Unindexed(texts(schema) & self._ordered, mixed, rounded))
 
     @property
     def guards(self) -> tuple[Plan, ...]:
@@ -297,17 +306,9 @@ class Plan:
         return self.pattern.within if self.conjunctive is None else self.conjunctive.within
 
     @property
-    def calculated(self) -> dict[str, Value]:
-        """The values of the attributes that plans calculate, by name."""
-        leaves = (
-            leaf
-            for node in cel.walk(self.pattern.formula)
-            if isinstance(node, cel.Filter)
-            for leaf in pred.leaves(node.condition)
-            if isinstance(leaf, pred.Compare)
-        )
-        sides = (side.attribute for leaf in leaves for side in (leaf.left, leaf.right))
-        return {side.name: side.value for side in sides if side.value is not None}
+    def calculated(self) -> dict[str, Attribute]:
+        """The attributes that the plan calculates, by name."""
+        return _find_calculated(self.pattern)
 
     @property
     def candidate_variables(self) -> tuple[str, ...]:
@@ -317,6 +318,20 @@ class Plan:
         if self.tables is not None:
             return tuple(sorted(frozenset().union(*self.tables.labels)))
         return tuple(sorted(self.unary.automaton.selected)) if self.unary else ()
+
+
+def _list_comparisons(pattern: Pattern) -> Iterator[pred.Compare]:
+    for node in cel.walk(pattern.formula):
+        if isinstance(node, cel.Filter):
+            for leaf in pred.leaves(node.condition):
+                if isinstance(leaf, pred.Compare):
+                    yield leaf
+
+
+def _find_calculated(pattern: Pattern) -> dict[str, Attribute]:
+    leaves = _list_comparisons(pattern)
+    sides = (side.attribute for leaf in leaves for side in (leaf.left, leaf.right))
+    return {side.name: side for side in sides if side.is_calculated}
 
 
 def make_plan(
@@ -430,7 +445,7 @@ def make_correlated_plan(
     listed = not found.exact or not found.unique or chooses or loose or needs_every_label(pattern)
     key = None
     if pcea is not None and not _looks_between(pattern.formula):
-        key = find_shared_key(pcea)
+        key = find_shared_key(pcea, _find_calculated(pattern))
     head = _make_head(pattern, conjunctive)
     collapsed: frozenset[int] = frozenset()
     if head is not None and pcea is not None and not listed and not found.apart:

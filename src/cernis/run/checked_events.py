@@ -15,14 +15,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.encoding.encode import Encode
-from cernis.encoding.evaluate import calculate_column
 from cernis.events.batch import EventBatch, Int64s
 from cernis.events.kinds import split_by_kind
 from cernis.events.store import EventStore
 from cernis.events.times import UNITS
 from cernis.pattern.atom import Atom
-from cernis.pattern.predicate import Attribute, attributes_of
+from cernis.pattern.predicate import Attribute
 from cernis.results.values import python_values
+from cernis.run.calculated import calculate_values
 from cernis.run.conditions import EventView
 
 
@@ -95,8 +95,7 @@ def read_values(store: EventStore, positions: Int64s, attribute: Attribute | Non
     """Return an attribute, or the value calculated for it, of some events; their times for None."""
     if attribute is None:
         return python_values(store.times(positions))
-    value = attribute if attribute.value is None else attribute.value
-    names = {source.name for source in attributes_of(value)}
+    names = {source.name for source in attribute.sources}
     values: list[Any] = [None] * len(positions)
     for places, kinds in split_by_kind({name: store.kinds(positions, name) for name in names}):
         taken = positions if places is None else positions[places]
@@ -109,7 +108,7 @@ def read_values(store: EventStore, positions: Int64s, attribute: Attribute | Non
                 return store.column_of_kind(taken, name, kinds[name])
             return store.column(taken, name)
 
-        found = python_values(calculate_column(value, lookup, len(taken)))
+        found = python_values(calculate_values(attribute, lookup, len(taken), store.time_unit))
         if places is None:
             return found
         for place, each in zip(places, found, strict=True):

@@ -48,6 +48,10 @@ def satisfies(condition: pred.Condition, found: MarkedEvents, view: EventView) -
         case pred.Holds(variable=variable, predicate=predicate):
             test = construct.build_test(predicate)
             return all(passes(test, view.truth(p)) for p in found.of(variable))
+        case (pred.CompareNeighbours() as pair) | pred.Compare(
+            neighbours=pred.CompareNeighbours() as pair
+        ):
+            return find_broken_pair(pair, found, view) is None
         case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
             one, other = found.of(left.variable), found.of(right.variable)
             pairs = _pair_neighbours(one, other, found) if adjacent else product(one, other)
@@ -77,6 +81,32 @@ def satisfies(condition: pred.Condition, found: MarkedEvents, view: EventView) -
             return all(satisfies(part, found, view) for part in parts)
         case pred.AnyOf(parts=parts):
             return any(satisfies(part, found, view) for part in parts)
+
+
+def find_broken_pair(
+    leaf: pred.CompareNeighbours, found: MarkedEvents, view: EventView
+) -> Valued | None:
+    """Return two neighbours of which a comparison does not hold; None: it holds of all."""
+    one, other = map(found.of, leaf.variables)
+    for p, q in _pair_neighbours(one, other, found):
+        pair = _value_pair(p, q, view)
+        values = evaluate_term(leaf.left, pair), evaluate_term(leaf.right, pair)
+        if not compare_terms(leaf.op, *values, view.tick):
+            return pair
+    return None
+
+
+def _value_pair(earlier: int, later: int, view: EventView) -> Valued:
+    return Valued(
+        positions=lambda _: [later],
+        everything=[earlier, later],
+        start=earlier,
+        end=later,
+        value=view.value,
+        time=view.time,
+        tick=view.tick,
+        previous=earlier,
+    )
 
 
 def compare(op: pred.Operator, left: Any, right: Any) -> bool:

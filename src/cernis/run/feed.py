@@ -54,6 +54,7 @@ from cernis.results.counted import CountedMatches
 from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.results.unary import CompactMatches, Recount
 from cernis.run.budget import Budget
+from cernis.run.calculated import calculate_from_table
 from cernis.state import MOST_EVENTS, check_list, check_number, check_text, require
 
 Arrays = dict[str, NDArray[Any]]
@@ -108,10 +109,10 @@ class Feed(ABC):
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None: ...
 
 
-def make_feed(plan: Plan, encode: Encode, measures: Measures | None = None) -> Feed:
+def make_feed(plan: Plan, encode: Encode, time_unit: str, measures: Measures | None = None) -> Feed:
     """Return the feed of the plan's runtime; `measures`: matches are counted and measured alone."""
     if plan.tables is not None:
-        return CorrelatedFeed(plan, plan.tables, encode)
+        return CorrelatedFeed(plan, plan.tables, encode, time_unit)
     assert plan.unary is not None
     if measures is not None and plan.can_aggregate:
         return SlidingFeed(plan.unary, plan.settings, encode, measures)
@@ -260,11 +261,17 @@ class CorrelatedFeed(Feed):
 
     engine: CorrelatedEngine
 
-    def __init__(self, plan: Plan, tables: CorrelatedTables, encode: Encode) -> None:
+    def __init__(
+        self, plan: Plan, tables: CorrelatedTables, encode: Encode, time_unit: str
+    ) -> None:
         super().__init__(CorrelatedEngine(tables, plan.settings), tables.alphabet, encode)
         self.tables = tables
-        self.equality = Equality(tables.domains, plan.settings.partitioned)
-        self.order = OrderValues(tables.ordered, tables.ordered_pairs, plan.calculated)
+        calculated = {
+            name: partial(calculate_from_table, attribute, time_unit=time_unit)
+            for name, attribute in plan.calculated.items()
+        }
+        self.equality = Equality(tables.domains, plan.settings.partitioned, calculated)
+        self.order = OrderValues(tables.ordered, tables.ordered_pairs, calculated)
         self._time = OrderValues([TIME])
         self._moment = (0, 0, -1)
         self._kinds: dict[tuple[str, str], int] = {}

@@ -182,11 +182,12 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     engine = check_mapping(meta.get("engine"), "'engine'")
     if isinstance(pipeline.feed, SlidingFeed) and "labels" in engine:
         # frozen before COUNT(*) had an engine of its own
-        pipeline.feed = make_feed(pipeline.plan, pipeline.encode)
+        pipeline.feed = make_feed(pipeline.plan, pipeline.encode, pipeline.store.time_unit)
     if pipeline.grouper is not None:
         if "measures" in meta:
             measures = _read_measures(check_list(meta["measures"], "the measures"))
-            pipeline.feed = make_feed(pipeline.plan, pipeline.encode, measures)
+            unit = pipeline.store.time_unit
+            pipeline.feed = make_feed(pipeline.plan, pipeline.encode, unit, measures)
         pipeline.grouper.thaw(read_table(arrays, "groups"))
     pipeline.feed.thaw(engine, arrays)
     position = pipeline.engine.position

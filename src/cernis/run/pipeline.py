@@ -92,7 +92,7 @@ class Pipeline:
         self.counting = counting
         if counting or (counts_only(plan.pattern) and not keep):
             measures = {}
-        self.feed = make_feed(plan, encode, measures)
+        self.feed = make_feed(plan, encode, store.time_unit, measures)
         self.grouper = Grouper(plan.pattern, store) if plan.pattern.grouping else None
         self.sieve = Sieve(plan, store, budget, encode) if plan.listed else None
         self.absence = None

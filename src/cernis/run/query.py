@@ -98,8 +98,9 @@ class Query(Generic[Found]):
         """Explain how the query runs and what it costs; with events, check it against them."""
         if events is not None:
             Session(self.plan, RunOptions(**options)).check(events)
+        declared = self.pattern.declared
         return Explanation(
-            self.plan,
+            self.plan if declared is None else self.plan.for_schema(declared),
             query=str(self.conjunctive or self.pattern),
             decided=list_decided(self.pattern),
         )

@@ -47,6 +47,8 @@ class Valued(NamedTuple):
     time: Callable[[int], Any]
     tick: int
     """The nanoseconds of one unit of the time column, where it holds numbers."""
+    previous: int = -1
+    """The event before, for the terms of neighbours."""
 
 
 def evaluate_term(term: pred.MatchTerm, found: Valued) -> Any:
@@ -58,6 +60,8 @@ def evaluate_term(term: pred.MatchTerm, found: Valued) -> Any:
             return Elapsed(nanoseconds)
         case pred.IntervalTime(which=which):
             return _read(found.time(found.start if which == "START" else found.end))
+        case pred.Reference(attribute=attribute, previous=True):
+            return _read(found.value(found.previous, attribute))
         case pred.Reference(variable=variable, attribute=attribute):
             positions = found.positions(variable)
             # a wrong cut of the rounds of an iteration gives another number of events

@@ -112,7 +112,10 @@ def compared_attributes(pattern: Pattern) -> Iterator[str]:
                     case pred.Compare(left=left, right=right):
                         for side in (left, right):
                             yield from (source.name for source in side.attribute.sources)
-                    case pred.CompareTerms(left=one, right=other):
+                    case (
+                        pred.CompareTerms(left=one, right=other)
+                        | pred.CompareNeighbours(left=one, right=other)
+                    ):
                         for term in (one, other):
                             yield from (part.name for part in pred.term_attributes(term))
                     case pred.Monotone(attribute=attribute):

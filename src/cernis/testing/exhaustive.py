@@ -123,6 +123,9 @@ def _list_conditions(names: tuple[str, ...]) -> Iterator[pred.Condition]:
     for x in names:
         yield pred.Holds(x, pred.Comparison("=", _A, pred.Literal(1)))
         yield pred.Compare("<", pred.Reference(x, _A), pred.Reference(x, _A), adjacent=True)
+        sooner = pred.Reference(x, _A, previous=True)
+        step = pred.Calculation("-", pred.Reference(x, _A), sooner)
+        yield pred.CompareNeighbours("=", step, pred.Literal(1))
         most = pred.CompareTerms("<", pred.Aggregate("COUNT", x), pred.Literal(2))
         least = pred.CompareTerms(
             ">", pred.Aggregate("SUM", pred.Reference(x, _A)), pred.Literal(0)

@@ -69,10 +69,12 @@ DOMAINS: dict[str, tuple[Any, ...]] = {
 RISING = ("n", "m")
 """Attributes that never decrease: integers and floats."""
 
-Family = Literal["chain", "previous", "keys", "order", "all", "mixed"]
-FAMILIES: tuple[Family, ...] = ("chain", "previous", "keys", "order", "all", "mixed")
-"""Shapes of queries that compare events: by = and !=, by PREV, by nested PARTITION BY, by
-order, by equalities across ALL, and by everything at once."""
+Family = Literal["chain", "previous", "neighbours", "keys", "order", "all", "mixed"]
+FAMILIES: tuple[Family, ...] = (
+    "chain", "previous", "neighbours", "keys", "order", "all", "mixed",
+)  # fmt: skip
+"""Shapes of queries that compare events: by = and !=, by PREV, by PREV in arithmetic, by nested
+PARTITION BY, by order, by equalities across ALL, and by everything at once."""
 
 MILLISECOND = 1_000_000
 _PARTITIONS = (
@@ -359,6 +361,7 @@ class QueryGrammar(Choices):
             "chain": partial(self._make_chain, _EQUAL),
             "order": partial(self._make_chain, _ORDER),
             "previous": self._make_previous,
+            "neighbours": partial(self._make_previous, arithmetic=True),
             "keys": self._make_keyed,
             "all": self._make_gathering,
             "mixed": self._make_mixture,
@@ -422,7 +425,7 @@ class QueryGrammar(Choices):
         """Join the links, mostly by AND, sometimes with a test of one event."""
         parts = tuple(links)
         if self.features.filters and self.happens(5):
-            name = next(link.left.variable for link in links if isinstance(link, pred.Compare))
+            name = next(name for link in links for name in pred.leaf_variables(*pred.leaves(link)))
             op, limit = self.pick(_LIMITS)
             test = pred.Comparison(op, self._choose_attribute("uv"), pred.Literal(limit))
             parts = (*parts, pred.Holds(name, test))
@@ -432,7 +435,7 @@ class QueryGrammar(Choices):
             return pred.AllOf((parts[0], pred.AnyOf(parts[1:])))
         return pred.AnyOf(parts) if self.happens(5) else pred.AllOf(parts)
 
-    def _make_previous(self) -> cel.Formula:
+    def _make_previous(self, arithmetic: bool = False) -> cel.Formula:
         """Compare neighbours: within one variable, between two, or along the whole."""
         names = _STEPS[: 1 + self.choose(3)]
         line = self._make_line(names)
@@ -444,17 +447,44 @@ class QueryGrammar(Choices):
             line = cel.Iterate(cel.Choice(parts) if self.choose(3) else cel.Sequence(parts), 2)
         if self.happens(3):
             line, names = cel.As(line, "m"), ("m",)
-        links = []
+        links: list[pred.Condition] = []
         for _ in range(1 + self.choose(2)):
             first = self.choose(len(names))
             left, right = names[first], names[min(first + 1, len(names) - 1)]
             if self.choose(5) >= 3:
                 left = right = self.pick(find_bound_variables(line))
                 right = self.pick(find_bound_variables(line)) if self.choose(2) else right
-            link = self._make_compare(left, right, _NEIGHBOURS)
-            links.append(replace(link, adjacent=True))
+            link = replace(self._make_compare(left, right, _NEIGHBOURS), adjacent=True)
+            links.append(self._calculate_pair(link) if arithmetic else link)
         body = cel.Filter(line, self._join_links(links))
         return cel.Iterate(body, 1, 2) if self.happens(5) else body
+
+    def _calculate_pair(self, link: pred.Compare) -> pred.Condition:
+        """Compare neighbours with arithmetic on either side, or with both on one side."""
+        op, x, y = link.op, link.left.variable, link.right.variable
+        earlier = pred.Reference(x, self._choose_attribute("uvw"), previous=True)
+        later, more = (pred.Reference(y, self._choose_attribute("uvw")) for _ in range(2))
+        step = pred.Literal(self.choose(3))
+        duration = pred.ConstantDuration(Fraction(self.choose(3) * MILLISECOND, 2))
+        match self.choose(8):
+            case 0:
+                return pred.compare_terms(op, pred.Calculation("+", earlier, step), later)
+            case 1:
+                return pred.compare_terms(op, later, pred.Calculation("-", earlier, duration))
+            case 2:
+                return pred.compare_terms(op, pred.Calculation("-", later, earlier), step)
+            case 3:
+                return pred.compare_terms(op, pred.Calculation("-", later, earlier), duration)
+            case 4:
+                double = pred.Calculation("*", pred.Literal(2), earlier)
+                return pred.compare_terms(op, double, pred.Calculation("+", later, more))
+            case 5:
+                half = pred.Calculation("/", earlier, pred.Literal(2))
+                return pred.compare_terms(op, half, pred.Opposite(pred.Opposite(later)))
+            case 6:
+                return pred.compare_terms(op, step, pred.Calculation("%", later, earlier))
+            case _:
+                return pred.compare_terms(op, pred.Opposite(earlier), later)
 
     def _make_keyed(self) -> cel.Formula:
         """Put PARTITION BY around a line, with others inside."""
@@ -733,7 +763,9 @@ def _find_attributes_of(condition: pred.Condition) -> Iterable[pred.Attribute]:
             return pred.attributes_of(predicate)
         case pred.Compare(left=left, right=right):
             return (left.attribute, right.attribute)
-        case pred.CompareTerms(left=one, right=other):
+        case (
+            pred.CompareTerms(left=one, right=other) | pred.CompareNeighbours(left=one, right=other)
+        ):
             return (*pred.term_attributes(one), *pred.term_attributes(other))
         case pred.Monotone(attribute=attribute):
             return (attribute,)

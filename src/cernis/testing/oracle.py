@@ -406,6 +406,14 @@ def satisfies(
                 for p, q in (pairwise(inside) if adjacent else pairs(inside, inside))
                 if (left.variable, p) in v.labels and (right.variable, q) in v.labels
             )
+        case pred.CompareNeighbours(op=op, left=one, right=other):
+            x, y = condition.variables
+            return all(
+                compare(op, *(_evaluate_pair(term, events[p], events[q]) for term in (one, other)))
+                is True
+                for p, q in pairwise(sorted(positions(v)))
+                if (x, p) in v.labels and (y, q) in v.labels
+            )
         case pred.CompareTerms(op=op, left=one, right=other):
             if not counts(condition):
                 return True
@@ -448,13 +456,34 @@ def evaluate_term(term: pred.MatchTerm, v: Valuation, events: Sequence[Event]) -
         case pred.IntervalTime(which=which):
             return events[v.start if which == "START" else v.end].get(pred.TIME.name)
         case pred.ConstantDuration(nanoseconds=nanoseconds):
-            tick = events[0].get(TICK, NANOSECONDS) if events else NANOSECONDS
-            ticks = nanoseconds / tick
-            return ticks.numerator if ticks.denominator == 1 else ticks
+            return _count_ticks(nanoseconds, events[0] if events else {})
         case pred.Opposite(body=body):
             return calculate("-", 0, evaluate_term(body, v, events))
         case pred.Calculation(op=op, left=left, right=right):
             return calculate(op, evaluate_term(left, v, events), evaluate_term(right, v, events))
+
+
+def _evaluate_pair(term: pred.MatchTerm, earlier: Event, later: Event) -> Any:
+    """Return the value that a term has for two neighbours."""
+    match term:
+        case pred.Literal(value=value):
+            return value
+        case pred.Reference(attribute=attribute, previous=previous):
+            return read_attribute(attribute, earlier if previous else later)
+        case pred.ConstantDuration(nanoseconds=nanoseconds):
+            return _count_ticks(nanoseconds, later)
+        case pred.Opposite(body=body):
+            return calculate("-", 0, _evaluate_pair(body, earlier, later))
+        case pred.Calculation(op=op, left=left, right=right):
+            return calculate(op, *(_evaluate_pair(each, earlier, later) for each in (left, right)))
+        case _:
+            raise ValueError(f"not a value of two neighbours: {term}")
+
+
+def _count_ticks(nanoseconds: Fraction, event: Event) -> int | Fraction:
+    """Return a duration as a number of the ticks of the events' times."""
+    ticks = nanoseconds / Fraction(event.get(TICK, NANOSECONDS))
+    return ticks.numerator if ticks.denominator == 1 else ticks
 
 
 def _has_common_value(keys: Sequence[cel.KeyPart], v: Valuation, events: Sequence[Event]) -> bool:

@@ -42,6 +42,7 @@ class How(Enum):
     CANDIDATE = "candidate"
 
 
+_CALCULATES = "it calculates with the values of two events"
 _KIND: Mapping[str, How] = {"=": How.EQUAL, "!=": How.DIFFERENT}
 
 
@@ -154,6 +155,8 @@ class FilterConditions:
                 self.apply_to_events(i, leaf)
             elif not isinstance(leaf, pred.Compare):
                 why = "it looks at all events of the match"
+                if isinstance(leaf, pred.CompareNeighbours):
+                    why = f"{_CALCULATES}; an index needs PREV alone on one side, and no !="
                 self.verdicts.judge(self.path, i, leaf, How.CANDIDATE, why)
         classes, rest = self.group_equalities(chosen)
         for keys, indices in classes:
@@ -256,7 +259,7 @@ class FilterConditions:
         if not ones or not others:
             self.judge(index, How.UNARY, "nothing to compare")
         elif leaf.shift is not None:
-            self.judge(index, How.CANDIDATE, "it calculates with the values of two events")
+            self.judge(index, How.CANDIDATE, _CALCULATES)
         elif leaf.adjacent and not self.shape.is_chain:
             self.judge(index, How.CANDIDATE, "neighbours across the parts of ALL")
         else:

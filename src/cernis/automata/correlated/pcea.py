@@ -147,12 +147,17 @@ class Unindexed:
     """Attributes that hold text, whose order no index keeps."""
     mixed: frozenset[str] = frozenset()
     """Attributes that hold values of several kinds, which no index compares by !=."""
+    rounded: frozenset[str] = frozenset()
+    """Calculated attributes of differences of numbers, which an index would round otherwise."""
     across: bool = False
     """Nothing is compared across an event. States that are older than this comparison thaw so."""
 
     def __or__(self, other: Unindexed) -> Unindexed:
         return Unindexed(
-            self.text | other.text, self.mixed | other.mixed, self.across or other.across
+            self.text | other.text,
+            self.mixed | other.mixed,
+            self.rounded | other.rounded,
+            self.across or other.across,
         )
 
     def covers(self, other: Unindexed) -> bool:
@@ -163,6 +168,8 @@ class Unindexed:
         """Return why no index compares two attributes so, or \"\"."""
         if op == "!=" and not self.mixed.isdisjoint((one, other)):
             return "values differ only if they are of one kind, and an attribute has several"
+        if not self.rounded.isdisjoint((one, other)):
+            return "a difference of numbers is rounded; an index needs PREV alone on one side"
         if op not in ("=", "!=") and not self.text.isdisjoint((one, other)):
             return "text has no order that an index could keep"
         return ""
@@ -173,23 +180,32 @@ class Unindexed:
         >>> Unindexed(text=frozenset({"name"}), mixed=frozenset({"b"})).write_names()
         ['@mixed b', 'name']
         """
-        return sorted([*self.text, *(_MIXED + name for name in self.mixed)])
+        marked = [_MIXED + name for name in self.mixed] + [_ROUNDED + name for name in self.rounded]
+        return sorted([*self.text, *marked])
 
     @classmethod
     def read_names(cls, names: Iterable[str]) -> Unindexed:
         """Return what `write_names` has written, now or before.
 
-        >>> Unindexed.read_names(["@mixed b", "name"])
-        Unindexed(text=frozenset({'name'}), mixed=frozenset({'b'}), across=False)
+        >>> Unindexed.read_names(["@mixed b", "name"]).mixed
+        frozenset({'b'})
         """
         given = frozenset(names)
-        marked = frozenset(name for name in given if name.startswith(_MIXED))
-        mixed = frozenset(name.removeprefix(_MIXED) for name in marked)
-        return cls(given - marked - {_ACROSS}, mixed, _ACROSS in given)
+        mixed, rounded = (
+            frozenset(name for name in given if name.startswith(mark))
+            for mark in (_MIXED, _ROUNDED)
+        )
+        return cls(
+            given - mixed - rounded - {_ACROSS},
+            frozenset(name.removeprefix(_MIXED) for name in mixed),
+            frozenset(name.removeprefix(_ROUNDED) for name in rounded),
+            _ACROSS in given,
+        )
 
 
 EVERY_INDEX = Unindexed()
 _MIXED = "@mixed "
+_ROUNDED = "@rounded "
 _ACROSS = "@neighbours"
 """How headers said `across` before they had a key for it."""
 

@@ -399,7 +399,7 @@ def list_disjuncts(condition: pred.Condition) -> Iterator[tuple[pred.Holds, ...]
     match condition:
         case pred.Holds():
             yield (condition,)
-        case pred.Compare() | pred.CompareTerms() | pred.Monotone():
+        case pred.Compare() | pred.CompareNeighbours() | pred.CompareTerms() | pred.Monotone():
             yield ()
         case pred.AnyOf(parts=parts):
             for part in parts:
@@ -465,7 +465,7 @@ def build_condition_test(condition: pred.Condition, labels: frozenset[str]) -> T
             if adjacent or not {left.variable, right.variable} <= labels:
                 return ANYTHING  # one event has no neighbours
             return compare_with_itself(condition)
-        case pred.Monotone():
+        case pred.Monotone() | pred.CompareNeighbours():
             return ANYTHING
         case pred.CompareTerms():
             raise QueryError([Diagnostic("NOT looks at one event alone", condition.span)])

@@ -42,6 +42,7 @@ _CLAUSES = {
 }
 
 
+_PREV = "PREV is for conditions: FILTER PREV(x)[price] < x[price]"
 _SIDE = "a value such as 5 or y[price]"
 _CONDITION = "a condition such as x[price > 100]"
 _VALUES = {"INT", "FLOAT", "STRING", "TRUE", "FALSE", "MINUS", "PLUS"}
@@ -119,7 +120,9 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
         case "LSQB" if [each.type for each in before[-3:]] == ["PREV", "LPAR", "NAME"]:
             return f"the attribute stands outside the parentheses: PREV({before[-1].value})[price]"
         case "LPAR" if last_type == "PREV":
-            return "PREV is for conditions: FILTER PREV(x)[price] < x[price]"
+            return _PREV
+        case _ if accepted == {"LSQB"} and any(each.type == "PREV" for each in before[-6:]):
+            return _PREV
         case "INT" if clause == "_WHERE" and "NAME" in accepted and "STAR" in accepted:
             return f"a type that is a number stands in backquotes: `{token.value}`"
         case "STAR" if in_formula:

@@ -35,7 +35,7 @@ from cernis.pattern.query import (
 )
 from cernis.pattern.selection import marked_variables, starred_variables
 from cernis.pattern.window import Gap, Unit
-from cernis.pattern.write import capitalize_ascii, write_condition, write_term
+from cernis.pattern.write import capitalize_ascii, write_term
 from cernis.schema import Schema
 
 MOMENTS = ("START", "END")
@@ -48,13 +48,6 @@ class Owner(NamedTuple):
 
     name: Name
     stream: Name | None
-    span: Span
-
-
-class Previous(NamedTuple):
-    """`PREV(x)[a]`: the event before, as one side of a comparison."""
-
-    reference: pred.Reference
     span: Span
 
 
@@ -406,40 +399,18 @@ class CeqlReader(TreeReader):
     def compare(self, meta: Meta, parts: list[Any]) -> pred.Condition:
         left, token, right = parts
         op, span = OPERATORS[token.value], span_of_tree(meta)
-        match left, right:
-            case Previous(reference=earlier), Previous(reference=later):
-                self.mistakes.note(
-                    "PREV stands on one side of a comparison",
-                    right.span,
-                    suggestion="compare the event before with the event itself: "
-                    f"{write_condition(pred.Compare(op, earlier, later, adjacent=True))}",
-                )
-                return pred.Compare(op, earlier, later, adjacent=True, span=span)
-            case Previous(reference=earlier), pred.Reference():
-                return pred.Compare(op, earlier, right, adjacent=True, span=span)
-            case pred.Reference(), Previous(reference=earlier):
-                return pred.Compare(pred.MIRRORED[op], earlier, left, adjacent=True, span=span)
-            case pred.Reference(), pred.Reference():
-                return pred.Compare(op, left, right, span=span)
-        for side in (left, right):
-            if isinstance(side, Previous):
-                self.mistakes.note(
-                    "PREV(x)[a] is compared with the attribute of a variable",
-                    side.span,
-                    suggestion="write PREV(x)[price] < y[price]",
-                )
-                return pred.Compare(op, side.reference, side.reference, span=span)
-        return pred.CompareTerms(op, self._read_term(left), self._read_term(right), span=span)
+        left, right = self._read_term(left), self._read_term(right)
+        return replace(pred.compare_terms(op, left, right), span=span)
 
     def monotone(self, meta: Meta, parts: list[Any]) -> pred.Monotone:
         owner, word, attribute = parts
         op = pred.MONOTONE[word.value.upper()]
         return pred.Monotone(self._read_variable(owner), attribute, op, span=span_of_tree(meta))
 
-    def previous(self, meta: Meta, parts: list[Any]) -> Previous:
+    def previous(self, meta: Meta, parts: list[Any]) -> pred.Reference:
         _, owner, attribute = parts
-        reference = pred.Reference(self._read_variable(owner), attribute, span=owner.span)
-        return Previous(reference, span_of_tree(meta))
+        name = self._read_variable(owner)
+        return pred.Reference(name, attribute, previous=True, span=owner.span)
 
     def reference(self, meta: Meta, parts: list[Any]) -> pred.Reference:
         return pred.Reference(self._read_variable(parts[0]), parts[1], span=span_of_tree(meta))

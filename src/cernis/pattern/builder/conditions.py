@@ -22,7 +22,7 @@ from cernis.pattern.builder.predicates import (
 from cernis.pattern.check import AGGREGATES
 from cernis.pattern.query import SelectedTerm, Variable
 from cernis.pattern.suggest import did_you_mean
-from cernis.pattern.write import capitalize_ascii, write_condition, write_previous, write_term
+from cernis.pattern.write import capitalize_ascii, write_condition, write_term
 
 MonotoneOperator = Literal["<", "<=", ">", ">="]
 
@@ -81,7 +81,7 @@ class TermBuilder(Operators["TermBuilder", ConditionBuilder]):
         return SelectedTerm(self.term, check_name(name, "a column"))
 
     def _compare(self, op: pred.Operator, other: object) -> ConditionBuilder:
-        return ConditionBuilder(pred.CompareTerms(op, self.term, make_term(other)))
+        return ConditionBuilder(pred.compare_terms(op, self.term, make_term(other)))
 
     def _calculate(
         self, op: ArithmeticOperator, other: object, swapped: bool = False
@@ -96,8 +96,6 @@ class TermBuilder(Operators["TermBuilder", ConditionBuilder]):
 def make_term(value: object) -> pred.MatchTerm:
     """Return a term, or a constant as one."""
     match value:
-        case Property():
-            return refer_to(value, "arithmetic")
         case TermBuilder():
             return value.term
         case timedelta():
@@ -109,42 +107,24 @@ def make_term(value: object) -> pred.MatchTerm:
 class Property(TermBuilder):
     """`x[a]`: compared with another one, or with a constant, it makes a condition."""
 
-    __slots__ = ("previous", "reference")
+    __slots__ = ("reference",)
 
-    def __init__(self, reference: pred.Reference, *, previous: bool = False) -> None:
+    def __init__(self, reference: pred.Reference) -> None:
         super().__init__(reference)
         self.reference = reference
-        self.previous = previous
-
-    def __str__(self) -> str:
-        if self.previous:
-            return write_previous(self.reference)
-        return f"{self.reference.variable}[{self.reference.attribute.name}]"
 
     def _compare(self, op: pred.Operator, other: object) -> ConditionBuilder:
-        if isinstance(other, Property):
-            if self.previous and other.previous:
-                raise refuse("prev() stands on one side of a comparison")
-            if other.previous:
-                return other._compare(pred.MIRRORED[op], self)
-            return ConditionBuilder(
-                pred.Compare(op, self.reference, other.reference, adjacent=self.previous)
-            )
-        if self.previous:
+        if isinstance(other, TermBuilder):
+            return super()._compare(op, other)
+        if self.reference.previous:
             raise refuse(
                 f"{self} is compared with an attribute of a variable, not {show(other)}",
                 "a comparison with a constant stands inside the brackets: p.var('x')[…]",
             )
-        if isinstance(other, TermBuilder | timedelta):
+        if isinstance(other, timedelta):
             return super()._compare(op, other)
         test = pred.Comparison(op, self.reference.attribute, make_value(other))
         return ConditionBuilder(pred.Holds(self.reference.variable, test))
-
-    def _calculate(
-        self, op: ArithmeticOperator, other: object, swapped: bool = False
-    ) -> TermBuilder:
-        refer_to(self, "arithmetic")
-        return super()._calculate(op, other, swapped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +183,7 @@ class Prev:
 
     def __getitem__(self, attribute: str) -> Property:
         path = make_attribute((check_name(attribute, "an attribute"),))
-        return Property(pred.Reference(self.name, path), previous=True)
+        return Property(pred.Reference(self.name, path, previous=True))
 
 
 def prev(variable: str | Var) -> Prev:
@@ -212,13 +192,15 @@ def prev(variable: str | Var) -> Prev:
     >>> s = var("s")
     >>> str(prev(s)["price"] < s["price"]), str(s["price"] > prev("t")["price"])
     ('PREV(s)[price] < s[price]', 'PREV(t)[price] < s[price]')
+    >>> str(s["price"] - prev(s)["price"] > 5)
+    's[price] - PREV(s)[price] > 5'
     """
     return Prev(variable.name if isinstance(variable, Var) else check_name(variable, "a variable"))
 
 
 def refer_to(side: Property, where: str) -> pred.Reference:
     """Return the reference of a property; refuse the event before, which has no meaning there."""
-    if side.previous:
+    if side.reference.previous:
         raise refuse(
             f"{side} has no meaning in {where}", "prev() stands in a comparison of filter()"
         )

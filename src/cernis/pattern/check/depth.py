@@ -33,6 +33,8 @@ def _list_children(node: _Node) -> Iterable[_Node]:
             return left, right
         case pred.CompareTerms(left=one, right=other) | pred.Calculation(left=one, right=other):
             return one, other
+        case pred.CompareNeighbours(left=one, right=other):
+            return one, other
         case pred.Opposite(body=term):
             return (term,)
         case pred.Comparison(left=first, right=second) | pred.Arithmetic(left=first, right=second):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
+from cernis.errors import Span
 from cernis.pattern import formula as cel
 from cernis.pattern.check.kinds import class_of
 from cernis.pattern.check.scopes import (
@@ -23,6 +24,7 @@ from cernis.pattern.predicate import (
     AllOf,
     AnyOf,
     Compare,
+    CompareNeighbours,
     CompareTerms,
     Condition,
     Holds,
@@ -260,11 +262,10 @@ class FormulaCheck(TermCheck):
             return
         match leaf:
             case Compare(adjacent=True, left=left):
-                self.mistakes.note(
-                    f"{write_previous(left)} is the event before in one formula, not in two",
-                    leaf.span,
-                    suggestion=f"compare {write_reference(left)}",
-                )
+                self.note_two_formulas(left, leaf.span)
+            case CompareNeighbours(references=references):
+                earlier = next(each for each in references if each.previous)
+                self.note_two_formulas(earlier, leaf.span)
             case CompareTerms(left=one, right=other):
                 for part in (*walk_term(one), *walk_term(other)):
                     if part == Aggregate("COUNT") or isinstance(part, IntervalTime):
@@ -273,6 +274,13 @@ class FormulaCheck(TermCheck):
                             part.span,
                             expected="values of variables",
                         )
+
+    def note_two_formulas(self, earlier: Reference, span: Span | None) -> None:
+        self.mistakes.note(
+            f"{write_previous(earlier)} is the event before in one formula, not in two",
+            span,
+            suggestion=f"compare {write_reference(replace(earlier, previous=False))}",
+        )
 
     # ---------------------------------------------------------------- conditions
 
@@ -284,6 +292,8 @@ class FormulaCheck(TermCheck):
             case Holds(variable=variable, predicate=predicate):
                 known = self.check_variable(variable, scope, "FILTER", node.span)
                 self.check_predicate(predicate, known)
+            case (CompareNeighbours() as pair) | Compare(neighbours=CompareNeighbours() as pair):
+                self.check_neighbours(pair, scope)
             case Compare(left=left, right=right, adjacent=adjacent):
                 earlier = write_previous(left) if adjacent else write_reference(left)
                 self.check_classes(
@@ -306,6 +316,47 @@ class FormulaCheck(TermCheck):
                     self.mistakes.note("AND and OR need at least two conditions", node.span)
                 for part in parts:
                     self.check_condition(part, scope, single)
+
+    def check_neighbours(self, node: CompareNeighbours, scope: VariableScope) -> None:
+        """Check a comparison of an event with the event before, with arithmetic."""
+        parts = (*walk_term(node.left), *walk_term(node.right))
+        for part in parts:
+            if isinstance(part, Aggregate | IntervalTime):
+                self.mistakes.note(
+                    f"{write_term(part)} is of the whole match; PREV compares two events",
+                    part.span or node.span,
+                    expected="values of the two events, constants and durations",
+                    suggestion="join two conditions by AND",
+                )
+                return
+        earlier, later = (
+            {part.variable for part in node.references if part.previous is previous}
+            for previous in (True, False)
+        )
+        if not later:
+            first, *_, last = (*node.references, *node.references)
+            own = write_reference(replace(last, previous=False))
+            self.mistakes.note(
+                "PREV compares an event with the one before it",
+                node.span,
+                expected="the event itself beside it, without PREV",
+                suggestion=f"write {write_reference(first)} {node.op} {own}, for example",
+            )
+        elif len(earlier) > 1 or len(later) > 1:
+            several = earlier if len(earlier) > 1 else later
+            names = " and ".join(f"'{name}'" for name in sorted(several))
+            self.mistakes.note(
+                f"PREV compares two events, and {names} are different ones",
+                node.span,
+                expected="one variable in PREV and one without",
+                suggestion="name the parts of the formula by one AS, or join conditions by AND",
+            )
+        every = frozenset(scope.variables)
+        self.check_terms_compare(
+            (node.left, self.check_term(node.left, scope, every, "FILTER", previous=True)),
+            (node.right, self.check_term(node.right, scope, every, "FILTER", previous=True)),
+            node.span,
+        )
 
     def check_reference(self, node: Reference, scope: VariableScope) -> Kind | None:
         known = self.check_variable(node.variable, scope, "FILTER", node.span)

@@ -73,16 +73,31 @@ class TermCheck(PredicateCheck):
         return bool(self.pattern.source) and is_plausible
 
     def check_term(
-        self, term: pred.MatchTerm, scope: VariableScope, single: frozenset[str], where: str
+        self,
+        term: pred.MatchTerm,
+        scope: VariableScope,
+        single: frozenset[str],
+        where: str,
+        *,
+        previous: bool = False,
     ) -> str | None:
-        """Return the class of a term's values, None where it is not known."""
+        """Return the class of a term's values, None where it is not known.
+
+        PREV may stand in it where `previous` says so.
+        """
         match term:
             case pred.Literal():
                 self.check_literal(term)
                 return class_of(kind_of_literal(term))
             case pred.Reference(variable=variable, attribute=attribute):
                 known = self.check_variable(variable, scope, where, term.span)
-                if variable in scope.variables and variable not in single:
+                if term.previous and not previous:
+                    self.mistakes.note(
+                        f"{write_reference(term)} has no meaning in {where}",
+                        term.span,
+                        suggestion="PREV is for conditions: FILTER PREV(x)[price] < x[price]",
+                    )
+                elif variable in scope.variables and variable not in single:
                     written = write_reference(term)
                     self.mistakes.note(
                         f"{written} has no single value: '{variable}' need not hold one event",
@@ -99,11 +114,13 @@ class TermCheck(PredicateCheck):
             case pred.ConstantDuration():
                 return "duration"
             case pred.Opposite(body=body):
-                of = self.check_term(body, scope, single, where)
+                of = self.check_term(body, scope, single, where, previous=previous)
                 return self.check_calculation(term, ("number", "-", of), of != "duration")
             case pred.Calculation(op=op, left=left, right=right):
                 one, other = (
-                    _read_as_time(side, self.check_term(side, scope, single, where))
+                    _read_as_time(
+                        side, self.check_term(side, scope, single, where, previous=previous)
+                    )
                     for side in (left, right)
                 )
                 return self.check_calculation(term, (one, op, other), True)

@@ -48,7 +48,7 @@ class GuardRun:
         """`lists`: occurrences are wanted one by one, with the guard's variables."""
         self.plan = plan
         self.budget = budget
-        self.feed = make_feed(plan, encode)
+        self.feed = make_feed(plan, encode, store.time_unit)
         self.sieve = Sieve(plan, store, budget, encode) if plan.listed else None
         apart = plan.tables is not None and bool(plan.tables.apart)
         self.lists = lists or plan.listed or apart

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from cernis.automata.correlated.pcea import Link, Transition
 from cernis.automata.unary.alphabet import passes
-from cernis.pattern.predicate import Attribute, Value
+from cernis.pattern.predicate import Attribute
 from cernis.pattern.window import Unit
 from cernis.results.trace_steps import ExampleMark, PartialMatches, Replayed
 from cernis.run.conditions import EventView, compare
@@ -41,7 +41,7 @@ class CorrelatedReplay:
     """Replays events of one run."""
 
     def __init__(
-        self, drawn: DrawnPcea, calculated: Mapping[str, Value], events: TracedEvents
+        self, drawn: DrawnPcea, calculated: Mapping[str, Attribute], events: TracedEvents
     ) -> None:
         self.drawn = drawn
         self.pcea = drawn.pcea
@@ -85,8 +85,7 @@ class CorrelatedReplay:
         return counts
 
     def attribute(self, name: str) -> Attribute:
-        return Attribute((name,) if name in self._calculated else tuple(name.split(".")),
-                         value=self._calculated.get(name))  # fmt: skip
+        return self._calculated.get(name) or Attribute.named(name)
 
 
 class _Replaying:

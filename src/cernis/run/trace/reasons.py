@@ -26,7 +26,13 @@ from cernis.pattern.write import (
     write_window,
 )
 from cernis.results.finding import Obstacle
-from cernis.run.conditions import EventView, MarkedEvents, compare, satisfies
+from cernis.run.conditions import (
+    EventView,
+    MarkedEvents,
+    compare,
+    find_broken_pair,
+    satisfies,
+)
 from cernis.run.terms import Elapsed, Instant, Valued, evaluate_term
 from cernis.run.trace.events import Int64s, NameEvent, TracedEvents
 from cernis.run.verify import measure_time
@@ -174,6 +180,12 @@ class Reasons:
                 for rank in found.of(variable):
                     if not passes(test, self.view.truth(rank)):
                         return rank, f"in {self.name(rank)} {self._say_values(predicate, rank)}"
+            case (pred.CompareNeighbours() as compared) | pred.Compare(
+                neighbours=pred.CompareNeighbours() as compared
+            ):
+                pair = find_broken_pair(compared, found, self.view)
+                if pair is not None:
+                    return pair.end, self._say_neighbours(compared, pair)
             case pred.Compare(left=left, right=right):
                 for p, q in product(found.of(left.variable), found.of(right.variable)):
                     alone = MarkedEvents(
@@ -216,6 +228,13 @@ class Reasons:
             f"{write_reference(side)} is {_say(self.view.value(rank, side.attribute))} "
             f"in {self.name(rank)}"
             for side, rank in sides
+        )
+
+    def _say_neighbours(self, leaf: pred.CompareNeighbours, pair: Valued) -> str:
+        return ", ".join(
+            f"{write_reference(part)} is {_say(evaluate_term(part, pair))} "
+            f"in {self.name(pair.start if part.previous else pair.end)}"
+            for part in dict.fromkeys(leaf.references)
         )
 
     def _say_term(

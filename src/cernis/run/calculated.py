@@ -1,0 +1,46 @@
+"""Columns that plans calculate from the attributes of an event, for the indexes that compare them.
+
+Cost contract: one pass in Arrow for each operation.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from cernis.encoding.evaluate import Lookup, Operand, calculate_column
+from cernis.events.batch import attribute as read_column
+from cernis.events.times import is_text, parse_timestamps, value_type
+from cernis.pattern import predicate as pred
+from cernis.results.term import calculate_term, to_column
+
+
+def calculate_from_table(attribute: pred.Attribute, table: pa.Table, *, time_unit: str) -> pa.Array:
+    """Return the attribute of each row of a table of events."""
+
+    def lookup(path: tuple[str, ...]) -> pa.Array | None:
+        column = read_column(table, path)
+        if column is None:
+            return None
+        return column.cast(value_type(column.type)).combine_chunks()
+
+    return calculate_values(attribute, lookup, table.num_rows, time_unit)
+
+
+def calculate_values(
+    attribute: pred.Attribute, lookup: Lookup, length: int, time_unit: str
+) -> pa.Array:
+    """Return the attribute of each event; `lookup` gives the columns that the events have.
+
+    A term of neighbours is a number, a time or a duration, or is compared with one. So its text is
+    a time, or NULL.
+    """
+    if attribute.term is None:
+        return calculate_column(attribute.value or attribute, lookup, length)
+
+    def read(leaf: pred.MatchTerm) -> Operand:
+        assert isinstance(leaf, pred.Reference)
+        column = lookup(leaf.attribute.path)
+        return None if column is None or pa.types.is_null(column.type) else column
+
+    found = to_column(calculate_term(attribute.term, read, time_unit), length)
+    return parse_timestamps(found) if is_text(found.type) else found
