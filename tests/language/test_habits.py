@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+import cernis
 from cernis.errors import QueryError
 from cernis.languages.ceql import parse
 from cernis.pattern.check import resolve
 
+CONDITIONS = "conditions on attributes stand in FILTER: SELL AS x FILTER x[price > 100]"
 LATER = "';' (some time later), '->' (the next that fits) or ':' (right after)"
 OPERATOR = (
     "an operator such as ';', OR or +, a clause such as WITHIN, FILTER or the end of the query"
@@ -276,7 +278,7 @@ line 1, column 17: unexpected '='
   SELECT * WHERE s=SELL
                   ^
   expected: {OPERATOR}
-  help: name an event with AS: SELL AS s""",
+  help: name an event with AS: SELL AS s; {CONDITIONS}""",
         ),
         (
             "SELECT * WHERE SELL AS s WHERE s[price > 3]",
@@ -287,9 +289,139 @@ line 1, column 26: unexpected 'WHERE'
   expected: {OPERATOR}
   help: conditions on events stand in FILTER: FILTER x[price > 100]""",
         ),
+        (
+            "SELECT * FROM S WHERE type = 'FAIL'",
+            f"""\
+line 1, column 28: unexpected '='
+  SELECT * FROM S WHERE type = 'FAIL'
+                             ^
+  expected: {OPERATOR}
+  help: a type is written as it is: WHERE SELL; {CONDITIONS}""",
+        ),
+        (
+            "SELECT * FROM S WHERE type IN ('FAIL')",
+            f"""\
+line 1, column 31: unexpected '('
+  SELECT * FROM S WHERE type IN ('FAIL')
+                                ^
+  expected: a variable name
+  help: a type is written as it is: WHERE SELL OR BUY; {CONDITIONS}""",
+        ),
+        (
+            "SELECT * FROM S WHERE name LIKE 'a%'",
+            f"""\
+line 1, column 28: unexpected 'LIKE'
+  SELECT * FROM S WHERE name LIKE 'a%'
+                             ^^^^
+  expected: {OPERATOR}
+  help: {CONDITIONS}""",
+        ),
+        (
+            "SELECT * FROM S WHERE price > 3",
+            f"""\
+line 1, column 31: unexpected '3'
+  SELECT * FROM S WHERE price > 3
+                                ^
+  expected: an event type
+  help: {CONDITIONS}""",
+        ),
+        (
+            "SELECT * FROM S WHERE FAIL NOT FOLLOWED BY OK",
+            f"""\
+line 1, column 28: unexpected 'NOT'
+  SELECT * FROM S WHERE FAIL NOT FOLLOWED BY OK
+                             ^^^
+  expected: {OPERATOR}
+  help: write WITHOUT B FOR 5 MINUTES after the formula, or A ; C UNLESS B""",
+        ),
+        (
+            "SELECT DISTINCT f[user] FROM S WHERE FAIL AS f",
+            """\
+line 1, column 17: unexpected 'f'
+  SELECT DISTINCT f[user] FROM S WHERE FAIL AS f
+                  ^
+  expected: an arithmetic operator, AS, FROM, WHERE, ',', '>' or '['
+  help: matches are distinct already; for each user once, write SELECT [user], COUNT(*) … \
+PARTITION BY [user] GROUP BY [user]""",
+        ),
+        (
+            "SELECT DISTINCT * FROM S WHERE FAIL",
+            """\
+line 1, column 19: unexpected 'FROM'
+  SELECT DISTINCT * FROM S WHERE FAIL
+                    ^^^^
+  expected: a variable or a value or '('
+  help: matches are distinct already; for each user once, write SELECT [user], COUNT(*) … \
+PARTITION BY [user] GROUP BY [user]""",
+        ),
+        (
+            "SELECT HOUR(f[ts]) FROM S WHERE FAIL AS f",
+            """\
+line 1, column 12: unexpected '('
+  SELECT HOUR(f[ts]) FROM S WHERE FAIL AS f
+             ^
+  expected: an arithmetic operator, AS, FROM, WHERE, ',', '>' or '['
+  help: the functions are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST; for others, add a column \
+'hour' to the events, and write x[hour]""",
+        ),
+        (
+            "SELECT * FROM S WHERE FAIL AS f FILTER f[HOUR(ts) > 3]",
+            """\
+line 1, column 46: unexpected '('
+  SELECT * FROM S WHERE FAIL AS f FILTER f[HOUR(ts) > 3]
+                                               ^
+  expected: a comparison such as = or <, an arithmetic operator, NOT, IN, IS, LIKE, '.' or ']'
+  help: there are no functions of values; add a column 'hour' to the events, and write x[hour]""",
+        ),
+        (
+            "SELECT TOP 5 * FROM S WHERE FAIL",
+            """\
+line 1, column 12: unexpected '5'
+  SELECT TOP 5 * FROM S WHERE FAIL
+             ^
+  expected: an arithmetic operator, AS, FROM, WHERE, ',', '>' or '['
+  help: write LIMIT 5 at the end, with ORDER BY before it""",
+        ),
+        (
+            "SELECT COUNT(*) FROM S WHERE FAIL AS f GROUP BY f[user]",
+            """\
+line 1, column 50: unexpected '['
+  SELECT COUNT(*) FROM S WHERE FAIL AS f GROUP BY f[user]
+                                                   ^
+  expected: CONSUME BY, FORGET AFTER, HAVING, LIMIT, ORDER BY, SUPPRESS BY, ',' or the end of the \
+query
+  help: a group is one of PARTITION BY, without a variable: GROUP BY [user]""",
+        ),
     ],
 )
 def test_other_habits_have_a_sentence_that_says_how_it_is_written_here(
     text: str, message: str
 ) -> None:
     assert complain(text) == message
+
+
+def test_what_the_sentences_say_is_a_query_that_does_it() -> None:
+    events = [{"type": "FAIL", "user": user, "hour": 4} for user in ("ann", "bob", "ann")]
+    once = "SELECT [user], COUNT(*) FROM S WHERE FAIL PARTITION BY [user] GROUP BY [user]"
+    assert [group["user"] for group in cernis.query(once).run(events).to_arrow().to_pylist()] == [
+        "ann",
+        "bob",
+    ]
+    assert cernis.query("SELECT * WHERE FAIL AS x FILTER x[hour > 3]").run(events).count() == 3
+
+
+def test_a_wildcard_of_sql_in_an_address_is_shown_as_a_regular_expression() -> None:
+    query = cernis.query("SELECT * FROM S WHERE FAIL AS f FILTER f[ip LIKE '10.0.%']")
+    (warning,) = query.warnings
+    assert (
+        str(warning)
+        == r"""\
+line 1, column 50: LIKE takes a regular expression, in which % is a plain sign
+  SELECT * FROM S WHERE FAIL AS f FILTER f[ip LIKE '10.0.%']
+                                                   ^^^^^^^^
+  help: write ip LIKE '10\.0\..*'""".removeprefix("\\\n")
+    )
+    meant = cernis.query(r"SELECT * FROM S WHERE FAIL AS f FILTER f[ip LIKE '10\.0\..*']")
+    addresses = ("10.0.3.4", "10.1.3.4", "1050")
+    assert meant.run([{"type": "FAIL", "ip": ip} for ip in addresses]).count() == 1
+    assert not meant.warnings

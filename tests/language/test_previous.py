@@ -154,7 +154,7 @@ line 1, column 49: unexpected '('
   SELECT * WHERE (A AS x ; B AS y) FILTER PREVIOUS(x)[a] < y[b]
                                                   ^
   expected: a comparison such as = or <, an arithmetic operator, INCREASING or '['
-  help: PREV(x)[price] is the event before; there are no other functions""",
+  help: PREV(x)[price] is the event before: FILTER PREV(x)[price] < x[price]""",
         ),
     ],
 )

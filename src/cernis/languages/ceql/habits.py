@@ -8,6 +8,7 @@ did not expect and the tokens before it; suggestions name no more than what stan
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from lark import Token
 
@@ -19,6 +20,12 @@ _FOLLOWS = frozenset(
 )
 _ABSENT = frozenset(("NOTFOLLOWEDBY", "NOTNEXT"))
 _CALLS = frozenset(("SEQ", "PATTERN", "SEQUENCE"))
+_ABSENCE = "write WITHOUT B FOR 5 MINUTES after the formula, or A ; C UNLESS B"
+_CONDITIONS = "conditions on attributes stand in FILTER: SELL AS x FILTER x[price > 100]"
+_BEFORE = frozenset(("PREVIOUS", "LAG", "PRIOR", "LASTVALUE"))
+_CONSTANTS = frozenset(("INT", "FLOAT", "STRING", "MINUS"))
+_VALUES = frozenset(("_SELECT", "_FILTER", "_HAVING", "_ORDER"))
+"""The clauses in which values stand."""
 
 
 def suggest_for_habit(
@@ -39,6 +46,8 @@ def suggest_for_habit(
     if token.type == "STRING" and clause in ("_WHERE", "_WITHOUT") and "NAME" in accepted:
         return f"write the type without quotes: {_write_type(token.value[1:-1])}"
     if token.type == "LPAR" and last is not None and last.type == "_IN":
+        if clause == "_WHERE":
+            return f"a type is written as it is: WHERE SELL OR BUY; {_CONDITIONS}"
         return "write a set in braces: IN {3, 5}; a range is IN {3..5} or IN RANGE (3, 5)"
     if word in ("MATCH_RECOGNIZE", "PATTERN", "EVENT") and "_WHERE" in accepted:
         return "write the pattern after WHERE: A : B:+ for A B+ of MATCH_RECOGNIZE"
@@ -46,18 +55,37 @@ def suggest_for_habit(
         return "write a query: SELECT * FROM stream WHERE A ; B WITHIN 5 MINUTES"
     if in_formula and word in _FOLLOWS | {"NEXT"}:
         if word in _ABSENT:
-            return "write WITHOUT B FOR 5 MINUTES after the formula, or A ; C UNLESS B"
+            return _ABSENCE
         return f"between two events stands {_SEQUENCE}"
     if in_formula and (absence := _suggest_for_absence(word, accepted, before, clause)) is not None:
         return absence
     if token.type == "LPAR" and in_formula and last is not None:
         return _suggest_for_call(token, last)
+    if token.type == "LPAR" and clause in _VALUES and last is not None and _is_word(last):
+        return _suggest_for_function(last, clause)
+    if clause == "_SELECT" and any(_is_distinct(*pair) for pair in pairwise(before)):
+        return (
+            "matches are distinct already; for each user once, write SELECT [user], COUNT(*) … "
+            "PARTITION BY [user] GROUP BY [user]"
+        )
+    if word == "TOP" or (last is not None and last.value.upper() == "TOP" and clause == "_SELECT"):
+        return "write LIMIT 5 at the end, with ORDER BY before it"
+    if token.type == "LSQB" and clause == "_GROUP" and last is not None and _is_word(last):
+        return "a group is one of PARTITION BY, without a variable: GROUP BY [user]"
+    if in_formula and token.type == "NOT":
+        return _ABSENCE
     if in_formula and last is not None and last.value.upper() == "EVERY":
         return "leave EVERY out: every match is found, unless SELECT names a strategy"
     if in_formula and word == "WHERE":
         return "conditions on events stand in FILTER: FILTER x[price > 100]"
-    if in_formula and token.type == "CMP" and token.value == "=" and last is not None:
-        return f"name an event with AS: SELL AS {last.value}"
+    if in_formula and last is not None and token.type in ("CMP", "_LIKE", "_IS"):
+        if last.value.upper() == "TYPE":
+            return f"a type is written as it is: WHERE SELL; {_CONDITIONS}"
+        if token.value == "=":
+            return f"name an event with AS: SELL AS {last.value}; {_CONDITIONS}"
+        return _CONDITIONS
+    if last is not None and last.type == "GT" and clause == "_WHERE" and token.type in _CONSTANTS:
+        return _CONDITIONS
     return None
 
 
@@ -75,6 +103,25 @@ def _suggest_for_absence(
     if word in ("WITHIN", "UNTIL") and clause == "_WITHOUT":
         return "say how long with FOR, or BEFORE a match: WITHOUT B FOR 5 MINUTES"
     return None
+
+
+def _is_word(token: Token) -> bool:
+    return token.type in ("NAME", "UNIT", "DISTINCT", "LEFT")
+
+
+def _is_distinct(first: Token, second: Token) -> bool:
+    return first.type == "_SELECT" and second.type == "DISTINCT"
+
+
+def _suggest_for_function(name: Token, clause: str) -> str:
+    """Suggest for `HOUR(x[ts])`, `LAG(price)` and other functions."""
+    if name.value.upper() in _BEFORE:
+        return "PREV(x)[price] is the event before: FILTER PREV(x)[price] < x[price]"
+    column = name.value.lower()
+    add = f"add a column '{column}' to the events, and write x[{column}]"
+    if clause == "_FILTER":
+        return f"there are no functions of values; {add}"
+    return f"the functions are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST; for others, {add}"
 
 
 def _suggest_for_call(token: Token, last: Token) -> str | None:

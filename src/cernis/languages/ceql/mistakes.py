@@ -137,10 +137,6 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             return "use IS NULL or IS NOT NULL"
         case "RSQB" | "RPAR" | "_AND" | "_OR" if "CMP" in accepted:
             return "compare the attribute with something: flag = TRUE"
-        case "LPAR" if last_type == "NAME" and clause == "_FILTER" and not in_formula:
-            return "PREV(x)[price] is the event before; there are no other functions"
-        case "LPAR" if last_type == "NAME" and clause in ("_SELECT", "_HAVING", "_ORDER"):
-            return "the functions are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST"
         case "_HAVING" if all(earlier.type != "_GROUP" for earlier in before):
             return "HAVING stands after GROUP BY; FILTER is for conditions on a match"
         case "LSQB" if last_type in ("COLON", "COLON_PLUS", "RBRACE") and clause == "_WHERE":

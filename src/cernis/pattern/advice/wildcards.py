@@ -14,8 +14,8 @@ from cernis.pattern.write import write_predicate
 
 CODE = "like-percent"
 
-_PLAIN = re.compile(r"[\w\s%,;:@#&=<>/'\"-]*%[\w\s%,;:@#&=<>/'\"-]*")
-"""A text with a `%` and no sign that means something in a regular expression."""
+_PLAIN = re.compile(r"[\w\s%.,;:@#&=<>/'\"-]*%[\w\s%.,;:@#&=<>/'\"-]*")
+"""A text with a `%` and no sign of a regular expression but a dot, of addresses for example."""
 
 
 def find_wildcards(pattern: Pattern) -> Iterator[Diagnostic]:
@@ -47,7 +47,7 @@ def _list_likes(predicate: pred.Predicate) -> Iterator[pred.Like]:
 
 
 def _describe(like: pred.Like) -> Diagnostic:
-    meant = pred.Like(like.body, like.pattern.replace("%", ".*"))
+    meant = pred.Like(like.body, like.pattern.replace(".", r"\.").replace("%", ".*"))
     return Diagnostic(
         "LIKE takes a regular expression, in which % is a plain sign",
         like.pattern_span or like.span,
