@@ -105,12 +105,17 @@ def test_the_best_of_an_interval_are_those_of_the_embedded_engine(
     assert found.sort_by(order).to_pylist() == expected.sort_by(order).to_pylist()
 
 
-@pytest.mark.parametrize("clause", ["PARTITION BY [name] WITHIN 5 MINUTES", "WITHIN 1 MINUTE"])
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "s[ts] - PREV(s)[ts] < 50 MILLISECONDS PARTITION BY [name] WITHIN 1 SECOND",
+        "PREV(s)[price] * 1.5 < s[price] WITHIN 100 MILLISECONDS",
+    ],
+)
 def test_arithmetic_on_neighbours_gives_the_matches_of_the_embedded_engine(
-    spark: Any, events: pa.Table, clause: str
+    spark: Any, events: pa.Table, clauses: str
 ) -> None:
-    near = "s[ts] - PREV(s)[ts] < 30 SECONDS AND PREV(s)[price] * 1.1 < s[price]"
-    query = f"SELECT s FROM S WHERE SELL{{2,}} AS s FILTER {near} {clause}"
+    query = f"SELECT s FROM S WHERE SELL{{2,3}} AS s FILTER {clauses}"
     expected = cernis.query(query).run(events).to_arrow().select(["start", "end"])
     found = recognize(spark.createDataFrame(events), query, tasks=3).select("start", "end")
     order = [("end", "ascending"), ("start", "ascending")]
