@@ -210,6 +210,14 @@ def test_the_best_of_all_are_kept_with_their_events_and_no_others() -> None:
     assert [match.events("a")[0]["x"] for match in session.finish()] == [0, 1, 2]
 
 
+def test_null_and_nan_are_one_last_place_of_the_best_of_all() -> None:
+    values = [None, float("nan"), -0.0, None, 0.0, float("nan")]
+    events = [{"type": "A", "x": x} for x in values]
+    for direction in ("ASC", "DESC"):
+        query = cernis.query(f"SELECT * FROM S WHERE A ORDER BY A[x] {direction} LIMIT 5 OVERALL")
+        assert [match.start for match in query.run(events)] == [2, 4, 0, 1, 3]
+
+
 def test_a_spent_budget_leaves_no_best_of_all() -> None:
     query = cernis.query(
         "SELECT * FROM S WHERE A ; B+ AS b ; C ORDER BY MAX(b[x]) DESC LIMIT 1 OVERALL"

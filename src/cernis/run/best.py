@@ -128,9 +128,9 @@ class BestFirst:
             return np.empty(0, np.int64)
         return np.unique(np.concatenate(_list_positions(self.waiting.listed)))
 
-    def evaluate(self, found: ListedMatches) -> list[Any]:
+    def evaluate(self, block: MatchBlock) -> list[Any]:
         """Return the values that matches are ordered by, as numbers where they can be."""
-        values = evaluate_term(self.order.term, found.block, self.variables, self.store)
+        values = evaluate_term(self.order.term, block, self.variables, self.store)
         return list_sortable(values)
 
     def find_first_end(self, first: int | None) -> int | None:
@@ -223,7 +223,7 @@ class BestFirst:
 
     def _keep_best(self, block: MatchBlock) -> MatchBlock:
         """Return the best of all matches, or of each partition, in their order."""
-        if not len(block.end):
+        if not len(block.end) or self.most is None:
             return block
         values = evaluate_term(self.order.term, block, self.variables, self.store)
         rank = _break_ties([self._rank(values), block.end, block.start], block, self.variables)
@@ -240,6 +240,9 @@ class BestFirst:
             values = values.dictionary_decode()
         if pa.types.is_duration(values.type) or pa.types.is_boolean(values.type):
             values = values.cast(pa.int64())
+        if pa.types.is_floating(values.type):  # NaN is as NULL, and -0.0 + 0.0 is 0.0
+            values = pc.add(values.cast(pa.float64()), 0.0)
+            values = pc.if_else(pc.is_nan(values), None, values)
         if pa.types.is_null(values.type):
             return np.zeros(len(values), np.int64)
         try:

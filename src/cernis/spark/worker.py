@@ -35,6 +35,7 @@ from cernis.results.deadline import DEADLINE
 from cernis.results.groups import Groups
 from cernis.results.jsonlines import TextEvents
 from cernis.results.matches import Matches
+from cernis.results.matchset import join
 from cernis.results.sortable import write_sortable
 from cernis.run.feed import Measures
 from cernis.run.session import RunOptions, Session
@@ -273,12 +274,12 @@ class Recognizer:
         """Return the columns of `RANKING`; matches of one end are those of one task."""
         best, store = self.session.pipeline.best, self.session.store
         assert best is not None
-        values = best.evaluate(found.match_set)
-        ends = found.match_set.block.end
+        block = join(tuple(found.match_set.blocks()), len(found.match_set.variables))
+        values, ends = best.evaluate(block), block.end
         times = store.column(ends, TIME.name).to_pylist() if store.is_timed else [0] * len(ends)
         streams = {stream.name: number for number, stream in enumerate(self.work.streams)}
         ties = [
-            write_sortable(time)
+            (write_sortable(time) or b"")
             + int(row).to_bytes(8, "big")
             + streams[store.stream_at(int(end))].to_bytes(2, "big")
             + place.to_bytes(8, "big")

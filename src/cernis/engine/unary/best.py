@@ -261,7 +261,7 @@ def _is_right_earlier(arena, node, bests):
         here = arena[own]["position"] if own != 0 else np.int64(-1)
         there = arena[other]["position"] if other != 0 else np.int64(-1)
         if here != there:
-            is_earlier = here < there
+            is_earlier = bool(here < there)
         else:
             rank = bests.label_rank[arena[own]["label"]]
             other_rank = bests.label_rank[arena[other]["label"]]
