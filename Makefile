@@ -32,7 +32,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit oldest endless endless-spark demo test package lint types imports unit fuzz exhaustive soak crash bench bench-peer site pages docs-check architecture format web web-test clean
+.PHONY: help setup lock audit oldest endless endless-spark demo test package lint types imports unit fuzz exhaustive soak crash bench bench-peer site pages docs-check format web web-test clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,10 +116,10 @@ unit: $(VENV)/.dev ## Tests, doctests and the examples of the documentation
 	@$(BIN)/pytest -n $(JOBS)
 
 site: $(VENV)/.dev ## The manual as a site in build/site, without network
-	@$(BIN)/python -m cernis.manual site
+	@$(BIN)/python -m tools.manual site
 
 pages: $(VENV)/.dev ## Write the pages of docs/ and the tables that are made from the code anew
-	@$(BIN)/python -m cernis.manual pages
+	@$(BIN)/python -m tools.manual pages
 
 docs-check: $(VENV)/.dev ## Run every example in README.md and docs/
 	@$(BIN)/pytest tests/docs
@@ -155,9 +155,6 @@ oldest: ## Tests with the lowest versions that pyproject.toml promises (Python 3
 
 package: ## A wheel and an sdist in dist, tried in empty environments (PYTHONS="python3.12 python3.13")
 	@"$(PYTHON)" tests/package/package.py $(PYTHONS)
-
-architecture: $(VENV)/.dev ## Write the list of files in ARCHITECTURE.md anew
-	@$(BIN)/python tests/house/test_house.py
 
 format: $(VENV)/.dev ## Put the code into the one style
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .

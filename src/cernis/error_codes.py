@@ -342,7 +342,7 @@ WARNINGS = {
         "form of the file is probably not what was expected."
     ),
 }
-"""What each warning means; `cernis.manual.codes` has what to write instead."""
+"""What each warning means; `tools.manual.codes` has what to write instead."""
 
 
 def explain_code(code: str) -> tuple[str, str] | None:

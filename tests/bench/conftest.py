@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
-from cernis.bench import BENCHMARKS
-from cernis.bench.record import Record
-from cernis.bench.scale import QUICK
+from benchmarks import BENCHMARKS
+from benchmarks.record import Record
+from benchmarks.scale import QUICK
 
 
 @pytest.fixture(scope="session")

@@ -15,14 +15,14 @@ import pytest
 from rich.console import Console
 
 import cernis
-from cernis.bench import BENCHMARKS, run_benchmarks
-from cernis.bench.aggregates import (
+from benchmarks import BENCHMARKS, run_benchmarks
+from benchmarks.aggregates import (
     FUNCTIONS,
     list_types,
     make_moving_stream,
     write_group_query,
 )
-from cernis.bench.correlation import (
+from benchmarks.correlation import (
     LISTED,
     WORKLOADS,
     count_enumerated,
@@ -31,22 +31,22 @@ from cernis.bench.correlation import (
     make_triple_stream,
     write_candidates_query,
 )
-from cernis.bench.endless import push_stream
-from cernis.bench.endurance import QUERIES, RULE_SETS, choose_events
-from cernis.bench.endurance_process import make_batches, observe_stream
-from cernis.bench.peer import ABSENT, find_peer, start_peer
-from cernis.bench.record import EXPONENT, Record, find
-from cernis.bench.scale import QUICK, VARIABLE, choose_scale
-from cernis.bench.sequences import TYPES, encode_symbols, write_sequence_query
-from cernis.bench.spark import endurance
-from cernis.bench.spark.batch_process import read_processor_seconds
-from cernis.bench.strategies import make_halting_stream, write_kleene_query
-from cernis.bench.watched import Watched
+from benchmarks.endless import push_stream
+from benchmarks.endurance import QUERIES, RULE_SETS, choose_events
+from benchmarks.endurance_process import make_batches, observe_stream
+from benchmarks.peer import ABSENT, find_peer, start_peer
+from benchmarks.record import EXPONENT, Record, find
+from benchmarks.scale import QUICK, VARIABLE, choose_scale
+from benchmarks.sequences import TYPES, encode_symbols, write_sequence_query
+from benchmarks.spark import endurance
+from benchmarks.spark.batch_process import read_processor_seconds
+from benchmarks.strategies import make_halting_stream, write_kleene_query
+from benchmarks.watched import Watched
 from cernis.errors import CernisError
 from cernis.generators.stock import stock_stream
 from cernis.plan.plan import Guarantee
-from cernis.testing.naive import NaiveRuns
 from cernis.testing.oracle import evaluate, evaluate_groups
+from tools.cases.naive import NaiveRuns
 
 Measured = Callable[[str], list[Record]]
 

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from cernis.bench import BENCHMARKS
-from cernis.bench.record import Record, find
-from cernis.bench.scale import QUICK
-from cernis.bench.spaseq.compare import compare_with_lists
-from cernis.bench.spaseq.figures import PRINTED
-from cernis.bench.spaseq.queries import (
+from benchmarks import BENCHMARKS
+from benchmarks.record import Record, find
+from benchmarks.scale import QUICK
+from benchmarks.spaseq.compare import compare_with_lists
+from benchmarks.spaseq.figures import PRINTED
+from benchmarks.spaseq.queries import (
     HEAD_AND_SHOULDERS,
     STRATEGIES,
     WORKLOADS,
     GraphWorkload,
     make_zigzag,
 )
-from cernis.bench.spaseq.runs import RunList, collect_events, compile_condition, read_values
-from cernis.bench.spaseq.stages import SolvedStreams, replay, solve_query, solve_workload
-from cernis.bench.spaseq.store import ASKED
-from cernis.bench.spaseq.tables import LIST, LIST_BY_STREAM, OURS, STORE, STORE_OURS
+from benchmarks.spaseq.runs import RunList, collect_events, compile_condition, read_values
+from benchmarks.spaseq.stages import SolvedStreams, replay, solve_query, solve_workload
+from benchmarks.spaseq.store import ASKED
+from benchmarks.spaseq.tables import LIST, LIST_BY_STREAM, OURS, STORE, STORE_OURS
 from cernis.languages.spaseq import parse
 from cernis.pattern import graph as g
 from cernis.rdf.query import GraphQuery

@@ -9,10 +9,10 @@ import pytest
 
 from cernis.error_codes import KINDS
 from cernis.errors import BudgetError, CernisError, DataError, QueryError, StateError
-from cernis.manual.codes import CASES, WarningCase, collect_codes, find_notes
-from cernis.manual.diagrams import is_railroad_installed
-from cernis.manual.error_cases import EXAMPLES, run_example
-from cernis.manual.grammar import (
+from tools.manual.codes import CASES, WarningCase, collect_codes, find_notes
+from tools.manual.diagrams import is_railroad_installed
+from tools.manual.error_cases import EXAMPLES, run_example
+from tools.manual.grammar import (
     SOURCES,
     GrammarSource,
     Maybe,
@@ -24,8 +24,8 @@ from cernis.manual.grammar import (
     Word,
     read_sections,
 )
-from cernis.manual.made import make_diagrams, make_pages, make_tables
-from cernis.manual.messages import collect_messages
+from tools.manual.made import make_diagrams, make_pages, make_tables
+from tools.manual.messages import collect_messages
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "cernis"

@@ -12,10 +12,10 @@ from urllib.parse import unquote
 import pytest
 
 from cernis.errors import CernisError
-from cernis.manual.__main__ import main
-from cernis.manual.build import build_site, is_sphinx_installed, write_versions_page
-from cernis.manual.pages import find_broken_links, list_linked, read_pages
-from cernis.manual.sources import FOLDERS, NESTED, write_sources
+from tools.manual.__main__ import main
+from tools.manual.build import build_site, is_sphinx_installed, write_versions_page
+from tools.manual.pages import find_broken_links, list_linked, read_pages
+from tools.manual.sources import FOLDERS, NESTED, write_sources
 
 ROOT = Path(__file__).parents[2]
 _LOADED = re.compile(
@@ -122,7 +122,7 @@ def find_pages(index: Path, stem: str) -> list[str]:
 
 
 def test_a_missing_sphinx_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("cernis.manual.build.is_sphinx_installed", lambda: False)
+    monkeypatch.setattr("tools.manual.build.is_sphinx_installed", lambda: False)
     with pytest.raises(CernisError, match=r"the site needs Sphinx, MyST and Furo: pip install"):
         build_site(ROOT, tmp_path)
 
@@ -130,7 +130,7 @@ def test_a_missing_sphinx_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_the_command_needs_a_checkout(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cernis.manual.__main__.ROOT", tmp_path)
+    monkeypatch.setattr("tools.manual.__main__.ROOT", tmp_path)
     assert main(["site"]) == 1
     assert capsys.readouterr().err == (
         "error: the manual is built from a checkout of Cernis, and this is none\n"
@@ -143,7 +143,7 @@ def test_a_broken_link_fails_the_command(
     def fail(root: Path, target: Path) -> Path:
         raise CernisError("the site has broken pages:\nhow-to/a.md: no such page")
 
-    monkeypatch.setattr("cernis.manual.__main__.build_site", fail)
+    monkeypatch.setattr("tools.manual.__main__.build_site", fail)
     assert main(["site"]) == 1
     assert capsys.readouterr().err == (
         "error: the site has broken pages:\nhow-to/a.md: no such page\n"

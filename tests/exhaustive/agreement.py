@@ -32,13 +32,14 @@ from cernis.rdf.matches import GraphMatch
 from cernis.rdf.query import GraphQuery
 from cernis.run.session import Session
 from cernis.testing import oracle
-from cernis.testing.differential import (
+from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
+from tools.cases.differential import (
     ComparableMatch,
     comparable_match,
     describe_case,
     find_differences,
 )
-from cernis.testing.exhaustive import (
+from tools.cases.exhaustive import (
     JoinedStreams,
     Stream,
     join_streams,
@@ -47,9 +48,9 @@ from cernis.testing.exhaustive import (
     list_variants,
     partition_pattern,
 )
-from cernis.testing.spaseq.corpus import comparable_match as comparable_graphs
-from cernis.testing.spaseq.corpus import write_stream
-from cernis.testing.spaseq.exhaustive import (
+from tools.cases.spaseq.corpus import comparable_match as comparable_graphs
+from tools.cases.spaseq.corpus import write_stream
+from tools.cases.spaseq.exhaustive import (
     STREAM,
     GraphStream,
     JoinedGraphStreams,
@@ -57,7 +58,6 @@ from cernis.testing.spaseq.exhaustive import (
     list_graph_queries,
     list_graph_streams,
 )
-from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 
 Answer = list[Counter[ComparableMatch]]
 """The matches in each of the streams."""

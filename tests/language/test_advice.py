@@ -12,8 +12,8 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.advice import find_warnings
 from cernis.pattern.advice.event_window import note_event_window, note_exact_window
 from cernis.pattern.advice.truth import never_holds
-from cernis.testing.corpus import read_cases
 from cernis.testing.predicates import holds, truth
+from tools.cases.corpus import read_cases
 
 
 def warn(formula: str) -> list[tuple[str, str]]:

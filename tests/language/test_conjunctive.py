@@ -21,10 +21,10 @@ from cernis.pattern.conjunctive import ConjunctiveQuery, Literal
 from cernis.pattern.predicate import TIME, TIME_NS, Attribute
 from cernis.pattern.query import Unit, Window
 from cernis.pattern.write import write_window
-from cernis.testing.conjunctive.grammar import DECLARATION, JoinFeatures, make_seeded_join
-from cernis.testing.grammar import Events
 from cernis.testing.oracle import evaluate
-from cernis.testing.strategies import joins
+from tools.cases.conjunctive import DECLARATION, JoinFeatures, make_seeded_join
+from tools.cases.grammar import Events
+from tools.cases.strategies import joins
 
 DECLARED = (
     "CREATE STREAM S { EVENT T { a:int }, EVENT S { a:int, b:int }, EVENT R { a:int, b:int },"

@@ -10,8 +10,8 @@ import pytest
 from pygments import token as colour
 
 from cernis.languages.highlight import CeqlLexer, CernisLexer, ConjunctiveLexer, SpaseqLexer
-from cernis.testing import corpus
-from cernis.testing.spaseq import corpus as spaseq_corpus
+from tools.cases import corpus
+from tools.cases.spaseq import corpus as spaseq_corpus
 
 ROOT = Path(__file__).parents[2]
 LEXERS: dict[str, type[CernisLexer]] = {"ceql": CeqlLexer, "cq": ConjunctiveLexer}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import cernis
-from cernis.testing.spaseq.corpus import SpaseqCase, comparable_match, read_cases
+from tools.cases.spaseq.corpus import SpaseqCase, comparable_match, read_cases
 
 ox = pytest.importorskip("pyoxigraph")
 

@@ -41,10 +41,10 @@ from cernis.rdf.reading import merge
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.recognizer import shape_answers
 from cernis.rdf.session import GraphSession
-from cernis.testing.spaseq.corpus import comparable_match, write_background, write_stream
-from cernis.testing.spaseq.grammar import iri, random_background, random_query, random_streams
 from cernis.testing.spaseq.graph_patterns import Triples
 from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
+from tools.cases.spaseq.corpus import comparable_match, write_background, write_stream
+from tools.cases.spaseq.grammar import iri, random_background, random_query, random_streams
 
 ox = pytest.importorskip("pyoxigraph")
 

@@ -16,20 +16,20 @@ from cernis.pattern.spaseq import GpmConjunction, GpmName, SpaseqQuery
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.trace import why
 from cernis.rdf.trace.look import GraphTrace
-from cernis.testing.spaseq.corpus import write_background, write_stream
-from cernis.testing.spaseq.grammar import (
-    iri,
-    number,
-    random_background,
-    random_query,
-    random_streams,
-)
 from cernis.testing.spaseq.oracle import (
     Reference,
     SpaseqRun,
     Streams,
     find_matches,
     find_runs,
+)
+from tools.cases.spaseq.corpus import write_background, write_stream
+from tools.cases.spaseq.grammar import (
+    iri,
+    number,
+    random_background,
+    random_query,
+    random_streams,
 )
 
 pytest.importorskip("pyoxigraph")

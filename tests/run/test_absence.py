@@ -17,10 +17,10 @@ from cernis.cli.main import main
 from cernis.pattern.query import Consume, Strategy
 from cernis.pattern.selection import counts_only
 from cernis.run.session import describe_waiting
-from cernis.testing.differential import assert_agrees, assert_counts_agree
-from cernis.testing.grammar import split_batches as split
-from cernis.testing.strategies import cases, cuts
-from cernis.testing.tables import make_table
+from tools.cases.differential import assert_agrees, assert_counts_agree
+from tools.cases.grammar import split_batches as split
+from tools.cases.strategies import cases, cuts
+from tools.cases.tables import make_table
 
 few = max(20, settings.default.max_examples // 5)
 many = settings(max_examples=few, suppress_health_check=list(HealthCheck))

@@ -13,9 +13,9 @@ from hypothesis import given
 import cernis
 from cernis.errors import list_warnings
 from cernis.pattern.query import Unit
-from cernis.testing.grammar import RandomCase
-from cernis.testing.strategies import cases
-from cernis.testing.tables import make_table
+from tools.cases.grammar import RandomCase
+from tools.cases.strategies import cases
+from tools.cases.tables import make_table
 
 SALES = [{"type": "SELL", "price": n, "ts": 1000 * n} for n in range(5)]
 PAIR = "SELECT * FROM S WHERE SELL AS s ; BUY AS b"

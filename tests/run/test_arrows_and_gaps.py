@@ -16,11 +16,11 @@ import cernis
 from cernis.languages.ceql import parse
 from cernis.pattern.query import Consume, Pattern, Unit
 from cernis.pattern.selection import counts_only
-from cernis.testing.absences import LINKS
-from cernis.testing.differential import assert_agrees, assert_counts_agree
-from cernis.testing.grammar import split_batches
-from cernis.testing.strategies import cases, crossing_cases, cuts
-from cernis.testing.tables import make_table
+from tools.cases.absences import LINKS
+from tools.cases.differential import assert_agrees, assert_counts_agree
+from tools.cases.grammar import split_batches
+from tools.cases.strategies import cases, crossing_cases, cuts
+from tools.cases.tables import make_table
 
 few = settings(
     max_examples=max(80, settings.default.max_examples), suppress_health_check=list(HealthCheck)

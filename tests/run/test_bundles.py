@@ -21,14 +21,14 @@ from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
-from cernis.testing.differential import (
+from cernis.testing.rules import evaluate_rules
+from tools.cases.differential import (
     assert_agrees,
     assert_suppression_agrees,
     comparable_match,
 )
-from cernis.testing.grammar import split_batches
-from cernis.testing.rules import evaluate_rules
-from cernis.testing.strategies import cuts
+from tools.cases.grammar import split_batches
+from tools.cases.strategies import cuts
 
 some = settings(
     max_examples=max(25, settings.default.max_examples // 4),

@@ -8,8 +8,8 @@ import cernis
 from cernis.pattern.query import Unit
 from cernis.results.groups import MatchGroup
 from cernis.results.match import Match
-from cernis.testing.corpus import CorpusCase, CorpusGroup, read_cases
-from cernis.testing.tables import STREAM, make_table
+from tools.cases.corpus import CorpusCase, CorpusGroup, read_cases
+from tools.cases.tables import STREAM, make_table
 
 CASES = [pytest.param(case, id=f"{case.topic}: {case.name}") for case in read_cases()]
 

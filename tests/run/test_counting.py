@@ -15,10 +15,10 @@ from cernis.pattern.query import Consume, Strategy
 from cernis.results import unary
 from cernis.run.feed import SlidingFeed, UnaryFeed, make_feed
 from cernis.run.session import Session
-from cernis.testing.differential import assert_counts_agree
-from cernis.testing.grammar import split_batches
-from cernis.testing.strategies import cases, cuts
-from cernis.testing.tables import make_table
+from tools.cases.differential import assert_counts_agree
+from tools.cases.grammar import split_batches
+from tools.cases.strategies import cases, cuts
+from tools.cases.tables import make_table
 
 COUNT = "SELECT COUNT(*) FROM S WHERE A ; B+ ; C PARTITION BY [k] WITHIN 9 EVENTS"
 

@@ -16,7 +16,7 @@ import cernis
 from cernis import pattern as p
 from cernis.languages.ceql import parse
 from cernis.testing import oracle
-from cernis.testing.differential import assert_agrees
+from tools.cases.differential import assert_agrees
 
 OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
 TYPES = [

@@ -17,12 +17,12 @@ import cernis
 import cernis.pattern as p
 from cernis.pattern.query import Consume, Pattern, Select, SelectedTerm, Strategy
 from cernis.run.rules.rule import RuleSetError
-from cernis.testing.differential import comparable_match, describe_case
-from cernis.testing.grammar import split_batches
 from cernis.testing.rules import evaluate_rules
-from cernis.testing.strategies import cases, cuts
-from cernis.testing.tables import make_table
-from cernis.testing.terms import make_term
+from tools.cases.differential import comparable_match, describe_case
+from tools.cases.grammar import split_batches
+from tools.cases.strategies import cases, cuts
+from tools.cases.tables import make_table
+from tools.cases.terms import make_term
 
 Events = Sequence[dict[str, Any]]
 Rules = dict[str, Pattern]

@@ -18,11 +18,11 @@ import cernis
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.results.match import Match
-from cernis.testing.differential import assert_agrees, assert_counts_agree
-from cernis.testing.grammar import FAMILIES, Family
-from cernis.testing.grammar import split_batches as split
-from cernis.testing.strategies import cases, cuts
-from cernis.testing.tables import make_table, split_by_stream
+from tools.cases.differential import assert_agrees, assert_counts_agree
+from tools.cases.grammar import FAMILIES, Family
+from tools.cases.grammar import split_batches as split
+from tools.cases.strategies import cases, cuts
+from tools.cases.tables import make_table, split_by_stream
 
 Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]

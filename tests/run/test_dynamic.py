@@ -21,10 +21,10 @@ from cernis.results.answers import Answer, Answers
 from cernis.run import history
 from cernis.testing import oracle
 from cernis.testing.conjunctive import oracle as conjunctive_oracle
-from cernis.testing.differential import comparable_match
-from cernis.testing.grammar import FAMILIES
-from cernis.testing.strategies import cases, cuts, joins
-from cernis.testing.tables import make_table
+from tools.cases.differential import comparable_match
+from tools.cases.grammar import FAMILIES
+from tools.cases.strategies import cases, cuts, joins
+from tools.cases.tables import make_table
 
 Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]

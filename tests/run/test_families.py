@@ -15,8 +15,8 @@ from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
-from cernis.testing.grammar import split_batches
-from cernis.testing.strategies import cuts
+from tools.cases.grammar import split_batches
+from tools.cases.strategies import cuts
 
 some = settings(
     max_examples=max(30, settings.default.max_examples // 3),

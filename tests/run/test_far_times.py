@@ -11,7 +11,7 @@ import pytest
 import cernis
 from cernis.events.times import LARGEST_TICK
 from cernis.languages.ceql import parse
-from cernis.testing.differential import assert_agrees
+from tools.cases.differential import assert_agrees
 
 HALF, FAR = 2**62, LARGEST_TICK
 TIMES = [-FAR, -FAR + 1, -FAR + 2, -HALF - 1, -HALF, -2, -1, 0, 1, 2]

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import cernis
 from cernis.cli.main import main
 from cernis.pattern.selection import counts_only
-from cernis.testing.differential import assert_agrees, assert_counts_agree
-from cernis.testing.grammar import FAMILIES, Family
-from cernis.testing.grammar import split_batches as split
-from cernis.testing.strategies import cases, cuts
-from cernis.testing.tables import make_table
+from tools.cases.differential import assert_agrees, assert_counts_agree
+from tools.cases.grammar import FAMILIES, Family
+from tools.cases.grammar import split_batches as split
+from tools.cases.strategies import cases, cuts
+from tools.cases.tables import make_table
 
 many = settings(
     max_examples=max(80, settings.default.max_examples),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import cernis
-from cernis.bench.endurance import QUERIES
+from benchmarks.endurance import QUERIES
 
 GRAPHS = """PREFIX : <urn:x:>
 SELECT ?x ?z WITHIN 1 MINUTES FROM STREAM S <urn:s>

@@ -20,7 +20,7 @@ from cernis.pattern.selection import counts_only
 from cernis.run.rules.families import SMALLEST
 from cernis.testing import oracle
 from cernis.testing.conjunctive import oracle as conjunctive_oracle
-from cernis.testing.differential import comparable_match
+from tools.cases.differential import comparable_match
 
 RELEASED = Path(__file__).parent / "frozen"
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import cernis
 from cernis.pattern.query import Pattern
 from cernis.results.groups import MatchGroup
-from cernis.testing.differential import assert_groups_agree, comparable_group
-from cernis.testing.grammar import split_batches as split
-from cernis.testing.strategies import cuts, grouped_cases
-from cernis.testing.tables import make_table
+from tools.cases.differential import assert_groups_agree, comparable_group
+from tools.cases.grammar import split_batches as split
+from tools.cases.strategies import cuts, grouped_cases
+from tools.cases.tables import make_table
 
 Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]

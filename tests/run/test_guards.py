@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.testing.differential import assert_agrees
-from cernis.testing.grammar import RandomCase, split_batches
-from cernis.testing.strategies import guarded_cases
-from cernis.testing.tables import make_table
+from tools.cases.differential import assert_agrees
+from tools.cases.grammar import RandomCase, split_batches
+from tools.cases.strategies import guarded_cases
+from tools.cases.tables import make_table
 
 few = settings(
     max_examples=max(60, settings.default.max_examples), suppress_health_check=list(HealthCheck)

@@ -7,9 +7,9 @@ from hypothesis import given
 import cernis
 from cernis.languages.conjunctive import lower, parse
 from cernis.testing import oracle
-from cernis.testing.grammar import Events
-from cernis.testing.strategies import joins
-from cernis.testing.tables import make_table
+from tools.cases.grammar import Events
+from tools.cases.strategies import joins
+from tools.cases.tables import make_table
 
 
 @given(joins())

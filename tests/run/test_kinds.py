@@ -11,8 +11,8 @@ import pytest
 import cernis
 from cernis import DataError
 from cernis.languages.ceql import parse
-from cernis.testing.differential import assert_agrees
-from cernis.testing.tables import split_by_stream
+from tools.cases.differential import assert_agrees
+from tools.cases.tables import split_by_stream
 
 _TERMS = (
     "b[v] + 1 AS t1",

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import cernis
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
-from cernis.testing.differential import assert_agrees, assert_counts_agree
-from cernis.testing.grammar import split_batches
-from cernis.testing.strategies import cases, cuts
-from cernis.testing.tables import make_table
+from tools.cases.differential import assert_agrees, assert_counts_agree
+from tools.cases.grammar import split_batches
+from tools.cases.strategies import cases, cuts
+from tools.cases.tables import make_table
 
 Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]

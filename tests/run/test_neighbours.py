@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import cernis
-from cernis.testing.differential import comparable_match
 from cernis.testing.oracle import evaluate
+from tools.cases.differential import comparable_match
 
 BEGIN = datetime(2024, 1, 1)
 CANDIDATE, NEEDS = "on each candidate", "an index needs PREV alone on one side"

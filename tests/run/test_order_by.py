@@ -16,10 +16,10 @@ import cernis
 from cernis.errors import list_warnings
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.testing import oracle
-from cernis.testing.differential import ComparableMatch, comparable_match, describe_case
-from cernis.testing.grammar import split_batches
-from cernis.testing.strategies import cuts, ordered_cases
-from cernis.testing.tables import make_table
+from tools.cases.differential import ComparableMatch, comparable_match, describe_case
+from tools.cases.grammar import split_batches
+from tools.cases.strategies import cuts, ordered_cases
+from tools.cases.tables import make_table
 
 Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]

@@ -18,8 +18,8 @@ from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.results import rooted
 from cernis.results.result import Result
-from cernis.testing.strategies import cases
-from cernis.testing.tables import make_table
+from tools.cases.strategies import cases
+from tools.cases.tables import make_table
 
 Case = tuple[Pattern, Sequence[dict[str, Any]]]
 

@@ -23,10 +23,10 @@ from cernis.run.rules.routing import ConstantTest, find_equalities, why_whole
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
-from cernis.testing.differential import assert_agrees, assert_counts_agree
-from cernis.testing.grammar import split_batches
-from cernis.testing.strategies import cases, cuts, streams
-from cernis.testing.tables import make_table
+from tools.cases.differential import assert_agrees, assert_counts_agree
+from tools.cases.grammar import split_batches
+from tools.cases.strategies import cases, cuts, streams
+from tools.cases.tables import make_table
 
 Events = Sequence[dict[str, Any]]
 

@@ -17,10 +17,10 @@ import cernis
 import cernis.pattern as p
 from cernis.cli.main import main
 from cernis.pattern.query import Consume, Pattern, Strategy
-from cernis.testing.differential import assert_suppression_agrees
-from cernis.testing.grammar import split_batches
-from cernis.testing.strategies import cuts, suppressed_cases
-from cernis.testing.tables import make_table
+from tools.cases.differential import assert_suppression_agrees
+from tools.cases.grammar import split_batches
+from tools.cases.strategies import cuts, suppressed_cases
+from tools.cases.tables import make_table
 
 Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]

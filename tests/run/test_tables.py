@@ -21,10 +21,10 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, TableJoin
 from cernis.pattern.selection import counts_only, marked_variables
 from cernis.testing import oracle
-from cernis.testing.differential import assert_agrees, assert_counts_agree
-from cernis.testing.grammar import split_batches
-from cernis.testing.strategies import cases, cuts
-from cernis.testing.tables import make_table
+from tools.cases.differential import assert_agrees, assert_counts_agree
+from tools.cases.grammar import split_batches
+from tools.cases.strategies import cases, cuts
+from tools.cases.tables import make_table
 
 Events = Sequence[dict[str, Any]]
 Rows = list[dict[str, Any]]

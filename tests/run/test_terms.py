@@ -20,10 +20,10 @@ from cernis.languages.ceql import parse
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import counts_only
 from cernis.plan.plan import make_plan
-from cernis.testing.differential import assert_agrees
-from cernis.testing.grammar import split_batches as split
-from cernis.testing.strategies import cases, cuts
-from cernis.testing.tables import make_table
+from tools.cases.differential import assert_agrees
+from tools.cases.grammar import split_batches as split
+from tools.cases.strategies import cases, cuts
+from tools.cases.tables import make_table
 
 Case = tuple[Pattern, Sequence[dict[str, Any]]]
 

@@ -12,8 +12,8 @@ from cernis.serve.failure import RequestError
 from cernis.serve.graphs import GraphData
 from cernis.serve.runs import HeldRun, make_run
 from cernis.serve.samples import SAMPLES, Sample, load_sample
-from cernis.testing.spaseq.corpus import write_stream
-from cernis.testing.spaseq.grammar import iri, number
+from tools.cases.spaseq.corpus import write_stream
+from tools.cases.spaseq.grammar import iri, number
 
 SMALL = [sample for sample in SAMPLES if sample.rows <= 20_000]
 

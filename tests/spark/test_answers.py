@@ -24,16 +24,16 @@ import cernis
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.spark.recognition import recognize
-from cernis.testing.corpus import CorpusCase, CorpusGroup, read_cases
-from cernis.testing.differential import (
+from tools.cases.corpus import CorpusCase, CorpusGroup, read_cases
+from tools.cases.differential import (
     assert_agrees,
     assert_counts_agree,
     assert_groups_agree,
     comparable_group,
 )
-from cernis.testing.strategies import cases as random_cases
-from cernis.testing.strategies import crossing_cases, grouped_cases, guarded_cases
-from cernis.testing.tables import STREAM, make_table, split_by_stream
+from tools.cases.strategies import cases as random_cases
+from tools.cases.strategies import crossing_cases, grouped_cases, guarded_cases
+from tools.cases.tables import STREAM, make_table, split_by_stream
 
 ROW = "row number"
 SPREAD = (1, 2, 3)

@@ -26,15 +26,15 @@ from cernis.pattern.spaseq import SpaseqQuery
 from cernis.rdf.query import GraphQuery
 from cernis.spark import parse_graphs, progress_of, recognize_graphs
 from cernis.spark.graphs.texts import FILES
-from cernis.testing.spaseq.corpus import (
+from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
+from tools.cases.spaseq.corpus import (
     SECOND,
     SpaseqCase,
     comparable_match,
     read_cases,
     write_background,
 )
-from cernis.testing.spaseq.grammar import random_background, random_query, random_streams
-from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
+from tools.cases.spaseq.grammar import random_background, random_query, random_streams
 
 PROV = "<http://www.w3.org/ns/prov#generatedAtTime>"
 DATE = "<http://www.w3.org/2001/XMLSchema#dateTime>"

@@ -27,8 +27,8 @@ from cernis.spark.graphs.worker import (
     recognize_solutions,
     solve_parts,
 )
-from cernis.testing.spaseq.corpus import read_cases, write_background, write_stream
-from cernis.testing.spaseq.grammar import (
+from tools.cases.spaseq.corpus import read_cases, write_background, write_stream
+from tools.cases.spaseq.grammar import (
     INTEGER,
     random_background,
     random_query,

@@ -29,8 +29,8 @@ from cernis.spark.graphs.layout import choose_graph_layout
 from cernis.spark.graphs.recognition import recognize_graphs
 from cernis.spark.graphs.source import RdfDataSource
 from cernis.testing.spaseq import oracle
-from cernis.testing.spaseq.corpus import SpaseqCase, comparable_match, read_cases, write_stream
-from cernis.testing.spaseq.grammar import (
+from tools.cases.spaseq.corpus import SpaseqCase, comparable_match, read_cases, write_stream
+from tools.cases.spaseq.grammar import (
     INTEGER,
     random_background,
     random_query,

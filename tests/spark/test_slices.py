@@ -28,9 +28,9 @@ from cernis.spark.layout import (
 )
 from cernis.spark.worker import NOW, OWN, PART, ROW, StreamColumns, Work, answer_schema
 from cernis.spark.worker import recognize_rows as recognize
-from cernis.testing.differential import assert_agrees, assert_counts_agree
-from cernis.testing.strategies import cases, crossing_cases, guarded_cases
-from cernis.testing.tables import make_table
+from tools.cases.differential import assert_agrees, assert_counts_agree
+from tools.cases.strategies import cases, crossing_cases, guarded_cases
+from tools.cases.tables import make_table
 
 Events = Sequence[dict[str, Any]]
 many = settings(

@@ -28,11 +28,11 @@ import cernis
 from cernis.errors import CernisError, DataError, StateError
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.spark import progress_of, recognize
-from cernis.testing.corpus import CorpusGroup, read_cases
-from cernis.testing.differential import assert_agrees, assert_counts_agree
-from cernis.testing.strategies import cases as random_cases
-from cernis.testing.strategies import crossing_cases, guarded_cases
-from cernis.testing.tables import STREAM, make_table, split_by_stream
+from tools.cases.corpus import CorpusGroup, read_cases
+from tools.cases.differential import assert_agrees, assert_counts_agree
+from tools.cases.strategies import cases as random_cases
+from tools.cases.strategies import crossing_cases, guarded_cases
+from tools.cases.tables import STREAM, make_table, split_by_stream
 
 ROW = "row number"
 AT_ONCE = 4

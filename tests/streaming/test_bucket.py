@@ -31,7 +31,7 @@ from cernis.spark.streaming.bucket import Bucket, restore_bucket
 from cernis.spark.streaming.packing import write_blob
 from cernis.spark.streaming.work import StreamWork
 from cernis.spark.worker import ROW, STREAM, StreamColumns, Work, answer_schema
-from cernis.testing.differential import (
+from tools.cases.differential import (
     assert_agrees,
     assert_counts_agree,
     assert_groups_agree,
@@ -39,17 +39,17 @@ from cernis.testing.differential import (
     comparable_group,
     comparable_match,
 )
-from cernis.testing.state_store import MemoryStore
-from cernis.testing.strategies import cases as random_cases
-from cernis.testing.strategies import (
+from tools.cases.state_store import MemoryStore
+from tools.cases.strategies import cases as random_cases
+from tools.cases.strategies import (
     crossing_cases,
     grouped_cases,
     guarded_cases,
     ordered_cases,
     suppressed_cases,
 )
-from cernis.testing.tables import STREAM as OF_STREAM
-from cernis.testing.tables import make_table, split_by_stream
+from tools.cases.tables import STREAM as OF_STREAM
+from tools.cases.tables import make_table, split_by_stream
 
 Events = Sequence[dict[str, Any]]
 FOREVER = 2**40

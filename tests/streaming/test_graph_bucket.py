@@ -25,15 +25,15 @@ from cernis.spark.streaming import log
 from cernis.spark.streaming.bucket import Bucket, restore_bucket
 from cernis.spark.streaming.packing import pack_buckets
 from cernis.spark.streaming.side_output import EVENT
-from cernis.testing.spaseq.corpus import (
+from tools.cases.spaseq.corpus import (
     SECOND,
     comparable_match,
     read_cases,
     write_background,
     write_stream,
 )
-from cernis.testing.spaseq.grammar import random_background, random_query, random_streams
-from cernis.testing.state_store import MemoryStore
+from tools.cases.spaseq.grammar import random_background, random_query, random_streams
+from tools.cases.state_store import MemoryStore
 
 FOREVER = 2**40
 RELEASED = Path(__file__).parent / "checkpoints"

@@ -26,7 +26,7 @@ from cernis.spark.graphs.worker import GraphWork, answer_schema
 from cernis.spark.streaming.bucket import restore_bucket
 from cernis.spark.streaming.dataflow import StreamOptions
 from cernis.spark.streaming.packing import pack_buckets
-from cernis.testing.state_store import MemoryStore
+from tools.cases.state_store import MemoryStore
 
 QUERY = """PREFIX : <urn:x:> SELECT ?who ?place {} FROM STREAM S <urn:s>
 WHERE {{ SEQ (In ; Out)

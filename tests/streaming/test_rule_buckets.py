@@ -38,9 +38,9 @@ from cernis.spark.streaming import checkpoint, log
 from cernis.spark.streaming.bucket import Bucket, restore_bucket
 from cernis.spark.streaming.packing import write_blob
 from cernis.spark.worker import ROW, RowReading, StreamColumns
-from cernis.testing.state_store import MemoryStore
-from cernis.testing.strategies import cases, streams, suppressed_cases
-from cernis.testing.tables import make_table
+from tools.cases.state_store import MemoryStore
+from tools.cases.strategies import cases, streams, suppressed_cases
+from tools.cases.tables import make_table
 
 few = settings(
     max_examples=max(25, settings.default.max_examples // 4),

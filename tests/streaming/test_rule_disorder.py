@@ -29,14 +29,14 @@ from cernis.spark.streaming import log
 from cernis.spark.streaming.bucket import Bucket, restore_bucket
 from cernis.spark.streaming.packing import write_blob
 from cernis.spark.worker import ROW, RowReading, StreamColumns
-from cernis.testing.differential import (
+from cernis.testing.rules import evaluate_rules
+from tools.cases.differential import (
     MatchTriple,
     assert_agrees,
     assert_suppression_agrees,
     comparable_match,
 )
-from cernis.testing.rules import evaluate_rules
-from cernis.testing.state_store import MemoryStore
+from tools.cases.state_store import MemoryStore
 
 few = settings(
     max_examples=max(8, settings.default.max_examples // 8),

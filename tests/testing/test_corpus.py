@@ -7,9 +7,9 @@ import pytest
 from cernis.languages import conjunctive
 from cernis.testing import oracle
 from cernis.testing.conjunctive import oracle as conjunctive_oracle
-from cernis.testing.corpus import CorpusCase, CorpusGroup, read_cases
-from cernis.testing.differential import comparable_match
 from cernis.testing.oracle import OracleMatch
+from tools.cases.corpus import CorpusCase, CorpusGroup, read_cases
+from tools.cases.differential import comparable_match
 
 CASES = [pytest.param(case, id=f"{case.topic}: {case.name}") for case in read_cases()]
 

@@ -8,10 +8,10 @@ import pytest
 from cernis.languages.ceql.parse import parse
 from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.testing import oracle
-from cernis.testing.differential import Executor, assert_agrees, assert_counts_agree, check
-from cernis.testing.grammar import EVERYTHING, Events, random_case
 from cernis.testing.oracle import OracleMatch, evaluate
 from cernis.testing.predicates import Event
+from tools.cases.differential import Executor, assert_agrees, assert_counts_agree, check
+from tools.cases.grammar import EVERYTHING, Events, random_case
 
 PAIRS = "SELECT * FROM S WHERE A ; B"
 

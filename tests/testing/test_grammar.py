@@ -14,7 +14,8 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.check import check
 from cernis.pattern.query import Consume, Pattern, SelectedTerm, Strategy, Unit, Variable
-from cernis.testing.grammar import (
+from cernis.testing.oracle import evaluate, order_rows
+from tools.cases.grammar import (
     EVERYTHING,
     FAMILIES,
     RISING,
@@ -25,8 +26,7 @@ from cernis.testing.grammar import (
     random_case,
     split_batches,
 )
-from cernis.testing.oracle import evaluate, order_rows
-from cernis.testing.strategies import cases, cuts, patterns, streams
+from tools.cases.strategies import cases, cuts, patterns, streams
 
 MANY = range(400)
 

@@ -9,7 +9,7 @@ from cernis.automata.correlated.pcea import PCEA, Link, Ordered, RunSource, Tran
 from cernis.automata.unary.cea import ANYTHING, Either, Is, Isnt
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.predicate import Attribute, Comparison, Literal
-from cernis.testing.naive import NaiveRuns, is_linked, is_passed
+from tools.cases.naive import NaiveRuns, is_linked, is_passed
 
 NAN = float("nan")
 

@@ -16,9 +16,6 @@ from hypothesis import strategies as st
 from cernis.pattern import formula as cel
 from cernis.pattern.predicate import Attribute, Comparison, Holds, Literal
 from cernis.pattern.query import Consume, Pattern, Select, Strategy, Unit, Window
-from cernis.testing import grammar
-from cernis.testing.differential import ComparableMatch, comparable_match
-from cernis.testing.grammar import EVERYTHING, Events, Features
 from cernis.testing.oracle import (
     EPSILON,
     OracleMatch,
@@ -28,7 +25,10 @@ from cernis.testing.oracle import (
     find_valuations,
     positions,
 )
-from cernis.testing.strategies import cases, streams
+from tools.cases import grammar
+from tools.cases.differential import ComparableMatch, comparable_match
+from tools.cases.grammar import EVERYTHING, Events, Features
+from tools.cases.strategies import cases, streams
 
 A, B, C = cel.Event("A"), cel.Event("B"), cel.Event("C")
 SMALL = Features(size=3, events=6)

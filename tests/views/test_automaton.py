@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.pattern.query import Pattern
-from cernis.testing.strategies import patterns
 from cernis.views.automaton import AutomatonView
 from cernis.views.layout import GraphEdge, place
+from tools.cases.strategies import patterns
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -574,12 +574,18 @@ def bench(
         typer.Option("--json", metavar="FILE", help="Write the numbers there as well."),
     ] = None,
 ) -> None:
-    """Measure fixed workloads: events per second, ratios and plots."""
+    """Measure fixed workloads, in a checkout of Cernis: events per second, ratios and plots."""
     with reported():
         from rich.console import Console
 
-        from cernis.bench import run_benchmarks
         from cernis.compiled.tiers import compile_from_now
+
+        if not (Path(__file__).parents[3] / "benchmarks").is_dir():
+            raise CernisError(
+                "the benchmarks stand beside the sources of Cernis: "
+                "run `make bench` in a checkout, or `pip install -e .` there"
+            )
+        from benchmarks import run_benchmarks
 
         compile_from_now()
         code = run_benchmarks(names or [], json, Console())

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib.util import find_spec
+from itertools import product
 from multiprocessing import get_context
 
 _PAIR = "SELECT * FROM S WHERE (SELL AS a ; BUY AS b)"
@@ -42,6 +43,20 @@ QUERIES = {
 }
 """A query for each part of the engine."""
 SPASEQ = "RDF streams"
+_STREAMS = {
+    "market": """PREFIX : <{ns}> SELECT ?c ?p1 ?p2 ?p3 WITHIN 600 SECONDS FROM STREAM S1 <{S1}>
+        WHERE {{ SEQ (A{link} B{link} C)
+            DEFINE GPM A ON S1 {{ ?c :price ?p1 }}
+            DEFINE GPM B ON S1 {{ ?c :price ?p2 FILTER (?p2 < ?p1) }}
+            DEFINE GPM C ON S1 {{ ?c :price ?p3 FILTER (?p3 > ?p2) }} }}""",
+    "traffic": """PREFIX ssn: <{ssn}> SELECT ?p WITHIN 2000 SECONDS
+        FROM STREAM S1 <{S1}> FROM STREAM S2 <{S2}> FROM STREAM S3 <{S3}>
+        WHERE {{ SEQ (A{link} (B & C))
+            DEFINE GPM A ON S1 {{ ?x ssn:observedProperty ?p }}
+            DEFINE GPM B ON S2 {{ ?y ssn:observedProperty ?p }}
+            DEFINE GPM C ON S3 {{ ?z ssn:observedProperty ?p }} }}""",
+}
+"""Queries on two generated streamsets, for each separator."""
 
 
 def list_classes() -> list[str]:
@@ -89,11 +104,15 @@ def _run_ceql(text: str) -> None:
 
 def _run_spaseq() -> None:
     import cernis
-    from cernis.bench.spaseq.queries import WORKLOADS
+    from cernis.generators import market, traffic
 
-    for workload in (WORKLOADS["market"], WORKLOADS["traffic"]):
-        for sequence in workload.sequences.values():
-            query = cernis.query(workload.query(sequence, 20), lang="spaseq")
-            found = query.run(workload.streams(200))
-            found.count()
-            found.head(2)
+    names = {
+        "market": {"ns": market.NS, **market.STREAMS},
+        "traffic": {"ssn": traffic.SSN, **traffic.STREAMS},
+    }
+    streams = {"market": market.make_streams(200), "traffic": traffic.make_streams(200)}
+    for (name, text), link in product(_STREAMS.items(), (",", ";", ":")):
+        query = cernis.query(text.format(link=link, **names[name]), lang="spaseq")
+        found = query.run(streams[name])
+        found.count()
+        found.head(2)

@@ -1,6 +1,3 @@
-"""Tools to test an executor of queries: an oracle, a corpus, random queries.
+"""The meaning of queries as a program: the oracle that every runtime is tested against."""
 
-`oracle` is the definition of a query's meaning as a program, `corpus` holds cases worked
-out by hand, `grammar` and `strategies` make random queries and streams (only the latter
-needs Hypothesis), `differential` compares an answer with the oracle's.
-"""
+from __future__ import annotations

@@ -22,7 +22,7 @@ Where the definition leaves a choice, this is the one taken:
   bind it.
 * `ANY` is a valuation whose positions are best in the order of LAST, then the latest
   start, then the smallest labels; `LIMIT` keeps the latest starts, then the smallest
-  labels. Another choice is as good: `cernis.testing.differential` allows it.
+  labels. Another choice is as good: `tools.cases.differential` allows it.
 * Of matches with equal values, ORDER BY puts the latest starts first, then the smallest labels.
   With OVERALL the earliest come first: by end, then start; then the match that holds the first
   position, and of its variables the first name, that only one of two matches has.

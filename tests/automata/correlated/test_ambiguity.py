@@ -14,8 +14,8 @@ from cernis.automata.correlated.correlate import Correlation, correlate
 from cernis.automata.correlated.determinize import determinize_chain
 from cernis.automata.correlated.pcea import PCEA
 from cernis.languages.ceql.parse import parse
-from cernis.testing.grammar import FAMILIES, Features, random_case
-from cernis.testing.naive import NaiveRuns
+from tools.cases.grammar import FAMILIES, Features, random_case
+from tools.cases.naive import NaiveRuns
 
 
 def automaton(text: str) -> PCEA:

@@ -19,9 +19,9 @@ from cernis.pattern.atom import Atom, TypeIs
 from cernis.run.conditions import EventView
 from cernis.run.verify import Mark, Verifier
 from cernis.testing import oracle
-from cernis.testing.grammar import FAMILIES, Features, random_case
-from cernis.testing.naive import NaiveRuns
 from cernis.testing.predicates import holds, read_attribute
+from tools.cases.grammar import FAMILIES, Features, random_case
+from tools.cases.naive import NaiveRuns
 
 Found = set[tuple[int, int, frozenset[tuple[str, int]]]]
 Events = Sequence[dict[str, Any]]

@@ -23,9 +23,9 @@ from cernis.pattern.conjunctive import (
     find_single_event_tests,
 )
 from cernis.testing import oracle
-from cernis.testing.naive import NaiveRuns
 from cernis.testing.oracle import Valuation
-from cernis.testing.strategies import joins
+from tools.cases.naive import NaiveRuns
+from tools.cases.strategies import joins
 
 Event = dict[str, Any]
 

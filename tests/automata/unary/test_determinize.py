@@ -13,7 +13,7 @@ from cernis.errors import BudgetError
 from cernis.languages.ceql.parse import parse
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.query import Pattern, Strategy
-from cernis.testing.strategies import patterns
+from tools.cases.strategies import patterns
 
 
 def deterministic(query: str, strategy: Strategy = Strategy.ALL) -> Deterministic:

@@ -35,9 +35,9 @@ from cernis.plan.plan import Plan
 from cernis.run.feed import SlidingFeed
 from cernis.run.session import RunOptions, Session
 from cernis.testing import oracle
-from cernis.testing.grammar import split_batches as split
-from cernis.testing.strategies import cases, cuts
-from cernis.testing.tables import make_table
+from tools.cases.grammar import split_batches as split
+from tools.cases.strategies import cases, cuts
+from tools.cases.tables import make_table
 
 Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]

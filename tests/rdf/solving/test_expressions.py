@@ -18,7 +18,7 @@ from cernis.rdf.reading.terms import Terms
 from cernis.rdf.solving.functions import TermFunction
 from cernis.rdf.solving.programs import compile_expression
 from cernis.rdf.solving.values import TermValues
-from cernis.testing.spaseq.sparql import write_expression
+from tools.cases.spaseq.sparql import write_expression
 
 ox = pytest.importorskip("pyoxigraph")
 

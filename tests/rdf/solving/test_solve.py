@@ -19,7 +19,7 @@ from cernis.rdf.solving.solutions import Solutions
 from cernis.rdf.solving.solve import Matcher
 from cernis.rdf.solving.values import TermValues
 from cernis.testing.spaseq.graph_patterns import find_solutions
-from cernis.testing.spaseq.sparql import write_graph_pattern
+from tools.cases.spaseq.sparql import write_graph_pattern
 
 ox = pytest.importorskip("pyoxigraph")
 

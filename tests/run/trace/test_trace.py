@@ -16,8 +16,8 @@ from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.run.trace import look
 from cernis.run.trace.look import Trace
 from cernis.testing.oracle import evaluate
-from cernis.testing.strategies import cases, crossing_cases, guarded_cases
-from cernis.testing.tables import make_table
+from tools.cases.strategies import cases, crossing_cases, guarded_cases
+from tools.cases.tables import make_table
 
 Events = Sequence[dict[str, Any]]
 

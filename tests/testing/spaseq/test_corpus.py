@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from cernis.testing.spaseq.corpus import SpaseqCase, read_cases
 from cernis.testing.spaseq.oracle import SpaseqMatch
+from tools.cases.spaseq.corpus import SpaseqCase, read_cases
 
 CASES = [pytest.param(case, id=f"{case.topic}: {case.name}") for case in read_cases()]
 

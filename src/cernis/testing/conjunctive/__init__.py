@@ -1,3 +1,3 @@
-"""The oracle and random queries of conjunctive queries."""
+"""The oracle of conjunctive queries."""
 
 from __future__ import annotations

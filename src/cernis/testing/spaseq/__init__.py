@@ -1,3 +1,3 @@
-"""The oracle, the corpus and random queries of SPAseQ."""
+"""The oracle of SPAseQ."""
 
 from __future__ import annotations

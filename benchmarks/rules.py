@@ -1,0 +1,197 @@
+"""`cernis bench rules`: the cost of an event against the number of rules.
+
+The rules are those of security teams: two to four steps on one host, a key and a window. Each host
+has one rule, and about as many events as any other. There are three workloads:
+
+* *one shape*: the rules differ in the host alone, so they run as one query (`run.rules.families`);
+* *many shapes*: they share types and attributes, and differ in their steps, a threshold and the
+  window, so they share an engine that has a copy of each event for the rule of its host
+  (`run.rules.bundles`);
+* *many shapes that suppress*: the same rules with SUPPRESS BY.
+
+One pass of the rule set is compared with as many runs of single queries: a few of them are
+measured, and their mean stands for each. A session takes the same events in pieces; its state is
+measured by its frozen bytes. All times are processor times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from time import process_time
+
+import numpy as np
+import pyarrow as pa
+
+import cernis
+from benchmarks.benchmark import Benchmark, Step
+from benchmarks.clock import Contestant, race, time_call
+from benchmarks.record import Case, Record
+from benchmarks.scale import FULL, BenchmarkScale
+from benchmarks.table import Table, tabulate
+from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.session import RuleSession
+
+NAME = "rules"
+SEED = 7
+KINDS = ("LOGIN", "FAIL", "SUDO", "OTHER")
+_ALONE = 3
+_PIECES = 10
+QUERY = (
+    "SELECT * FROM S WHERE (LOGIN AS a ; FAIL AS b ; SUDO AS c) "
+    "FILTER a[host = 'h{0}'] AND b[host = 'h{0}'] AND c[host = 'h{0}'] "
+    "PARTITION BY [user] WITHIN 1 MINUTE LIMIT 1"
+)
+
+
+def make_log(events: int, hosts: int) -> pa.Table:
+    """Return a log of hosts: what happened, where, and to whom."""
+    chance = np.random.default_rng(SEED)
+    names = [f"h{i}" for i in range(hosts)]
+    return pa.table(
+        {
+            "type": pa.array(KINDS).take(pa.array(chance.integers(0, len(KINDS), events))),
+            "host": pa.array(names).take(pa.array(chance.integers(0, hosts, events))),
+            "user": chance.integers(0, 50, events),
+            "size": chance.integers(0, 1000, events),
+            "ts": np.arange(events),
+        }
+    )
+
+
+def write_mixed(number: int) -> str:
+    """Return a rule on the host of this number, of two to four steps."""
+    chance = Random(number)
+    names = "abcd"[: chance.randint(2, 4)]
+    steps = " ; ".join(f"{chance.choice(KINDS)} AS {name}" for name in names)
+    tests = [f"{name}[host = 'h{number}']" for name in names]
+    tests.append(f"{chance.choice(names)}[size > {chance.randrange(1000)}]")
+    return (
+        f"SELECT * FROM S WHERE ({steps}) FILTER {' AND '.join(tests)} "
+        f"PARTITION BY [user] WITHIN {chance.randint(1, 10)} MINUTES LIMIT 1"
+    )
+
+
+def write_alert(number: int) -> str:
+    """Return such a rule that reports a user once in ten minutes."""
+    return f"{write_mixed(number)} SUPPRESS BY [user] FOR 10 MINUTES"
+
+
+def run_rules(scale: BenchmarkScale, step: Step) -> list[Record]:
+    """Measure all workloads."""
+    events = make_log(scale.rule_events, max(scale.rules))
+    workloads = {
+        "one shape": (QUERY.format, scale.rules),
+        "many shapes": (write_mixed, scale.mixed_rules),
+        "many shapes that suppress": (write_alert, scale.mixed_rules),
+    }
+    records = []
+    for done, (name, (write, numbers)) in enumerate(workloads.items()):
+        step(name, done, len(workloads))
+        records += _measure(name, write, numbers, events, scale.rounds)
+    return records
+
+
+def _measure(
+    workload: str,
+    write: Callable[[int], str],
+    numbers: Sequence[int],
+    events: pa.Table,
+    rounds: int,
+) -> list[Record]:
+    """Measure each number of rules, in turns, and some queries alone."""
+    contestants: dict[tuple[str, int], Contestant] = {}
+    started: dict[int, float] = {}
+    states: dict[int, int] = {}
+    for number in numbers:
+        begin = process_time()
+        rules = cernis.rules({f"r{i}": write(i) for i in range(number)})
+        rules.session()
+        started[number] = process_time() - begin
+        states[number] = len(_push_all(rules, events).freeze())
+        contestants["run", number] = time_call(partial(rules.run, events), process_time)
+        pushed = partial(_push_all, rules, events)
+        contestants["session", number] = time_call(pushed, process_time)
+    best = race(contestants, rounds)
+    queries = [cernis.query(write(i)) for i in range(_ALONE)]
+    calls = {i: time_call(partial(q.run, events), process_time) for i, q in enumerate(queries)}
+    mean = sum(race(calls, rounds).values()) / _ALONE
+    records, first = [], numbers[0]
+    for number in numbers:
+        case: Case = {"workload": workload, "rules": number}
+        seconds, session = best["run", number], best["session", number]
+        cost = 1e6 / events.num_rows
+        found = {
+            "one pass": (cost * seconds, "µs/event"),
+            "relative to one rule": (seconds / best["run", first], "×"),
+            "in pieces": (cost * session, "µs/event"),
+            "pieces relative to one rule": (session / best["session", first], "×"),
+            "separate runs": (number * mean / seconds, "×"),
+            "state": (states[number] / 2**20, "MiB"),
+            "start-up": (started[number], "s"),
+        }
+        records += [Record(NAME, name, *value, case) for name, value in found.items()]
+    return records
+
+
+def _push_all(rules: RuleSet, events: pa.Table) -> RuleSession:
+    """Push events in pieces, and return the session."""
+    session = rules.session()
+    for first in range(0, events.num_rows, max(1, events.num_rows // _PIECES)):
+        session.push(events.slice(first, max(1, events.num_rows // _PIECES)))
+    return session
+
+
+def build_tables(records: Sequence[Record]) -> list[Table]:
+    """Return a table for each workload, with a row per number of rules."""
+    columns = {
+        "rules": "rules",
+        "µs/event": "one pass",
+        "to one rule": "relative to one rule",
+        f"in {_PIECES} pieces, µs/event": "in pieces",
+        "pieces, to one rule": "pieces relative to one rule",
+        "separate runs take": "separate runs",
+        "state, MiB": "state",
+        "start-up, s": "start-up",
+    }
+    found = []
+    for workload in dict.fromkeys(str(record.case["workload"]) for record in records):
+        own = [record for record in records if record.case["workload"] == workload]
+        title = f"Cost of an event by the number of rules of {workload}"
+        found.append(tabulate(own, title, "one pass", columns))
+    return found
+
+
+def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
+    """Return the cost of an event by the number of rules."""
+    return [
+        {"rules": r.case["rules"], "cost": r.value, "workload": r.case["workload"]}
+        for r in records
+        if r.measure == "one pass"
+    ]
+
+
+RULES = Benchmark(
+    name=NAME,
+    title="Rules",
+    question=f"""
+How does the cost of an event grow with the number of rules, if it concerns few of them?
+
+Rules of one host, each with a key and a window. Those of one shape differ in the host alone:
+
+`{QUERY.format(0)}`
+
+Those of many shapes have two to four steps in any order, a threshold and a window of their own:
+
+`{write_mixed(0)}`
+
+Those that suppress end with `SUPPRESS BY [user] FOR 10 MINUTES`.
+
+The log has {max(FULL.rules):,} hosts, so with fewer rules most events concern none. Processor
+time is measured. Start-up is parsing and planning. Separate runs are as many runs of one query.
+""",
+    run=run_rules,
+    tables=build_tables,
+    points=build_points,
+)
