@@ -8,6 +8,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 LOCK   := requirements-dev.lock
+NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 # tests of Spark wait for it half of the time: three processes keep two cores busy
 JOBS   ?= 3
 
@@ -32,7 +33,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit oldest endless endless-spark demo test package lint types imports unit fuzz exhaustive soak crash bench bench-peer site pages docs-check format web web-test clean
+.PHONY: help setup lock audit oldest nightly endless endless-spark demo test package lint types imports unit fuzz exhaustive soak crash bench bench-peer site pages docs-check format web web-test clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,10 +64,10 @@ $(VENV)/.runtime: $(BIN)/python pyproject.toml $(LOCK)
 $(VENV)/.dev: $(VENV)/.runtime
 	@echo "==> installing the tools for tests and checks (once)"
 	@$(PIP) install --constraint $(LOCK) --editable '.[dev]'
-	@$(BIN)/python tests/serve/chromium.py
+	@$(BIN)/python tools/chromium.py
 	@touch $@
 
-setup: $(VENV)/.dev ## Set up .venv with everything for development, in the versions of the lock file
+setup: $(VENV)/.dev web/node_modules ## Set up .venv with everything for development, in the versions of the lock file
 
 lock: $(VENV)/.dev ## Take the newest versions inside the bounds of pyproject.toml into the lock file
 	@$(PIP) install --upgrade --upgrade-strategy eager --editable '.[dev]'
@@ -111,7 +112,7 @@ imports: $(VENV)/.dev ## Direction of imports
 	@echo "==> imports"
 	@$(BIN)/lint-imports
 
-unit: $(VENV)/.dev ## Tests, doctests and the examples of the documentation
+unit: $(VENV)/.dev web/node_modules ## Tests, doctests and the examples of the documentation
 	@echo "==> tests"
 	@$(BIN)/pytest -n $(JOBS)
 
@@ -153,6 +154,9 @@ oldest: ## Tests with the lowest versions that pyproject.toml promises (Python 3
 	@.venv-oldest/bin/uv pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct --editable '.[test]'
 	@PATH="$(CURDIR)/.venv-oldest/bin:$$PATH" .venv-oldest/bin/pytest -n $(JOBS) $(OLDEST)
 
+nightly: $(VENV)/.dev web/node_modules ## All long checks with new random seeds, within HOURS=6, and one table
+	@$(BIN)/python tools/nightly.py --hours $(or $(HOURS),6) $(if $(filter command line,$(origin SEED)),--seed $(SEED))
+
 package: ## A wheel and an sdist in dist, tried in empty environments (PYTHONS="python3.12 python3.13")
 	@"$(PYTHON)" tests/package/package.py $(PYTHONS)
 
@@ -161,15 +165,14 @@ format: $(VENV)/.dev ## Put the code into the one style
 
 # ------------------------------------------------------------- the playground's page
 
-web/node_modules: web/package-lock.json
-	@command -v npm >/dev/null || { echo "The page is built with Node 20 or newer, and npm was not found." >&2; exit 1; }
-	@npm --prefix web ci && touch $@
+web/node_modules: web/package-lock.json $(VENV)/.dev
+	@$(NPM) --prefix web ci --no-audit --no-fund && touch $@
 
-web: web/node_modules ## Build the page of `cernis serve` into src/cernis/serve/assets (needs Node 20)
-	@npm --prefix web run --silent check && npm --prefix web run --silent build
+web: web/node_modules ## Build the page of `cernis serve` into src/cernis/serve/assets
+	@$(NPM) --prefix web run --silent check && $(NPM) --prefix web run --silent build
 
-web-test: web/node_modules ## Types and unit tests of the page (needs Node 20)
-	@npm --prefix web run --silent check && npm --prefix web run --silent test
+web-test: web/node_modules ## Types and unit tests of the page
+	@$(NPM) --prefix web run --silent check && $(NPM) --prefix web run --silent test
 
 clean: ## Remove .venv and everything that was generated
 	@rm -rf $(VENV) .venv-audit .venv-oldest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache web/node_modules web/build

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -515,11 +516,7 @@ def test_a_query_without_from_knows_the_names_of_files() -> None:
     ]
 
 
-# --------------------------------------------- libraries that need not be there
-
-
 def test_a_relation_of_duckdb_is_a_stream() -> None:
-    duckdb = pytest.importorskip("duckdb")
     rows = "('SELL', 3, 1000::BIGINT), ('BUY', 5, 2000), ('BUY', 2, 90000)"
     relation = duckdb.sql(f"SELECT * FROM (VALUES {rows}) AS t(type, price, ts)")
     query = cernis.query("SELECT * FROM S WHERE (SELL AS s ; BUY AS b) WITHIN 1 MINUTE")
@@ -527,7 +524,6 @@ def test_a_relation_of_duckdb_is_a_stream() -> None:
 
 
 def test_a_sheet_of_excel_is_a_stream_through_pandas(tmp_path: Path) -> None:
-    pytest.importorskip("openpyxl")
     times = pd.to_datetime(["2024-01-02 10:00:00", "2024-01-02 10:00:30", "2024-01-02 11:00:00"])
     events = pd.DataFrame({"type": ["SELL", "BUY", "BUY"], "price": [3, 5, 2], "ts": times})
     events.to_excel(tmp_path / "trades.xlsx", index=False)

@@ -166,7 +166,6 @@ PRIVATE = [
         spark_connection,
     ),
     PrivateName("_jvm", "spark/streaming/kafka.py", "whether a topic exists", spark_session),
-    PrivateName("_jvm", "bench/spark/endurance_process.py", "the memory of Java", spark_session),
     PrivateName("_sc", "spark/options.py", "how many tasks run at once", spark_session),
     PrivateName("_origin", "spark/streaming/sinks.py", "the cause of an error", spark_errors),
     PrivateName("_plan", "spark/numbering.py", "Parquet on Spark Connect", spark_connect_plan),

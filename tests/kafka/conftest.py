@@ -1,6 +1,7 @@
 """A real Kafka for the tests, with Spark's connector, which Cernis fetches as for `cernis stream`.
 
-Where the Java registry cannot be reached, these tests are skipped and say so.
+Where the Java registry cannot be reached, these tests fail, unless `CERNIS_WITHOUT=kafka` leaves
+them out.
 
 Spark is the session that runs in this process already, if there is one. Its class loader gets the
 jars that `spark.jars` gives to a session at its start.
@@ -19,6 +20,7 @@ from broker import BROKER, Broker, Topics, add_jars, find_broker
 from cernis.errors import CernisError
 from cernis.spark.local.session import local_session
 from cernis.spark.streaming.connector import Connector, fetch_connector
+from tools.cases.missing import report_missing
 
 SMALL = {
     "spark.sql.shuffle.partitions": "4",
@@ -30,7 +32,8 @@ SMALL = {
 def broker_jars() -> Path:
     folder = find_broker()
     if folder is None:
-        pytest.skip(f"the Java registry cannot be reached, or has no {' or '.join(BROKER)}")
+        names = " or ".join(BROKER)
+        report_missing("kafka", f"the Java registry cannot be reached, or has no {names}")
     return folder
 
 
@@ -54,7 +57,7 @@ def connector() -> Connector:
     try:
         connector = fetch_connector()
     except CernisError as error:
-        pytest.skip(str(error))
+        report_missing("kafka", str(error))
     if connector.note is not None:
         warnings.warn(connector.note, stacklevel=1)
     return connector
@@ -102,4 +105,4 @@ def protobuf(spark: Any) -> None:
     try:
         add_jars(spark, fetch_connector(protobuf=True).jars)
     except CernisError as error:
-        pytest.skip(str(error))
+        report_missing("kafka", str(error))

@@ -1,15 +1,16 @@
-"""The built page is that of its sources: by digests, and where Node is there, by a fresh build."""
+"""The built page is that of its sources: by digests, and by a fresh build."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tools.cases.missing import report_missing
 
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
@@ -47,9 +48,9 @@ def test_the_lock_file_names_no_registry() -> None:
 
 
 def _find_node() -> str:
-    node = shutil.which("node")
+    node = shutil.which("node", path=f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}")
     if node is None or not (WEB / "node_modules").is_dir():
-        pytest.skip("Node or the packages of the page are missing: make web fetches them")
+        report_missing("node", "Node or the packages of the page are missing: run make setup")
     return node
 
 

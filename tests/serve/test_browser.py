@@ -7,7 +7,6 @@ policy or throws. Screenshots are kept in build/screenshots.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -18,21 +17,24 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import (
+    BrowserContext,
+    Locator,
+    Page,
+    Response,
+    expect,
+    sync_playwright,
+)
+
+from tools.cases.missing import report_missing
+from tools.chromium import find_chromium
 
 _HERE = Path(__file__).parent
-_SPEC = importlib.util.spec_from_file_location("chromium", _HERE / "chromium.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-_chromium = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(_chromium)
-
-CHROMIUM = _chromium.find_chromium()
+CHROMIUM = find_chromium()
 if CHROMIUM is None:
-    pytest.skip("no Chromium here: install it, or run make setup", allow_module_level=True)
-playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright: make setup")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe: make setup")
+    report_missing("browser", "no Chromium here: install it, or run make setup")
 
-from playwright.sync_api import BrowserContext, Locator, Page, Response, expect  # noqa: E402
 
 SHOTS = _HERE.parents[1] / "build" / "screenshots"
 DESKTOP, PHONE = (1360, 860), (360, 740)
@@ -66,7 +68,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def visitor(address: str) -> Iterator[BrowserContext]:
-    with playwright.sync_playwright() as driver:
+    with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM)
         context = browser.new_context(color_scheme="light", base_url=address, accept_downloads=True)
         context.set_default_timeout(_LONGEST)
@@ -764,7 +766,7 @@ def test_axe_finds_nothing_to_mend(open_page: Opener, size: tuple[int, int], sch
 
 def _run_axe(page: Page, part: str | None = None) -> set[str]:
     """Return what axe finds: the rule, and the element."""
-    results = axe.Axe().run(page, context=part).response
+    results = Axe().run(page, context=part).response
     return {
         f"{violation['id']}: {node['html']} {node.get('failureSummary', '')}"
         for violation in results["violations"]

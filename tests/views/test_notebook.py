@@ -59,7 +59,6 @@ def test_a_result_without_matches_has_no_picture() -> None:
 @pytest.mark.parametrize("lanes", ["type", "variable"])
 @pytest.mark.parametrize("events", [EVENTS, EVENTS * 200])
 def test_a_chart_has_lanes_matches_and_their_ends(lanes: Any, events: list[Any]) -> None:
-    pytest.importorskip("altair")
     chart = cernis.query(QUERY).run(events).plot(lanes=lanes).to_dict()
     upper, lower = chart["vconcat"]
     marks = [layer["mark"]["type"] for layer in upper["layer"]]

@@ -10,6 +10,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from jupyter_client import manager
 from rich.console import Console
 
 import cernis
@@ -108,8 +109,6 @@ cernis.query("SELECT * FROM S WHERE A").run(read(), progress=True)
 
 
 def test_a_kernel_shows_the_line_while_a_run_lasts_and_then_its_matches() -> None:
-    manager = pytest.importorskip("jupyter_client.manager")
-    pytest.importorskip("ipykernel")
     kernel, client = manager.start_new_kernel(kernel_name="python3", stderr=subprocess.DEVNULL)
     told: list[tuple[str, dict[str, Any]]] = []
     try:

@@ -1,6 +1,7 @@
 """Find Chromium of the distribution, or install it where apt and the rights for it are there.
 
-`make setup` runs this file. Without Chromium, the tests in the browser are skipped, and say so.
+`make setup` runs this file. Without Chromium, the tests in the browser fail, unless
+`CERNIS_WITHOUT=browser` leaves them out.
 """
 
 from __future__ import annotations
@@ -36,4 +37,4 @@ if __name__ == "__main__":
     if find_chromium() is None and sys.platform == "linux":
         install_chromium()
     if find_chromium() is None:
-        print("==> no Chromium here: the tests in a browser will be skipped")
+        print("==> no Chromium here: install it, or leave its tests out: CERNIS_WITHOUT=browser")
