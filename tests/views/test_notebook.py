@@ -74,7 +74,6 @@ HOURS = [
 
 
 def test_a_chart_of_groups_has_zero_in_hours_without_a_match() -> None:
-    pytest.importorskip("altair")
     text = "SELECT [k], COUNT(*) AS n, AVG(A[x]) AS mean WHERE A PARTITION BY [k] GROUP BY [k], "
     chart = cernis.query(text + "EVERY 1 HOUR").run(HOURS).plot().to_dict()
     counted, mean = ([*panel["data"]["values"]] for panel in chart["vconcat"])
@@ -94,7 +93,6 @@ def test_a_chart_of_groups_has_zero_in_hours_without_a_match() -> None:
     [("END", "temporal", 4), ("[k]", "nominal", 2), ("EVERY 1 SECOND", "temporal", 2)],
 )
 def test_a_chart_of_other_groups_has_a_bar_for_each(keys: str, axis: str, bars: int) -> None:
-    pytest.importorskip("altair")
     text = f"SELECT COUNT(*) AS n, COUNT(A) AS m WHERE A PARTITION BY [k] GROUP BY {keys}"
     groups = cernis.query(text).run(HOURS)
     panel = groups.plot("n").to_dict()
@@ -105,15 +103,14 @@ def test_a_chart_of_other_groups_has_a_bar_for_each(keys: str, axis: str, bars: 
 
 
 def test_a_chart_of_no_groups_is_empty() -> None:
-    pytest.importorskip("altair")
     chart = cernis.query("SELECT COUNT(*) AS n WHERE Z GROUP BY EVERY 1 HOUR").run(HOURS).plot()
     assert chart.to_dict()["data"]["values"] == []
 
 
 def run_cells(*cells: str) -> list[list[tuple[str, dict[str, Any]]]]:
     """Return, per cell, the messages of a real kernel."""
-    manager = pytest.importorskip("jupyter_client.manager")
-    pytest.importorskip("ipykernel")
+    from jupyter_client import manager
+
     kernel, client = manager.start_new_kernel(kernel_name="python3", stderr=subprocess.DEVNULL)
     told: list[list[tuple[str, dict[str, Any]]]] = []
     try:
@@ -129,8 +126,6 @@ def run_cells(*cells: str) -> list[list[tuple[str, dict[str, Any]]]]:
 
 
 def test_a_kernel_shows_the_cell_and_the_message_of_a_mistake_and_draws_without_a_network() -> None:
-    pytest.importorskip("altair")
-    pytest.importorskip("vl_convert")
     mistake, chart, chosen = run_cells(
         "import cernis\n\ndef ask(text):\n    return cernis.query(text)\n\nask('SELECT * FORM S')",
         f"matches = cernis.query({QUERY!r}).run({EVENTS!r})\nmatches.plot().properties(title='x')",
