@@ -119,7 +119,7 @@ unit: $(VENV)/.dev web/node_modules ## Tests, doctests and the examples of the d
 site: $(VENV)/.dev ## The manual as a site in build/site, without network
 	@$(BIN)/python -m tools.manual site
 
-pages: $(VENV)/.dev ## Write the pages of docs/ and the tables that are made from the code anew
+pages: $(VENV)/.dev ## Regenerate the pages of docs/ and the tables that are generated from the code
 	@$(BIN)/python -m tools.manual pages
 
 docs-check: $(VENV)/.dev ## Run every example in README.md and docs/

@@ -245,5 +245,6 @@ export function hitAt(x: number, y: number, picture: Picture, events: boolean): 
 export function describe(timeline: Timeline): string {
   const lanes = timeline.lanes.map(({ name, bins }) => `${name} ${shortCount(bins.reduce((sum, n) => sum + n, 0))}`);
   const ends = timeline.ends.bins.reduce((sum, text) => sum + BigInt(text), 0n);
-  return `In view: ${lanes.join(", ") || "no events"}; ${shortCount(String(ends))} matches end here.`;
+  const matches = ends === 1n ? "1 match ends" : `${shortCount(String(ends))} matches end`;
+  return `In view: ${lanes.join(", ") || "no events"}; ${matches} here.`;
 }

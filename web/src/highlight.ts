@@ -47,7 +47,8 @@ export const start = (): Inside => ({ brackets: 0, comment: false });
 
 /** Return the kind of a word. A soft keyword is one in capitals only, for it may be a name. */
 function kindOfWord(word: string, language: Language, words: Vocabulary, inside: Inside): Kind {
-  const capitals = word.toUpperCase();
+  // keywords are words of ASCII letters: "ſelect" is a name
+  const capitals = /^[\x00-\x7f]*$/.test(word) ? word.toUpperCase() : word;
   if (words.always.has(capitals)) return ["TRUE", "FALSE", "NULL"].includes(capitals) ? "atom" : "keyword";
   if (word === capitals && words.soft.has(capitals)) return "keyword";
   if (language === "ceql" && inside.brackets > 0) return "propertyName";
