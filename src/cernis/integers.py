@@ -8,6 +8,7 @@ not a library's to change. `Decimal` has no limit, and takes little more than li
 from __future__ import annotations
 
 from decimal import Decimal
+from math import inf
 
 _FEW = 2**64
 _SHORT = 4000
@@ -34,6 +35,18 @@ def read_integer(digits: str) -> int:
     if not (digits.isascii() and digits.removeprefix("-").isdecimal()):
         raise ValueError("an integer has digits alone")
     return int(Decimal(digits))
+
+
+def to_nearest(number: float) -> float:
+    """Return the nearest float of a number of any size.
+
+    >>> to_nearest(2**53 + 1) == 2.0**53, to_nearest(-(2**20_000))
+    (True, -inf)
+    """
+    try:
+        return float(number)
+    except OverflowError:
+        return inf if number > 0 else -inf
 
 
 def describe_integer(number: int, exact_below: int = _EXACT_ABOUT) -> str:

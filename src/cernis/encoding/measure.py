@@ -20,12 +20,17 @@ _MOST_DIGITS = 38
 """Of a decimal with 128 bits."""
 
 
+class _FractionsFound(Exception):
+    """Some values are no whole numbers of 64 bits."""
+
+
 def read_measure(
     batch: EventBatch, path: tuple[str, ...], *, is_real: bool, scale: int = 0
 ) -> tuple[npt.NDArray[Any], Bools]:
     """Return the values of an attribute as float64 or int64, and marks where there are any.
 
-    Decimals are integers with so many places after the point.
+    Decimals are integers with so many places after the point. Where whole numbers are expected and
+    some column holds fractions, all values are float64.
 
     >>> batch = EventBatch.of(pa.table({"type": ["A", "B"], "price": [3, None]}))
     >>> values, valid = read_measure(batch, ("price",), is_real=False)
@@ -53,13 +58,18 @@ def read_measure(
         try:
             out["value"], out["valid"] = read_numbers(column, is_real=is_real, scale=scale)
         except pa.ArrowInvalid as error:
+            if pa.types.is_floating(type_):
+                raise _FractionsFound from error
             raise DataError(
-                f"{name!r} held whole numbers in the first events, and does not here ({error}); "
-                f"declare that it may hold fractions with CREATE STREAM: {name}:double"
+                f"{name!r} held numbers of 64 bits in the first events, and does not here "
+                f"({error}); for the nearest doubles, declare CREATE STREAM: {name}:double"
             ) from error
         return out
 
-    found = batch.interleave(read_part)
+    try:
+        found = batch.interleave(read_part)
+    except _FractionsFound:
+        return read_measure(batch, path, is_real=True)
     return np.ascontiguousarray(found["value"]), np.ascontiguousarray(found["valid"])
 
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.encoding.evaluate import EXACT, Constant, Operand
+from cernis.integers import to_nearest
 from cernis.results.columns import count_column
 from cernis.results.term import TermValue
 
@@ -70,12 +71,19 @@ def to_integer(value: Decimal | None, scale: int) -> int | None:
 def sum_column(values: list[Any], kind: pa.DataType | None, scale: int | None) -> pa.Array:
     """Return the sums over a column of this type; None is NULL. Those of decimals are integers."""
     if kind is not None and pa.types.is_floating(kind):
-        return pa.array(values, pa.float64())
+        return value_column(values, pa.float64())
     if scale is not None:
         return decimal_column(values, scale)
     column = count_column([value or 0 for value in values])
     known = pa.array([value is not None for value in values], pa.bool_())
     return pc.if_else(known, column, pa.scalar(None, column.type))
+
+
+def value_column(values: Sequence[Any], kind: pa.DataType | None) -> pa.Array:
+    """Return values as a column of this type; numbers of any size as the nearest floats."""
+    if kind is not None and pa.types.is_floating(kind):
+        values = [None if each is None else to_nearest(each) for each in values]
+    return pa.array(values, kind)
 
 
 def decimal_column(values: Sequence[int | None], scale: int) -> pa.Array:

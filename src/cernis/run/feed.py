@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import gcd
 from typing import Any, NamedTuple
@@ -45,6 +46,7 @@ from cernis.engine.unary.freeze import (
     thaw_sliding,
     thaw_unary,
 )
+from cernis.engine.unary.real import make_real
 from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch
@@ -251,12 +253,27 @@ class SlidingFeed(Feed):
         return [each for each in found if len(each.ends)]
 
     def _read_measures(self, batch: EventBatch) -> list[MeasuredColumn]:
-        return [
+        """Return the values of a batch; where these are the first fractions, all become floats."""
+        columns = [
             MeasuredColumn(*read_measure(batch, path, is_real=measure.is_real, scale=measure.scale))
             if path
             else MeasuredColumn()
             for measure, path in self.measures.items()
         ]
+        found = [
+            replace(measure, is_real=values is not None and values.dtype == np.float64)
+            for measure, (values, _) in zip(self.measures, columns, strict=True)
+        ]
+        if found != [*self.measures]:
+            self.measures = dict(zip(found, self.measures.values(), strict=True))
+            self._use_measures()
+        return columns
+
+    def _use_measures(self) -> None:
+        """Go on with measures that have become floats."""
+        before = self.engine
+        self.engine = self._make_engine(self.unary, before.settings)
+        make_real(before, self.engine)
 
     def find(
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
@@ -268,9 +285,9 @@ class SlidingFeed(Feed):
 
     def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
         # states and symbols from outside never reach the automaton that other sessions share
-        unary = self.unary.renew()
-        self.alphabet = unary.automaton.alphabet
-        self.engine = self._make_engine(unary, self.engine.settings)
+        self.unary = self.unary.renew()
+        self.alphabet = self.unary.automaton.alphabet
+        self.engine = self._make_engine(self.unary, self.engine.settings)
         thaw_sliding(self.engine, meta, arrays)
 
 
@@ -319,6 +336,11 @@ class StartFeed(SlidingFeed):
                 )
             )
         return [each for each in found if len(each.ends)]
+
+    def _use_measures(self) -> None:
+        pairs = self.engine.pairs
+        super()._use_measures()
+        self.engine.restore_pairs(pairs)
 
     def _number_intervals(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of the interval that each time lies in."""

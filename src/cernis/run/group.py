@@ -36,9 +36,9 @@ from cernis.engine.unary.aggregate import (
 from cernis.engine.unary.residue import add_up, flatten_integers, is_zero
 from cernis.errors import DataError, StateError
 from cernis.events.source import list_attributes
-from cernis.events.store import EventStore
+from cernis.events.store import EventStore, common_type
 from cernis.events.times import DAY, UNITS, is_text
-from cernis.integers import read_integer, write_integer
+from cernis.integers import read_integer, to_nearest, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
 from cernis.pattern.selection import group_terms, list_distinct
@@ -54,6 +54,7 @@ from cernis.results.group_columns import (
     to_decimal,
     to_integer,
     to_operand,
+    value_column,
 )
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
 from cernis.results.term import calculate_term, to_column
@@ -87,10 +88,22 @@ class Totals(NamedTuple):
             return other if other.pairs else self
         return Totals(
             self.pairs + other.pairs,
-            None if self.total is None else self.total + other.total,
-            None if self.least is None else min(self.least, other.least),
-            None if self.greatest is None else max(self.greatest, other.greatest),
+            None if self.total is None else _add(self.total, other.total),
+            None if self.least is None else _choose(min, self.least, other.least),
+            None if self.greatest is None else _choose(max, self.greatest, other.greatest),
         )
+
+
+def _choose(of: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
+    """Return the least or greatest of two values; NaN is neither, if the other one is none."""
+    return of(one, other) if one == one else other
+
+
+def _add(one: float, other: float) -> float:
+    """Return the sum of integers of any size, or of floats where one of the two is."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one + other
+    return to_nearest(one) + to_nearest(other)
 
 
 @dataclass(slots=True)
@@ -535,8 +548,8 @@ class Grouper:
             columns[f"pairs.{place}"] = _write_integers([t.pairs for t in totals])
             columns[f"total.{place}"] = self._write_totals(source, [t.total for t in totals])
             kind = self._find_type(str(source[1]))
-            columns[f"least.{place}"] = pa.array([t.least for t in totals], kind)
-            columns[f"greatest.{place}"] = pa.array([t.greatest for t in totals], kind)
+            columns[f"least.{place}"] = value_column([t.least for t in totals], kind)
+            columns[f"greatest.{place}"] = value_column([t.greatest for t in totals], kind)
         for place in range(len(self.distinct)):
             values = [sorted(group.values[place]) for group in groups]
             columns[f"distinct.{place}"] = pa.array(values, pa.list_(pa.string()))
@@ -545,7 +558,7 @@ class Grouper:
     def _write_totals(self, source: Source, totals: Sequence[Any]) -> pa.Array:
         kind = None if source[1] is None else self._find_type(source[1])
         if kind is not None and pa.types.is_floating(kind):
-            return pa.array(totals, pa.float64())
+            return value_column(totals, pa.float64())
         return _write_integers(totals)
 
     def thaw(self, table: pa.Table) -> None:
@@ -599,6 +612,7 @@ class Grouper:
             kind = self._partition_of(nowhere)[self._fields.keys.index(name)].type
         else:
             kind = self.store.column(nowhere, name).type
+            kind = common_type(kind, self._known.get(name, kind))
         kind = self._known.get(name, kind) if pa.types.is_null(kind) else kind
         return None if pa.types.is_null(kind) else kind
 
@@ -724,11 +738,10 @@ class Grouper:
         """Return the least or greatest values as a column of the type that the events have."""
         kind = self._kind_of(leaf)
         try:
-            if kind is None or not pa.types.is_floating(kind):
-                return pa.array(values, kind)
             if isinstance(values, np.ndarray):
-                return pa.array(values.astype(np.float64), kind)
-            return pa.array([None if each is None else float(each) for each in values], kind)
+                is_real = kind is not None and pa.types.is_floating(kind)
+                return pa.array(values.astype(np.float64) if is_real else values, kind)
+            return value_column(values, kind)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(
                 f"{write_term(leaf)}: some values have another type than those before; "

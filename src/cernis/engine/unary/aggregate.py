@@ -31,7 +31,7 @@ from cernis.engine.settings import (
 )
 from cernis.engine.unary import semiring, stacks
 from cernis.engine.unary import slide as kernel
-from cernis.engine.unary.residue import Integers, join_integers, read_residues
+from cernis.engine.unary.residue import Integers, join_integers, read_residues, to_floats
 from cernis.engine.unary.semiring import NO_VALUE, Weights, new_pool
 from cernis.engine.unary.tables import UnaryArrays, UnaryTables
 from cernis.errors import BudgetError
@@ -560,8 +560,11 @@ def join_found(found: Sequence[EndAggregates]) -> EndAggregates:
         return None if arrays[0] is None else np.concatenate(arrays)
 
     def join_totals(totals: list[Any]) -> Any:
-        is_real = totals[0] is None or totals[0].dtype == np.float64
-        return join(totals) if is_real else join_integers(totals)
+        if totals[0] is None:
+            return None
+        if any(total.dtype == np.float64 for total in totals):
+            return np.concatenate([to_floats(total) for total in totals])
+        return join_integers(totals)
 
     measures = tuple(
         MeasuredPairs(

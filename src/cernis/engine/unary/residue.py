@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing, inlined
+from cernis.integers import to_nearest
 
 LANE_BITS = 50
 _WORD = 2**64
@@ -134,6 +135,18 @@ def flatten_integers(numbers: Integers) -> Integers:
     if len(found) and not (found.min() >= -(2**63) and found.max() < 2**63):
         return found
     return found.astype(np.int64)
+
+
+def to_floats(numbers: Integers) -> NDArray[np.float64]:
+    """Return the nearest floats of integers; floats are their own.
+
+    >>> to_floats(np.array([2**53 + 1, 2**2000])).tolist()
+    [9007199254740992.0, inf]
+    """
+    found = flatten_integers(numbers)
+    if found.dtype == object:
+        return np.array([to_nearest(each) for each in found], np.float64)
+    return found.astype(np.float64)
 
 
 def is_zero(numbers: Integers) -> NDArray[np.bool_]:
