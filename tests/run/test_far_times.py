@@ -11,7 +11,7 @@ import pytest
 import cernis
 from cernis.events.times import LARGEST_TICK
 from cernis.languages.ceql import parse
-from tools.cases.differential import assert_agrees
+from tools.cases.differential import assert_agrees, assert_groups_agree, comparable_group
 
 HALF, FAR = 2**62, LARGEST_TICK
 TIMES = [-FAR, -FAR + 1, -FAR + 2, -HALF - 1, -HALF, -2, -1, 0, 1, 2]
@@ -59,6 +59,27 @@ def test_times_that_are_far_apart_agree_with_the_oracle(query: str) -> None:
         pattern = parse(query.format_map(dict(zip("cde", sizes, strict=True))))
         found = cernis.query(pattern).run(table_of(events), complete=True)
         assert_agrees(pattern, events, list(found), tick=10**6, complete=True)
+
+
+@pytest.mark.parametrize("clause", ["", " OF START"])
+@pytest.mark.parametrize("window", ["", " WITHIN 7 DAYS"])
+def test_groups_of_far_times_agree_with_the_oracle(window: str, clause: str) -> None:
+    draw = Random(f"{window}{clause}")
+    for _ in range(8):
+        times = sorted(draw.choices(TIMES[3:13], k=draw.randint(2, 6)))
+        events = [{"type": draw.choice("AB"), "ts": t, "x": draw.randint(0, 1)} for t in times]
+        size = draw.choice([1, 7, 60_000, HALF - 5])
+        pattern = parse(
+            "SELECT COUNT(*) AS n, SUM(b[x]) AS s FROM S WHERE A AS a ; B AS b"
+            f"{window} GROUP BY EVERY {size} MILLISECONDS{clause}"
+        )
+        session = cernis.query(pattern).session()
+        found = [*session.push(table_of(events[:1])), *session.push(table_of(events[1:]))]
+        groups = [
+            comparable_group(group.time.values(), {}, group.values)
+            for group in (*found, *session.finish())
+        ]
+        assert_groups_agree(pattern, events, groups, tick=10**6)
 
 
 @pytest.mark.parametrize("time", [-(2**63), FAR + 1, -FAR - 1])

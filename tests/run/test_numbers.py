@@ -120,10 +120,27 @@ def test_gaps_between_times_whose_nanoseconds_exceed_64_bits_are_exact(
     assert cernis.query(query).run(events).count() == found
 
 
-def test_intervals_of_times_whose_nanoseconds_exceed_64_bits_are_refused() -> None:
-    query = cernis.query("SELECT COUNT(*) WHERE A ; B GROUP BY EVERY 1 HOUR")
-    events = [{"type": kind, "ts": datetime(9998, 1, 1)} for kind in "AB"]
-    with pytest.raises(cernis.DataError, match=r"GROUP BY EVERY: a time lies before 1677 or after"):
+@pytest.mark.parametrize("key", ["EVERY 1 HOUR", "EVERY 1 HOUR OF START"])
+def test_intervals_of_times_whose_nanoseconds_exceed_64_bits_are_exact(key: str) -> None:
+    query = cernis.query(f"SELECT COUNT(*) AS n WHERE A ; B GROUP BY {key}")
+    events = [{"type": kind, "ts": datetime(9998, 1, 1, 5, 30)} for kind in "AB"]
+    (group,) = query.run(events)
+    assert (group.values, group.time["from_ts"]) == ({"n": 1}, datetime(9998, 1, 1, 5))
+
+
+def test_the_first_match_of_each_interval_of_far_times_is_found() -> None:
+    events = [{"type": "A", "x": x, "ts": datetime(9998, 1, 1, x)} for x in (3, 4, 5)]
+    best = cernis.query("SELECT * WHERE A ORDER BY A[x] LIMIT 1 EVERY 2 HOURS").session()
+    found = [match.start for event in events for match in best.push([event])]
+    assert [*found, *(match.start for match in best.finish())] == [0, 1]
+
+
+@pytest.mark.parametrize("key", ["EVERY 1 MILLISECOND", "EVERY 1 MILLISECOND OF START"])
+def test_intervals_beyond_64_bits_are_refused(key: str) -> None:
+    events = pa.table({"type": ["A"], "ts": pa.array([2**62], pa.timestamp("s"))})
+    query = cernis.query(f"SELECT COUNT(*) AS n FROM S WHERE A GROUP BY {key}")
+    far = "^GROUP BY EVERY: a time lies too far from 1970 to count its intervals$"
+    with pytest.raises(cernis.DataError, match=far):
         query.run(events).count()
 
 

@@ -344,11 +344,7 @@ class StartFeed(SlidingFeed):
 
     def _number_intervals(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the number of the interval that each time lies in."""
-        shared = gcd(self._tick, self._every)
-        factor, size = self._tick // shared, self._every // shared
-        if factor == 1 and size < 2**63:
-            return times // size
-        return (times.astype(object) * factor // size).astype(np.int64)
+        return number_ticks(times, self._tick, self._every, "GROUP BY EVERY")
 
     def freeze(self) -> tuple[dict[str, Any], Arrays]:
         meta, arrays = super().freeze()
@@ -518,6 +514,24 @@ class CorrelatedFeed(Feed):
             pair = check_text(earlier, "an attribute"), check_text(later, "an attribute")
             require(pair in self.tables.different, "the query compares other attributes")
             self._kinds[pair] = check_number(kind, "a kind of values", 1, OTHER + 1)
+
+
+def number_ticks(times: NDArray[np.int64], tick: int, size: int, clause: str) -> NDArray[np.int64]:
+    """Return the number of the interval that each time lies in; both lengths are nanoseconds.
+
+    >>> number_ticks(np.array([-1, 7, 2**62]), 10**9, 2 * 10**9, "EVERY").tolist()
+    [-1, 3, 2305843009213693952]
+    """
+    shared = gcd(tick, size)
+    factor, size = tick // shared, size // shared
+    most = max(abs(int(times.min())), abs(int(times.max()))) if len(times) else 0
+    if most * factor < size:  # one interval before 1970, and one since
+        return np.minimum(np.sign(times), 0)
+    if size < 2**63 and (factor == 1 or most * factor < 2**63):
+        return times * factor // size
+    if most * factor // size >= 2**63 - 1:
+        raise DataError(f"{clause}: a time lies too far from 1970 to count its intervals")
+    return (times.astype(object) * factor // size).astype(np.int64)
 
 
 def _cut(values: NDArray[np.int64] | None, piece: slice) -> NDArray[np.int64] | None:

@@ -37,7 +37,7 @@ from cernis.engine.unary.residue import add_up, flatten_integers, is_zero
 from cernis.errors import DataError, StateError
 from cernis.events.source import list_attributes
 from cernis.events.store import EventStore, common_type
-from cernis.events.times import DAY, UNITS, is_text
+from cernis.events.times import DAY, UNITS, is_text, tick_of, to_ticks
 from cernis.integers import read_integer, to_nearest, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
@@ -60,7 +60,7 @@ from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
 from cernis.results.term import calculate_term, to_column
 from cernis.results.values import python_values
 from cernis.run.budget import Budget
-from cernis.run.feed import Measures
+from cernis.run.feed import Measures, number_ticks
 from cernis.schema import Kind, Schema
 
 Source = tuple[str, str | None]
@@ -207,20 +207,19 @@ def number_intervals(
     store: EventStore, ends: NDArray[np.int64], size: int, clause: str
 ) -> NDArray[np.int64]:
     """Return the number of the interval of so many nanoseconds that each event lies in."""
-    numbers = _read_times(store, ends, clause)
-    if size > _LATEST:  # one interval before 1970, and one since
-        return np.minimum(np.sign(numbers), 0)
-    return numbers // size
+    return number_ticks(*_read_times(store, ends, clause), size, clause)
 
 
-def _read_times(store: EventStore, positions: NDArray[np.int64], clause: str) -> NDArray[np.int64]:
-    """Return the times of events in nanoseconds."""
-    times = store.column(positions, pred.TIME_NS.name)
-    if times.null_count and store.is_timed:
-        raise DataError(f"{clause}: a time lies before 1677 or after 2262")
-    if times.null_count:
+def _read_times(
+    store: EventStore, positions: NDArray[np.int64], clause: str
+) -> tuple[NDArray[np.int64], int]:
+    """Return the times of events in their own ticks, and the nanoseconds of a tick."""
+    times = store.times(positions)
+    tick = tick_of(times.type, store.time_unit) or 1
+    ticks, unusable = to_ticks(pa.chunked_array([times]), store.time_unit, tick)
+    if not store.is_timed or (unusable is not None and unusable.any()):
         raise DataError(f"{clause} needs a column of times")
-    return np.asarray(times, np.int64)
+    return ticks, tick
 
 
 @dataclass
@@ -472,7 +471,8 @@ class Grouper:
             return []
         if waiting is None or not self.groups:
             return list(self.groups)
-        now = int(_read_times(self.store, np.array([waiting]), "GROUP BY EVERY")[0])
+        ticks, tick = _read_times(self.store, np.array([waiting]), "GROUP BY EVERY")
+        now = int(ticks[0]) * tick
         return [key for key in self.groups if self._closes_at(key) <= now]
 
     def _closes_at(self, key: GroupKey) -> int:
