@@ -23,6 +23,7 @@ _CALLS = frozenset(("SEQ", "PATTERN", "SEQUENCE"))
 _ABSENCE = "write WITHOUT B FOR 5 MINUTES after the formula, or A ; C UNLESS B"
 _CONDITIONS = "conditions on attributes stand in FILTER: SELL AS x FILTER x[price > 100]"
 _BEFORE = frozenset(("PREVIOUS", "LAG", "PRIOR", "LASTVALUE"))
+_AGGREGATES = {"MEDIAN", "MODE", "PERCENTILE", "STDDEV", "VARIANCE"}
 _CONSTANTS = frozenset(("INT", "FLOAT", "STRING", "MINUS"))
 _VALUES = frozenset(("_SELECT", "_FILTER", "_HAVING", "_ORDER"))
 """The clauses in which values stand."""
@@ -121,7 +122,8 @@ def _suggest_for_function(name: Token, clause: str) -> str:
     add = f"add a column '{column}' to the events, and write x[{column}]"
     if clause == "_FILTER":
         return f"there are no functions of values; {add}"
-    return f"the functions are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST; for others, {add}"
+    known = "the functions are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST"
+    return known if name.value.upper() in _AGGREGATES else f"{known}; for others, {add}"
 
 
 def _suggest_for_call(token: Token, last: Token) -> str | None:
