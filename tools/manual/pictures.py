@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import doctest
 import re
-from contextlib import chdir
+from contextlib import chdir, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,10 +32,9 @@ def _run_first_example(page: str) -> dict[str, Any]:
     found = _FIRST_BLOCK.search(page)
     assert found is not None
     names: dict[str, Any] = {}
-    with TemporaryDirectory() as folder, chdir(folder):
+    with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(StringIO()):
         for file, text in _FILE.findall(page[: found.start()]):
             Path(file).write_text(text, encoding="utf-8")
         for example in doctest.DocTestParser().get_examples(found[1]):
-            if not example.source.startswith("print"):
-                exec(example.source, names)
+            exec(example.source, names)
     return names
