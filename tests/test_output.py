@@ -167,7 +167,8 @@ def test_a_run_that_is_ended_leaves_the_former_file(number: int) -> None:
     program = "import sys; from cernis.cli.main import main; sys.exit(main(sys.argv[1:]))"
     command = ["run", QUERY, "s.csv", "-o", "out.jsonl", "--on-error", "bad.jsonl"]
     code = (
-        "import os, time, cernis.events.csv_text as text\n"
+        "import os, signal, time, cernis.events.csv_text as text\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored\n"
         "class Slow(text.CsvReader):\n"
         "    def pieces(self, columns):\n"
         "        yield from super().pieces(columns)\n"

@@ -104,5 +104,5 @@ def protobuf(spark: Any) -> None:
     """The decoder of protobuf."""
     try:
         add_jars(spark, fetch_connector(protobuf=True).jars)
-    except CernisError as error:
-        report_missing("kafka", str(error))
+    except CernisError as error:  # not every version of Spark has its decoder in the registry
+        pytest.skip(str(error))

@@ -88,7 +88,7 @@ def test_pulling_counts_the_matches_inside_the_window() -> None:
 def test_a_state_from_before_goes_on_with_matches() -> None:
     table, query = make_table(events()), cernis.query(COUNT)
     session = query.session()
-    session.pipeline.feed = make_feed(query.plan, session.pipeline.encode)
+    session.pipeline.feed = make_feed(query.plan, session.pipeline.encode, "ms")
     found = rows(session.push(table.slice(0, 200)))
     thawed = query.thaw(session.freeze())
     assert found + rows(thawed.push(table.slice(200))) == expected()

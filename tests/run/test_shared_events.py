@@ -102,7 +102,8 @@ def test_each_rule_finds_alone_what_it_finds_among_others_that_forget(
         add(results, found)
         for session in apart:
             streams = {name for pattern in session.running.patterns for name in pattern.streams}
-            add(session.push({name: events[name] for name in events.keys() & streams}), expected)
+            own = {name: table for name, table in events.items() if name in streams}
+            add(session.push(own), expected)
         if chance.random() < 0.6:
             together.forget()
         if chance.random() < 0.2:

@@ -23,7 +23,7 @@ def notes(query: str, events: Any = EVENTS, **options: Any) -> tuple[str, ...]:
         ("(A AS a ; B AS b) FILTER a[x] > b[x]", "a[x] > b[x]"),
         ("(A AS a ; B AS b) FILTER a[x] > b[x] AND a[x > 3]", "a[x] > b[x]"),
         ("(A AS a ; B AS b ; A) UNLESS B", "UNLESS B"),
-        ("B AS b WITHOUT A FOR 30 SECONDS", "WITHOUT A FOR 30 SECONDS"),
+        ("A AS a WITHOUT B FOR 10 SECONDS", "WITHOUT B FOR 10 SECONDS"),
         ("((A AS a ; B AS b) PARTITION BY [x]) ; A", "PARTITION BY [x]"),
         ("A+ AS a FILTER COUNT(a) > 40", "COUNT(a) > 40"),
     ],

@@ -38,7 +38,10 @@ def test_a_query_to_try_has_no_mistake_and_finds_something(sample: Sample, turn:
     run = make_run(query.language, query.text, data)
     summary = run.summarize()
     assert int(summary["count"]) > 0
-    assert summary["notes"] == []
+    certain = "17 matches are left out: their deadline lies after the last event"
+    notes = [note["text"] for note in summary["notes"]]
+    assert [note for note in notes if not note.startswith(certain)] == []
+    assert len(notes) == (sample.id == "taxis" and turn == 0)
     page = run.page(0, 5)
     assert 0 < len(page["rows"]) <= 5
     assert len(page["rows"][0]["values"]) == len(page["columns"])

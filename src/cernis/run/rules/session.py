@@ -71,9 +71,9 @@ class RuleSession:
 
     def __init__(self, rules: SharedRules, options: RunOptions, *, families: bool = True) -> None:
         """Without `families` each rule has a session of its own, as `strict` and limits need it."""
-        plan_rules(rules)
         self.rules = rules
         self._has_families = families and _can_share(options)
+        plan_rules(rules.list_planned() if self._has_families else rules)
         self.mistakes = Mistakes(options.on_error)
         self.progress = StreamPosition()
         self.notes: list[str] = []

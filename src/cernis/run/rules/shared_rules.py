@@ -3,7 +3,8 @@
 Rules that differ in one constant alone are one query (`families`), and plain rules of other shapes
 share an engine (`bundles`). The others run alone.
 
-Cost contract: a plan for each rule, made when families or bundles are first needed.
+Cost contract: a plan for each rule, one for a family, made when families or bundles are first
+needed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
+from cernis.errors import CernisError
 from cernis.run.rules.bundles import Bundle, find_bundles
 from cernis.run.rules.families import Family, find_families
 from cernis.run.rules.rule import Rule
@@ -36,6 +38,15 @@ class SharedRules:
     def families(self) -> list[Family]:
         """The rules that differ in a constant alone."""
         return find_families(self.rules)
+
+    def list_planned(self) -> list[Rule]:
+        """Return the rules that need a plan of their own: one of a family is planned for all."""
+        try:
+            families = self.families
+        except CernisError:  # of a rule that cannot be planned: planning all names each of them
+            return [*self.rules]
+        like_others = {rule.name for family in families for rule in family.rules[1:]}
+        return [rule for rule in self.rules if rule.name not in like_others]
 
     @cached_property
     def bundles(self) -> list[Bundle]:
