@@ -2,7 +2,7 @@
 
 `corpus` holds the cases, `grammar` and `strategies` make random queries and streams (only the
 latter needs Hypothesis), `exhaustive` lists all small ones, `differential` compares an answer with
-that of the oracle (`cernis.testing.oracle`).
+the answer of the oracle (`cernis.testing.oracle`).
 """
 
 from __future__ import annotations

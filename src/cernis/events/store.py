@@ -56,7 +56,7 @@ class StoredBatch(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The memory of its events, whoever shares it."""
+        """The memory of its events, shared with other stores or not."""
         if self.at is None:
             return self.events.nbytes
         return self.events.nbytes * len(self.at) // self.events.size + self.at.nbytes
@@ -105,7 +105,7 @@ class EventStore:
         self._type_column = "type"
         self._time_column: str | None = None
         self.nbytes = 0
-        """The memory of the stored events, whoever shares it."""
+        """The memory of the stored events, shared with other stores or not."""
 
     def append(self, batch: EventBatch) -> None:
         """Keep the events of a batch; an empty batch gives its columns alone."""

@@ -1,4 +1,4 @@
-"""Requests that come too slowly, and answers that nobody reads.
+"""Slow visitors: a connection that sends a request in drops, or reads no answer, is closed.
 
 A connection that sends nothing holds one of the server's places for as long as it likes. So each
 part of an exchange has a time limit:
