@@ -62,6 +62,7 @@ def main() -> None:
         said = run("run", QUERY, "--events", str(trades), "--engine", "spark", code=1)
         assert said.startswith("error: Spark is not installed"), said
     assert run("check", QUERY) == "OK\n"
+    assert "the benchmarks stand beside the sources of Cernis" in run("bench", code=1)
     assert "automaton" in run("explain", QUERY)
     print(f"cernis {version} on Python {sys.version.split()[0]}: {installed}")
 
