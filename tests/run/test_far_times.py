@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import cernis
+from cernis.events.order import Scale
 from cernis.events.times import LARGEST_TICK
 from cernis.languages.ceql import parse
 from tools.cases.differential import assert_agrees, assert_groups_agree, comparable_group
@@ -100,3 +101,14 @@ def test_times_in_text_have_the_range_of_nanoseconds(time: str) -> None:
     column = pa.array([time]).cast(pa.timestamp("us"))
     events = pa.table({"type": ["A"], "ts": column})
     assert cernis.query("SELECT * FROM S WHERE A").run(events).count() == 1
+
+
+def test_the_deadline_of_the_longest_match_is_found_for_times_beyond_nanoseconds() -> None:
+    query = cernis.query(
+        "SELECT LONGEST COUNT(a) AS n FROM S WHERE (A+ AS a ; B) WITHIN 60 SECONDS"
+    )
+    for first in (10**9, 10**11):
+        times = pa.array([first + 10 * i for i in range(4)], pa.timestamp("s"))
+        session = query.session()
+        session.push(pa.table({"type": ["A", "A", "B", "A"], "ts": times}))
+        assert session.pipeline.next_deadline(Scale(10**9)) == first + 60

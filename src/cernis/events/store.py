@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from cernis.events.batch import (
     TIMES,
+    Bools,
     EventBatch,
     Int32s,
     Int64s,
@@ -229,6 +230,10 @@ class EventStore:
         if self._time_column is None:
             return pa.array(self.rows(positions))
         return self.column(positions, self._time_column)
+
+    def ticks(self, positions: Int64s, tick: int) -> tuple[Int64s, Bools | None]:
+        """Return times in ticks of so many nanoseconds, and which of them are no times."""
+        return to_ticks(pa.chunked_array([self.times(positions)]), self.time_unit, tick)
 
     def column(self, positions: Int64s, attribute: str) -> pa.Array:
         """Return the values of an attribute; null where an event lacks it."""

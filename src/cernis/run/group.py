@@ -37,7 +37,7 @@ from cernis.engine.unary.residue import add_up, flatten_integers, is_zero
 from cernis.errors import DataError, StateError
 from cernis.events.source import list_attributes
 from cernis.events.store import EventStore, common_type
-from cernis.events.times import DAY, UNITS, is_text, tick_of, to_ticks
+from cernis.events.times import DAY, UNITS, is_text, tick_of
 from cernis.integers import read_integer, to_nearest, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
@@ -216,7 +216,7 @@ def _read_times(
     """Return the times of events in their own ticks, and the nanoseconds of a tick."""
     times = store.times(positions)
     tick = tick_of(times.type, store.time_unit) or 1
-    ticks, unusable = to_ticks(pa.chunked_array([times]), store.time_unit, tick)
+    ticks, unusable = store.ticks(positions, tick)
     if not store.is_timed or (unusable is not None and unusable.any()):
         raise DataError(f"{clause} needs a column of times")
     return ticks, tick

@@ -36,7 +36,7 @@ from cernis.engine.unary.runtime import UnaryEngine
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.events.store import EventStore
-from cernis.pattern.predicate import RANK, TIME, TIME_NS
+from cernis.pattern.predicate import RANK, TIME
 from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.plan.plan import Plan
@@ -210,7 +210,7 @@ class Pipeline:
             last = self.keys.find_last(keys)
             deadlines = np.minimum(deadlines, add_ticks(last, scale.ticks(forget)))
         if size is not None:
-            times = self.store.column(starts, TIME_NS.name).to_numpy() // scale.unit_ns
+            times, _ = self.store.ticks(starts, scale.unit_ns)
             deadlines = np.minimum(deadlines, add_ticks(times, size))
         # what has passed waits for something else: other partitions, or WITHOUT
         coming = deadlines[(deadlines >= longest.time) & (deadlines < LAST_TIME)]
