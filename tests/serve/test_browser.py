@@ -23,6 +23,7 @@ from playwright.sync_api import (
     Locator,
     Page,
     Response,
+    Route,
     expect,
     sync_playwright,
 )
@@ -595,6 +596,22 @@ def test_an_upload_says_which_columns_are_types_and_times_and_is_removed(open_pa
     expect(page.get_by_role("combobox", name="Data source")).to_have_value(
         '{"sample":"paper-core"}'
     )
+
+
+def test_a_choice_of_a_column_keeps_the_one_that_is_still_being_read(open_page: Opener) -> None:
+    page = open_page()
+    file = {"name": "odd.csv", "mimeType": "text/csv", "buffer": b"what,when\nA,60\nB,90\nB,900\n"}
+    page.get_by_label("Upload files").set_input_files(file)  # type: ignore[arg-type]
+    types = page.get_by_label("Types in")
+    expect(types).to_have_value("")
+    held: list[Route] = []
+    page.route("**/api/data", lambda route: held.append(route))
+    types.select_option("what")
+    page.get_by_label("Times in").select_option("when")
+    for route in held:
+        route.continue_()
+    expect(page.get_by_label("counting")).to_be_visible()
+    expect(types).to_have_value("what")
 
 
 AIR = """SELECT ?n FROM STREAM air <urn:air>

@@ -169,7 +169,9 @@ export class DataPanel {
       const none = now === null ? h("option", { value: "", selected: true }, "none") : null;
       const change = (event: Event): void => {
         const { value } = event.target as HTMLSelectElement;
-        if (value !== "") void this.open({ ...source, [field]: value });
+        // a choice that was made while the one before is still being read is added to it
+        const now = this.#source !== null && keyOf(this.#source) === keyOf(source) ? this.#source : source;
+        if (value !== "") void this.open({ ...now, [field]: value });
       };
       return h("label", {}, label, h("select", { change }, none, ...options));
     };
