@@ -262,6 +262,33 @@ def test_a_numba_without_the_parts_used_here_keeps_code_its_own_way(tmp_path: Pa
     assert answer(started(at, tmp_path, script)) == "4 FunctionCache\n"
 
 
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        ("", "KernelCache"),
+        ("del numba.core.codegen.CPUCodegen._module_pass_manager", "FunctionCache"),
+        ("del numba.core.lowering.Lower.storevar", "FunctionCache"),
+        ("numba.core.compiler.Compiler.define_pipelines = None", "FunctionCache"),
+    ],
+)
+def test_a_numba_that_was_never_tried_compiles_its_own_way_if_ours_fails(
+    tmp_path: Path, change: str, kept: str
+) -> None:
+    at = package(tmp_path / "one")
+    script = (
+        "import numba.core.codegen, numba.core.compiler, numba.core.lowering\n"
+        "numba.__version__ = '0.99.0'\n"
+        "before = {c: dict(vars(c)) for c in (numba.core.codegen.CPUCodegen,"
+        " numba.core.lowering.Lower, numba.core.compiler.Compiler)}\n"
+        f"{change}\n"
+        "import cernis.compiled\n"
+        "[setattr(c, n, v) for c, kept in before.items() for n, v in kept.items()"
+        " if vars(c).get(n) is not v]\n"
+        "from pack.module import f; print(f(1), type(f._cache).__name__)"
+    )
+    assert answer(started(at, tmp_path, script)) == f"4 {kept}\n"
+
+
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
 def test_a_chosen_folder_that_others_may_write_to_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int

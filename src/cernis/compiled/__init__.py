@@ -19,7 +19,9 @@ only as a part of their callers (`cernis.compiled.inner`), and which are optimiz
 widens integers: Numba would compile a function again for each constant and each width that it is
 called with. The types of a call are found once, not at each place (`cernis.compiled.calls`), what
 LLVM would remove is not made (`cernis.compiled.lowering`), and no function gets the code that lets
-C call it. Functions that a kernel needs now and then stay *apart* from it: LLVM takes longer for
+C call it. All of that uses private parts of Numba, and is behind one interface
+(`cernis.compiled.faster`): a Numba without these parts compiles the same kernels, more slowly.
+Functions that a kernel needs now and then stay *apart* from it: LLVM takes longer for
 one large function than for its parts.
 
 A kernel also leaves out what the plan does not use. The plan passes None for it, and Numba compiles
@@ -36,15 +38,8 @@ import numpy as np
 from numba import njit
 from numba import types as _numba_types
 
+from cernis.compiled.faster import COMPILERS, KernelCache
 from cernis.compiled.tiers import add_tiers
-
-try:
-    from cernis.compiled.cache import KernelCache
-    from cernis.compiled.entry import EntryCompiler, VectorCompiler
-    from cernis.compiled.inner import ApartCompiler, InnerCompiler
-except (ImportError, AttributeError):  # a Numba of other parts: compile and keep code its way
-    KernelCache = EntryCompiler = VectorCompiler = None  # type: ignore[assignment,misc]
-    InnerCompiler = ApartCompiler = None  # type: ignore[assignment,misc]
 
 types: Any = _numba_types
 
@@ -74,17 +69,17 @@ def read_only(array: Array) -> Array:
 
 def kernel(function: Function) -> Function:
     """Compile a function of arrays and numbers on its first call."""
-    return _compile_entry(function, EntryCompiler)
+    return _compile_entry(function, COMPILERS.entry)
 
 
 def borrowing(function: Function) -> Function:
     """Compile a function that makes no arrays; see the module's head."""
-    return _compile_entry(function, VectorCompiler, _nrt=False)
+    return _compile_entry(function, COMPILERS.vector, _nrt=False)
 
 
 def inner(function: Function) -> Function:
     """Compile a borrowing function that only kernels call, which is quicker."""
-    return _compile_inner(function)
+    return _compile_inner(function, COMPILERS.inner)
 
 
 def apart(function: Function) -> Function:
@@ -93,7 +88,7 @@ def apart(function: Function) -> Function:
     Numba hands `forceinline` down, from an inlined function to those that it calls, and LLVM takes
     long for one large function.
     """
-    return _compile_inner(function, ApartCompiler, forceinline=False)
+    return _compile_inner(function, COMPILERS.apart, forceinline=False)
 
 
 def inlined(function: Function) -> Function:
@@ -101,7 +96,7 @@ def inlined(function: Function) -> Function:
 
     Turned down: Numba's own inlining, which types and translates the body again for each caller.
     """
-    return _compile_inner(function, forceinline=True)
+    return _compile_inner(function, COMPILERS.inner, forceinline=True)
 
 
 def callable_from_python(function: Function) -> Function:
@@ -117,9 +112,7 @@ def _compile_entry(function: Function, pipeline: Any, **options: bool | str) -> 
     return compiled
 
 
-def _compile_inner(
-    function: Function, pipeline: Any = InnerCompiler, **options: bool | str
-) -> Function:
+def _compile_inner(function: Function, pipeline: Any, **options: bool | str) -> Function:
     """Compile a function that Python does not call."""
     options = {"_nrt": False, "no_cpython_wrapper": True, **options}
     return _compile(function, pipeline, **options)
