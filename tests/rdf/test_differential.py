@@ -24,15 +24,11 @@ from hypothesis import strategies as st
 
 from benchmarks.spaseq.queries import WORKLOADS
 from cernis.engine.dag.count import count_matches
-from cernis.engine.dag.count_decided import count_decided
-from cernis.engine.dag.count_ended import count_ended
-from cernis.engine.dag.count_once import count_once
-from cernis.engine.dag.count_pairs import count_pairs
-from cernis.engine.dag.run_places import place_runs
+from cernis.engine.dag.count_maps import count_decided, count_ended
+from cernis.engine.dag.count_rounds import list_pairs, slide_pairs, sum_pairs
 from cernis.engine.dag.slide import count_sliding, count_values
-from cernis.engine.dag.slide_ranges import count_ranges
-from cernis.engine.dag.slide_rounds import count_rounds
-from cernis.engine.dag.steps import choose_vertices, read_steps
+from cernis.engine.dag.slide_ranges import count_once, count_ranges
+from cernis.engine.dag.steps import choose_vertices, place_runs, read_steps
 from cernis.engine.linked import runtime
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SelectedExpression, SpaseqQuery
@@ -271,15 +267,17 @@ def count_all_ways(seed: int, within: int) -> Counted:
     numbers = [number for segment in segments for number in count_matches(segment)]
     chosen = choose_vertices(segments)
     if session.engine.has_ended:
-        ended = count_ended(segments, chosen)
-        return Counted(numbers, {"ended": ended, "rounds": count_rounds(segments, chosen)})
+        ended = count_ended(segments, chosen, place_runs(segments[-1].memory, chosen))
+        rounds = slide_pairs(segments, chosen, list_pairs(segments, chosen))
+        return Counted(numbers, {"ended": ended, "rounds": rounds})
     if (chosen.rounds >= 0).any():
         runs = place_runs(segments[-1].memory, chosen)
+        pairs = list_pairs(segments, chosen)
         ways = {
             "decided": count_decided(segments, chosen, runs),
-            "once": count_once(segments, chosen, runs),
-            "pairs": count_pairs(segments, chosen),
-            "rounds": count_rounds(segments, chosen),
+            "once": count_once(segments, chosen),
+            "pairs": sum_pairs(segments, chosen, pairs),
+            "rounds": slide_pairs(segments, chosen, pairs),
         }
         return Counted(numbers, ways)
     read = read_steps(segments[-1].memory, chosen)
@@ -318,7 +316,7 @@ def test_rounds_at_different_times_are_counted_once() -> None:
     numbers = [number for segment in segments for number in count_matches(segment)]
     chosen = choose_vertices(segments)
     assert max(numbers) > 1
-    assert count_once(segments, chosen, place_runs(segments[-1].memory, chosen)) == numbers
+    assert count_once(segments, chosen) == numbers
 
 
 @some

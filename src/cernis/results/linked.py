@@ -1,12 +1,12 @@
 """The compact sets of SPAseQ's matches as a match set.
 
 Cost contract: as `cernis.results.correlated`, but `count` and `counts` do not grow with the window
-where few groups lead to another (`cernis.engine.dag.slide`), or a match has up to three steps that
-wait in search trees (`cernis.engine.dag.slide_ranges`), or a row ends rounds (`count_ended`), or a
-value decides rounds that end matches or of which the next step takes all (`count_decided`), or of
-which each run takes all (`count_once`). If the next step compares the last round under `:`, or if
-runs have had other steps, they are linear in the pairs of a run and a round that fits it
-(`count_pairs`, `slide_rounds`). Counts beyond 2^53 cost a pass for each 26 bits (`residues`).
+where few groups lead to another (`cernis.engine.dag.slide`). They cost a logarithm for each event
+where a match has up to three steps that wait in search trees, or rounds that each run takes in one
+way (`slide_ranges`), where a row ends rounds, and where a value decides rounds that end matches or
+of which the next step takes all (`count_maps`). If the next step compares the last round under `:`,
+or if runs have had other steps, they are linear in the pairs of a run and a round that fits it
+(`count_rounds`). Counts beyond 2^53 cost a pass for each 26 bits (`residues`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ from __future__ import annotations
 from itertools import accumulate, groupby, pairwise
 
 from cernis.engine.dag.count import count_matches
-from cernis.engine.dag.count_decided import count_decided, takes_groups
-from cernis.engine.dag.count_ended import count_ended
-from cernis.engine.dag.count_once import count_once, takes_all
-from cernis.engine.dag.count_pairs import count_pairs, estimate_pairs
+from cernis.engine.dag.count_maps import count_decided, count_ended, takes_groups
+from cernis.engine.dag.count_rounds import estimate_pairs, list_pairs, slide_pairs, sum_pairs
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.records import BRANCHES
-from cernis.engine.dag.run_places import place_runs
 from cernis.engine.dag.slide import count_sliding, count_values
-from cernis.engine.dag.slide_ranges import count_ranges
-from cernis.engine.dag.slide_rounds import count_rounds
-from cernis.engine.dag.steps import Chosen, choose_vertices, read_steps
+from cernis.engine.dag.slide_ranges import count_once, count_ranges, takes_all
+from cernis.engine.dag.steps import Chosen, choose_vertices, place_runs, read_steps
 from cernis.results.correlated import CorrelatedMatches
 
 
@@ -55,8 +51,8 @@ def _count_trees(segments: list[DagSegment]) -> list[int] | None:
     """Return the number of matches of every root where runs wait in trees; None: it takes long."""
     chosen = choose_vertices(segments)
     if chosen.ended.any():
-        numbers = count_ended(segments, chosen)
-        return count_rounds(segments, chosen) if numbers is None else numbers
+        numbers = count_ended(segments, chosen, place_runs(segments[-1].memory, chosen))
+        return _count_pairs(segments, chosen) if numbers is None else numbers
     if (chosen.rounds >= 0).any():
         return _count_decided(segments, chosen)
     read = read_steps(segments[-1].memory, chosen)
@@ -76,7 +72,12 @@ def _count_decided(segments: list[DagSegment], chosen: Chosen) -> list[int] | No
             runs = place_runs(segments[-1].memory, chosen)
             numbers = count_decided(segments, chosen, runs) if by_range else None
             if by_time and numbers is None:
-                numbers = count_once(segments, chosen, runs)
-    if numbers is None:
-        numbers = count_pairs(segments, chosen)
-    return count_rounds(segments, chosen) if numbers is None else numbers
+                numbers = count_once(segments, chosen)
+    return _count_pairs(segments, chosen) if numbers is None else numbers
+
+
+def _count_pairs(segments: list[DagSegment], chosen: Chosen) -> list[int] | None:
+    """Return the number of matches of every root by the pairs of a run and a round, or None."""
+    pairs = list_pairs(segments, chosen)
+    numbers = None if chosen.ended.any() else sum_pairs(segments, chosen, pairs)
+    return slide_pairs(segments, chosen, pairs) if numbers is None else numbers

@@ -11,10 +11,10 @@ import pytest
 
 import cernis
 from cernis.engine.dag.count import count_matches
-from cernis.engine.dag.count_ended import count_ended
+from cernis.engine.dag.count_maps import count_ended
+from cernis.engine.dag.count_rounds import list_pairs, slide_pairs
 from cernis.engine.dag.records import VERTICES
-from cernis.engine.dag.slide_rounds import count_rounds
-from cernis.engine.dag.steps import choose_vertices
+from cernis.engine.dag.steps import choose_vertices, place_runs
 from cernis.engine.linked import runtime
 from cernis.rdf.reading import merge
 from cernis.rdf.session import GraphSession
@@ -168,7 +168,7 @@ def test_ranges_of_runs_are_counted_without_pairs(sequence: str, of_b: str, of_c
     events.sort()
     text = QUERY.format(sequence=sequence, of_b=of_b, of_c=of_c, within="WITHIN 40 SECONDS")
     matches = cernis.query(text, lang="spaseq").run(write(events), time_unit="s")
-    with mock.patch.multiple(linked, count_pairs=None, count_rounds=None, _FEW_PAIRS=-1):
+    with mock.patch.multiple(linked, _count_pairs=None, _FEW_PAIRS=-1):
         counts = matches.counts()
     with mock.patch.object(linked, "_FEW_PAIRS", 2**62):
         assert (
@@ -207,7 +207,9 @@ def test_rows_of_another_search_tree_take_no_runs(sequence: str) -> None:
     ]
     numbers = [number for segment in segments for number in count_matches(segment)]
     chosen = choose_vertices(segments)
-    assert count_rounds(segments, chosen) == count_ended(segments, chosen) == numbers
+    runs = place_runs(segments[-1].memory, chosen)
+    by_pairs = slide_pairs(segments, chosen, list_pairs(segments, chosen))
+    assert by_pairs == count_ended(segments, chosen, runs) == numbers
 
 
 @pytest.mark.parametrize(

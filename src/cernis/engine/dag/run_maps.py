@@ -3,7 +3,7 @@
 A run that has just begun has two numbers: in how many ways it has taken rounds so far, and how many
 of these wait for the next step. It begins with (1, 0) and leaves the window with (0, 0). A round is
 a linear map of both numbers, the same for all runs of a range of values. A root is a sum of the
-first numbers over a range, or of the second. `count_ended` and `count_decided` say which.
+first numbers over a range, or of the second. `count_maps` says which.
 
 Runs lie side by side in the order of their values, in a segment tree for each join key. A node has
 the sums of both numbers, and a map that its children have not had yet (lazy propagation).
@@ -26,8 +26,7 @@ from cernis.compiled import inner
 from cernis.compiled.tiers import call_patiently, cut_events
 from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND
 from cernis.engine.dag.residues import add, count_exactly, reduce
-from cernis.engine.dag.run_places import RunPlaces
-from cernis.engine.dag.steps import Chosen, Ints
+from cernis.engine.dag.steps import Chosen, Ints, RunPlaces
 
 WAYS, READY = range(2)
 """The two numbers of a run."""
@@ -35,7 +34,7 @@ Floats = NDArray[np.float64]
 
 
 class RunRanges(NamedTuple):
-    """Ranges of runs that a moment takes or asks for, by their places (`run_places`)."""
+    """Ranges of runs that a moment takes or asks for, by their places (`steps`)."""
 
     moment: Ints
     key: Ints

@@ -38,7 +38,14 @@ from cernis.compiled import inner
 from cernis.engine.dag import records as r
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.residues import join_residues, list_primes, reduce
-from cernis.engine.dag.steps import Ints, Places, Steps, find_range
+from cernis.engine.dag.steps import (
+    AskedRanges,
+    Ints,
+    PlacedValues,
+    Places,
+    Steps,
+    find_places,
+)
 from cernis.engine.settings import LAST_TIME
 
 DONE, NO_ROOM, SPENT = range(3)
@@ -538,7 +545,12 @@ def number_values(steps: Steps, places: Places) -> ValueGroups:
     group[order] = np.cumsum(new) - 1
     first = np.flatnonzero(new)
     asked, asked_end = np.full((2, len(steps.asked)), -1, np.int64)
-    _ask_groups(steps, index[first], high[first], low[first], asked, asked_end)
+    asking = np.flatnonzero(steps.asked >= 0)
+    wanted = steps.asked[asking]
+    index_first = np.searchsorted(index[first], np.arange(int(wanted.max(initial=0)) + 2))
+    values = PlacedValues(index_first, high[first], low[first])
+    ranges = AskedRanges(steps.operator[asking], steps.high[asking], steps.low[asking])
+    asked[asking], asked_end[asking] = find_places(values, wanted, ranges)
     return ValueGroups(len(first), group, asked, asked_end)
 
 
@@ -547,14 +559,3 @@ def find_last_asked(moment_first: Ints, asked: Ints, asked_end: Ints, groups: in
     last_asked = np.full(groups, -1, np.int64)
     _note_asked(moment_first, asked, asked_end, last_asked)
     return last_asked
-
-
-@kernel
-def _ask_groups(steps, index, high, low, asked, asked_end):
-    """Find the groups that each vertex asks; all groups are in order."""
-    for v in range(len(steps.asked)):
-        wanted = steps.asked[v]
-        if wanted < 0:
-            continue
-        begin, end = np.searchsorted(index, wanted), np.searchsorted(index, wanted + 1)
-        asked[v], asked_end[v] = find_range(high, low, begin, end, steps, v)

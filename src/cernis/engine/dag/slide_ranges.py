@@ -12,6 +12,10 @@ match has at most three steps, the numbers can be kept up to date while the wind
   of a segment tree;
 * a third step is the sum over an interval of second steps.
 
+Rounds that each run takes in one way are second steps, too (`count_once`): under `;` a run takes
+every round that a value decides (`rounds`), so there is one match for each pair of a run and a
+round that fits it, if no two rounds come at one moment.
+
 A second step that is older than the first step that leaves has no runs left, and has left before:
 first steps leave in the order of their times.
 
@@ -23,6 +27,7 @@ by side: at that cost per event, counting would multiply matrices faster than is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +36,8 @@ from numpy.typing import NDArray
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.dag import records as r
-from cernis.engine.dag.steps import Ints, Places, Steps, find_range
+from cernis.engine.dag.links import NEXT_ROUNDS, DagSegment
+from cernis.engine.dag.steps import Chosen, Ints, Places, Steps, find_range, read_steps
 
 DONE, TOO_LONG = range(2)
 _LOOKS_PER_VERTEX = 16
@@ -356,6 +362,30 @@ def count_ranges(steps: Steps, places: Places) -> list[int] | None:
     _count_steps(steps, places, intervals, _new_running(places), numbers, out)
     counts: list[int] = out.tolist()
     return counts
+
+
+def takes_all(segment: DagSegment, chosen: Chosen) -> bool:
+    """Return whether runs take all rounds that fit them."""
+    assert segment.links.rounds is not None
+    used = segment.memory.sources["link"][chosen.rounds[chosen.rounds >= 0]]
+    return bool((np.abs(segment.links.rounds[used]) == NEXT_ROUNDS).all())
+
+
+def count_once(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | None:
+    """Return the number of matches of every root; None: a run may take rounds in several ways.
+
+    The segments share their records: those of the last include those of the others.
+    """
+    rounds = np.flatnonzero(chosen.rounds >= 0)
+    if not takes_all(segments[-1], chosen) or (chosen.operator[rounds] == r.EQUAL).any():
+        return None
+    read = read_steps(segments[-1].memory, chosen)
+    if read is None:
+        return None
+    moment = np.searchsorted(chosen.moment_first, rounds, side="right")
+    if len(np.unique(moment << 32 | read[0].asked[rounds])) != len(rounds):
+        return None
+    return count_ranges(*read)
 
 
 def _new_running(places: Places) -> Running:

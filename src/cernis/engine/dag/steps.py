@@ -2,7 +2,8 @@
 
 A place is a vertex in an index: a search tree, or a group of runs that are asked as one. Places lie
 side by side in the order of their index and of the values in it, so that a question is an interval
-of places. `slide`, `slide_ranges` and `slide_rounds` count by these.
+of places. `slide`, `slide_ranges` and `count_rounds` count by these. `count_maps` counts by the
+places of the runs alone that wait in search trees for rounds (`place_runs`).
 
 Cost contract: O(n log n) for n vertices inside the window of the first root, and linear in the
 branches of search trees: once for all roots.
@@ -96,7 +97,7 @@ def find_range(high, low, begin, end, steps, v):
 
 
 @inner
-def find_root(above, branch):
+def _find_root(above, branch):
     """Return the branch that stands for a tree."""
     while above[branch] != branch:
         above[branch] = above[above[branch]]
@@ -104,9 +105,16 @@ def find_root(above, branch):
     return branch
 
 
+@inner
+def _join_trees(above, one, other):
+    """Make one tree of those of two branches; the smaller number stands for it."""
+    one, other = _find_root(above, one), _find_root(above, other)
+    above[max(one, other)] = min(one, other)
+
+
 @kernel
 def _list_places(branches, place_of, above, last, before, found):
-    """Write the vertices in search trees: (vertex, tree, high, low); return how many there are.
+    """Write the vertices in search trees: (vertex, -tree, high, low); return how many there are.
 
     All versions of a tree share branches, so branches that are linked are one tree: `above` becomes
     its number for each branch. `last` and `before` are scratch: the places written of a vertex.
@@ -115,21 +123,20 @@ def _list_places(branches, place_of, above, last, before, found):
     for branch in range(1, number):
         for side in (branches[branch]["left"], branches[branch]["right"]):
             if side != 0:
-                one, other = find_root(above, branch), find_root(above, np.int64(side))
-                above[max(one, other)] = min(one, other)
+                _join_trees(above, branch, np.int64(side))
     size = 0
     for branch in range(1, number):
-        above[branch] = find_root(above, branch)
+        above[branch] = _find_root(above, branch)
         vertex = branches[branch]["vertex"]
         if vertex >= len(place_of) or place_of[vertex] < 0:
             continue
         at = last[vertex]
-        while at >= 0 and found[at, 1] != above[branch]:
+        while at >= 0 and found[at, 1] != -above[branch]:
             at = before[at]
         if at >= 0:
             continue
         found[size, 0] = place_of[vertex]
-        found[size, 1] = above[branch]
+        found[size, 1] = -above[branch]
         found[size, 2] = branches[branch]["high"]
         found[size, 3] = branches[branch]["low"]
         before[size] = last[vertex]
@@ -138,14 +145,24 @@ def _list_places(branches, place_of, above, last, before, found):
     return size
 
 
+@kernel
+def _join_versions(filed, above, last):
+    """Make one tree of those that share a vertex. `last` is scratch: a tree of each vertex."""
+    for k in range(len(filed)):
+        vertex, tree = filed[k, 0], -filed[k, 1]
+        if last[vertex] >= 0:
+            _join_trees(above, tree, last[vertex])
+        last[vertex] = tree
+    for branch in range(1, len(above)):
+        above[branch] = _find_root(above, branch)
+
+
 def _read_trees(memory: r.RunMemory, place_of: Ints) -> tuple[Ints, Ints]:
     """Return the tree of each branch, and the places in trees: (vertex, -tree, high, low)."""
     number = r.count_branches(memory)
     trees, found = np.arange(number), np.empty((number, 4), np.int64)
     last, before = np.full(len(place_of), -1, np.int64), np.empty(number, np.int64)
-    found = found[: _list_places(memory.branches, place_of, trees, last, before, found)]
-    found[:, 1] *= -1
-    return trees, found
+    return trees, found[: _list_places(memory.branches, place_of, trees, last, before, found)]
 
 
 def read_groups(memory: r.RunMemory, place_of: Ints) -> Ints:
@@ -285,3 +302,119 @@ def _make_places(filed: Ints, asked: Ints, by_start: Ints, indexes: int) -> Plac
         np.searchsorted(of_asked[asking], numbers),
         asking,
     )
+
+
+# ------------------------------------------------------ runs that wait for rounds
+
+
+class AskedRanges(NamedTuple):
+    """Per vertex, the range of values that it asks for."""
+
+    operator: Ints
+    high: Ints
+    low: Ints
+
+
+class PlacedValues(NamedTuple):
+    """Values in the order of their keys; `key_first[k]:key_first[k + 1]` are those of a key."""
+
+    key_first: Ints
+    high: Ints
+    low: Ints
+
+
+class RunPlaces(NamedTuple):
+    """Runs by their places, and the join keys of vertices."""
+
+    vertex: Ints
+    """Per place, the run."""
+    values: PlacedValues
+    key: Ints
+    """Per vertex that begins a run or asks for some, a number for its search tree; else -1."""
+
+    def sort_by_start(self, chosen: Chosen) -> Ints:
+        """Return the runs in the order in which they leave the window."""
+        runs = np.sort(self.vertex)
+        return runs[np.argsort(chosen.start[runs], kind="stable")]
+
+
+@kernel
+def _find_places(values, key, ranges, begin, end):
+    """Write the places where ranges begin and end."""
+    for v in range(len(key)):
+        first, last = values.key_first[key[v]], values.key_first[key[v] + 1]
+        begin[v], end[v] = find_range(values.high, values.low, first, last, ranges, v)
+
+
+def find_places(values: PlacedValues, key: Ints, ranges: AskedRanges) -> tuple[Ints, Ints]:
+    """Return the places where the range of each vertex begins and ends, among those of its key."""
+    begin, end = np.empty((2, len(key)), np.int64)
+    _find_places(values, key, ranges, begin, end)
+    return begin, end
+
+
+def place_runs(memory: r.RunMemory, chosen: Chosen) -> RunPlaces:
+    """Return the places of the runs in search trees that vertices with rounds ask for."""
+    asking = np.flatnonzero(chosen.rounds >= 0)
+    trees, filed = _read_trees(memory, chosen.number)
+    roots = trees[memory.sources["at"][chosen.rounds[asking]]]
+    filed = filed[np.isin(-filed[:, 1], roots)]
+    # versions of a tree share branches, or at least vertices
+    _join_versions(filed, trees, np.full(len(chosen.start), -1, np.int64))
+    runs, first = np.unique(filed[:, 0], return_index=True)
+    tree, high, low = filed[first, 1:].T
+    names, numbered = np.unique(trees[np.append(-tree, roots)], return_inverse=True)
+    key = np.full(len(chosen.start), -1, np.int64)
+    key[np.append(runs, asking)] = numbered
+    order = np.lexsort((low, high, key[runs]))
+    first = np.searchsorted(key[runs[order]], np.arange(len(names) + 1))
+    return RunPlaces(runs[order], PlacedValues(first, high[order], low[order]), key)
+
+
+class LostEnds(NamedTuple):
+    """Rows that have ended rounds and are no vertices any more: the collector has dropped them."""
+
+    round: Ints
+    """The vertex of the last round before each,"""
+    asking: Ints
+    """and the first vertex after it that ends rounds of the same runs."""
+    ranges: AskedRanges
+
+
+def find_lost(segment: DagSegment, chosen: Chosen, key: Ints) -> LostEnds:
+    """Return the rows that the tree of the first row of each join key knows of."""
+    links, memory = segment.links, segment.memory
+    sources = memory.sources[chosen.rounds]
+    kinds = links.kind[links.store[sources["link"]]]
+    enders = np.flatnonzero((chosen.rounds >= 0) & (kinds == r.ENDED_ONCE))
+    enders = enders[np.unique(key[enders], return_index=True)[1]]
+    roots = memory.asked[sources["asked"][enders], -1]
+    enders, roots = enders[roots > 0], roots[roots > 0]
+    queue, owner = np.empty((2, r.count_branches(memory)), np.int64)
+    queue[: len(roots)], owner[: len(roots)] = roots, enders
+    found = _list_below(memory.branches, queue, owner, len(roots))
+    branches, asking = memory.branches[queue[:found]], owner[:found]
+    inside = branches["vertex"] < len(chosen.number)
+    number = chosen.number[np.where(inside, branches["vertex"], 0)]
+    # a row takes runs that have had the round; those of another key have begun after it
+    kept = inside & (number >= 0) & (key[number] == key[asking])
+    branches, asking = branches[kept], asking[kept]
+    assert links.rounds is not None
+    is_below = links.rounds[sources["link"][asking]] < 0
+    operator = np.where(is_below, r.LESS_EQUAL, r.GREATER_EQUAL)
+    ranges = AskedRanges(operator, branches["high"].copy(), branches["low"].copy())
+    return LostEnds(number[kept], asking, ranges)
+
+
+@kernel
+def _list_below(branches, queue, owner, last):
+    """Write the branches below those that stand in a queue, and whose they are."""
+    first = 0
+    while first < last:
+        for side in (branches[queue[first]]["left"], branches[queue[first]]["right"]):
+            if side != 0:
+                queue[last] = side
+                owner[last] = owner[first]
+                last += 1
+        first += 1
+    return last

@@ -1,13 +1,21 @@
-"""How many matches end at each root, where a value decides the rounds of runs that have just begun.
+"""How many matches end at each root, where rounds are the same map for ranges of runs.
 
-A round of `A : B+: : C` with `?p2 < ?p1` takes a range of runs. A match that ends with the round is
-one of the ways in which these have taken rounds before. A C that takes all rounds of a join key
-does not ask which of them was the last: it is the sum of the ways that wait for it. `run_maps`
-counts both. Under `,` runs that the rounds of a moment do not take have no more ways. A search tree
-is a join key here: it begins anew where a moment has no rounds.
+`run_maps` counts runs that have just begun by two numbers: in how many ways each has taken rounds,
+and how many of these wait for the next step.
 
-Cost contract: that of `run_maps`. `count_decided` gives up where runs have had another step before,
-and where C takes some of the rounds only.
+* A value decides rounds (`count_decided`): a round of `A : B+: : C` with `?p2 < ?p1` takes a range
+  of runs. A match that ends with the round is one of the ways in which these have taken rounds
+  before. A C that takes all rounds of a join key does not ask which of them was the last: it is the
+  sum of the ways that wait for it. Under `,` runs that the rounds of a moment do not take have no
+  more ways. A search tree is a join key here: it begins anew where a moment has no rounds.
+* A row ends rounds that ask nothing of runs (`count_ended`): in `A ; B+; ; C`, where C compares a
+  value of A and B does not, a moment with rounds is a map for all runs of a join key. A row that
+  ends rounds is the sum of the ways that wait for it, over a range of values, and under `;` makes
+  these 0.
+
+Cost contract: that of `run_maps`. Both give up where runs have had another step before;
+`count_decided` where C takes some of the rounds only, `count_ended` where a step follows the end of
+the rounds.
 
 A C that compares a value of the last round, as `?p3 > ?p2`, has no such sum. A logarithm for each
 event is not to be had there: see *How SPAseQ runs*.
@@ -23,6 +31,7 @@ from numpy.typing import NDArray
 
 from cernis.engine.dag import records as r
 from cernis.engine.dag.links import STRICT_ROUNDS, DagSegment
+from cernis.engine.dag.rounds import FIRST_WORD
 from cernis.engine.dag.run_maps import (
     READY,
     WAYS,
@@ -37,8 +46,16 @@ from cernis.engine.dag.run_maps import (
     map_strict,
     map_taken,
 )
-from cernis.engine.dag.run_places import AskedRanges, RunPlaces, find_places
-from cernis.engine.dag.steps import Chosen, Ints, read_groups
+from cernis.engine.dag.steps import (
+    ALL,
+    AskedRanges,
+    Chosen,
+    Ints,
+    RunPlaces,
+    find_lost,
+    find_places,
+    read_groups,
+)
 
 
 class _Waiting(NamedTuple):
@@ -123,6 +140,16 @@ def _find_asked(
     return root, waiting.key[at]
 
 
+def _find_ranges(
+    memory: r.RunMemory, chosen: Chosen, runs: RunPlaces, asking: Ints, operator: Ints
+) -> RunRanges:
+    """Return the ranges of runs that some vertices with rounds ask for."""
+    words = memory.asked[memory.sources["asked"][chosen.rounds[asking]]]
+    asked = AskedRanges(operator, words[:, 0].copy(), words[:, 1].copy())
+    key = runs.key[asking]
+    return RunRanges(find_moments(chosen)[asking], key, *find_places(runs.values, key, asked))
+
+
 def count_decided(
     segments: Sequence[DagSegment], chosen: Chosen, runs: RunPlaces
 ) -> list[int] | None:
@@ -137,35 +164,68 @@ def count_decided(
     moment = find_moments(chosen)
     root, ends = find_vertices(chosen)
     is_last = chosen.rounds[ends] >= 0
-    asked = memory.sources["group"][vertices["first"][ends[~is_last]]].astype(np.int64)
+    nexts = ends[~is_last]
+    asked = memory.sources["group"][vertices["first"][nexts]].astype(np.int64)
     waiting = _find_waiting(memory, chosen, runs.key, asked)
     if waiting is None:
         return None
     first, latest = runs.values.key_first, np.full(len(runs.values.key_first) - 1, r.NOTHING)
     np.maximum.at(latest, runs.key[runs.vertex], chosen.start[runs.vertex])
-    nexts = ends[~is_last]
     pairs = _find_asked(waiting, latest, moment[nexts], chosen.due[moment[nexts]], asked)
     if pairs is None:
         return None
     rounds = np.flatnonzero(chosen.rounds >= 0)
-    sources, key = memory.sources[chosen.rounds[rounds]], runs.key[rounds]
-    words = memory.asked[sources["asked"]]
-    limits = AskedRanges(chosen.operator[rounds], words[:, 0].copy(), words[:, 1].copy())
-    ranges = RunRanges(moment[rounds], key, *find_places(runs.values, key, limits))
+    operator = chosen.operator[rounds]
+    ranges = _find_ranges(memory, chosen, runs, rounds, operator)
     waits = np.isin(rounds, waiting.vertex).astype(np.int64)
-    goes_on = (limits.operator != r.EQUAL).astype(np.int64)
+    goes_on = (operator != r.EQUAL).astype(np.int64)
     assert links.rounds is not None
-    way = abs(int(links.rounds[sources["link"][0]]))
+    way = abs(int(links.rounds[memory.sources["link"][chosen.rounds[rounds[0]]]]))
     new = waiting.key[waiting.is_new]
     renewed = RunRanges(waiting.moment[waiting.is_new], new, first[new], first[new + 1])
     maps = join_maps(map_taken(renewed), map_rounds(ranges, waits, goes_on, way))
     if way == STRICT_ROUNDS:
         maps = join_maps(map_strict(ranges, runs), maps)
-    which, asked_key = pairs
-    whole = RunRanges(moment[nexts[which]], asked_key, first[asked_key], first[asked_key + 1])
+    which, key = pairs
+    whole = RunRanges(moment[nexts[which]], key, first[key], first[key + 1])
     own = ranges.pick(np.searchsorted(rounds, ends[is_last]))
     sums = join_sums(
         RunSums(own, np.full(len(own.key), WAYS), root[is_last]),
         RunSums(whole, np.full(len(which), READY), root[~is_last][which]),
     )
     return count_maps(chosen, runs, sums, maps)
+
+
+def count_ended(
+    segments: Sequence[DagSegment], chosen: Chosen, runs: RunPlaces
+) -> list[int] | None:
+    """Return the number of matches of every root; None: not all are a run with ended rounds.
+
+    The segments share their records: those of the last include those of the others.
+    """
+    links, memory = segments[-1].links, segments[-1].memory
+    asking = np.flatnonzero(chosen.vertices["count"] > 0)
+    root, ends = find_vertices(chosen)
+    if (chosen.rounds[asking] < 0).any() or not chosen.ended[ends].all():
+        return None
+    sources = memory.sources[chosen.rounds[asking]]
+    kinds = links.kind[links.store[sources["link"]]]
+    is_round = kinds == r.ROUNDS
+    assert links.rounds is not None
+    ways = np.unique(np.abs(links.rounds[sources["link"][~is_round]]))
+    if len(ways) != 1:
+        return None
+    # a round asks for no value: all runs of its key take it
+    operator = np.where(is_round, ALL, links.operator[sources["link"]])
+    ranges = _find_ranges(memory, chosen, runs, asking, operator)
+    is_inner = (memory.asked[sources["asked"][is_round], 1] == FIRST_WORD).astype(np.int64)
+    lost = find_lost(segments[-1], chosen, runs.key)
+    key = runs.key[lost.asking]
+    lost_places = find_places(runs.values, key, lost.ranges)
+    maps = join_maps(
+        map_taken(ranges.pick(kinds == r.ENDED_ONCE)),
+        map_rounds(ranges.pick(is_round), np.ones_like(is_inner), is_inner, int(ways[0])),
+        map_taken(RunRanges(find_moments(chosen)[lost.round], key, *lost_places)),
+    )
+    asked_by = ranges.pick(np.searchsorted(asking, ends))
+    return count_maps(chosen, runs, RunSums(asked_by, np.full(len(root), READY), root), maps)
