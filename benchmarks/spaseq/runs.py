@@ -221,7 +221,7 @@ def read_value(text: str) -> Any:
 
 def read_values(solved: SolvedStreams) -> list[Any]:
     """Return the value of each term of a run, by code."""
-    terms = solved.session.terms
+    terms = solved.session.feed.terms
     return [
         read_value(text) for text in terms.texts(np.arange(len(terms), dtype=np.int32)).to_pylist()
     ]
@@ -230,10 +230,10 @@ def read_values(solved: SolvedStreams) -> list[Any]:
 def collect_events(solved: SolvedStreams) -> list[OfferedEvent]:
     """Return the events that match some pattern, with their solutions."""
     rows = LinkedRows(*(np.concatenate(column) for column in zip(*solved.rows, strict=True)))
-    names = solved.session.linked.columns
+    names = solved.session.plan.linked.columns
     numbers = np.arange(len(rows.reading))
-    held = solved.session.store.rows(numbers).event
-    streams, *_ = solved.session.store.events(held[:, 0])
+    held = solved.session.feed.store.rows(numbers).event
+    streams, *_ = solved.session.feed.store.events(held[:, 0])
     called = [name for name, _ in solved.query.query.streams]
     events: dict[tuple[int, ...], OfferedEvent] = {}
     for number, event, stream, reading, codes, moment, time in zip(

@@ -26,7 +26,7 @@ from cernis.engine.linked.tables import LinkedTables
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.session import GraphSession
 from cernis.rdf.solving.rows import TimeWindow
-from cernis.results.linked import LinkedMatches
+from cernis.rdf.source import GraphSource
 
 KNOWN = 10_000
 """The triples of background, unless a benchmark varies them."""
@@ -90,15 +90,17 @@ def solve_query(
     session = query.session(background=background)
     loading = time.perf_counter() - begin
     engine = make_engine(session)
-    session.engine = engine
+    session.feed.engine = engine
+    source = session.source
+    assert isinstance(source, GraphSource)
     begin = time.perf_counter()
-    batches = list(session.open(streams))
+    batches = list(source.open_streams(streams))
     parsing = time.perf_counter() - begin
     whole = output = 0.0
     matches = 0
     for batch in batches:
         begin = time.perf_counter()
-        found = session.take(batch)
+        found = session.take(source.solve(batch))
         whole += time.perf_counter() - begin
         if written:
             begin = time.perf_counter()
@@ -151,7 +153,7 @@ def solve_in_turns(
 
 def make_engine(session: GraphSession) -> TimedEngine:
     """Return a new engine for the query of a session."""
-    return TimedEngine(session.engine.tables, len(session.linked.columns))
+    return TimedEngine(session.engine.tables, len(session.plan.linked.columns))
 
 
 class ReplayCost(NamedTuple):
@@ -183,29 +185,29 @@ def replay(
     """
     session = solved.session
     engine = make_engine(session)
-    values, sizes = session.values.update(), TimeWindow(window)
+    values, sizes = session.feed.values.update(), TimeWindow(window)
     since = solved.after(skipped)
     ends = np.append(solved.times, solved.times[-1] + 1)
     asked = since if told is None else max(since, int(ends[-1 - told]))
     rows = (one._replace(bound=sizes.bounds(one.clock)) for one in solved.rows)
     before, between, after = zip(*(_split_rows(one, since, asked) for one in rows), strict=True)
     for one in before:
-        engine.push(one, values, session.stack)
+        engine.push(one, values, session.feed.stack)
     engine.seconds, telling, matches = 0.0, 0.0, 0
     for one in between:
-        engine.push(one, values, session.stack)
+        engine.push(one, values, session.feed.stack)
     counted: list[DagSegment] = []
     for one in after:
-        segments = engine.push(one, values, session.stack)
+        segments = engine.push(one, values, session.feed.stack)
         if not listed:
             counted += segments
             continue
         begin = time.perf_counter()
-        matches += sum(len(b.start) for b in make_matches(session, segments).blocks())
+        matches += sum(len(b.start) for b in session.feed.find(segments).blocks())
         telling += time.perf_counter() - begin
     if not listed:
         begin = time.perf_counter()
-        matches = make_matches(session, counted).count()
+        matches = session.feed.find(counted).count()
         telling = time.perf_counter() - begin
     engine.earliest()  # collects expired runs
     return ReplayCost(engine.seconds, telling, matches, solved.count(asked), engine.entries)
@@ -239,12 +241,6 @@ def race_replays(
 def per_event(seconds: float, events: int) -> float:
     """Return nanoseconds per event."""
     return 1e9 * seconds / events
-
-
-def make_matches(session: GraphSession, segments: list[DagSegment]) -> LinkedMatches:
-    """Return the matches of an engine, as rows."""
-    labels = [frozenset(_ROWS)] * len(session.linked.alternatives)
-    return LinkedMatches(_ROWS, segments, labels)
 
 
 def _split_rows(rows: LinkedRows, *times: int) -> list[LinkedRows]:

@@ -36,8 +36,8 @@ from cernis.rdf.matches import GraphMatches
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading import merge
 from cernis.rdf.reading.events import GraphEvents
-from cernis.rdf.recognizer import shape_answers
 from cernis.rdf.session import GraphSession
+from cernis.rdf.shape import shape_answers
 from cernis.testing.spaseq.graph_patterns import Triples
 from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 from tools.cases.spaseq.corpus import comparable_match, write_background, write_stream
@@ -189,9 +189,9 @@ def test_any_split_into_batches_gives_the_same_matches_in_the_same_order(case: D
     pushed = case.session()
     got = [
         comparable_match(match)
-        for batch in pushed.open(case.files())
+        for batch in pushed.source.open_streams(case.files())
         for part in parts(batch, random.Random(case.seed))
-        for match in pushed.take(part)
+        for match in pushed.take(pushed.source.solve(part))
     ]
     assert got == whole
 
@@ -201,7 +201,7 @@ def test_any_split_into_batches_gives_the_same_matches_in_the_same_order(case: D
 def test_a_stream_that_forgets_gives_the_same_matches(case: Drawn, size: int, keep: int) -> None:
     whole = list_matches(case.run())
     running = case.session()
-    running.many_rows = running.many_terms = keep
+    running.feed.many_rows = running.feed.many_terms = keep
     with mock.patch.object(merge, "EVENTS", size):
         runs = list(running.stream(case.files()))
     assert [match for matches in runs for match in list_matches(matches)] == whole
@@ -257,11 +257,7 @@ def count_all_ways(seed: int, within: int) -> Counted:
     query = replace(random_query(rng), within=rng.choice([None, within]), tumbling_from=None)
     case = Drawn(seed, query, random_streams(rng, 60), random_background(rng))
     session = case.session()
-    segments = [
-        segment
-        for batch in session.open(case.files())
-        for segment in session.recognize(batch, session.solver.solve(batch))
-    ]
+    segments = [segment for batch in session.open(case.files()) for segment in session.read(batch)]
     if not segments:
         return Counted([], {})
     numbers = [number for segment in segments for number in count_matches(segment)]
@@ -309,9 +305,7 @@ def test_rounds_at_different_times_are_counted_once() -> None:
     falls = WORKLOADS["falls"]
     session = GraphQuery(falls.query(falls.sequences[";"], 200)).session()
     segments = [
-        segment
-        for batch in session.open(falls.streams(400))
-        for segment in session.recognize(batch, session.solver.solve(batch))
+        segment for batch in session.open(falls.streams(400)) for segment in session.read(batch)
     ]
     numbers = [number for segment in segments for number in count_matches(segment)]
     chosen = choose_vertices(segments)
@@ -362,7 +356,7 @@ def cut_pieces(case: Drawn, rng: random.Random) -> Iterator[dict[str, bytes]]:
 @given(draws())
 def test_any_split_into_pieces_gives_the_matches_of_the_definition(case: Drawn) -> None:
     session = case.session()
-    session.many_rows = session.many_terms = 2
+    session.feed.many_rows = session.feed.many_terms = 2
     pieces = cut_pieces(case, random.Random(case.seed))
     found = [match for piece in pieces for match in list_matches(session.push(piece))]
     found += list_matches(session.finish())
@@ -388,7 +382,7 @@ def test_a_session_that_is_frozen_and_thawed_gives_the_same_matches(case: Drawn)
 def test_a_pull_has_the_matches_that_start_in_the_last_window(case: Drawn, within: int) -> None:
     case = case._replace(query=replace(case.query, within=within))
     session = case.session(keep=True)
-    session.many_rows = session.many_terms = 2
+    session.feed.many_rows = session.feed.many_terms = 2
     found = list[SpaseqMatch]()
     for piece in cut_pieces(case, random.Random(case.seed)):
         found += list_matches(session.push(piece))

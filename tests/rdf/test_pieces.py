@@ -122,8 +122,8 @@ def test_many_pieces_are_few_batches_of_rows() -> None:
     session = open_session()
     for time in range(300):
         session.push({"S": write_event("is", time)})
-    assert session.store.size == 299
-    assert len(list(session.store.codes())) < 10
+    assert session.feed.store.size == 299
+    assert len(list(session.feed.store.codes())) < 10
     assert session.push({"T": write_event("was", 300)}).count() == 0
     found = session.finish()
     assert [match.events[0] for match in found] == [("S", n) for n in range(299, 239, -1)]

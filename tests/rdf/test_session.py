@@ -28,17 +28,17 @@ def describe_matches(matches: Any) -> list[Any]:
 def test_terms_and_rows_in_no_state_are_dropped() -> None:
     query = cernis.query(PAIRS, lang="spaseq")
     streams = market.make_streams(5_000, seed=3)
-    whole = query.run(streams)
+    keeping = query.session()
+    whole = keeping.collect(streams)
     session = query.session()
-    session.many_rows = session.many_terms = 1000
-    most, found = 0, []
+    session.feed.many_rows = session.feed.many_terms = 1000
+    found = []
     with mock.patch.object(merge, "EVENTS", 200):
         for matches in session.stream(streams):
             found += describe_matches(matches)
-            most = max(most, len(session.terms))
     assert sorted(found) == describe_matches(whole)
-    assert session.store.size < 3 * 1000
-    assert len(session.terms) < most
+    assert session.feed.store.size < 3 * 1000
+    assert len(session.feed.terms) < len(keeping.feed.terms)
 
 
 def test_any_number_of_events_may_share_a_timestamp() -> None:

@@ -271,7 +271,7 @@ def test_blobs_have_only_what_buckets_read() -> None:
     stream = Stream(work)
     stream.batch(make_rows({"S1": [(1, graph("n", "k", 1))]}, SECOND), None)
     chunk = log.read_chunk(stream.stores[0].chunks[0], 0)
-    assert chunk.column_names == work.work.open_session().format.schema.names
+    assert chunk.column_names == work.work.open_session().source.format.schema.names
 
 
 # -------------------------------------------------------------------- upgrades

@@ -2,7 +2,7 @@
 
 Solving needs one event at a time, in any order; recognition needs all of them in order of time. A
 `SolutionWriter` solves events, in any number of processes, and writes the solutions as Arrow
-tables. A `SolutionSession` reads such tables in order of time and finds the matches.
+tables. A `cernis.rdf.source.TableSource` reads such tables in order of time, for a session.
 `SolutionFormat` is the format of the tables: a row for each solution, with its time, stream,
 number, pattern, and the text of every variable.
 
@@ -23,30 +23,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.plan.graphs import GraphPlan
-from cernis.rdf.freeze import freeze_solutions, thaw_solutions
 from cernis.rdf.live_background import BackgroundContent
-from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.background import load_background
 from cernis.rdf.reading.events import GraphEvents
-from cernis.rdf.reading.streams import StreamReader
-from cernis.rdf.reading.terms import UNBOUND, Codes, Terms
-from cernis.rdf.recognizer import GraphRecognizer
-from cernis.rdf.solving.solutions import Solutions
+from cernis.rdf.reading.terms import UNBOUND, CodeHolder, Codes, Terms
+from cernis.rdf.solving.solutions import Solutions, SolvedBatch
 from cernis.rdf.solving.solve import PatternSolver, find_patterns
 from cernis.rdf.solving.values import TermValues
 
 TS, STREAM, NUMBER, GPM, VERSION = "ts", "stream", "number", "gpm", "background"
 _MANY_TERMS = 1 << 20
 _NO_GPM = -1
-
-
-class EventSolutions(NamedTuple):
-    """A batch of events in order, without their triples, and the solutions of each pattern."""
-
-    events: GraphEvents
-    found: Mapping[str, Solutions]
-    versions: pa.Array | None = None
-    """The version of a live background that each event was solved with."""
 
 
 class WrittenSolutions(NamedTuple):
@@ -81,14 +68,19 @@ class SolutionFormat:
         )
 
     def write(
-        self, solved: EventSolutions, terms: Terms, *, ticks: bool, version: str | None = None
+        self,
+        events: GraphEvents,
+        found: Mapping[str, Solutions],
+        terms: Terms,
+        *,
+        ticks: bool,
+        version: str | None = None,
     ) -> WrittenSolutions:
         """Return the table of some solutions, made with a version of a live background.
 
         With `ticks`, timestamps without a solution have a row as well.
         """
-        events = solved.events
-        tables = [solved.found[gpm] for gpm in self._names]
+        tables = [found[gpm] for gpm in self._names]
         sizes = [len(table.event) for table in tables]
         event = np.concatenate([np.empty(0, np.int64), *(table.event for table in tables)])
         codes = {name: np.full(sum(sizes), UNBOUND, np.int32) for name in self._variables}
@@ -114,8 +106,11 @@ class SolutionFormat:
         batch = pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=self.schema)
         return WrittenSolutions(batch, codes, event)
 
-    def read(self, table: pa.Table, terms: Terms) -> EventSolutions:
-        """Return the solutions of a table, whatever the order of its rows."""
+    def read(self, table: pa.Table, terms: Terms) -> tuple[SolvedBatch, pa.Array | None]:
+        """Return the solutions of a table, whatever the order of its rows.
+
+        With a live background, also the name of the version that each event was solved with.
+        """
         times, numbers = (np.asarray(table.column(name), np.int64) for name in (TS, NUMBER))
         streams, kinds = (np.asarray(table.column(name), np.int32) for name in (STREAM, GPM))
         order = np.lexsort((kinds, numbers, streams, times))
@@ -140,7 +135,7 @@ class SolutionFormat:
         if self._live:
             column = table.column(VERSION).combine_chunks()
             versions = column.take(pa.array(order[new]))
-        return EventSolutions(events, found, versions)
+        return SolvedBatch(events, found, np.zeros(events.size, np.int32)), versions
 
 
 def _encode(column: pa.ChunkedArray, terms: Terms) -> Codes:
@@ -178,64 +173,15 @@ class SolutionWriter:
 
         With `ticks`, timestamps without a solution have a row as well.
         """
-        solved = EventSolutions(events, self._solver.solve(events))
-        return self._format.write(solved, self.terms, ticks=ticks, version=self._version)
+        found, version = self._solver.solve(events), self._version
+        return self._format.write(events, found, self.terms, ticks=ticks, version=version)
 
-    def forget(self, stream: StreamReader | None = None) -> None:
+    def forget(self, stream: CodeHolder | None = None) -> None:
         """Drop the terms that the reader of the stream does not need, if there are many."""
         if len(self.terms) <= max(_MANY_TERMS, 2 * self._terms_left):
             return
-        live = np.zeros(len(self.terms), np.bool_)
-        live[: self._own_terms] = True
-        for codes in stream.codes() if stream is not None else ():
-            live[codes] = True
-        self._values.keep(live)
-        new_codes = self.terms.keep(live)
+        held = stream.codes() if stream is not None else ()
+        new_codes = self._values.keep_terms(self._own_terms, held)
         self._terms_left = len(self.terms)
         if stream is not None:
             stream.recode(new_codes)
-
-
-class SolutionSession(GraphRecognizer):
-    """The other end: a run over tables of solutions in order of time, each of whole timestamps."""
-
-    def __init__(
-        self, plan: GraphPlan, unit: str, numeric_times: bool, *, live: bool = False
-    ) -> None:
-        super().__init__(plan, TermValues(Terms()), unit)
-        self._numeric_times = numeric_times
-        self.format = SolutionFormat(plan, live=live)
-        self.versions = [""] if live else None
-
-    @property
-    def numeric_times(self) -> bool:
-        """Whether times are numbers, not dates."""
-        return self._numeric_times
-
-    def push(self, table: pa.Table) -> GraphMatches:
-        """Return the matches that end in a table."""
-        with self.guard:
-            events, found, versions = self.format.read(table, self.terms)
-            return self.matches(self.recognize(events, found, self._number_versions(versions)))
-
-    def _number_versions(self, names: pa.Array | None) -> Codes | None:
-        """Return the numbers of versions; new ones are added."""
-        if names is None:
-            return None
-        assert self.versions is not None
-        encoded, known = names.fill_null("").dictionary_encode(), self.versions
-        new = [name for name in encoded.dictionary.to_pylist() if name not in known]
-        self.versions = known = [*known, *new]
-        places = [known.index(name) for name in encoded.dictionary.to_pylist()]
-        numbers: Codes = np.array(places, np.int32)[np.asarray(encoded.indices)]
-        return numbers
-
-    def freeze(self) -> bytes:
-        """Return the state as versioned bytes."""
-        with self.guard:
-            return freeze_solutions(self)
-
-    def thaw(self, state: bytes) -> None:
-        """Put a new session into a frozen state; StateError if it is not one of this query."""
-        with self.guard:
-            thaw_solutions(self, state)

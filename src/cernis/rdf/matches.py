@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -31,23 +31,23 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.errors import CernisError
-from cernis.events.times import UNITS
-from cernis.languages.spaseq.terms import XSD, show_term
+from cernis.languages.spaseq.terms import show_term
 from cernis.output import UsedFile
 from cernis.pattern import graph as g
 from cernis.rdf.computed import compute_texts
 from cernis.rdf.reading.events import Int64s
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.row_store import RowStore
+from cernis.rdf.shape import AnswerColumn, AnswerShape, TimeFormat
 from cernis.rdf.solving.rows import StoredRows
 from cernis.rdf.timeline import GraphEnds, GraphLanes, index_graphs, view_graphs
 from cernis.results.columns import count_column
 from cernis.results.jsonlines import text_of
-from cernis.results.matchset import MatchBlock, MatchSet, join, part, pieces, take
+from cernis.results.matchset import MatchBlock, MatchSet, join, limit_blocks, part, pieces, take
 from cernis.results.notebook import html_table, write_value
-from cernis.results.result import Result
+from cernis.results.result import Notes, Result
 from cernis.results.rooted import LISTED
-from cernis.results.values import iso_texts, json_text, json_texts, python_values
+from cernis.results.values import json_text, json_texts, python_values
 from cernis.views.timeline import Timeline, draw_timeline
 from cernis.views.timeline_index import TimelineIndex
 
@@ -55,99 +55,8 @@ _WEIGHT = 1 << 20
 _EVENT_LISTS = 4
 """The lists of a block after those of its columns: what there is of each event."""
 _time_of = itemgetter(0)
-_OWN_COLUMNS = ("start_ts", "end_ts", "events")
 _PROV = "<http://www.w3.org/ns/prov#generatedAtTime>"
 _USED = "<http://www.w3.org/ns/prov#used>"
-
-
-class AnswerColumn(NamedTuple):
-    """A selected variable, the column of rows that holds it, and the step that binds it anew in
-    each round, if one does."""
-
-    name: str
-    place: int
-    listed: bool
-    step: int | None
-
-
-class AnswerOutput(NamedTuple):
-    """What an answer shows: a column, or the value of an expression."""
-
-    name: str
-    column: int
-    expression: g.Expression | None = None
-
-
-class AnswerShape(NamedTuple):
-    """The columns of a query's answer, and where its rows hold them."""
-
-    columns: tuple[AnswerColumn, ...]
-    """What tells matches apart."""
-    streams: tuple[str, ...]
-    steps: Codes
-    """The step of each alternative."""
-    outputs: tuple[AnswerOutput, ...] = ()
-    """What is shown of them."""
-    construct: tuple[g.TripleTemplate, ...] | None = None
-    versions: tuple[str, ...] | None = None
-    """The versions of a live background, by their index; None: it does not change."""
-    is_distinct: bool = False
-    """Whether matches of one end that show the same are one answer."""
-
-    @property
-    def labels(self) -> list[str]:
-        """The names of the Arrow columns; a name that is taken gets an underscore."""
-        names = [output.name for output in self.outputs]
-        labels: list[str] = []
-        for name in names:
-            label = name
-            while label in self._taken or (label != name and label in (*names, *labels)):
-                label += "_"
-            labels.append(label)
-        return labels
-
-    @property
-    def _taken(self) -> tuple[str, ...]:
-        return _OWN_COLUMNS if self.versions is None else (*_OWN_COLUMNS, "background")
-
-
-class TimeFormat(NamedTuple):
-    """Show times as numbers of a unit, or as dates without one."""
-
-    unit: str | None
-
-    def column(self, times: Int64s) -> pa.Array:
-        if self.unit is None:
-            return pa.array(times, pa.timestamp("ns", "UTC"))
-        return pa.array(times // UNITS[self.unit], pa.int64())
-
-    @property
-    def axis(self) -> str:
-        """The unit of a picture's axis: `ms` since 1970, or `number`."""
-        return "ms" if self.unit is None else "number"
-
-    def places(self, times: Int64s) -> NDArray[np.float64]:
-        """Return times on that axis."""
-        return times / (1_000_000 if self.unit is None else UNITS[self.unit])
-
-    def texts(self, times: Int64s) -> pa.Array:
-        """Return times as JSON."""
-        if self.unit is not None:
-            return json_texts(self.column(times))
-        return pc.binary_join_element_wise('"', self._dates(times), '"', "")
-
-    def terms(self, times: Int64s) -> pa.Array:
-        """Return times as RDF terms."""
-        if self.unit is None:
-            kind, texts = "dateTime", self._dates(times)
-        else:
-            kind, texts = "integer", self.column(times).cast(pa.string())
-        return pc.binary_join_element_wise('"', texts, f'"^^<{XSD}{kind}>', "")
-
-    def _dates(self, times: Int64s) -> pa.Array:
-        """Return times in ISO 8601, without trailing zeros."""
-        short = pc.replace_substring_regex(iso_texts(self.column(times)), r"(\.\d*?)0+Z$", r"\1Z")
-        return pc.replace_substring(short, ".Z", "Z")
 
 
 def write_bound(value: str | Sequence[str]) -> str:
@@ -199,7 +108,7 @@ class GraphMatches(Result[GraphMatch]):
         shape: AnswerShape,
         clock: TimeFormat,
         distinct: bool,
-        notes: Sequence[str] = (),
+        notes: Notes = (),
         used: Sequence[UsedFile] = (),
     ) -> None:
         super().__init__(notes, used=used)
@@ -403,43 +312,20 @@ class GraphMatches(Result[GraphMatch]):
 
     def _blocks(self, limit: int | None) -> Iterator[MatchBlock]:
         """Return the matches, or the first `limit`, in order."""
-        left = limit
-        for block in self._answer_blocks(in_order=True) if left != 0 else ():
-            if left is not None and len(block.start) > left:
-                block = part(block, 0, left)
-            yield block
-            if left is not None:
-                left -= len(block.start)
-                if left == 0:
-                    return
+        return limit_blocks(self._answer_blocks(in_order=True), limit)
 
     def _answer_blocks(self, *, in_order: bool = False) -> Iterator[MatchBlock]:
         """Return all answers by end; of equal ones, DISTINCT keeps the first in order."""
         if self._shape.is_distinct:
-            return self._keep_first(self._ordered())
+            return _keep_first(self._ordered(), self._answer_keys)
         return self._ordered() if in_order else self._found_blocks()
-
-    def _keep_first(self, blocks: Iterable[MatchBlock]) -> Iterator[MatchBlock]:
-        """Return the first of the matches of each end that show the same."""
-        seen = pa.array([], pa.large_binary())
-        for block in blocks:
-            keys = self._answer_keys(block)
-            _, first = np.unique(keys.dictionary_encode().indices, return_index=True)
-            fresh = np.zeros(len(keys), np.bool_)
-            fresh[first] = True
-            fresh &= ~np.asarray(pc.is_in(keys, value_set=seen))
-            last = keys.filter(pa.array((block.end == block.end[-1]) & fresh))
-            seen = pa.concat_arrays([seen, last]) if block.end[0] == block.end[-1] else last
-            if fresh.any():
-                yield take(block, np.flatnonzero(fresh))
 
     def _answer_keys(self, block: MatchBlock) -> pa.Array:
         """Return bytes that are equal where matches end at one time and show the same.
 
         No term has a byte below 32 in it.
         """
-        ends = np.ascontiguousarray(block.end).view(np.uint8).reshape(-1, 8)
-        parts: list[Any] = [_list_bytes(np.arange(len(ends) + 1), ends)]
+        parts: list[Any] = [_number_bytes(block.end)]
         for _, offsets, terms in self._outputs(block):
             texts = pc.binary_join_element_wise(b"\1", terms.cast(pa.binary()), b"")
             texts = pc.fill_null(texts, b"\2")
@@ -469,14 +355,9 @@ class GraphMatches(Result[GraphMatch]):
 
     def _found_blocks(self) -> Iterator[MatchBlock]:
         """Return the matches by end, each once."""
-        repeats = _Deduplicator()
-        for whole in self._found.blocks(None):
-            for piece in pieces(whole, _WEIGHT):
-                block = self._block(piece)
-                if self._repeats:
-                    block = repeats.drop_repeats(block)
-                if len(block.start):
-                    yield block
+        cut = (piece for whole in self._found.blocks(None) for piece in pieces(whole, _WEIGHT))
+        blocks = (block for block in map(self._block, cut) if len(block.start))
+        return _keep_first(blocks, _match_keys) if self._repeats else blocks
 
     def _sort_blocks(self, blocks: Sequence[MatchBlock]) -> MatchBlock:
         """Join blocks and sort their matches by end, start, events and terms."""
@@ -495,8 +376,7 @@ class GraphMatches(Result[GraphMatch]):
         No term has a byte below 32 in it.
         """
         latest_first = ~(block.start.astype(np.uint64) ^ np.uint64(1 << 63))
-        starts = latest_first.astype(">u8").view(np.uint8).reshape(-1, 8)
-        parts: list[Any] = [_list_bytes(np.arange(len(starts) + 1), starts)]
+        parts: list[Any] = [_number_bytes(latest_first.astype(">u8"))]
         *_, streams, numbers, _ = block.positions
         events = np.empty((len(numbers), 13), np.uint8)
         events[:, 0] = 1
@@ -779,24 +659,30 @@ class QuadFile:
         return whole[:cut]
 
 
-class _Deduplicator:
-    """Drop matches that came before: those of the current end, since ends do not come back."""
+def _keep_first(
+    blocks: Iterable[MatchBlock], name: Callable[[MatchBlock], pa.Array]
+) -> Iterator[MatchBlock]:
+    """Return the first of the matches of each end that have one name; ends do not come back."""
+    seen = pa.array([], pa.large_binary())
+    for block in blocks:
+        keys = name(block)
+        _, first = np.unique(keys.dictionary_encode().indices, return_index=True)
+        fresh = np.zeros(len(keys), np.bool_)
+        fresh[first] = True
+        fresh &= ~np.asarray(pc.is_in(keys, value_set=seen))
+        last = keys.filter(pa.array((block.end == block.end[-1]) & fresh))
+        seen = pa.concat_arrays([seen, last]) if block.end[0] == block.end[-1] else last
+        if fresh.any():
+            yield take(block, np.flatnonzero(fresh))
 
-    def __init__(self) -> None:
-        self._end: int | None = None
-        self._known: set[bytes] = set()
 
-    def drop_repeats(self, block: MatchBlock) -> MatchBlock:
-        fresh = []
-        lists = list(zip(block.offsets, block.positions, strict=True))
-        for i in range(len(block.start)):
-            if block.end[i] != self._end:
-                self._end, self._known = int(block.end[i]), set()
-            key = b"|".join(values[upto[i] : upto[i + 1]].tobytes() for upto, values in lists)
-            if key not in self._known:
-                self._known.add(key)
-                fresh.append(i)
-        return block if len(fresh) == len(block.start) else take(block, np.array(fresh, np.int64))
+def _match_keys(block: MatchBlock) -> pa.Array:
+    """Return bytes that are equal where matches end at one time and are the same."""
+    parts = [_number_bytes(block.end)]
+    for offsets, values in zip(block.offsets, block.positions, strict=True):
+        own = np.ascontiguousarray(values).view(np.uint8).reshape(-1, 8)
+        parts += [_number_bytes(np.diff(offsets)), _list_bytes(offsets, own)]
+    return pc.binary_join_element_wise(*parts, b"").cast(pa.large_binary())
 
 
 def _sort_places(end: Int64s, places: pa.Array) -> tuple[Int64s, bool]:
@@ -806,6 +692,12 @@ def _sort_places(end: Int64s, places: pa.Array) -> tuple[Int64s, bool]:
     in_order, ends = places.take(pa.array(order)), end[order]
     same = np.asarray(pc.equal(in_order.slice(1), in_order.slice(0, len(in_order) - 1)))
     return order, bool((same & (ends[1:] == ends[:-1])).any())
+
+
+def _number_bytes(numbers: NDArray[Any]) -> pa.Array:
+    """Return the eight bytes of each number."""
+    rows = np.ascontiguousarray(numbers).view(np.uint8).reshape(-1, 8)
+    return _list_bytes(np.arange(len(rows) + 1), rows)
 
 
 def _list_bytes(offsets: Int64s, rows: NDArray[np.uint8]) -> pa.Array:

@@ -16,7 +16,8 @@ from cernis.rdf.hoist import hoist_functions
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.name_streams import name_streams
 from cernis.rdf.reading.times import DIGITS_IN_NAME, TimeRule
-from cernis.rdf.session import GraphRunOptions, GraphSession
+from cernis.rdf.session import GraphSession, read_state
+from cernis.rdf.source import GraphSource
 from cernis.signature import Secret, open_state
 from cernis.views.progress import find_display, show_progress
 
@@ -61,9 +62,16 @@ class GraphQuery:
         each match then names the versions that its events were solved with (`background`).
         """
         rule = parse_time_rule(time, time_unit)
-        options = GraphRunOptions(rule, format, on_error, strict)
-        graphs = self.name_graphs(background)
-        return GraphSession(self.plan, options, graphs, time_unit, keep=keep, live=live)
+        source = GraphSource(
+            self.plan,
+            self.name_graphs(background),
+            time=rule,
+            unit=time_unit,
+            format=format,
+            on_error=on_error,
+            live=live,
+        )
+        return GraphSession(self.plan, source, strict=strict, keep=keep)
 
     def thaw(
         self,
@@ -80,9 +88,13 @@ class GraphQuery:
         nor the form of files, nor what to do with bad lines and events. They know whether the
         background is live.
         """
-        options = GraphRunOptions(None, format, on_error)
         state = open_state(frozen, secret)
-        return GraphSession.thaw(self.plan, state, options, self.name_graphs(background))
+        reading = read_state(state, self.plan)._asdict()
+        graphs = self.name_graphs(background)
+        source = GraphSource(self.plan, graphs, format=format, on_error=on_error, **reading)
+        session = GraphSession(self.plan, source)
+        session.thaw(state)
+        return session
 
     def run(self, events: Any, *, progress: bool | None = None, **reading: Any) -> GraphMatches:
         """Return all matches in the streams: a file (or bytes) for each, by name or in order.
@@ -97,7 +109,7 @@ class GraphQuery:
         session = self.session(**reading)
         shown = None if progress is False else find_display()
         with show_progress(lambda: session.events, None, shown):
-            return session.collect(self.name_streams(events))
+            return session.collect(events)
 
     def trace(self, events: Any, **reading: Any) -> GraphTrace:
         """Run the query once more and return the run, to be looked into.
@@ -113,7 +125,7 @@ class GraphQuery:
 
     def stream(self, events: Any, **reading: Any) -> Iterator[GraphMatches]:
         """Yield the matches batch by batch."""
-        return self.session(**reading).stream(self.name_streams(events))
+        return self.session(**reading).stream(events)
 
     def explain(self, **reading: Any) -> GraphExplanation:
         """Explain how the query runs and what it costs."""

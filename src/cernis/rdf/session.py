@@ -1,191 +1,110 @@
-"""A SPAseQ query over RDF streams, from files to matches.
+"""`GraphSession`: a SPAseQ query over RDF streams, from files to matches.
 
-One session reads one streamset: events in batches, solutions of the graph patterns, rows, the
-engine. `collect` keeps every row; `stream` gives the matches of each batch and drops the rows and
-terms that no partial match needs. `push` takes streams that go on, in pieces
-(`cernis.rdf.reading.pieces`).
+The session of all languages (`cernis.run.stream_session`) over a source of solutions and the feed
+of the linked engine. `collect` keeps every row; `stream` gives the matches of each batch and drops
+the rows and terms that no partial match needs. `push` takes streams that go on, in pieces.
 
-Cost: parsing is most of it; see `cernis.rdf.reading.quads`.
+Frozen bytes hold the state of the feed, that of the source, and the texts of all terms in these.
+Terms have codes of their own in the bytes: a session that thaws them may have other codes, of other
+background knowledge. The bytes name their query; another query refuses them. Cost: linear in the
+state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cernis.compiled.tiers import count_compiling_seconds, note_compiling
 from cernis.engine.dag.links import DagSegment
-from cernis.errors import DataError, StateError, StrictError, WarningNote, list_warnings
-from cernis.events.mistakes import Mistakes, OnError
-from cernis.output import UsedFile, input_files
+from cernis.engine.linked.runtime import LinkedEngine
+from cernis.engine.unary.freeze import pack
+from cernis.errors import DataError, StateError
+from cernis.events.times import UNITS
 from cernis.plan.graphs import GraphPlan
-from cernis.rdf.advice import GraphSights
-from cernis.rdf.freeze import freeze_session, read_state, thaw_session
-from cernis.rdf.live_background import BackgroundFiles
+from cernis.rdf.feed import LinkedFeed
 from cernis.rdf.matches import GraphMatches
-from cernis.rdf.name_streams import name_streams
-from cernis.rdf.reading.background import explain_stores, load_background
-from cernis.rdf.reading.events import GraphEvents
-from cernis.rdf.reading.pieces import StreamPieces
-from cernis.rdf.reading.streams import Streamset
-from cernis.rdf.reading.terms import Codes, Terms
+from cernis.rdf.reading.terms import Terms, check_terms
 from cernis.rdf.reading.times import TimeRule
-from cernis.rdf.recognizer import GraphRecognizer, parse_time
-from cernis.rdf.solving.solve import PatternSolver
-from cernis.rdf.solving.values import TermValues
-from cernis.signature import Secret, sign_state
+from cernis.rdf.shape import TimeFormat, shape_answers
+from cernis.rdf.solving.solutions import SolvedBatch
+from cernis.rdf.source import GraphSource, SolutionSource
+from cernis.run.freeze import fingerprint_text, unpack_own
+from cernis.run.stream_session import StreamSession
+from cernis.signature import Secret
+from cernis.state import Arrays, check_list, check_mapping, check_text, read_array, require
+
+_COLUMNS = ("entry.codes", "rows.codes", "keys", "held.s", "held.p", "held.o", "ended")
+"""The arrays of terms' codes."""
 
 
-class GraphRunOptions(NamedTuple):
-    """How to read the streams of a run."""
-
-    time: TimeRule | Mapping[str, TimeRule] | None = None
-    format: str | None = None
-    on_error: OnError = "fail"
-    strict: bool = False
-    """Whether warnings about the events are errors, at the end of a run."""
-
-
-class GraphSession(GraphRecognizer):
-    """One run of a query over RDF streams; an error closes it."""
+class GraphSession(StreamSession[GraphMatches, Iterator[SolvedBatch]]):
+    """One run of a query over a source; an error in what is read closes it."""
 
     def __init__(
         self,
         plan: GraphPlan,
-        options: GraphRunOptions,
-        background: Any = None,
-        unit: str = "ms",
+        source: SolutionSource,
         *,
+        strict: bool = False,
         keep: bool = False,
-        live: bool = False,
     ) -> None:
-        """`keep` the matches of pieces, for `pull`; the background may be `live`."""
-        if keep and live:
+        """`keep` the matches, for `pull`."""
+        if keep and source.versions is not None:
             raise StateError("a session that keeps its matches has no live background")
-        self._compiled = count_compiling_seconds()
-        values = TermValues(Terms())
-        self._files, content = BackgroundFiles(background) if live else None, None
-        if self._files is not None:
-            content = self._files.read()
-            graphs = content.load(values.terms)
-        else:
-            graphs = load_background(background, values.terms)
-        self._remarks = explain_stores(background, values.terms)
-        self.solver = PatternSolver(plan, values, graphs)
-        super().__init__(plan, values, unit)
-        self.versions = None if content is None else [content.version]
-        self.options, self.mistakes = options, Mistakes(options.on_error)
-        self.streams: Streamset | None = None
-        self.pieces = self._make_pieces(self._name_rules())
-        self._background = _background_files(background)
-        self._kept: list[DagSegment] | None = [] if keep else None
-        self._now = 0
-        """The time of the last event that was recognized."""
-        self._is_finished = False
-        self._sights, self._is_read = GraphSights(plan.query), False
-        """What the events are like, and whether all of a run were read."""
+        super().__init__(source.mistakes, strict=strict, keep=keep)
+        self.plan, self._shape = plan, shape_answers(plan.query, plan.linked)
+        self._use(source)
 
-    def _make_pieces(self, rules: Mapping[str, TimeRule]) -> StreamPieces:
-        names = [name for name, _ in self.query.streams]
-        return StreamPieces(names, self.terms, rules, self.mistakes, self.options.format)
-
-    def _name_rules(self) -> dict[str, TimeRule]:
-        """Return where each stream has its times."""
-        rule, names = self.options.time, [name for name, _ in self.query.streams]
-        if isinstance(rule, Mapping):
-            return {name: one for name, one in rule.items() if name in names}
-        return dict.fromkeys(names, rule or TimeRule(unit=self.unit))
+    def _use(self, source: SolutionSource) -> None:
+        self.source = source
+        self.feed = LinkedFeed(self.plan, source.values, source.unit, keep=self.keep)
 
     @property
-    def _source(self) -> Streamset | StreamPieces:
-        return self.pieces if self.streams is None else self.streams
+    def events(self) -> int:
+        """The number of events read."""
+        return self.feed.builder.events
 
     @property
-    def used(self) -> tuple[UsedFile, ...]:
-        """The files of the run."""
-        return self.mistakes.used
+    def engine(self) -> LinkedEngine:
+        return self.feed.engine
 
     @property
-    def notes(self) -> list[str]:
-        """What a store may have changed, and how many lines or events of a stream were skipped."""
-        skipped = self._source.skipped
-        left_out = [
-            f"{stream}: {number:,} {'lines or events were' if number > 1 else 'line or event was'}"
-            " left out"
-            for stream, number in skipped.items()
-            if number
-        ]
-        unit = self.unit if self.streams is not None and self.numeric_times else None
-        odd = self._sights.warn(skipped, unit) if self._is_read else ()
-        warnings = (WarningNote.of(one, self.query.source) for one in odd)
-        return [*self._remarks, *left_out, *warnings, *note_compiling(self._compiled)]
+    def versions(self) -> list[str] | None:
+        """The versions of a live background so far, the last of which is current."""
+        return self.source.versions
 
-    @property
-    def numeric_times(self) -> bool:
-        """Whether times are numbers, not dates."""
-        return self._source.numeric_times
+    # ---------------------------------------------------------------- reading
 
-    def open(self, sources: Mapping[str, Any]) -> Streamset:
-        """Open the streams of the query, in its order."""
-        missing = [name for name, _ in self.query.streams if name not in sources]
-        if missing:
-            raise DataError(
-                f"no events for the stream {missing[0]}: give a file for each of "
-                f"{', '.join(name for name, _ in self.query.streams)}"
-            )
-        if self._is_finished or self.streams is not None or self.pieces.pieces:
-            raise StateError("this session has begun: push the events that follow, or begin anew")
-        ordered = {name: sources[name] for name, _ in self.query.streams}
-        self.mistakes.open([*input_files(ordered.values()), *self._background])
-        self.streams = Streamset(
-            ordered,
-            self.terms,
-            time=self.options.time or TimeRule(unit=self.unit),
-            format=self.options.format,
-            bad=self.mistakes,
-        )
-        return self.streams
+    def open(self, events: Any) -> Iterator[SolvedBatch]:
+        """Open whole streams, for `read`."""
+        return self._begin(events, whole=True)
 
-    def collect(self, sources: Mapping[str, Any]) -> GraphMatches:
-        """Return all matches of some streams."""
+    def read(self, batch: SolvedBatch) -> list[DagSegment]:
+        """Read a batch; return the compact sets of the matches that end in it."""
         with self.guard:
-            found = [one for batch in self.open(sources) for one in self._push(batch)]
-            self.mistakes.complete()
-            self._end_run()
-            return self.matches(found)
+            return self.feed.take(batch)
 
-    def stream(self, sources: Mapping[str, Any]) -> Iterator[GraphMatches]:
-        """Yield the matches of each batch that has some."""
-        with self.guard:
-            for batch in self.open(sources):
-                if found := self._push(batch):
-                    matches = self.matches(found)
-                    with self.guard.paused():
-                        yield matches
-                self._forget()
-            self.mistakes.complete()
-            self._end_run()
+    def take(self, batch: SolvedBatch) -> GraphMatches:
+        """Return the matches that end in a batch."""
+        return self.matches(self.read(batch))
 
-    def _end_run(self) -> None:
-        """All events were read: raise the warnings about them, if they are errors."""
-        self._is_read = True
-        if self.options.strict and (found := list_warnings(self.notes)):
-            raise StrictError(found)
+    def _begin(self, events: Any, *, whole: bool) -> Iterator[SolvedBatch]:
+        self.guard.check()
+        return self.source.open(events, whole=whole)
 
-    def take(self, events: GraphEvents) -> GraphMatches:
-        """Return the matches that end in a batch, which must not end within a timestamp."""
-        with self.guard:
-            return self.matches(self._push(events))
-
-    def _push(self, events: GraphEvents) -> list[DagSegment]:
-        found = self.solver.solve(events)
-        self._sights.add(events, found, self.terms)
-        return self.recognize(events, found)
-
-    # ---------------------------------------------------------------- pieces
+    def _batches(
+        self, reading: Iterator[SolvedBatch], *, last: bool = False
+    ) -> Iterator[list[Any]]:
+        for batch in reading:
+            found = self.feed.take(batch)
+            self.notes = self.source.list_notes(last=False)
+            yield found
+        self.mistakes.complete()
+        self.notes = self.source.list_notes(last=last)
 
     def push(self, events: Any) -> GraphMatches:
         """Return the matches that a piece makes certain; it follows all pieces before in time.
@@ -194,41 +113,22 @@ class GraphSession(GraphRecognizer):
         missing. The next piece may have events at the last timestamp of this one, so its matches
         come with the first later event, with `advance` or with `finish`.
         """
-        self.guard.check()
-        sources = name_streams(self.query, events, whole=False)
-        self._continue()
-        with self.guard:
-            self._renew_background()
-        pieces = self.pieces
-        self.mistakes.open([*input_files(sources.values()), *self._background])
-        with self.guard:
-            return self._recognize_pieces(pieces.read(sources))
+        self._renew_background()
+        return super().push(events)
 
     def _renew_background(self) -> None:
         """Read a live background again if its files have changed.
 
-        New knowledge has its own terms and plans of the patterns; the state moves over to them as
-        frozen bytes do. Files that cannot be read leave everything as it was.
+        The state moves over to the terms and plans of the new one as frozen bytes do.
         """
-        if self._files is None or not self._files.look():
-            return
-        assert self.versions is not None
-        values = TermValues(Terms())
-        try:
-            content = self._files.read()
-            graphs = content.load(values.terms)
-        except DataError as error:
-            self._remarks = [f"the background is still {self.versions[-1]}: {error}"]
-            return
-        self._remarks = []
-        if content.version == self.versions[-1]:
-            return
-        frozen = read_state(freeze_session(self, self.pieces), self.plan)
-        self.solver = PatternSolver(self.plan, values, graphs)
-        self._begin(values)
-        self.pieces = self._make_pieces(frozen.rules)
-        thaw_session(self, self.pieces, frozen)
-        self.versions = [*(self.versions or ()), content.version]
+        self.guard.check()
+        if isinstance(self.source, GraphSource):
+            with self.guard:
+                source = self.source.renew()
+                if source is not None:
+                    state = self._freeze()
+                    self._use(source)
+                    thaw_graphs(state, self.plan, self.source, self.feed)
 
     def advance(self, time: int | float | str | datetime) -> GraphMatches:
         """Return the matches that are certain now that no event before a time comes.
@@ -236,113 +136,169 @@ class GraphSession(GraphRecognizer):
         `time` is a number of the session's unit, or a date.
         """
         self.guard.check()
-        pieces = self._continue()
-        moment = parse_time(time, self.unit, "advance to")
+        batches = self._streams.advance(time)
         with self.guard:
-            return self._recognize_pieces(pieces.advance(moment))
+            found = self._collect(batches)
+            self._forget_if_due()
+            return found
 
     def finish(self) -> GraphMatches:
         """Return the matches at the last timestamp, now that no further event comes."""
         with self.guard:
-            self._is_finished = True
-            return self._recognize_pieces(self.pieces.finish())
+            return self._collect(self._streams.finish())
 
-    def pull(self) -> GraphMatches:
-        """Return all matches so far; with a window, those that start inside the one that ends now.
+    @property
+    def _streams(self) -> GraphSource:
+        assert isinstance(self.source, GraphSource)
+        return self.source
 
-        Only for sessions that were opened with `keep=True`.
-        """
-        if self._kept is None:
-            raise StateError("nothing is kept to pull: open the session with keep=True")
-        self.guard.check()
-        self._drop_past()
-        return self.matches(self._kept)
+    # ---------------------------------------------------------------- results
+
+    def matches(self, segments: list[DagSegment]) -> GraphMatches:
+        """Return the matches of some compact sets."""
+        source, feed, shape = self.source, self.feed, self._shape
+        if source.versions is not None:
+            shape = shape._replace(versions=tuple(source.versions))
+        return GraphMatches(
+            feed.find(segments),
+            feed.store.copy(),
+            source.terms.view(),
+            shape,
+            TimeFormat(source.unit if source.numeric_times else None),
+            not feed.builder.likeness.merges,
+            self._list_notes(),
+            self.mistakes.used,
+        )
+
+    def _result(self, segments: list[Any], *, last: bool = False) -> GraphMatches:
+        return self.matches(segments)
+
+    def _pull(self) -> GraphMatches:
+        return self.matches(self.feed.pull())
+
+    # ------------------------------------------------------------------ state
+
+    def forget(self) -> None:
+        """Drop the rows and terms that no partial match needs, if there are many."""
+        with self.guard:
+            self._forget_if_due()
+
+    def _forget_if_due(self) -> None:
+        self.feed.forget_if_due(self.source)
 
     def freeze(self, *, secret: Secret = None) -> bytes:
         """Return the state as versioned bytes; `GraphQuery.thaw` goes on from there.
 
         With a `secret`, the bytes are signed, and thaw with the same secret only.
         """
-        if self._kept is not None:
-            raise StateError(
-                "a session that keeps its matches (keep=True) cannot be frozen; freeze one "
-                "that only pushes"
-            )
         self.guard.check()
-        pieces = self._continue()
+        if isinstance(self.source, GraphSource):
+            self.source.check_goes_on()
+        return super().freeze(secret=secret)
+
+    def _freeze(self) -> bytes:
+        return freeze_graphs(self.plan, self.source, self.feed)
+
+    def thaw(self, state: bytes) -> None:
+        """Put a new session into a frozen state; StateError if it is not one of this query."""
         with self.guard:
-            state = freeze_session(self, pieces)
-        return sign_state(state, secret)
-
-    @classmethod
-    def thaw(
-        cls, plan: GraphPlan, state: bytes, options: GraphRunOptions, background: Any = None
-    ) -> GraphSession:
-        """Return the session that `freeze` turned into bytes; StateError if they are not its own.
-
-        The bytes say where the times are, and whether the background is live; `options` has the
-        rest.
-        """
-        frozen = read_state(state, plan)
-        live = frozen.meta.get("versions") is not None
-        options = options._replace(time=frozen.rules)
-        session = cls(plan, options, background, frozen.unit, live=live)
-        now = session.versions
-        thaw_session(session, session.pieces, frozen)
-        if session.versions is not None and now is not None:
-            session.versions += now if now != session.versions[-1:] else []
-        return session
-
-    def _continue(self) -> StreamPieces:
-        """Return the streams, if more events may come."""
-        if self._is_finished or self.streams is not None:
-            raise StateError("this session is finished: no events can follow; begin a new one")
-        return self.pieces
-
-    def _recognize_pieces(self, batches: Iterator[GraphEvents]) -> GraphMatches:
-        found = []
-        for batch in batches:
-            found += self._push(batch)
-            self._now = int(batch.times[-1])
-        self.mistakes.complete()
-        if self._kept is not None:
-            self._kept += found
-        matches = self.matches(found)
-        self._forget()
-        return matches
-
-    def earliest_row(self) -> int:
-        """Return the number of the earliest row that a match to come or to pull has."""
-        if self._kept is None:
-            return super().earliest_row()
-        self._drop_past()
-        return min(super().earliest_row(), self.store.find_row(self._find_bound()))
-
-    def _find_bound(self) -> int:
-        """Return the earliest start inside the window that ends now."""
-        return int(self.builder.window.bounds(np.array([self._now], np.int64))[0])
-
-    def _drop_past(self) -> None:
-        """Drop the kept matches that have left the window."""
-        bound, kept = self._find_bound(), []
-        for links, dag, roots in self._kept or ():
-            inside = roots[dag.vertices["start"][roots["vertex"]] >= bound]
-            if len(inside):
-                inside["bound"] = np.maximum(inside["bound"], bound)
-                kept.append(DagSegment(links, dag, inside))
-        self._kept = kept
-
-    def _codes(self) -> Iterator[Codes]:
-        yield from super()._codes()
-        yield from self._source.codes()
-
-    def _recode(self, new_codes: Codes) -> None:
-        super()._recode(new_codes)
-        self._source.recode(new_codes)
+            thaw_graphs(state, self.plan, self.source, self.feed)
 
 
-def _background_files(background: Any) -> list[UsedFile]:
-    """Return the files of background knowledge; there may be several for each graph."""
-    given = background.values() if isinstance(background, Mapping) else (background,)
-    lists = (one if isinstance(one, (list, tuple)) else (one,) for one in given)
-    return [UsedFile("the background", file.path) for each in lists for file in input_files(each)]
+# -------------------------------------------------------------------- frozen
+
+
+class FrozenStreams(NamedTuple):
+    """How a frozen session reads RDF."""
+
+    unit: str
+    time: dict[str, TimeRule]
+    live: bool
+    """Whether its background is live."""
+
+
+def freeze_graphs(plan: GraphPlan, source: SolutionSource, feed: LinkedFeed) -> bytes:
+    """Return the state of a session between two batches."""
+    meta: dict[str, Any] = {"query": fingerprint_text(str(plan.query)), "unit": source.unit}
+    arrays: dict[str, NDArray[Any]] = {}
+    for part in (feed, source):
+        own, columns = part.freeze()
+        meta |= own
+        arrays |= columns
+    if source.versions is None:
+        arrays.pop("rows.versions", None)
+    else:
+        meta["versions"] = source.versions
+    return pack(meta, _write_terms(arrays, source.terms))
+
+
+def _write_terms(arrays: dict[str, NDArray[Any]], terms: Terms) -> dict[str, NDArray[Any]]:
+    """Return the arrays with codes of their own, and the texts of these."""
+    coded = [arrays[name].reshape(-1) for name in _COLUMNS if name in arrays]
+    used = np.unique(np.concatenate(coded))
+    used = used[used >= 0]
+    for name in _COLUMNS:
+        if name in arrays:
+            codes = arrays[name]
+            own = np.where(codes >= 0, np.searchsorted(used, codes), codes)
+            arrays[name] = own.astype(np.int32)
+    texts = [text.encode() for text in terms.texts(used).to_pylist()]
+    arrays["terms.ends"] = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    arrays["terms.text"] = np.frombuffer(b"".join(texts), np.uint8)
+    return arrays
+
+
+def read_state(state: bytes, plan: GraphPlan) -> FrozenStreams:
+    """Return how the session of frozen bytes reads RDF, if they belong to this query."""
+    meta, _ = unpack_own(state, str(plan.query))
+    unit = check_text(meta.get("unit"), "the unit of time")
+    require(unit in UNITS, "it has another unit of time")
+    names = [name for name, _ in plan.query.streams]
+    streams = check_list(meta.get("streams"), "the streams", len(names))
+    rules = {name: _read_rule(one) for name, one in zip(names, streams, strict=True)}
+    return FrozenStreams(unit, rules, meta.get("versions") is not None)
+
+
+def _read_rule(written: object) -> TimeRule:
+    rule = check_mapping(written, "a stream")
+    found = {
+        name: None if rule.get(name) is None else check_text(rule[name], "the time of events")
+        for name in ("property", "pattern")
+    }
+    try:
+        return TimeRule(**found, unit=check_text(rule.get("unit"), "the unit of time"))
+    except DataError as error:
+        raise StateError(f"the frozen state is damaged: {error}") from error
+
+
+def thaw_graphs(state: bytes, plan: GraphPlan, source: SolutionSource, feed: LinkedFeed) -> None:
+    """Put a new source and its feed into the state that was frozen."""
+    meta, arrays = unpack_own(state, str(plan.query))
+    require(meta.get("unit") == source.unit, "it has another unit of time")
+    versions = meta.get("versions")
+    if versions is not None:
+        versions = [check_text(one, "a version") for one in check_list(versions, "the versions")]
+        require(bool(versions), "there is no version of the background")
+    codes = source.terms.add(_read_terms(arrays))
+    feed.thaw(meta, arrays, codes, len(versions or ()))
+    source.thaw(meta, arrays, codes)
+    source.continue_versions(versions)
+
+
+def _read_terms(arrays: Arrays) -> list[str]:
+    """Return the texts of terms, none twice."""
+    written = read_array(arrays, "terms.text", np.uint8).tobytes()
+    ends = read_array(arrays, "terms.ends", np.int64, low=0, below=len(written) + 1).tolist()
+    begins = [0, *ends[:-1]]
+    require(
+        all(begin <= end for begin, end in zip(begins, ends, strict=False))
+        and (ends[-1] if ends else 0) == len(written),
+        "its terms do not fill their text",
+    )
+    try:
+        texts = [written[b:e].decode() for b, e in zip(begins, ends, strict=False)]
+    except UnicodeDecodeError as error:
+        raise StateError("the frozen state is damaged: a term is no text") from error
+    check_terms(texts)
+    require(len(set(texts)) == len(texts), "a term comes twice")
+    return texts

@@ -40,7 +40,7 @@ from cernis.results.matchset import (
     MatchSet,
     Positions,
     join,
-    part,
+    limit_blocks,
     pieces,
     take,
 )
@@ -280,16 +280,8 @@ class Matches(Result[Match]):
             yield batch if batch.schema == schema else batch.cast(schema)
 
     def _pieces(self, limit: int | None) -> Iterator[MatchBlock]:
-        left = limit
-        for block in self._found.blocks(left):
-            for piece in pieces(block, _PIECE):
-                if left is not None:
-                    piece = part(piece, 0, min(left, len(piece.start)))
-                    left -= len(piece.start)
-                if len(piece.start):
-                    yield piece
-                if left == 0:
-                    return
+        whole = self._found.blocks(limit)
+        return limit_blocks((piece for block in whole for piece in pieces(block, _PIECE)), limit)
 
     def list_values(self) -> Iterator[MatchValues]:
         """Yield what is needed to make events of the matches, block by block."""

@@ -119,6 +119,19 @@ def pieces(block: MatchBlock, weight: int) -> Iterator[MatchBlock]:
         low = high
 
 
+def limit_blocks(blocks: Iterable[MatchBlock], limit: int | None) -> Iterator[MatchBlock]:
+    """Yield the blocks, or the first `limit` matches of them; no block is empty."""
+    left = limit
+    for block in blocks if left != 0 else ():
+        if left is not None:
+            block = part(block, 0, min(left, len(block.start)))
+            left -= len(block.start)
+        if len(block.start):
+            yield block
+        if left == 0:
+            return
+
+
 def join(blocks: Sequence[MatchBlock], width: int) -> MatchBlock:
     """Return one block of all, for matches over `width` variables."""
     if len(blocks) == 1:

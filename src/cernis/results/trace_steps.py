@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.views.automaton import AutomatonView, write_label
+
 
 class ExampleMark(NamedTuple):
     """An event of a partial match, and those before it."""
@@ -110,3 +115,34 @@ class TraceStep(NamedTuple):
             "whole": self.whole,
             "exact": self.exact,
         }
+
+
+def write_step(
+    row: int,
+    event: dict[str, Any],
+    replayed: Replayed,
+    view: AutomatonView | None,
+    rows: NDArray[np.int64],
+    shown: frozenset[str] = frozenset(),
+) -> TraceStep:
+    """Return the end of a replay in terms of the automaton's view; nothing is completed yet.
+
+    `rows` has the row of each event of the run, `shown` the variables that people named. Without a
+    view there is nothing to replay.
+    """
+    drawn, edges = (view.states, view.edges) if view is not None else ((), ())
+    states = []
+    for state, waiting in sorted(replayed.alive.items()):
+        marks = waiting.example.list_marks() if waiting.example is not None else []
+        example = tuple(
+            (int(rows[place]), name)
+            for place, labels in marks
+            for name in sorted(labels & shown or labels)
+        )
+        since, name = int(rows[waiting.since]), drawn[state].name
+        states.append(AliveState(state, name, waiting.number, since, example))
+    taken = []
+    for edge, number in sorted(replayed.taken.items()):
+        seen = edges[edge]
+        taken.append(TakenEdge(edge, seen.source, seen.target, write_label(seen), number))
+    return TraceStep(row, event, tuple(states), tuple(taken), 0, True, True)

@@ -65,8 +65,27 @@ class FrozenState(NamedTuple):
 
 def fingerprint(plan: Plan) -> str:
     """Return a short name of the query's meaning as written."""
-    text = str(plan.pattern if plan.head is None else plan.conjunctive)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return fingerprint_text(_write_query(plan))
+
+
+def _write_query(plan: Plan) -> str:
+    return str(plan.pattern if plan.head is None else plan.conjunctive)
+
+
+def fingerprint_text(query: str) -> str:
+    """Return a short name of a query's text."""
+    return hashlib.sha256(query.encode()).hexdigest()[:16]
+
+
+def unpack_own(state: bytes, query: str) -> tuple[dict[str, Any], Arrays]:
+    """Return the header and the arrays of frozen bytes, if they belong to the text of a query."""
+    meta, arrays = unpack(state)
+    if meta.get("query") != fingerprint_text(query):
+        raise StateError(
+            "the state was frozen by another query; run the new query on the stream from its "
+            "beginning, or thaw with the query that froze it"
+        )
+    return meta, arrays
 
 
 def freeze_pipeline(
@@ -132,12 +151,7 @@ def freeze_pipeline(
 
 def read_state(state: bytes, plan: Plan) -> FrozenState:
     """Return the parts of frozen bytes, if they belong to this query."""
-    meta, arrays = unpack(state)
-    if meta.get("query") != fingerprint(plan):
-        raise StateError(
-            "the state was frozen by another query; run the new query on the stream from its "
-            "beginning, or thaw with the query that froze it"
-        )
+    meta, arrays = unpack_own(state, _write_query(plan))
     reading = read_reading(meta)
     unordered = check_list(meta.get("unordered", []), "the attributes that hold text")
     names = [check_text(name, "an attribute that holds text") for name in unordered]

@@ -1,33 +1,26 @@
-"""A query on a stream that goes on: push events, get the matches that end in them.
+"""Sessions of patterns over rows: push events, get the matches that end in them.
 
-Or pull: ask at any moment for all matches. A conjunctive query whose head drops variables has
+Or pull: ask at any time for all matches. A conjunctive query whose head drops variables has
 answers in place of matches; each is pushed once.
 
 A session opens events, checks the query against them, puts them in order, and hands them to its
-`Pipeline`, which has the cost contract. The first events decide the plan.
+`Pipeline`, which has the cost contract. The first events decide the plan. What sessions of all
+languages do is in `run.stream_session`.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, Generic, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import pyarrow as pa
 
-from cernis.compiled.tiers import count_compiling_seconds, note_compiling
 from cernis.encoding.encode import AtomEncoder, Encode, KnownTruths
-from cernis.errors import (
-    CernisError,
-    SessionGuard,
-    StateError,
-    StrictError,
-    WarningNote,
-    list_warnings,
-)
+from cernis.errors import CernisError, StateError, StrictError, WarningNote, list_warnings
 from cernis.events.batch import TYPES, EventBatch
 from cernis.events.csv_form import Columns
 from cernis.events.mistakes import Mistakes
@@ -66,12 +59,11 @@ from cernis.run.group import find_measures
 from cernis.run.key_limit import KeyLimit, OnFull
 from cernis.run.metrics import SessionMetrics
 from cernis.run.pipeline import Pipeline
+from cernis.run.stream_session import Blame, StreamSession
 from cernis.run.tables import Tables
 from cernis.schema import Schema
-from cernis.signature import Secret, sign_state
 
 _TRIED_CANDIDATES = 20_000
-Blame = Callable[[], list[str]]
 MatchForm = Literal["events", "count"]
 """What a session returns: the matches with their events, or how many end where."""
 MANY_KEYS = 1 << 16
@@ -148,7 +140,7 @@ class OpenedEvents(NamedTuple):
     batches: Iterator[EventBatch]
 
 
-class Session(Generic[Found]):
+class Session(StreamSession[Found, OpenedEvents]):
     """One run of a query over one stream, for one thread at a time.
 
     Events that cannot be opened, checked or ordered raise an error before any of them is read,
@@ -175,17 +167,15 @@ class Session(Generic[Found]):
         another session to add up.
         """
         self.options = options or RunOptions()
-        self.keep = keep
+        mistakes = Mistakes(self.options.on_error)
+        super().__init__(mistakes, strict=self.options.strict, keep=keep)
         self._counting = _is_counting(plan, matches, keep=keep)
         self._measures = measures
         self._parts = parts
         self.budget = self.options.new_budget()
         self._limit = KeyLimit(self.options.max_keys, self.options.on_full)
-        self.mistakes = Mistakes(self.options.on_error)
         self.store = EventStore(self.options.time_unit)
         self.progress = StreamPosition()
-        self.notes: list[str] = []
-        self._compiled = count_compiling_seconds()
         self._types = SampledTypes()
         self._first: FirstEvents | None = FirstEvents()
         """The first events, until something matches."""
@@ -200,7 +190,6 @@ class Session(Generic[Found]):
         """The columns that tables have had in a session that was frozen."""
         self._is_endless = False
         """Whether events have come that more may follow."""
-        self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
         self._given = plan
         self._start(plan)
 
@@ -240,44 +229,12 @@ class Session(Generic[Found]):
 
     # ------------------------------------------------------------- reading
 
-    def push(self, events: Any) -> Found:
-        """Return the matches that end in these events, which follow all events pushed before.
-
-        Of a query whose head drops variables: the answers that are new.
-        """
-        reading = self._begin(events)
-        with self._guard:
-            self._is_endless = True
-            found = self._collect(reading)
-            self.pipeline.forget_if_due()
-            return found
-
-    def collect(self, events: Any) -> Found:
-        """Like `push`, for the last events of a stream: keeps all events."""
-        reading = self._begin(events)
-        with self._guard:
-            if not self.events:
-                self.pipeline.remember_batches()
-            found = self._collect(reading, last=True)
-            self._refuse_warnings()
-            return found
-
-    def finish(self) -> Found:
-        """Return what is certain now that no further event comes.
-
-        These are the groups that are still open, the matches of LONGEST that still wait, and the
-        best of open intervals or of the input. With `complete=True` also the matches that wait for
-        their deadline.
-        """
-        with self._guard:
-            return self._result([], last=True)
-
     def advance(self, time: int, scale: Scale) -> Found:
         """Return the matches that are certain now that no event before a time comes.
 
         `time` counts ticks of the stream's times. Of GROUP BY: the groups that are complete.
         """
-        with self._guard:
+        with self.guard:
             return self._result(self.pipeline.advance(time, scale))
 
     def pass_watermark(self, nanoseconds: int, scale: Scale) -> Iterator[Found]:
@@ -298,10 +255,13 @@ class Session(Generic[Found]):
         """Return the groups of EVERY that end at or before a time, which no event to come has."""
         grouper = self.pipeline.grouper
         assert grouper is not None
-        with self._guard:
+        with self.guard:
             return self._groups(grouper.take_passed(nanoseconds, self.pipeline.first_end()))
 
     def _collect(self, reading: OpenedEvents, *, last: bool = False) -> Found:
+        self._is_endless = self._is_endless or not last
+        if last and not self.events:
+            self.pipeline.remember_batches()
         self.renew_budget()
         if self.plan.pattern.ranks_overall:  # the best so far are kept, not what they are found in
             for segments in self._batches(reading, last=last):
@@ -314,25 +274,21 @@ class Session(Generic[Found]):
 
     def stream(self, events: Any) -> Iterator[Found]:
         """Yield the matches batch by batch; they stay valid."""
-        reading = self._begin(events)
-        with self._guard:
-            self._is_endless = True
-            waits = self.pipeline.waits
-            for segments in self._batches(reading, last=True):
-                self.renew_budget()
-                found = self._result(segments) if segments or waits else None
-                self.pipeline.forget_if_due()
-                if found is not None:
-                    with self._guard.paused():
-                        yield found
-            if waits or self.pipeline.grouper is not None or self._flushes:
-                rest = self._result([], last=True)
-                with self._guard.paused():
-                    yield rest
-            else:
-                self.notes += [*self._note_waiting(), *self._warn_about_limit()]
-            self.notes += self._find_blame(reading.ordering.scale)()
-            self._refuse_warnings()
+        self._is_endless = True
+        return super().stream(events)
+
+    def _find_in_batch(self, segments: list[Any]) -> Found | None:
+        self.renew_budget()
+        return self._result(segments) if segments or self.pipeline.waits else None
+
+    def _end_stream(self, reading: OpenedEvents) -> Found | None:
+        rest = None
+        if self.pipeline.waits or self.pipeline.grouper is not None or self._flushes:
+            rest = self._result([], last=True)
+        else:
+            self.notes += [*self._note_waiting(), *self._warn_about_limit()]
+        self.notes += self._find_blame(reading.ordering.scale)()
+        return rest
 
     def take(self, batch: EventBatch, scale: Scale, *, own: bool = True) -> Found:
         """Return the matches that end in a batch whose events are in their final order.
@@ -340,7 +296,7 @@ class Session(Generic[Found]):
         The caller decides when to renew the budget. Unless the batch is its `own`, a match that
         ends in it is ignored; WITHOUT takes note of its events.
         """
-        with self._guard:
+        with self.guard:
             found = self._result(self.pipeline.take(batch, scale, own=own))
             self.pipeline.forget_if_due()
             return found
@@ -355,21 +311,17 @@ class Session(Generic[Found]):
 
         Not for CONSUME BY and SUPPRESS BY, where those decide about later matches.
         """
-        with self._guard:
+        with self.guard:
             self.pipeline.take(batch, scale)
             self.pipeline.forget_if_due()
 
     def pull(self) -> Found:
-        """Return all matches (or answers); with a window, those inside the one that ends now.
-
-        A match is inside when it starts inside, an answer when a match of it does. Only for
-        sessions that were opened with `keep=True`.
-        """
+        """Return all matches (or answers); with a window, those inside the one that ends now."""
         if self.plan.pattern.grouping is not None:
             raise StateError("groups cannot be pulled: push gives each once, when it is complete")
-        if not self.keep:
-            raise StateError("nothing is kept to pull: open the session with keep=True")
-        self._guard.check()
+        return super().pull()
+
+    def _pull(self) -> Found:
         if self._keeps_answers:
             return self._answers(self._answers_so_far, self.budget.was_spent)
         budget = self.options.new_budget()
@@ -386,8 +338,11 @@ class Session(Generic[Found]):
 
     def forget(self) -> None:
         """Drop the events that no partial match reaches back to."""
-        with self._guard:
+        with self.guard:
             self.pipeline.forget()
+
+    def _forget_if_due(self) -> None:
+        self.pipeline.forget_if_due()
 
     def renew_budget(self) -> None:
         """Allow as many candidates again; a push and a batch of `stream` do so.
@@ -401,9 +356,9 @@ class Session(Generic[Found]):
         if not self.budget.spent or not chains:
             self.budget.used = 0
 
-    def _begin(self, events: Any) -> OpenedEvents:
+    def _begin(self, events: Any, *, whole: bool) -> OpenedEvents:
         """Open events and order the first batch of them; an error leaves the session as it was."""
-        self._guard.check()
+        self.guard.check()
         if self.options.strict and self.plan.warnings:
             raise StrictError(self.plan.warnings)
         ordering = self._open(events)
@@ -501,7 +456,7 @@ class Session(Generic[Found]):
 
     def read(self, batch: EventBatch, scale: Scale) -> list[Any]:
         """Read a batch in its final order; return what it found, for `conclude`."""
-        with self._guard:
+        with self.guard:
             return self.pipeline.take(batch, scale)
 
     def conclude(self, read: list[Any], *, last: bool = False, forget: bool = True) -> Found:
@@ -509,7 +464,7 @@ class Session(Generic[Found]):
 
         Where events may go on, `forget` those that no match reaches back to.
         """
-        with self._guard:
+        with self.guard:
             found = self._result(read, last=last)
             if forget and not last:
                 self.pipeline.forget_if_due()
@@ -597,11 +552,6 @@ class Session(Generic[Found]):
         encoder, encoders = self.pipeline.feed.encoder, self.pipeline.encoders()
         yield from warn_about_truths(self.plan, encoder, encoders, types)
 
-    def _refuse_warnings(self) -> None:
-        """Raise the warnings about the events, if they are errors."""
-        if self.options.strict and (found := list_warnings(self.notes)):
-            raise StrictError(found)
-
     # ------------------------------------------------------------- results
 
     @property
@@ -665,11 +615,10 @@ class Session(Generic[Found]):
 
         return find
 
-    def _list_notes(self, partial: bool, blame: Blame | None) -> Notes:
+    def _note_result(self, partial: bool, blame: Blame | None = None) -> Notes:
         """Return the notes of a result."""
         self._note_partial(partial)
-        notes, compiled = tuple(self.notes), self._compiled
-        return lambda: (*notes, *(blame() if blame else ()), *note_compiling(compiled))
+        return self._list_notes(blame)
 
     def _matches(self, found: MatchSet, partial: bool, blame: Blame | None = None) -> Found:
         store = copy.copy(self.store)
@@ -678,7 +627,7 @@ class Session(Generic[Found]):
             found,
             store,
             pattern,
-            notes=self._list_notes(partial, blame),
+            notes=self._note_result(partial, blame),
             partial=partial,
             used=used,
             deadline=self.pipeline.deadline(),
@@ -689,7 +638,7 @@ class Session(Generic[Found]):
     def _groups(self, table: pa.Table) -> Found:
         grouping, partial = self.plan.pattern.grouping, self.budget.spent
         assert grouping is not None
-        notes, added = self._list_notes(partial, None), added_columns(self.plan.pattern)
+        notes, added = self._note_result(partial), added_columns(self.plan.pattern)
         groups = Groups(table, grouping.components, notes=notes, partial=partial, added=added)
         return cast(Found, groups)
 
@@ -698,7 +647,7 @@ class Session(Generic[Found]):
     ) -> Found:
         head = self.plan.head
         assert head is not None
-        notes = self._list_notes(partial, blame)
+        notes = self._note_result(partial, blame)
         names = [column.name for column in head.columns]
         table = tables[0] if len(tables) == 1 else self._unite(tables)
         used = self.mistakes.used
@@ -721,21 +670,10 @@ class Session(Generic[Found]):
         """Return the numbers of this moment; they cost nothing."""
         return self.pipeline.metrics()
 
-    def freeze(self, *, secret: Secret = None) -> bytes:
-        """Return the state as versioned bytes; `Query.thaw` goes on from there.
-
-        With a `secret`, the bytes are signed, and thaw with the same secret only.
-        """
-        if self.keep:
-            raise StateError(
-                "a session that keeps its matches (keep=True) cannot be frozen; freeze one "
-                "that only pushes"
-            )
+    def _freeze(self) -> bytes:
         columns = (self.options.time, self.options.type, self.options.time_unit)
-        with self._guard:
-            tables = self._table_columns if self._tables is None else self._tables.describe()
-            state = freeze_pipeline(self.pipeline, self.progress, columns, tables)
-        return sign_state(state, secret)
+        tables = self._table_columns if self._tables is None else self._tables.describe()
+        return freeze_pipeline(self.pipeline, self.progress, columns, tables)
 
     @classmethod
     def thaw(

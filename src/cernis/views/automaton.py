@@ -198,10 +198,11 @@ def _measure_state(state: DrawnState) -> float:
 def _measure_edge(edge: DrawnEdge | EdgeView) -> float:
     if edge.kind == "wait":
         return 0.0
-    return min(len(_write_label(edge)), _LONGEST_LABEL) * _LETTER * 0.93 + 12
+    return min(len(write_label(edge)), _LONGEST_LABEL) * _LETTER * 0.93 + 12
 
 
-def _write_label(edge: DrawnEdge | EdgeView) -> str:
+def write_label(edge: DrawnEdge | EdgeView) -> str:
+    """Return what an edge asks of an event, and what it marks."""
     return f"{edge.condition} → {edge.label}" if edge.label else edge.condition
 
 
@@ -386,7 +387,7 @@ def _draw_loops(state: StateView, bundle: Sequence[EdgeView]) -> str:
 
 
 def _name_bundle(bundle: Sequence[EdgeView]) -> str:
-    return svg.title("; ".join(_write_label(edge) for edge in bundle))
+    return svg.title("; ".join(write_label(edge) for edge in bundle))
 
 
 def _draw_labels(bundle: Sequence[EdgeView], x: float, y: float, *, under: bool = False) -> str:
@@ -394,7 +395,7 @@ def _draw_labels(bundle: Sequence[EdgeView], x: float, y: float, *, under: bool 
 
     Counts stand beside them, or `under` the line.
     """
-    lines = [(_cut(_write_label(edge)), edge.taken) for edge in bundle if _write_label(edge)]
+    lines = [(_cut(write_label(edge)), edge.taken) for edge in bundle if write_label(edge)]
     if len(lines) > _MOST_LINES:
         lines = [*lines[: _MOST_LINES - 1], (f"and {len(lines) - _MOST_LINES + 1} more", None)]
 

@@ -72,11 +72,7 @@ def write_steady_events(seed: int, number: int = 60) -> bytes:
 
 def find_segments(session: GraphSession, events: bytes) -> list[DagSegment]:
     """Return the compact match sets of a stream."""
-    return [
-        segment
-        for batch in session.open({"S": events})
-        for segment in session.recognize(batch, session.solver.solve(batch))
-    ]
+    return [segment for batch in session.open({"S": events}) for segment in session.read(batch)]
 
 
 def read(segments: list[DagSegment]) -> tuple[Steps, Places]:

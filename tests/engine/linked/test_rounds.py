@@ -200,11 +200,7 @@ def test_rows_of_another_search_tree_take_no_runs(sequence: str) -> None:
         sequence=sequence, of_b="", of_c="FILTER (?c >= ?a)", within="WITHIN 5 SECONDS"
     )
     session = cernis.query(text, lang="spaseq").session(time_unit="s")
-    segments = [
-        segment
-        for batch in session.open(write(events))
-        for segment in session.recognize(batch, session.solver.solve(batch))
-    ]
+    segments = [segment for batch in session.open(write(events)) for segment in session.read(batch)]
     numbers = [number for segment in segments for number in count_matches(segment)]
     chosen = choose_vertices(segments)
     runs = place_runs(segments[-1].memory, chosen)

@@ -113,7 +113,7 @@ def test_a_replay_completes_what_the_run_completes(case: tuple[Pattern, Events])
             rank = members.tolist().index(place)
             replayed = seen._replay.replay(members, seen._find_first(members, rank), rank)
             assert replayed.completed == step.completed
-        names = {state.id for state in seen._view.states}
+        names = {state.id for state in seen._drawn.view.states}
         assert {one.state for one in step.states} <= names
 
 

@@ -12,8 +12,10 @@ Cost: each event is copied once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cernis.events.mistakes import Mistakes
 from cernis.rdf.reading.events import GraphEvents
@@ -21,9 +23,18 @@ from cernis.rdf.reading.group import REACH
 from cernis.rdf.reading.merge import MergedStreams, concatenate, take_events
 from cernis.rdf.reading.quads import BATCH, Input, read_quads
 from cernis.rdf.reading.streams import StreamReader
-from cernis.rdf.reading.terms import Codes, Terms
+from cernis.rdf.reading.terms import UNBOUND, Codes, Terms, check_terms
 from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.reading.timing import LatestTime
+from cernis.state import (
+    MOST_EVENTS,
+    Arrays,
+    check_number,
+    check_text,
+    is_inside,
+    read_array,
+    require,
+)
 
 
 class StreamPieces:
@@ -130,3 +141,94 @@ class StreamPieces:
             self.latest = self.latest.recode(new_codes)
         for reader in self.readers.values():
             reader.recode(new_codes)
+
+    @property
+    def rules(self) -> dict[str, TimeRule]:
+        """Where each stream has its times, as far as is decided."""
+        return {name: reader.rule for name, reader in self.readers.items()}
+
+    # ----------------------------------------------------------------- frozen
+
+    def freeze(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the events of the last timestamp, and how far each stream has come."""
+        readers, latest = self.readers.values(), self.latest
+        arrays: dict[str, NDArray[Any]] = {}
+        if self.held is not None:
+            arrays |= {f"held.{name}": one for name, one in self.held._asdict().items()}
+        arrays["ended"] = np.concatenate([reader.grouper.ended for reader in readers])
+        is_named = latest is not None and latest.name != UNBOUND
+        meta = {
+            "pieces": self.pieces,
+            "latest": None if latest is None else latest.time,
+            "latest_graph": self.terms.text(latest.name) if latest and is_named else None,
+            "streams": [
+                {
+                    "property": reader.rule.property,
+                    "pattern": reader.rule.pattern,
+                    "unit": reader.rule.unit,
+                    "numeric": reader.numeric_times,
+                    "events": reader.grouper.event_count,
+                    "quads": reader.grouper.quad_count,
+                    "ended": len(reader.grouper.ended),
+                }
+                for reader in readers
+            ],
+        }
+        return meta, arrays
+
+    def thaw(self, meta: Mapping[str, Any], arrays: Arrays, codes: Codes) -> None:
+        """Let the streams go on where they were; frozen terms have these codes."""
+        self.pieces = check_number(meta.get("pieces"), "the number of pieces", 0, MOST_EVENTS)
+        ended = read_array(arrays, "ended", np.int32, low=0, below=len(codes))
+        at, counts = 0, []
+        for reader, written in zip(self.readers.values(), meta["streams"], strict=True):
+            events, quads, number = (
+                check_number(written.get(name), f"the number of {name}", 0, MOST_EVENTS)
+                for name in ("events", "quads", "ended")
+            )
+            require(
+                written.get("numeric") in (None, True, False) and at + number <= len(ended),
+                "a stream is damaged",
+            )
+            reader.grouper.continue_from(events, quads, codes[ended[at : at + number]])
+            reader.timer.numeric_times = written["numeric"]
+            at += number
+            counts.append(events)
+        require(at == len(ended), "a stream is damaged")
+        if meta.get("latest") is not None:
+            name, text = UNBOUND, meta.get("latest_graph")
+            if text is not None:
+                check_terms([check_text(text, "the name of a graph")])
+                name = self.terms.code(text)
+            self.latest = LatestTime(check_number(meta["latest"], "the latest time"), name)
+        if any(name.startswith("held.") for name in arrays):
+            self.held = _read_held(arrays, np.array(counts), codes)
+            require(
+                self.latest is not None and self.latest.time >= int(self.held.times[0]),
+                "the last events are not the latest",
+            )
+
+
+def _read_held(arrays: Arrays, counts: NDArray[Any], codes: Codes) -> GraphEvents:
+    """Return the events of the last timestamp."""
+    times = read_array(arrays, "held.times", np.int64)
+    n = len(times)
+    require(n > 0 and bool((times == times[0]).all()), "the last events have several times")
+    streams = read_array(arrays, "held.streams", np.int32, (n,), low=0, below=len(counts))
+    numbers = read_array(arrays, "held.numbers", np.int64, (n,), low=0, below=counts[streams])
+    p = read_array(arrays, "held.p", np.int32, low=0, below=len(codes))
+    size = len(p)
+    s, o = (
+        read_array(arrays, f"held.{name}", np.int32, (size,), low=0, below=len(codes))
+        for name in "so"
+    )
+    first = read_array(arrays, "held.first", np.int64, (n + 1,), low=0, below=size + 1)
+    order = np.lexsort((numbers, streams))
+    require(
+        first[0] == 0
+        and first[-1] == size
+        and is_inside(np.diff(first), 0)
+        and bool((order == np.arange(n)).all()),
+        "the last events are not in order",
+    )
+    return GraphEvents(times, streams, numbers, first, s, p, o).recode(codes)

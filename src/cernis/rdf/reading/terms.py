@@ -14,16 +14,35 @@ before has the old ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from cernis.state import require
 
 Codes = NDArray[np.int32]
 
 UNBOUND = -1
+
+_IRI = r'<[^\x00-\x20<>"{}|^`\\]*>'
+_TERM = (
+    rf"^(?:{_IRI}|_:[^\x00-\x20<>\"]+|<<\(.*\)>>"
+    r'|"(?:[^"\\\x00-\x1f]|\\[tbnrf"\\]|\\u00[0-7][0-9A-Fa-f])*"'
+    rf"(?:@[A-Za-z0-9-]+|\^\^{_IRI})?)$"
+)
+"""The forms of terms, as `Terms` has them."""
+
+
+class CodeHolder(Protocol):
+    """Something that holds codes of terms between two batches."""
+
+    def codes(self) -> Iterator[Codes]: ...
+
+    def recode(self, new_codes: Codes) -> None: ...
 
 
 class Terms:
@@ -116,3 +135,9 @@ class Terms:
         """Return a prefix for the blank nodes of one more file: `f0`, `f1`, …"""
         self._scopes += 1
         return f"f{self._scopes - 1}"
+
+
+def check_terms(texts: Sequence[str]) -> None:
+    """Raise StateError where a text of a frozen state is no term."""
+    good = pc.match_substring_regex(pa.array(texts, pa.string()), _TERM)
+    require(bool(np.asarray(good).all()), "a term is no term")

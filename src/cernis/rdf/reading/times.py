@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from math import floor
@@ -159,6 +160,22 @@ def read_name_times(names: pa.StringArray, pattern: str, unit: str) -> tuple[Int
         read = read_times if datatype == "double" else _read_exact
         times[rest], good[rest] = read(literals, unit)
     return times, good
+
+
+def parse_time(time: int | float | str | datetime, unit: str, what: str) -> int:
+    """Return a number of units, or a date, in nanoseconds.
+
+    >>> parse_time(2, "s", "advance"), parse_time("1970-01-01T00:00:01Z", "s", "advance")
+    (2000000000, 1000000000)
+    """
+    if isinstance(time, datetime):
+        time = time.isoformat()
+    kind = {int: "integer", float: "double"}.get(type(time), "dateTime")
+    text = f'"{time}"^^<{XSD}{kind}>'
+    times, good = read_times(pa.array([text], pa.string()), unit)
+    if not good[0]:
+        raise DataError(f"{what} {time}: is no time")
+    return int(times[0])
 
 
 def format_time(time: int, unit: str | None) -> str:

@@ -8,7 +8,7 @@ Cost: each operation is one pass of a kernel (`cernis.engine.graphs.search`) ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from cernis.engine.graphs import expressions as e
 from cernis.engine.graphs import search as k
 from cernis.engine.graphs.search import Codes
 from cernis.errors import BudgetError
+from cernis.rdf.reading.events import GraphEvents
 
 Names = tuple[str, ...]
 
@@ -34,6 +35,15 @@ class Solutions(NamedTuple):
     def take(self, rows: NDArray[np.bool_]) -> Solutions:
         """Return the rows that a mask selects."""
         return Solutions(self.names, self.event[rows], self.codes[rows])
+
+
+class SolvedBatch(NamedTuple):
+    """Events of whole timestamps in order, and the solutions of each pattern in them."""
+
+    events: GraphEvents
+    found: Mapping[str, Solutions]
+    versions: Codes
+    """The version of a live background that each event was solved with, by its index."""
 
 
 class RowBudget(NamedTuple):

@@ -16,7 +16,7 @@ which takes time linear in the text; its \\d, \\w and \\s know ASCII only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -82,7 +82,19 @@ class TermValues:
                 self._maps[number, first:last] = self.apply(function, codes)
         return e.Values(self._facts, self._text, self._maps, self.answers)
 
-    def keep(self, live: NDArray[np.bool_]) -> None:
+    def keep_terms(self, own: int, held: Iterable[Codes]) -> Codes:
+        """Drop all terms but the first `own` and those that are held.
+
+        Return the new code of each; all owners of codes must replace theirs.
+        """
+        live = np.zeros(len(self.terms), np.bool_)
+        live[:own] = True
+        for codes in held:
+            live[codes[codes >= 0]] = True
+        self._keep(live)
+        return self.terms.keep(live)
+
+    def _keep(self, live: NDArray[np.bool_]) -> None:
         """Drop the values of other terms and change codes, as `Terms.keep` does."""
         self.update()
         kept = np.flatnonzero(live).astype(np.int32)

@@ -26,6 +26,7 @@ from cernis.rdf.session import GraphSession
 from cernis.rdf.solving.columns import ProgramColumn, keep_rows, plan_program
 from cernis.rdf.solving.rows import RowBuilder
 from cernis.rdf.solving.solve import Matcher
+from cernis.rdf.source import GraphSource
 
 GraphName = int | tuple[str, int]
 """A graph: its place, or its stream and its number in it, as `GraphMatch.events` has them."""
@@ -48,19 +49,20 @@ class TracedGraphs:
     """The graphs of the streams of a query, and the matches in them."""
 
     def __init__(self, session: GraphSession, sources: Mapping[str, Any]) -> None:
-        self.session, self.plan, self.linked = session, session.plan, session.linked
-        self.window = session.builder.window
-        builder = RowBuilder(session.plan, session.values, self.window)
+        self.plan, self.linked = session.plan, session.plan.linked
+        self.values, self.terms = session.feed.values, session.feed.terms
+        assert isinstance(session.source, GraphSource)
+        self._background = session.source.solver.background
+        self.window = session.feed.builder.window
+        builder = RowBuilder(session.plan, self.values, self.window)
         batches, tables, segments = [], [], []
-        with session.guard:
-            for batch in session.open(sources):
-                solved = session.solver.solve(batch)
-                segments += session.recognize(batch, solved)
-                rows, stored = builder.build(batch, solved)
-                own = (rows.reading, rows.codes, rows.moment, rows.part)
-                tables.append(TracedRows(*own, stored.alternative, stored.event))
-                batches.append(batch)
-            session.mistakes.complete()
+        for batch in session.open(sources):
+            segments += session.read(batch)
+            rows, stored = builder.build(batch.events, batch.found)
+            own = (rows.reading, rows.codes, rows.moment, rows.part)
+            tables.append(TracedRows(*own, stored.alternative, stored.event))
+            batches.append(batch.events)
+        session.mistakes.complete()
         self.matches: GraphMatches = session.matches(segments)
         self.events: GraphEvents = join_events(batches)
         self.rows = self._join_rows(tables)
@@ -126,7 +128,7 @@ class TracedGraphs:
     def read_event(self, place: int) -> dict[str, Any]:
         """Return a graph: its stream, its number, its time, and its triples as text."""
         low, high = (int(self.events.first[place + i]) for i in (0, 1))
-        columns = (self.session.terms.texts(codes[low:high]).to_pylist() for codes in self._triples)
+        columns = (self.terms.texts(codes[low:high]).to_pylist() for codes in self._triples)
         clock = self.matches.clock.column(self.events.times[place : place + 1])
         return {
             "stream": self.stream_of(place),
@@ -141,13 +143,12 @@ class TracedGraphs:
 
     def text(self, code: int) -> str:
         """Return a term as people write it."""
-        return "unbound" if code < 0 else write_term(g.Term(self.session.terms.text(code)))
+        return "unbound" if code < 0 else write_term(g.Term(self.terms.text(code)))
 
     def solve(self, pattern: g.GraphPattern, place: int) -> tuple[tuple[str, ...], Codes]:
         """Return the solutions of any pattern in one graph: the variables, and their codes."""
-        solver = self.session.solver
         source = self.plan.query.source
-        matcher = Matcher(pattern, self.session.values, solver.background, source=source)
+        matcher = Matcher(pattern, self.values, self._background, source=source)
         return matcher.names, matcher.solve(self.events.part(place, place + 1)).codes
 
     # ------------------------------------------------------------------- rows
@@ -180,12 +181,12 @@ class TracedGraphs:
         mask = np.ones(len(codes), np.bool_)
         for condition in conditions:
             if condition not in self._programs:
-                values, source = self.session.values, self.plan.query.source
+                values, source = self.values, self.plan.query.source
                 self._programs[condition] = plan_program(
                     condition, tuple(self.linked.columns), values, source
                 )
             operands = np.require(codes, np.int32, ["C", "W"])
-            mask &= keep_rows(self._programs[condition], operands, self.session.values)
+            mask &= keep_rows(self._programs[condition], operands, self.values)
         return mask
 
     @cached_property

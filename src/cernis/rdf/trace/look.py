@@ -17,7 +17,7 @@ from cernis.rdf.trace.graphs import GraphName, TracedGraphs
 from cernis.rdf.trace.linked import LinkedReplay
 from cernis.rdf.trace.why import explain_graphs
 from cernis.results.finding import Finding
-from cernis.results.trace_steps import AliveState, PartialMatches, TakenEdge, TraceStep
+from cernis.results.trace_steps import TraceStep, write_step
 from cernis.views.automaton import AutomatonView
 from cernis.views.describe_linked import DrawnLinked, describe_linked
 
@@ -73,25 +73,9 @@ class GraphTrace:
         first = int(np.searchsorted(times, graphs.bounds[moment]))
         least = max(0, moment + 1 - max(1, limit))
         replayed = self._replay.replay(max(first, least), place)
-        return TraceStep(
-            place,
-            graphs.read_event(place),
-            tuple(self._write_state(s, w) for s, w in sorted(replayed.alive.items())),
-            tuple(self._write_edge(e, number) for e, number in sorted(replayed.taken.items())),
-            graphs.ends.get(place, 0),
-            first >= least,
-            True,
-        )
-
-    def _write_state(self, state: int, waiting: PartialMatches) -> AliveState:
-        marks = waiting.example.list_marks() if waiting.example is not None else []
-        example = tuple((place, name) for place, labels in marks for name in labels)
-        name = self._drawn.view.states[state].name
-        return AliveState(state, name, waiting.number, waiting.since, example)
-
-    def _write_edge(self, edge: int, number: int) -> TakenEdge:
-        seen = self._drawn.view.edges[edge]
-        return TakenEdge(edge, seen.source, seen.target, seen.condition, number)
+        event, rows = graphs.read_event(place), np.arange(graphs.size)
+        step = write_step(place, event, replayed, self._drawn.view, rows)
+        return step._replace(completed=graphs.ends.get(place, 0), whole=first >= least)
 
     # -------------------------------------------------------------- automaton
 

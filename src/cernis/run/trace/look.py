@@ -19,7 +19,7 @@ from cernis.plan.explain import describe_automaton
 from cernis.plan.plan import Plan
 from cernis.results.finding import Finding
 from cernis.results.matches import Matches
-from cernis.results.trace_steps import AliveState, PartialMatches, Replayed, TakenEdge, TraceStep
+from cernis.results.trace_steps import Replayed, TraceStep, write_step
 from cernis.run.trace.correlated import CorrelatedReplay
 from cernis.run.trace.events import Int64s, TracedEvents
 from cernis.run.trace.unary import UnaryReplay
@@ -83,15 +83,10 @@ class Trace:
         completed = self._count_ends(place)
         if completed and self.pattern.consume is not Consume.NONE:
             replayed = replayed._replace(alive={})
-        return TraceStep(
-            row,
-            self.events.read_event(place),
-            tuple(self._write_state(s, w) for s, w in sorted(replayed.alive.items())),
-            tuple(self._write_edge(e, number) for e, number in sorted(replayed.taken.items())),
-            completed,
-            whole,
-            self._is_exact,
-        )
+        event, shown = self.events.read_event(place), starred_variables(self.pattern.formula)
+        view = None if self._drawn is None else self._drawn.view
+        step = write_step(row, event, replayed, view, self.events.rows, frozenset(shown))
+        return step._replace(completed=completed, whole=whole, exact=self._is_exact)
 
     @property
     def _is_exact(self) -> bool:
@@ -125,28 +120,6 @@ class Trace:
         at = int(np.searchsorted(ends, place))
         return counts[at] if at < len(ends) and ends[at] == place else 0
 
-    @property
-    def _view(self) -> AutomatonView:
-        assert self._drawn is not None
-        return self._drawn.view
-
-    def _write_state(self, state: int, waiting: PartialMatches) -> AliveState:
-        rows = self.events.rows
-        marks = waiting.example.list_marks() if waiting.example is not None else []
-        shown = frozenset(starred_variables(self.pattern.formula))
-        example = tuple(
-            (int(rows[place]), name)
-            for place, labels in marks
-            for name in sorted(labels & shown or labels)
-        )
-        name = self._view.states[state].name
-        return AliveState(state, name, waiting.number, int(rows[waiting.since]), example)
-
-    def _write_edge(self, edge: int, number: int) -> TakenEdge:
-        seen = self._view.edges[edge]
-        label = f"{seen.condition} → {seen.label}" if seen.label else seen.condition
-        return TakenEdge(edge, seen.source, seen.target, label, number)
-
     # -------------------------------------------------------------- automaton
 
     @property
@@ -162,8 +135,8 @@ class Trace:
         compared with each other). An event counts if some partial match inside the window took
         the edge, or began with it.
         """
-        replay = self._replay
-        if replay is None:
+        replay, drawn = self._replay, self._drawn
+        if replay is None or drawn is None:
             return None
         size = self.counted if limit is None else min(self.events.size, max(0, limit))
         counts: dict[int, int] = {}
@@ -178,7 +151,7 @@ class Trace:
                 found = replay.count_edges(members, self._list_firsts(members).tolist())
                 for edge, number in found.items():
                     counts[edge] = counts.get(edge, 0) + number
-        return self._view.with_counts(counts)
+        return drawn.view.with_counts(counts)
 
     def _list_firsts(self, members: Int64s) -> Int64s:
         """Return for each rank of a partition the first one inside its window."""

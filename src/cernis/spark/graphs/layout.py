@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Distribution
-from cernis.rdf.recognizer import shape_answers
+from cernis.rdf.shape import shape_answers
 
 APART = 4
 """A cell is at least so many windows long, so at most one event in so many is read twice."""

@@ -140,4 +140,5 @@ class SolutionRecognizer:
         return self.session.freeze()
 
     def count_state(self) -> EngineState:
-        return EngineState(len(self.session.builder.parts), self.session.engine.records)
+        feed = self.session.feed
+        return EngineState(len(feed.builder.parts), feed.engine.records)

@@ -29,12 +29,14 @@ from cernis.events.mistakes import did_you_mean
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Distribution
-from cernis.rdf.exchange import TS, SolutionSession, SolutionWriter
+from cernis.rdf.exchange import TS, SolutionFormat, SolutionWriter
 from cernis.rdf.live_background import BackgroundContent, BackgroundFile
 from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.events import GraphEvents, encode_events
 from cernis.rdf.reading.parts import FilePart, PartReader
 from cernis.rdf.reading.terms import Codes, Terms
+from cernis.rdf.session import GraphSession
+from cernis.rdf.source import TableSource
 from cernis.spark.graphs.check import Knowledge
 from cernis.spark.graphs.layout import GraphLayout, cell_length
 from cernis.spark.graphs.versions import VersionFolder
@@ -67,13 +69,14 @@ class GraphWork:
     checkpoint: str | None = None
     """The checkpoint that has the versions of a live background."""
 
-    def open_session(self) -> SolutionSession:
+    def open_session(self) -> GraphSession:
         live = self.checkpoint is not None
-        return SolutionSession(self.plan, self.unit, self.numeric_times, live=live)
+        source = TableSource(self.plan, self.unit, self.numeric_times, live=live)
+        return GraphSession(self.plan, source)
 
     def solution_schema(self) -> pa.Schema:
         """Return the columns of the rows between the two kinds of tasks."""
-        fields = list(self.open_session().format.schema)
+        fields = list(SolutionFormat(self.plan, live=self.checkpoint is not None).schema)
         fields.append(pa.field(BUCKET, pa.int32()))
         if self.layout.distribution is Distribution.SLICED:
             fields.append(pa.field(OWN, pa.bool_()))
