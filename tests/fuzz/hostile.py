@@ -529,26 +529,31 @@ def _mutate_array(draw: random.Random, array: Any) -> Any:
 
 def _mutate_frozen(draw: random.Random, frozen: bytes) -> bytes:
     """Return a frozen state with a few changes, and the checksum that belongs to them."""
-    from cernis.engine.unary.freeze import pack, unpack
+    import numpy as np
 
-    meta, arrays = unpack(frozen)
+    from cernis.state import pack, split_arrays, unpack
+
+    tree: Any = unpack(frozen)
     for _ in range(draw.choice((1, 1, 1, 2, 4))):
         if draw.random() < 0.25:
-            meta = mutate_tree(draw, meta)
-            meta = meta if isinstance(meta, dict) else {}
-            continue
-        name = draw.choice(sorted(arrays))
-        if name.startswith("table") and draw.random() < 0.5:
-            import numpy as np
-
-            arrays[name] = np.frombuffer(mutate_bytes(draw, arrays[name].tobytes()), np.uint8)
-        elif draw.random() < 0.03:
-            del arrays[name]
-        else:
-            arrays[name] = _mutate_array(draw, arrays[name])
+            tree = mutate_tree(draw, tree)
+            tree = tree if isinstance(tree, dict) else {}
+        _, arrays = split_arrays(tree)
         if not arrays:
             break
-    return pack(meta, arrays)
+        path = draw.choice(sorted(arrays))
+        *steps, last = path.split("/")
+        part = tree
+        for step in steps:
+            part = part[int(step) if isinstance(part, list) else step]
+        name: Any = int(last) if isinstance(part, list) else last
+        if "table" in path and draw.random() < 0.5:
+            part[name] = np.frombuffer(mutate_bytes(draw, part[name].tobytes()), np.uint8)
+        elif draw.random() < 0.03:
+            del part[name]
+        else:
+            part[name] = _mutate_array(draw, part[name])
+    return pack(tree)
 
 
 def _make_frozen(draw: random.Random) -> bytes:
@@ -687,15 +692,15 @@ def _mutate_frozen_rules(draw: random.Random, frozen: bytes) -> bytes:
     """Mutate the state of a rule set, or the state of a rule in it."""
     import numpy as np
 
-    from cernis.engine.unary.freeze import pack, unpack
+    from cernis.state import pack, unpack
 
-    meta, arrays = unpack(frozen)
-    inner = [name for name in arrays if name.startswith("rule.")]
+    tree = unpack(frozen)
+    inner = [name for name in tree if name.startswith("rule.")]
     if draw.random() < 0.5:
         return _mutate_frozen(draw, frozen)
     name = draw.choice(sorted(inner))
-    changed = _mutate_frozen(draw, arrays[name].tobytes())
-    return pack(meta, {**arrays, name: np.frombuffer(changed, np.uint8)})
+    changed = _mutate_frozen(draw, tree[name].tobytes())
+    return pack({**tree, name: np.frombuffer(changed, np.uint8)})
 
 
 def _run_frozen_rules(case: bytes) -> None:

@@ -10,9 +10,11 @@ import pytest
 
 import cernis
 from cernis.engine.dag import records as r
-from cernis.engine.unary.freeze import VERSION, pack, unpack
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.session import GraphSession
+from cernis.state import VERSION
+from tools.cases.frozen import pack_parts as pack
+from tools.cases.frozen import unpack_parts as unpack
 
 RELEASED = Path(__file__).parent / "frozen"
 
@@ -132,10 +134,10 @@ def test_every_array_is_missed_and_must_have_its_shape(name: str) -> None:
 @pytest.mark.parametrize(
     ("part", "number", "message"),
     [
-        ("entry.store", 99, "'entry.store' is out of range"),
-        ("entry.codes", 10_000, "'entry.codes' is out of range"),
-        ("entry.root", 0, "'entry.root' is out of range"),
-        ("entry.root", 1, "buckets share their runs"),
+        ("engine/entries/store", 99, "'store' is out of range"),
+        ("engine/entries/codes", 10_000, "'codes' is out of range"),
+        ("engine/entries/root", 0, "'root' is out of range"),
+        ("engine/entries/root", 1, "buckets share their runs"),
         ("rows.event", -1, "its rows do not belong to its events"),
         ("held.first", 1, "the last events are not in order"),
         ("terms.text", 32, "a term is no term"),
@@ -152,8 +154,8 @@ def test_numbers_that_lead_nowhere_are_refused(part: str, number: int, message: 
     ("part", "layout", "field", "number", "message"),
     [
         ("nodes", r.NODE, "left", 10_000, "a node leads nowhere"),
-        ("nodes", r.NODE, "vertex", 10_000, "'nodes' do not belong to vertices"),
-        ("sources", r.SOURCE, "version", -1, "a source leads to no run before it"),
+        ("nodes", r.NODE, "vertex", 10_000, "'vertex of nodes' is out of range"),
+        ("sources", r.SOURCE, "version", -1, "'version of sources' is out of range"),
         ("sources", r.SOURCE, "link", 1, "a source leads to no run before it"),
         ("vertices", r.VERTEX, "position", 10_000, "'vertices' are not in order"),
     ],
@@ -162,7 +164,7 @@ def test_records_that_lead_nowhere_are_refused(
     part: str, layout: Any, field: str, number: int, message: str
 ) -> None:
     meta, arrays = unpack(freeze("chain"))
-    records = arrays[part].view(layout)
+    records = arrays[f"engine/{part}"].view(layout)
     records[field][min(1, len(records) - 1) :] = number
     with pytest.raises(cernis.StateError, match=message):
         thaw("chain", pack(meta, arrays))
@@ -172,8 +174,8 @@ def test_records_that_lead_nowhere_are_refused(
 @pytest.mark.parametrize("number", [0, 10_000])
 def test_rounds_that_lead_nowhere_are_refused(case: str, number: int) -> None:
     meta, arrays = unpack(freeze(case))
-    sources = arrays["sources"].view(r.SOURCE)
-    sources["group"][:] = number or arrays["entry.rounds"].max()
+    sources = arrays["engine/sources"].view(r.SOURCE)
+    sources["group"][:] = number or arrays["engine/entries/rounds"].max()
     with pytest.raises(cernis.StateError, match=r"a round leads (nowhere|to none before it)"):
         thaw(case, pack(meta, arrays))
 
@@ -183,9 +185,11 @@ def test_rounds_that_lead_nowhere_are_refused(case: str, number: int) -> None:
 )
 def test_rounds_that_are_no_rounds_are_refused(case: str, name: str) -> None:
     meta, arrays = unpack(freeze(case))
-    kept = arrays[f"entry.{name}"]
+    kept = arrays[f"engine/entries/{name}"]
     assert kept.any()
-    arrays[f"entry.{name}"] = np.where(kept > 0, arrays["entry.root"], 0).astype(np.int32)
+    arrays[f"engine/entries/{name}"] = np.where(kept > 0, arrays["engine/entries/root"], 0).astype(
+        np.int32
+    )
     with pytest.raises(cernis.StateError, match="a round leads to none before it"):
         thaw(case, pack(meta, arrays))
 
@@ -193,17 +197,17 @@ def test_rounds_that_are_no_rounds_are_refused(case: str, name: str) -> None:
 @pytest.mark.parametrize("name", ["ready", "taken"])
 def test_groups_without_rounds_have_not_ended_any(name: str) -> None:
     meta, arrays = unpack(freeze("ended"))
-    arrays[f"entry.{name}"][:] = 10_000
-    with pytest.raises(cernis.StateError, match=f"entry.{name}"):
+    arrays[f"engine/entries/{name}"][:] = 10_000
+    with pytest.raises(cernis.StateError, match=f"'{name}' is out of range"):
         thaw("ended", pack(meta, arrays))
 
 
 def test_a_run_that_leads_to_itself_is_refused() -> None:
     meta, arrays = unpack(freeze("chain"))
-    vertices, nodes = arrays["vertices"].view(r.VERTEX), arrays["nodes"].view(r.NODE)
+    vertices, nodes = arrays["engine/vertices"].view(r.VERTEX), arrays["engine/nodes"].view(r.NODE)
     node = next(i for i, vertex in enumerate(nodes["vertex"]) if vertices["count"][vertex])
     own = vertices["first"][nodes["vertex"][node]]
-    arrays["sources"].view(r.SOURCE)["at"][own] = node
+    arrays["engine/sources"].view(r.SOURCE)["at"][own] = node
     with pytest.raises(cernis.StateError, match="a source leads to no run before it"):
         thaw("chain", pack(meta, arrays))
 

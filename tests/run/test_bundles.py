@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.engine.unary.freeze import pack, unpack
 from cernis.errors import StateError
 from cernis.run.rules import bundles
 from cernis.run.rules.bundles import SMALLEST, find_kind
@@ -21,6 +20,7 @@ from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
+from cernis.state import pack, unpack
 from cernis.testing.rules import evaluate_rules
 from tools.cases.differential import (
     assert_agrees,
@@ -373,17 +373,21 @@ def test_the_state_of_other_rules_is_refused() -> None:
     rules = cernis.rules(make_mixed())
     session = rules.session()
     session.push(tell("A", range(SMALLEST), 1))
-    meta, arrays = unpack(session.freeze())
+    tree = unpack(session.freeze())
     for wrong in ([[0, 0], [0, 1]], [[0, 1], [3, 3]], [[0, 1], [0]], [[], []]):
         with pytest.raises(StateError):
-            rules.thaw(pack({**meta, "bundles": [wrong]}, arrays))
-    own, parts = unpack(arrays["rule.0"].tobytes())
-    engine = own["engine"]
-    for changed in ({"units": []}, {"width": 0}, {"units": [[99, []]]}, {"labels": [[], ["z"]]}):
-        wrong_state = pack({**own, "engine": {**engine, **changed}}, parts)
-        damaged = {**arrays, "rule.0": np.frombuffer(wrong_state, np.uint8)}
+            rules.thaw(pack({**tree, "bundles": [wrong]}))
+    own = unpack(tree["rule.0"].tobytes())
+    engine, other = own["engine"], {"owner": 99, "columns": [], "states": []}
+    for changed in (
+        {"units": []},
+        {"slots": engine["slots"][:, :0]},
+        {"units": [other]},
+        {"labels": [[], ["z"]]},
+    ):
+        wrong_state = pack({**own, "engine": {**engine, **changed}})
         with pytest.raises(StateError):
-            rules.thaw(pack(meta, damaged))
+            rules.thaw(pack({**tree, "rule.0": np.frombuffer(wrong_state, np.uint8)}))
 
 
 def test_a_state_of_states_that_no_session_has_met_is_thawed() -> None:

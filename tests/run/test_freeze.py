@@ -6,21 +6,29 @@ import random
 import struct
 import zlib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import cernis
 from cernis.engine.dag.records import NODE
-from cernis.engine.unary.freeze import VERSION, pack, unpack
+from cernis.engine.unary.arena import NODE as ARENA_NODE
 from cernis.engine.unary.stacks import ROW
 from cernis.pattern.selection import counts_only
 from cernis.run.rules.families import SMALLEST
+from cernis.state import VERSION
+from cernis.state import pack as pack_tree
+from cernis.state import unpack as unpack_tree
 from cernis.testing import oracle
 from cernis.testing.conjunctive import oracle as conjunctive_oracle
 from tools.cases.differential import comparable_match
+from tools.cases.frozen import pack_parts as pack
+from tools.cases.frozen import unpack_parts as unpack
 
 RELEASED = Path(__file__).parent / "frozen"
 
@@ -311,20 +319,20 @@ def test_damaged_bytes_are_refused() -> None:
     [
         ("slots", "'slots' is out of range"),
         ("row_of_key", "'row_of_key' is out of range"),
-        ("free_rows", "a row leads to no partition"),
+        ("free_rows", "'free_rows' is out of range"),
     ],
 )
 def test_numbers_that_lead_nowhere_are_refused(part: str, message: str) -> None:
     meta, arrays = unpack(frozen())
-    arrays[part] = np.full_like(arrays[part], 1_000_000)
+    arrays[f"engine/{part}"] = np.full_like(arrays[f"engine/{part}"], 1_000_000)
     with pytest.raises(cernis.StateError, match=message):
         UNARY.query.thaw(pack(meta, arrays))
 
 
 def test_links_that_lead_nowhere_are_refused() -> None:
     meta, arrays = unpack(frozen())
-    arrays["arena"]["left"] = 1_000_000
-    with pytest.raises(cernis.StateError, match="a node of 'arena' leads nowhere"):
+    arrays["engine/arena"].view(ARENA_NODE)["left"] = 1_000_000
+    with pytest.raises(cernis.StateError, match="'left of arena' is out of range"):
         UNARY.query.thaw(pack(meta, arrays))
 
 
@@ -346,7 +354,7 @@ def test_every_array_is_missed_and_must_have_its_shape(name: str) -> None:
 
 def test_a_state_of_rows_that_are_free_twice_is_refused() -> None:
     meta, arrays = unpack(frozen())
-    arrays["free_rows"][0] = arrays["free_rows"][1]
+    arrays["engine/free_rows"][0] = arrays["engine/free_rows"][1]
     with pytest.raises(cernis.StateError, match="rows and partitions do not belong"):
         UNARY.query.thaw(pack(meta, arrays))
 
@@ -430,7 +438,7 @@ def test_states_of_a_thawed_session_stay_its_own() -> None:
 
 def test_a_vertex_that_gathers_itself_is_refused() -> None:
     meta, arrays = arrays_of("equal")
-    nodes = arrays["nodes"].view(NODE)
+    nodes = arrays["engine/runs/nodes"].view(NODE)
     nodes["later"][1:] = np.arange(1, len(nodes))
     nodes["since"][1:] = 1
     with pytest.raises(cernis.StateError, match=r"'nodes' (are no heaps|lead in a circle)"):
@@ -439,7 +447,7 @@ def test_a_vertex_that_gathers_itself_is_refused() -> None:
 
 def test_too_many_buckets_are_refused_before_room_is_made_for_them() -> None:
     meta, arrays = arrays_of("equal")
-    meta["engine"]["capacity"] = [2**29 for _ in meta["engine"]["capacity"]]
+    meta["engine"]["runs"]["capacity"] = [2**29 for _ in meta["engine"]["runs"]["capacity"]]
     with pytest.raises(cernis.StateError, match="its buckets do not fit its keys"):
         CASES["equal"].query.thaw(pack(meta, arrays))
 
@@ -451,7 +459,7 @@ COUNTED = "SELECT COUNT(*) FROM S WHERE (A AS a ; B+ AS b) PARTITION BY [id] WIT
     ("field", "value", "message"),
     [
         ("front", 1_000_000, "a vector lies outside"),
-        ("size", 1_000_000, "the counts of its rows do not agree"),
+        ("size", 1_000_000, "'size of rows' is out of range"),
         ("begun", 1_000_000, "the events of its partitions are mixed up"),
         ("last", 0, "the events of its partitions are mixed up"),
         ("key", 1, "rows and partitions do not belong to each other"),
@@ -462,11 +470,10 @@ def test_aggregates_that_lead_outside_are_refused(field: str, value: int, messag
     session = query.session()
     session.push(events(60))
     meta, arrays = unpack(session.freeze())
-    rows = arrays["rows"].view(ROW)
+    rows = arrays["engine/rows"].view(ROW)
     rows[field] = value
     if field == "front":
         rows["fronts"] = 1
-    arrays["rows"] = rows.view(arrays["rows"].dtype)
     with pytest.raises(cernis.StateError, match=message):
         query.thaw(pack(meta, arrays))
 
@@ -476,6 +483,48 @@ def test_a_header_that_nests_too_deeply_is_refused() -> None:
     head = struct.pack("<8sHIQ", b"CERNIS\n\x00", VERSION, zlib.crc32(header), len(header))
     with pytest.raises(cernis.StateError, match="its header cannot be read"):
         UNARY.query.thaw(head + header)
+
+
+# ------------------------------------------------------------- damaged states
+
+
+@cache
+def freeze_case(name: str) -> bytes:
+    return CASES[name].frozen()
+
+
+def damage(draw: random.Random, tree: Any) -> None:
+    """Change a number, a name or an array of a state, wherever it stands."""
+    part, name = tree, draw.choice(list(tree))
+    while isinstance(part[name], dict | list) and part[name] and draw.random() < 0.95:
+        part = part[name]
+        name = draw.choice(list(part) if isinstance(part, dict) else range(len(part)))
+    value = part[name]
+    if isinstance(value, np.ndarray) and value.size:
+        shape = draw.random()
+        if shape < 0.1:
+            part[name] = draw.choice((value[None], value[:-1], value.astype(np.float64)))
+            return
+        width = draw.choice((1, 4, 8))
+        flat = value.reshape(-1).view(np.uint8)
+        flat = flat[: len(flat) // width * width].view(f"<i{width}" if width > 1 else np.uint8)
+        if len(flat):
+            number = np.int64(draw.choice((0, 1, 2, 3, 7, 127, -1, 2**30, 2**62)))
+            flat[draw.randrange(len(flat))] = number.astype(flat.dtype)
+        return
+    number = value if isinstance(value, int) else 0
+    part[name] = draw.choice((None, -1, number + 1, number - 1, 2**62, 2**64, "x", [], {}, True))
+
+
+@settings(max_examples=max(300, settings.default.max_examples), deadline=None)
+@given(st.sampled_from(sorted(CASES)), st.randoms(use_true_random=False))
+def test_a_damaged_state_is_refused_or_does_no_harm(name: str, draw: random.Random) -> None:
+    tree = unpack_tree(freeze_case(name))
+    damage(draw, tree)
+    try:
+        CASES[name].found(CASES[name].query.thaw(pack_tree(tree)))
+    except cernis.CernisError:
+        return
 
 
 # ------------------------------------------------------------- correlation

@@ -15,7 +15,6 @@ an error. Cost: a few nanoseconds per event.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
@@ -32,7 +31,18 @@ from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
 from cernis.events.times import as_floats, is_fraction, value_type
 from cernis.pattern.predicate import RANK
-from cernis.state import read_array, require
+from cernis.state import (
+    Sizes,
+    Tree,
+    array,
+    at_least_one,
+    choice,
+    frozen_record,
+    optional,
+    read,
+    require,
+    write,
+)
 
 _SMALLEST = -(2**63)
 _LARGEST = 2**63 - 1
@@ -82,6 +92,18 @@ def read_rank_clock(batch: EventBatch, size: int) -> Clock:
     return Clock(ranks, subtract(ranks, size))
 
 
+@frozen_record
+class FrozenTimes:
+    """The times inside the window, and the position of the first event of each."""
+
+    times: Int64s = array(np.int64, "times")
+    first: Int64s = array(np.int64, "times", low=0, below=at_least_one("position"))
+
+    def check(self, sizes: Sizes) -> None:
+        is_rising = bool((np.diff(self.times) > 0).all() and (np.diff(self.first) > 0).all())
+        require(is_rising, "the window's times are not in order")
+
+
 class PositionClock:
     """A clock that never decreases, read as positions: two events never have the same reading.
 
@@ -114,17 +136,22 @@ class PositionClock:
         self._times, self._first = times[inside], first[inside]
         return Clock(positions, bound)
 
-    def freeze(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the state as plain arrays."""
-        return {"times": self._times, "first": self._first}
+    def freeze(self) -> Tree:
+        """Return the state."""
+        return write(FrozenTimes(self._times, self._first))
 
-    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]], position: int) -> None:
+    def thaw(self, tree: Tree, position: int) -> None:
         """Restore the state that `freeze` returned after so many events."""
-        times = read_array(arrays, "times", np.int64)
-        first = read_array(arrays, "first", np.int64, (len(times),), low=0, below=max(position, 1))
-        is_rising = bool((np.diff(times) > 0).all()) and bool((np.diff(first) > 0).all())
-        require(is_rising, "the window's times are not in order")
-        self._times, self._first = times, first
+        frozen = read(FrozenTimes, tree, position=position)
+        self._times, self._first = frozen.times, frozen.first
+
+
+@frozen_record
+class FrozenReadings:
+    """The kind of a clock's readings, and the last one of each partition."""
+
+    kind: str | None = optional(choice(("int", "uint", "float")))
+    last: Int64s = array(np.int64, "partitions")
 
 
 class AttributeClock:
@@ -156,19 +183,16 @@ class AttributeClock:
         """Forget the partitions that are not among these keys; keys[i] becomes i."""
         self._last = self._last[keys]
 
-    def freeze(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the state as plain arrays."""
-        kind = np.frombuffer((self._kind or "").encode(), np.uint8)
-        return {"kind": kind.copy(), "last": self._last.copy()}
+    def freeze(self) -> Tree:
+        """Return the state."""
+        return write(FrozenReadings(self._kind, self._last))
 
-    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]], keys: int = 0) -> None:
+    def thaw(self, tree: Tree, keys: int = 0) -> None:
         """Restore the state that `freeze` returned, for so many keys; some may have no reading."""
-        kind = read_array(arrays, "kind", np.uint8).tobytes()
-        require(kind in (b"", b"int", b"uint", b"float"), "the window's clock has another kind")
-        last = read_array(arrays, "last", np.int64)
-        room = np.full(max(0, keys - len(last)), _SMALLEST, np.int64)
-        self._last = np.concatenate([last, room])
-        self._kind = kind.decode() or None
+        frozen = read(FrozenReadings, tree)
+        room = np.full(max(0, keys - len(frozen.last)), _SMALLEST, np.int64)
+        self._last = np.concatenate([frozen.last, room])
+        self._kind = frozen.kind
 
     def _learn_kind(self, batch: EventBatch) -> None:
         """Decide whether readings are integers or floats, once for all batches."""

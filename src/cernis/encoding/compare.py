@@ -45,7 +45,7 @@ from cernis.compiled import kernel
 from cernis.compiled.tiers import arrays_first
 from cernis.encoding.clock import to_sortable
 from cernis.encoding.evaluate import EXACT
-from cernis.encoding.keys import NONE, Arrays, Tuples, select_arrays, ticks_of, valid_rows
+from cernis.encoding.keys import NONE, Tuples, ticks_of, valid_rows
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s, attribute
 from cernis.events.kinds import (
@@ -67,7 +67,7 @@ from cernis.events.times import (
     parse_timestamps,
     value_type,
 )
-from cernis.state import read_array, require
+from cernis.state import Tree, frozen_record, listed, number, part, read, require, text, write
 
 TIME = "@time"
 
@@ -102,6 +102,28 @@ def kinds(batch: EventBatch, attributes: Sequence[str]) -> Int8s:
 
 
 # ---------------------------------------------------------------- equality
+
+
+@frozen_record
+class FrozenDomains:
+    """The codes of each domain of values that are compared by =."""
+
+    domains: list[Tree] = listed(part(), "domains")
+
+
+@frozen_record
+class FrozenPartitions:
+    """How many partitions a domain without attributes has."""
+
+    partitions: int = number(0, 1 << 31)
+
+
+@frozen_record
+class FrozenOrder:
+    """The attributes that have held text, and the kinds of times."""
+
+    texts: list[str] = listed(text())
+    times: list[int] = listed(number(0, OTHER + 1))
 
 
 class Equality:
@@ -173,18 +195,15 @@ class Equality:
         for domain in self._domains:
             domain.keep_partitions(codes)
 
-    def freeze(self) -> Arrays:
-        """Return the state as plain arrays."""
-        return {
-            f"{i}.{name}": array
-            for i, domain in enumerate(self._domains)
-            for name, array in domain.freeze().items()
-        }
+    def freeze(self) -> Tree:
+        """Return the state."""
+        return write(FrozenDomains([domain.freeze() for domain in self._domains]))
 
-    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def thaw(self, tree: Tree) -> None:
         """Restore the state that `freeze` returned."""
-        for i, domain in enumerate(self._domains):
-            domain.thaw(select_arrays(f"{i}.", arrays))
+        frozen = read(FrozenDomains, tree, domains=len(self._domains))
+        for domain, own in zip(self._domains, frozen.domains, strict=True):
+            domain.thaw(own)
 
 
 class _Domain:
@@ -232,17 +251,16 @@ class _Domain:
         elif self.partitioned:
             self.tuples.keep_leading(codes)
 
-    def freeze(self) -> Arrays:
+    def freeze(self) -> Tree:
         if self.tuples is not None:
             return self.tuples.freeze()
-        return {"partitions": np.array([self._partitions])}
+        return write(FrozenPartitions(self._partitions))
 
-    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def thaw(self, tree: Tree) -> None:
         if self.tuples is not None:
-            self.tuples.thaw(arrays)
+            self.tuples.thaw(tree)
         else:
-            partitions = read_array(arrays, "partitions", np.int64, (1,), low=0, below=1 << 31)
-            self._partitions = int(partitions[0])
+            self._partitions = read(FrozenPartitions, tree).partitions
 
 
 # ------------------------------------------------------------------- order
@@ -291,19 +309,15 @@ class OrderValues:
                 raise DataError(_refuse_text(earlier, later))
         return words
 
-    def freeze(self) -> Arrays:
-        """Return the state as plain arrays."""
-        text = "\n".join(sorted(self.text)).encode()
-        kinds = np.array(sorted(self._time_kinds), np.int64)
-        return {"text": np.frombuffer(text, np.uint8).copy(), "time": kinds}
+    def freeze(self) -> Tree:
+        """Return the state."""
+        return write(FrozenOrder(sorted(self.text), sorted(self._time_kinds)))
 
-    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def thaw(self, tree: Tree) -> None:
         """Restore the state that `freeze` returned."""
-        text = read_array(arrays, "text", np.uint8).tobytes().decode(errors="replace")
-        names = set(text.split("\n")) - {""}
-        require(names <= set(self.columns), "the query compares no such text")
-        kinds = read_array(arrays, "time", np.int64, low=0, below=OTHER + 1)
-        self.text, self._time_kinds = names, set(kinds.tolist())
+        frozen = read(FrozenOrder, tree)
+        require({*frozen.texts} <= {*self.columns}, "the query compares no such text")
+        self.text, self._time_kinds = {*frozen.texts}, {*frozen.times}
 
     def _learn_kinds(self, name: str, columns: list[pa.ChunkedArray]) -> None:
         present = {kind_of(c.type) for c in columns if c.null_count < len(c)}
@@ -573,8 +587,8 @@ def _positions(batch: EventBatch) -> list[Int64s]:
     """Return for each part the positions of its rows."""
     at = np.arange(batch.base, batch.base + len(batch), dtype=np.int64)
     positions = []
-    for number, (_, table) in enumerate(batch.parts):
-        mine = slice(None) if batch.which is None else batch.which == number
+    for source, (_, table) in enumerate(batch.parts):
+        mine = slice(None) if batch.which is None else batch.which == source
         rows = slice(None) if batch.index is None else batch.index[mine]
         found = np.zeros(table.num_rows, np.int64)
         found[rows] = at[mine]

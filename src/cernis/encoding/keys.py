@@ -28,7 +28,18 @@ from cernis.encoding.classify import text_of
 from cernis.encoding.hashing import BytesTable, IntTable
 from cernis.events.batch import Bools, EventBatch, Int64s, attribute
 from cernis.events.times import DAY, UNITS, is_text, to_integers
-from cernis.state import is_inside, read_array, require
+from cernis.state import (
+    Tree,
+    array,
+    check_mapping,
+    frozen_record,
+    is_inside,
+    listed,
+    part,
+    read,
+    require,
+    write,
+)
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -39,6 +50,31 @@ _LARGEST = 2**63 - 1
 _LOW = 2**31 - 1  # the bits of a pair that hold its last component
 _EXACT = Context(prec=100)  # more digits than an Arrow decimal has
 _BYTE_KINDS = frozenset({"text", "bytes", "other"})
+
+
+@frozen_record
+class FrozenInts:
+    """Values of one kind, and the numbers that they have."""
+
+    numbers: Int64s = array(np.int64, "values", low=0)
+    values: Int64s = array(np.int64, "values")
+
+
+@frozen_record
+class FrozenTexts:
+    """Texts or bytes, one after the other, and the numbers that they have."""
+
+    numbers: Int64s = array(np.int64, "texts", low=0)
+    pool: npt.NDArray[np.uint8] = array(np.uint8, "pool")
+    ends: Int64s = array(np.int64, "texts+1", low=0, below="pool+1")
+
+
+@frozen_record
+class FrozenTuples:
+    """The values of each component of keys, and the pairs that make keys of them."""
+
+    pairs: list[Int64s] = listed(array(np.int64, "pairs"), "joins")
+    components: list[Tree] = listed(part(), "components")
 
 
 class KeyCoder:
@@ -76,13 +112,13 @@ class KeyCoder:
         """Forget all keys but these (ascending); codes[i] becomes i, and new keys follow."""
         self._keys.keep_only(codes)
 
-    def freeze(self) -> Arrays:
-        """Return the state as plain arrays."""
+    def freeze(self) -> Tree:
+        """Return the state."""
         return self._keys.freeze()
 
-    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def thaw(self, tree: Tree) -> None:
         """Restore the state that `freeze` returned."""
-        self._keys.thaw(arrays)
+        self._keys.thaw(tree)
 
 
 class OwnedKeys(KeyCoder):
@@ -208,20 +244,19 @@ class Tuples:
         kept = (pairs >= 0) & np.isin(before, codes)
         self._pairs[0] = IntTable(_mask_dead(ranks << 31 | pairs & _LOW, kept))
 
-    def freeze(self) -> Arrays:
-        arrays = {f"pairs.{i}": table.values.copy() for i, table in enumerate(self._pairs)}
-        for i, component in enumerate(self.components):
-            for name, array in component.freeze().items():
-                arrays[f"component.{i}.{name}"] = array
-        return arrays
+    def freeze(self) -> Tree:
+        pairs = [table.values for table in self._pairs]
+        return write(FrozenTuples(pairs, [each.freeze() for each in self.components]))
 
-    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def thaw(self, tree: Tree) -> None:
         """Restore the state that `freeze` returned."""
-        for i, component in enumerate(self.components):
-            component.thaw(select_arrays(f"component.{i}.", arrays))
+        sizes = {"components": len(self.components), "joins": len(self._pairs)}
+        frozen = read(FrozenTuples, tree, **sizes)
+        for component, own in zip(self.components, frozen.components, strict=True):
+            component.thaw(own)
         known = 1 << 31 if self.leading else len(self.components[0])
         for i, component in enumerate(self.components[1 - self.leading :]):
-            pairs = read_array(arrays, f"pairs.{i}", np.int64)
+            pairs = frozen.pairs[i]
             alive = pairs[pairs >= 0]
             require(
                 is_inside(alive >> 31, 0, known) and is_inside(alive & _LOW, 0, len(component)),
@@ -408,40 +443,37 @@ class Numbering:
             known.numbers = np.searchsorted(codes, known.numbers[kept])
         self._count = len(codes)
 
-    def freeze(self) -> dict[str, npt.NDArray[Any]]:
-        arrays: dict[str, npt.NDArray[Any]] = {}
-        for kind, known in self._kinds.items():
-            arrays[f"{kind}.numbers"] = known.numbers.copy()
-            if isinstance(known.table, IntTable):
-                arrays[f"{kind}.values"] = known.table.values.copy()
-            else:
-                arrays[f"{kind}.pool"] = known.table.pool.copy()
-                arrays[f"{kind}.ends"] = known.table.ends.copy()
-        return arrays
-
-    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        self._kinds.clear()
-        known = {
-            name.removesuffix(".numbers"): read_array(arrays, name, np.int64)
-            for name in arrays
-            if name.endswith(".numbers")
+    def freeze(self) -> Tree:
+        return {
+            kind: write(
+                FrozenInts(known.numbers, known.table.values)
+                if isinstance(known.table, IntTable)
+                else FrozenTexts(known.numbers, known.table.pool, known.table.ends)
+            )
+            for kind, known in self._kinds.items()
         }
-        self._count = sum(map(len, known.values()))
-        free = np.ones(self._count, np.bool_)
-        for kind, numbers in known.items():
+
+    def thaw(self, tree: Tree) -> None:
+        self._kinds.clear()
+        for kind, written in tree.items():
+            own = check_mapping(written, "a kind of values")
             table: IntTable | BytesTable
             if kind in _BYTE_KINDS:
-                table = _thaw_bytes(kind, arrays)
+                texts = read(FrozenTexts, own)
+                table, numbers = _thaw_bytes(texts), texts.numbers
             else:
-                table = _thaw_ints(read_array(arrays, f"{kind}.values", np.int64))
+                ints = read(FrozenInts, own)
+                table, numbers = _thaw_ints(ints.values), ints.numbers
+            self._kinds[kind] = _KindTable(table, numbers)
+        self._count = sum(len(known.numbers) for known in self._kinds.values())
+        free = np.ones(self._count, np.bool_)
+        for known in self._kinds.values():
             require(
-                len(table) == len(numbers)
-                and is_inside(numbers, 0, self._count)
-                and bool((np.diff(numbers) > 0).all()),
+                is_inside(known.numbers, 0, self._count)
+                and bool((np.diff(known.numbers) > 0).all()),
                 "the numbers of values are not in order",
             )
-            free[numbers] = False
-            self._kinds[kind] = _KindTable(table, numbers)
+            free[known.numbers] = False
         require(not free.any(), "two values have one number")
 
 
@@ -453,12 +485,11 @@ def _thaw_ints(values: Int64s) -> IntTable:
     return table
 
 
-def _thaw_bytes(kind: str, arrays: Mapping[str, npt.NDArray[Any]]) -> BytesTable:
+def _thaw_bytes(frozen: FrozenTexts) -> BytesTable:
     """Return the table of frozen strings, which are all different."""
-    pool = read_array(arrays, f"{kind}.pool", np.uint8)
-    ends = read_array(arrays, f"{kind}.ends", np.int64, low=0, below=len(pool) + 1)
-    sound = len(ends) > 0 and ends[0] == 0 and ends[-1] == len(pool)
-    require(sound and bool((np.diff(ends) >= 0).all()), f"{kind}.ends is not in order")
+    pool, ends = frozen.pool, frozen.ends
+    sound = ends[0] == 0 and ends[-1] == len(pool)
+    require(sound and bool((np.diff(ends) >= 0).all()), "texts are not in order")
     table = BytesTable(pool, ends)
     numbered = np.array_equal(table.codes(ends, pool), np.arange(len(ends) - 1))
     require(numbered and len(table) == len(ends) - 1, "a value comes twice")

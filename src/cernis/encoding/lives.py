@@ -10,19 +10,44 @@ Cost: one comparison per event on top of the codes of keys. Memory: 16 bytes a k
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from cernis.compiled import kernel, read_only
-from cernis.encoding.keys import Arrays, KeyCoder
+from cernis.encoding.keys import KeyCoder
 from cernis.events.batch import EventBatch, Int64s
-from cernis.state import is_inside, read_array, require
+from cernis.state import (
+    Sizes,
+    Tree,
+    array,
+    check_mapping,
+    frozen_record,
+    number,
+    optional,
+    part,
+    read,
+    require,
+    write,
+)
 
 _LONGEST = 2**64 - 1
 _EARLIEST = -(2**63)
+
+
+@frozen_record
+class FrozenLives:
+    """The lives of partitions, the last event of each key, and the time of the stream."""
+
+    count: int = number(0, "most+1")
+    now: int = number()
+    last: Int64s = array(np.int64, "partitions")
+    life: Int64s = array(np.int64, "partitions", low=-1, below="count")
+    keys: Tree | None = optional(part())
+
+    def check(self, sizes: Sizes) -> None:
+        alive = self.life[self.life >= 0]
+        require(len(np.unique(alive)) == len(alive), "a partition has no life of its own")
 
 
 class LifeCoder:
@@ -102,31 +127,22 @@ class LifeCoder:
         self._life = np.where(self._life < 0, -1, np.searchsorted(lives, self._life))
         self._count = len(lives)
 
-    def freeze(self) -> Arrays:
-        """Return the state as plain arrays."""
+    def freeze(self) -> Tree:
+        """Return the state."""
         keys = 1 if self._keys is None else len(self._keys)
         self._reserve(keys)
-        arrays = {
-            "last": self._last[:keys].copy(),
-            "life": self._life[:keys].copy(),
-            "clock": np.array([self._count, self._now], np.int64),
-        }
-        return arrays | (self._keys.freeze() if self._keys is not None else {})
+        known = None if self._keys is None else self._keys.freeze()
+        last, life = self._last[:keys], self._life[:keys]
+        return write(FrozenLives(self._count, self._now, last, life, known))
 
-    def thaw(self, arrays: Mapping[str, npt.NDArray[Any]], ended: int = 0) -> None:
+    def thaw(self, tree: Tree, ended: int = 0) -> None:
         """Restore the state that `freeze` returned; at most so many lives have ended."""
         if self._keys is not None:
-            self._keys.thaw(arrays)
+            self._keys.thaw(check_mapping(tree.get("keys"), "'keys'"))
         keys = 1 if self._keys is None else len(self._keys)
-        self._count, self._now = read_array(arrays, "clock", np.int64, (2,)).tolist()
-        require(0 <= self._count <= keys + ended, "it has more lives than keys")
-        self._last = read_array(arrays, "last", np.int64, (keys,)).copy()
-        self._life = read_array(arrays, "life", np.int64, (keys,)).copy()
-        alive = self._life[self._life >= 0]
-        require(
-            is_inside(self._life, -1, self._count) and len(np.unique(alive)) == len(alive),
-            "a partition has no life of its own",
-        )
+        frozen = read(FrozenLives, tree, partitions=keys, most=keys + ended)
+        self._count, self._now = frozen.count, frozen.now
+        self._last, self._life = frozen.last, frozen.life
 
 
 @kernel

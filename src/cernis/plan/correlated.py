@@ -117,8 +117,6 @@ def _compare_across(
 ) -> Correlated | None:
     """Return the automaton that compares equal values across an event; None: there is none."""
     own = pattern.within
-    if unindexed.across:
-        return None
     if pattern.strategy is Strategy.LONGEST or (own is not None and own.unit is Unit.ATTRIBUTE):
         return None
     found = correlate(pattern.formula, unindexed=unindexed, scopes=scopes, gathers_across=True)

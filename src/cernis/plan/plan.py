@@ -233,12 +233,6 @@ class Plan:
         return _rebuild_plan, (self.pattern, self.unindexed, self.conjunctive)
 
     @property
-    def gathers_across(self) -> bool:
-        """Whether equal values are compared across an event, in the query or in a guard."""
-        plans = (self, *self.guards)
-        return any(plan.correlated is not None and plan.correlated.drawn for plan in plans)
-
-    @property
     def gaps_in_time(self) -> bool:
         """Whether each partial match leaves once the gap after it, in time, has passed."""
         reaches = self.tables.reaches if self.tables is not None else ()

@@ -157,7 +157,8 @@ class LinkedFeed:
     def freeze(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the engine's state, the rows that a match can still reach, and the partitions."""
         builder = self.builder
-        engine, arrays = freeze_linked(self.engine)
+        arrays: dict[str, NDArray[Any]] = {}
+        engine = freeze_linked(self.engine)
         stored = self.store.freeze(self.engine.earliest())
         arrays |= {f"rows.{name}": column for name, column in stored.items()}
         keys = {number: key for key, number in builder.parts.items()}
@@ -184,8 +185,7 @@ class LinkedFeed:
             check_number(meta.get(name), f"the number of {name}", 0, MOST_EVENTS)
             for name in ("rows", "events", "moments")
         )
-        # states from before `merges` have "repeats", and runs that may be one match if it is true
-        merges = meta.get("merges", meta.get("repeats"))
+        merges = meta.get("merges")
         require(
             rows == engine.get("position") and isinstance(merges, bool),
             "its rows are not those of its engine",
@@ -207,7 +207,7 @@ class LinkedFeed:
         facts = self.values.update().facts
         first = rows if store.first_row is None else store.first_row
         extent = Extent(moments, len(keys), first)
-        thaw_linked(self.engine, engine, arrays, ThawedTerms(codes, facts), extent)
+        thaw_linked(self.engine, engine, ThawedTerms(codes, facts), extent)
         self.store = store.recode(codes)
         moved = np.append(codes, np.int32(UNBOUND))[keys]
         builder.parts = {tuple(key): i for i, key in enumerate(moved.tolist())}

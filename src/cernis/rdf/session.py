@@ -17,11 +17,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.linked.runtime import LinkedEngine
-from cernis.engine.unary.freeze import pack
 from cernis.errors import DataError, StateError
 from cernis.events.times import UNITS
 from cernis.plan.graphs import GraphPlan
@@ -35,10 +33,19 @@ from cernis.rdf.source import GraphSource, SolutionSource
 from cernis.run.freeze import fingerprint_text, unpack_own
 from cernis.run.stream_session import StreamSession
 from cernis.signature import Secret
-from cernis.state import Arrays, check_list, check_mapping, check_text, read_array, require
+from cernis.state import (
+    Arrays,
+    Tree,
+    check_list,
+    check_mapping,
+    check_text,
+    pack,
+    read_array,
+    require,
+)
 
-_COLUMNS = ("entry.codes", "rows.codes", "keys", "held.s", "held.p", "held.o", "ended")
-"""The arrays of terms' codes."""
+_COLUMNS = ("rows.codes", "keys", "held.s", "held.p", "held.o", "ended")
+"""The arrays of terms' codes, beside those of the engine's entries."""
 
 
 class GraphSession(StreamSession[GraphMatches, Iterator[SolvedBatch]]):
@@ -219,38 +226,36 @@ class FrozenStreams(NamedTuple):
 
 def freeze_graphs(plan: GraphPlan, source: SolutionSource, feed: LinkedFeed) -> bytes:
     """Return the state of a session between two batches."""
-    meta: dict[str, Any] = {"query": fingerprint_text(str(plan.query)), "unit": source.unit}
-    arrays: dict[str, NDArray[Any]] = {}
+    tree: Tree = {"query": fingerprint_text(str(plan.query)), "unit": source.unit}
     for part in (feed, source):
         own, columns = part.freeze()
-        meta |= own
-        arrays |= columns
+        tree |= own | columns
     if source.versions is None:
-        arrays.pop("rows.versions", None)
+        tree.pop("rows.versions", None)
     else:
-        meta["versions"] = source.versions
-    return pack(meta, _write_terms(arrays, source.terms))
+        tree["versions"] = source.versions
+    return pack(_write_terms(tree, source.terms))
 
 
-def _write_terms(arrays: dict[str, NDArray[Any]], terms: Terms) -> dict[str, NDArray[Any]]:
-    """Return the arrays with codes of their own, and the texts of these."""
-    coded = [arrays[name].reshape(-1) for name in _COLUMNS if name in arrays]
-    used = np.unique(np.concatenate(coded))
+def _write_terms(tree: Tree, terms: Terms) -> Tree:
+    """Return a state with codes of its own, and the texts of these."""
+    columns = [(tree, name) for name in _COLUMNS if name in tree]
+    columns.append((tree["engine"]["entries"], "codes"))
+    used = np.unique(np.concatenate([part[name].reshape(-1) for part, name in columns]))
     used = used[used >= 0]
-    for name in _COLUMNS:
-        if name in arrays:
-            codes = arrays[name]
-            own = np.where(codes >= 0, np.searchsorted(used, codes), codes)
-            arrays[name] = own.astype(np.int32)
+    for part, name in columns:
+        codes = part[name]
+        own = np.where(codes >= 0, np.searchsorted(used, codes), codes)
+        part[name] = own.astype(np.int32)
     texts = [text.encode() for text in terms.texts(used).to_pylist()]
-    arrays["terms.ends"] = np.cumsum([len(text) for text in texts], dtype=np.int64)
-    arrays["terms.text"] = np.frombuffer(b"".join(texts), np.uint8)
-    return arrays
+    tree["terms.ends"] = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    tree["terms.text"] = np.frombuffer(b"".join(texts), np.uint8)
+    return tree
 
 
 def read_state(state: bytes, plan: GraphPlan) -> FrozenStreams:
     """Return how the session of frozen bytes reads RDF, if they belong to this query."""
-    meta, _ = unpack_own(state, str(plan.query))
+    meta = unpack_own(state, str(plan.query))
     unit = check_text(meta.get("unit"), "the unit of time")
     require(unit in UNITS, "it has another unit of time")
     names = [name for name, _ in plan.query.streams]
@@ -273,7 +278,7 @@ def _read_rule(written: object) -> TimeRule:
 
 def thaw_graphs(state: bytes, plan: GraphPlan, source: SolutionSource, feed: LinkedFeed) -> None:
     """Put a new source and its feed into the state that was frozen."""
-    meta, arrays = unpack_own(state, str(plan.query))
+    meta = arrays = unpack_own(state, str(plan.query))
     require(meta.get("unit") == source.unit, "it has another unit of time")
     versions = meta.get("versions")
     if versions is not None:

@@ -24,7 +24,6 @@ from cernis.compiled.tiers import cut_events
 from cernis.encoding.clock import Clock, PositionClock
 from cernis.encoding.compare import TIME, Equality, OrderValues, kinds
 from cernis.encoding.encode import Encode
-from cernis.encoding.keys import select_arrays
 from cernis.encoding.measure import read_measure, read_weights
 from cernis.engine.correlated.freeze import freeze_correlated, thaw_correlated
 from cernis.engine.correlated.runtime import CorrelatedEngine
@@ -43,6 +42,7 @@ from cernis.engine.unary.freeze import (
     freeze_sliding,
     freeze_unary,
     is_known,
+    read_unary,
     thaw_sliding,
     thaw_unary,
 )
@@ -62,12 +62,20 @@ from cernis.run.budget import Budget
 from cernis.run.calculated import calculate_from_table
 from cernis.state import (
     MOST_EVENTS,
-    check_list,
-    check_number,
-    check_text,
+    Sizes,
+    Tree,
+    array,
+    frozen_record,
     is_inside,
-    read_array,
+    listed,
+    nested,
+    number,
+    optional,
+    part,
+    read,
     require,
+    text,
+    write,
 )
 
 Arrays = dict[str, NDArray[Any]]
@@ -116,10 +124,10 @@ class Feed(ABC):
         self.engine.keep_keys(keys)
 
     @abstractmethod
-    def freeze(self) -> tuple[dict[str, Any], Arrays]: ...
+    def freeze(self) -> Tree: ...
 
     @abstractmethod
-    def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None: ...
+    def thaw(self, tree: Tree) -> None: ...
 
 
 def make_feed(plan: Plan, encode: Encode, time_unit: str, measures: Measures | None = None) -> Feed:
@@ -194,16 +202,17 @@ class UnaryFeed(Feed):
             recount = Recount(self.engine.relevant, count)
         return CompactMatches(variables, taken, self.tables.labels, most, recount)
 
-    def freeze(self) -> tuple[dict[str, Any], Arrays]:
+    def freeze(self) -> Tree:
         return freeze_unary(self.engine)
 
-    def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
-        if not is_known(self.tables, meta):
+    def thaw(self, tree: Tree) -> None:
+        frozen = read_unary(self.unary.automaton, tree)
+        if not is_known(self.tables, frozen):
             # states from outside never reach the automaton that other sessions share
             self.unary = self.unary.renew()
             self.tables, self.alphabet = self.unary.tables, self.unary.automaton.alphabet
             self.engine = UnaryEngine(self.tables, self.engine.settings)
-        thaw_unary(self.engine, meta, arrays)
+        thaw_unary(self.engine, frozen)
 
 
 def count_batches(
@@ -280,15 +289,27 @@ class SlidingFeed(Feed):
     ) -> MatchSet:
         return CountedMatches(variables, taken)
 
-    def freeze(self) -> tuple[dict[str, Any], Arrays]:
+    def freeze(self) -> Tree:
         return freeze_sliding(self.engine)
 
-    def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
+    def thaw(self, tree: Tree) -> None:
         # states and symbols from outside never reach the automaton that other sessions share
         self.unary = self.unary.renew()
         self.alphabet = self.unary.automaton.alphabet
         self.engine = self._make_engine(self.unary, self.engine.settings)
-        thaw_sliding(self.engine, meta, arrays)
+        thaw_sliding(self.engine, tree)
+
+
+@frozen_record
+class FrozenPairs:
+    """The keys and intervals that have aggregates, in order."""
+
+    pairs: NDArray[np.void] = array(PAIR, "pairs", columns={"key": (0, 2**31)})
+
+    def check(self, sizes: Sizes) -> None:
+        is_sorted = len(np.unique(self.pairs)) == len(self.pairs)
+        is_sorted = is_sorted and bool((np.sort(self.pairs) == self.pairs).all())
+        require(is_sorted, "its intervals are no pairs")
 
 
 class StartFeed(SlidingFeed):
@@ -346,20 +367,45 @@ class StartFeed(SlidingFeed):
         """Return the number of the interval that each time lies in."""
         return number_ticks(times, self._tick, self._every, "GROUP BY EVERY")
 
-    def freeze(self) -> tuple[dict[str, Any], Arrays]:
-        meta, arrays = super().freeze()
-        pairs = self.engine.pairs
-        return meta, arrays | {f"pairs.{name}": pairs[name] for name in ("key", "interval")}
+    def freeze(self) -> Tree:
+        return {**super().freeze(), **write(FrozenPairs(self.engine.pairs))}
 
-    def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
-        super().thaw(meta, arrays)
-        pairs = np.zeros(len(read_array(arrays, "pairs.key", np.int64, low=0, below=2**31)), PAIR)
-        for name in ("key", "interval"):
-            pairs[name] = read_array(arrays, f"pairs.{name}", np.int64, (len(pairs),))
-        is_sorted = len(np.unique(pairs)) == len(pairs) and (np.sort(pairs) == pairs).all()
-        rows = self.engine.memory.rows
-        require(is_sorted and is_inside(rows["key"], -1, len(pairs)), "its intervals are no pairs")
+    def thaw(self, tree: Tree) -> None:
+        super().thaw(tree)
+        pairs = read(FrozenPairs, tree).pairs
+        keys = self.engine.memory.rows["key"]
+        require(is_inside(keys, -1, len(pairs)), "its intervals are no pairs")
         self.engine.restore_pairs(pairs)
+
+
+@frozen_record
+class FrozenMoment:
+    """The words of the last time, and the position of its first event."""
+
+    high: int = number()
+    low: int = number()
+    first: int = number(-1, MOST_EVENTS)
+
+
+@frozen_record
+class FrozenKind:
+    """The kind of values that two attributes are compared by."""
+
+    earlier: str = text()
+    later: str = text()
+    kind: int = number(1, OTHER + 1)
+
+
+@frozen_record
+class FrozenComparison:
+    """The runs of an engine, and the codes of the values that they compare."""
+
+    runs: Tree = part()
+    equality: Tree = part()
+    order: Tree = part()
+    clock: Tree | None = optional(part())
+    moment: FrozenMoment = nested(FrozenMoment)
+    kinds: list[FrozenKind] = listed(nested(FrozenKind))
 
 
 class CorrelatedFeed(Feed):
@@ -487,33 +533,33 @@ class CorrelatedFeed(Feed):
         bare = [not columns[0] for columns in self.tables.domains]
         self.engine.keep_codes([keys if without else None for without in bare])
 
-    def freeze(self) -> tuple[dict[str, Any], Arrays]:
-        meta, arrays = freeze_correlated(self.engine)
-        arrays |= {f"equality.{name}": array for name, array in self.equality.freeze().items()}
-        arrays |= {f"order.{name}": array for name, array in self.order.freeze().items()}
-        if self._positions is not None:
-            arrays |= {f"clock.{name}": array for name, array in self._positions.freeze().items()}
-        meta["moment"] = list(self._moment)
-        meta["kinds"] = [[*pair, kind] for pair, kind in self._kinds.items()]
-        return meta, arrays
-
-    def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
-        thaw_correlated(self.engine, meta, arrays)
-        self.equality.thaw(select_arrays("equality.", arrays))
-        self.order.thaw(select_arrays("order.", arrays))
-        if self._positions is not None:
-            self._positions.thaw(select_arrays("clock.", arrays), self.engine.position)
-        high, low, first = check_list(meta.get("moment"), "the moment", 3)
-        self._moment = (
-            check_number(high, "the moment"),
-            check_number(low, "the moment"),
-            check_number(first, "the moment", -1, MOST_EVENTS),
+    def freeze(self) -> Tree:
+        high, low, first = self._moment
+        kinds = [FrozenKind(*pair, kind) for pair, kind in self._kinds.items()]
+        clock = None if self._positions is None else self._positions.freeze()
+        return write(
+            FrozenComparison(
+                freeze_correlated(self.engine),
+                self.equality.freeze(),
+                self.order.freeze(),
+                clock,
+                FrozenMoment(high, low, first),
+                kinds,
+            )
         )
-        for known in check_list(meta.get("kinds"), "the kinds of values"):
-            earlier, later, kind = check_list(known, "a kind of values", 3)
-            pair = check_text(earlier, "an attribute"), check_text(later, "an attribute")
+
+    def thaw(self, tree: Tree) -> None:
+        frozen = read(FrozenComparison, tree)
+        thaw_correlated(self.engine, frozen.runs)
+        self.equality.thaw(frozen.equality)
+        self.order.thaw(frozen.order)
+        if self._positions is not None:
+            self._positions.thaw(frozen.clock or {}, self.engine.position)
+        self._moment = frozen.moment.high, frozen.moment.low, frozen.moment.first
+        for known in frozen.kinds:
+            pair = known.earlier, known.later
             require(pair in self.tables.different, "the query compares other attributes")
-            self._kinds[pair] = check_number(kind, "a kind of values", 1, OTHER + 1)
+            self._kinds[pair] = known.kind
 
 
 def number_ticks(times: NDArray[np.int64], tick: int, size: int, clause: str) -> NDArray[np.int64]:

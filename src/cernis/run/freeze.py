@@ -20,7 +20,6 @@ from cernis.automata.correlated.pcea import Unindexed
 from cernis.encoding.keys import KeyCoder, select_arrays
 from cernis.encoding.lives import LifeCoder
 from cernis.engine.unary.aggregate import Measure
-from cernis.engine.unary.freeze import pack, unpack
 from cernis.errors import DataError, StateError
 from cernis.events.batch import EventBatch
 from cernis.events.order import StreamPosition
@@ -33,13 +32,16 @@ from cernis.run.feed import SlidingFeed, make_feed
 from cernis.run.pipeline import Pipeline
 from cernis.state import (
     MOST_EVENTS,
+    Tree,
     check_list,
     check_mapping,
     check_number,
     check_text,
     is_inside,
+    pack,
     read_array,
     require,
+    unpack,
 )
 
 Arrays = dict[str, NDArray[Any]]
@@ -77,15 +79,15 @@ def fingerprint_text(query: str) -> str:
     return hashlib.sha256(query.encode()).hexdigest()[:16]
 
 
-def unpack_own(state: bytes, query: str) -> tuple[dict[str, Any], Arrays]:
-    """Return the header and the arrays of frozen bytes, if they belong to the text of a query."""
-    meta, arrays = unpack(state)
-    if meta.get("query") != fingerprint_text(query):
+def unpack_own(state: bytes, query: str) -> Tree:
+    """Return the tree of frozen bytes, if they belong to the text of a query."""
+    tree = unpack(state)
+    if tree.get("query") != fingerprint_text(query):
         raise StateError(
             "the state was frozen by another query; run the new query on the stream from its "
             "beginning, or thaw with the query that froze it"
         )
-    return meta, arrays
+    return tree
 
 
 def freeze_pipeline(
@@ -93,18 +95,17 @@ def freeze_pipeline(
 ) -> bytes:
     """Return the state of a pipeline, how its stream is read, and the columns of its tables."""
     pipeline.forget(every_key=True)  # compacts the engine; the bytes hold live keys only
-    engine, arrays = pipeline.feed.freeze()
+    arrays: Arrays = {}
     batches, stored = _freeze_batches(pipeline.store.stored_batches())
     meta: dict[str, Any] = {
         "query": fingerprint(pipeline.plan),
-        "engine": engine,
+        "engine": pipeline.feed.freeze(),
         "progress": list(astuple(progress)),
         "reading": freeze_reading(columns),
         "batches": batches,
         "kept_from": pipeline.kept_from,
         "candidates": pipeline.budget.used,
         "unordered": pipeline.plan.unindexed.write_names(),
-        "across": pipeline.plan.gathers_across,
     }
     if pipeline.counting:
         meta["counting"] = True
@@ -146,18 +147,16 @@ def freeze_pipeline(
         arrays["last_events"] = pipeline.limit.last
     if pipeline.clock is not None:
         arrays |= {f"clock.{name}": array for name, array in pipeline.clock.freeze().items()}
-    return pack(meta, {**arrays, **stored})
+    return pack({**meta, **arrays, **stored})
 
 
 def read_state(state: bytes, plan: Plan) -> FrozenState:
     """Return the parts of frozen bytes, if they belong to this query."""
-    meta, arrays = unpack_own(state, _write_query(plan))
+    meta = arrays = unpack_own(state, _write_query(plan))
     reading = read_reading(meta)
     unordered = check_list(meta.get("unordered", []), "the attributes that hold text")
     names = [check_text(name, "an attribute that holds text") for name in unordered]
     unindexed = Unindexed.read_names(names)
-    if plan.gathers_across and not meta.get("across"):
-        unindexed = replace(unindexed, across=True)
     written = check_mapping(meta.get("tables", {}), "the tables")
     tables = {name: check_text(each, "the columns of a table") for name, each in written.items()}
     counting = meta.get("counting", False)
@@ -200,16 +199,13 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     """Put a new pipeline into the state that was frozen."""
     meta, arrays = frozen.meta, frozen.arrays
     engine = check_mapping(meta.get("engine"), "'engine'")
-    if isinstance(pipeline.feed, SlidingFeed) and "labels" in engine:
-        # frozen before COUNT(*) had an engine of its own
-        pipeline.feed = make_feed(pipeline.plan, pipeline.encode, pipeline.store.time_unit)
     if pipeline.grouper is not None:
         if "measures" in meta:
             measures = _read_measures(check_list(meta["measures"], "the measures"))
             unit = pipeline.store.time_unit
             pipeline.feed = make_feed(pipeline.plan, pipeline.encode, unit, measures)
         pipeline.grouper.thaw(read_table(arrays, "groups"))
-    pipeline.feed.thaw(engine, arrays)
+    pipeline.feed.thaw(engine)
     position = pipeline.engine.position
     if pipeline.keys is not None:
         coded = select_arrays("keys.", arrays)
@@ -228,8 +224,8 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     earliest = pipeline.engine.earliest()
     require(earliest >= pipeline.kept_from, "it needs events that it does not hold")
     sieve = check_mapping(meta.get("sieve", {}), "'sieve'")
-    used = meta.get("candidates", sieve.get("candidates", 0))
-    pipeline.budget.used = check_number(used, "the number of candidates", 0)
+    used = check_number(meta.get("candidates"), "the number of candidates", 0)
+    pipeline.budget.used = used
     if pipeline.sieve:
         pipeline.sieve.thaw(sieve)
     if pipeline.absence is not None:
@@ -299,8 +295,6 @@ def _thaw_best(
 def _read_measures(written: list[Any]) -> dict[Measure, tuple[str, ...]]:
     measures = {}
     for each in written:
-        if len(check_list(each, "a measure")) == 7:  # states of before know no decimals
-            each.insert(6, 0)
         variable, attribute, *flags, scale, path = check_list(each, "a measure", 8)
         require(all(isinstance(flag, bool) for flag in flags), "a measure is damaged")
         measure = replace(

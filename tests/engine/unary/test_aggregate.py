@@ -20,7 +20,6 @@ from cernis.engine.unary.aggregate import (
     MeasuredColumn,
     MeasuredPairs,
 )
-from cernis.engine.unary.freeze import pack, unpack
 from cernis.engine.unary.residue import (
     add_up,
     flatten_integers,
@@ -34,6 +33,7 @@ from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.plan import Plan
 from cernis.run.feed import SlidingFeed
 from cernis.run.session import RunOptions, Session
+from cernis.state import pack, unpack
 from cernis.testing import oracle
 from tools.cases.grammar import split_batches as split
 from tools.cases.strategies import cases, cuts
@@ -118,11 +118,11 @@ def aggregate(
     for number, batch in enumerate(batches):
         if number == freeze_before:
             session.forget()
-            meta, arrays = unpack(pack(*feed.freeze()))
+            tree = unpack(pack(feed.freeze()))
             other = cernis.query(plan.pattern).plan
             session.pipeline.feed = feed = RowFeed(other, session._encode, measures)
             feed.found = found
-            feed.thaw(meta, arrays)
+            feed.thaw(tree)
         session.push(batch)
     return read_all(found)
 

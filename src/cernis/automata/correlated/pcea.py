@@ -134,7 +134,7 @@ ANY_DISTANCE = Gap(Unit.EVENTS, Fraction(2**50))
 
 @dataclass(frozen=True, slots=True)
 class Unindexed:
-    """What indexes do not compare: by the kinds of values, and in states of before.
+    """What indexes do not compare, by the kinds of values.
 
     >>> known = Unindexed(unordered=frozenset({"name"}), mixed=frozenset({"b"}))
     >>> known.explain("<", "name", "name")
@@ -149,15 +149,12 @@ class Unindexed:
     """Attributes that hold values of several kinds, which no index compares by !=."""
     rounded: frozenset[str] = frozenset()
     """Calculated attributes of differences of numbers, which an index would round otherwise."""
-    across: bool = False
-    """Nothing is compared across an event. States that are older than this comparison thaw so."""
 
     def __or__(self, other: Unindexed) -> Unindexed:
         return Unindexed(
             self.unordered | other.unordered,
             self.mixed | other.mixed,
             self.rounded | other.rounded,
-            self.across or other.across,
         )
 
     def covers(self, other: Unindexed) -> bool:
@@ -185,7 +182,7 @@ class Unindexed:
 
     @classmethod
     def read_names(cls, names: Iterable[str]) -> Unindexed:
-        """Return what `write_names` has written, now or before.
+        """Return what `write_names` has written.
 
         >>> Unindexed.read_names(["@mixed b", "name"]).mixed
         frozenset({'b'})
@@ -196,18 +193,15 @@ class Unindexed:
             for mark in (_MIXED, _ROUNDED)
         )
         return cls(
-            given - mixed - rounded - {_ACROSS},
+            given - mixed - rounded,
             frozenset(name.removeprefix(_MIXED) for name in mixed),
             frozenset(name.removeprefix(_ROUNDED) for name in rounded),
-            _ACROSS in given,
         )
 
 
 EVERY_INDEX = Unindexed()
 _MIXED = "@mixed "
 _ROUNDED = "@rounded "
-_ACROSS = "@neighbours"
-"""How headers said `across` before they had a key for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,16 @@
-"""The state of the correlated runtime as arrays to be packed, and back.
+"""The state of the correlated runtime as a declared record, and back.
 
-Records are written as bytes of their known layouts. The kernels trust their arrays, so
-`thaw_correlated` checks all of them first (`cernis.state`): every link leads into its array, a
-vertex gathers earlier vertices only, trees are in order. Links of the newest version's spine (`up`,
-`last`) are worked out again.
+`FrozenRuns` declares the type and bounds of every array, and the checks below have the relations
+between them: a vertex gathers earlier vertices only, trees are in order. The kernels trust their
+arrays. Links of the newest version's spine (`up`, `last`) are worked out again.
 
 Cost contract: linear in the state, which should have been collected just before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
 from typing import Any
 
 import numpy as np
@@ -22,153 +22,194 @@ from cernis.engine.dag.collect import link_spines
 from cernis.engine.dag.sound import (
     check_apart,
     check_branches,
+    check_first,
+    check_network,
     check_nodes,
     check_versions,
     raise_latest,
-    to_bytes,
 )
-from cernis.errors import StateError
 from cernis.pattern.write import write_gap
 from cernis.state import (
     MOST_EVENTS,
-    Arrays,
-    check_list,
-    check_number,
+    Sizes,
+    Tree,
+    array,
+    at_least_one,
+    frozen_record,
     is_inside,
-    read_array,
-    read_records,
+    listed,
+    number,
+    read,
     require,
+    text,
+    write,
 )
 
-_RECORDS = {
-    "vertices": (r.VERTEX, r.VERTICES),
-    "sources": (r.SOURCE, r.SOURCES),
-    "nodes": (r.NODE, r.NODES),
-    "entries": (r.ENTRY, r.ENTRIES),
-    "branches": (r.BRANCH, r.BRANCHES),
+Ints = NDArray[np.int64]
+
+_COUNTED = {
+    "vertices": r.VERTICES,
+    "facts": r.VERTICES,
+    "sources": r.SOURCES,
+    "nodes": r.NODES,
+    "entries": r.ENTRIES,
+    "values": r.ENTRIES,
+    "back": r.ENTRIES,
+    "branches": r.BRANCHES,
+    "asked": r.ASKED,
 }
+"""The arrays of records, and the counters of these."""
 
 
-def freeze_correlated(engine: CorrelatedEngine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return (meta, arrays) of an engine that has just been collected, to be packed."""
+def _list_earlier(sizes: Sizes) -> Ints:
+    """Return how many entries come before each entry; entry 0 leads to itself."""
+    return np.maximum(np.arange(sizes["entries"]), 1)
+
+
+@frozen_record
+class FrozenRuns:
+    """The runs of an engine. Index 0 of every array but `sources` is empty."""
+
+    network: str = text()
+    """A digest of what the numbers stand for (`_describe`)."""
+    position: int = number(0, MOST_EVENTS)
+    bound: int = number()
+    relevant: int = number(0, "position+1")
+    capacity: list[int] = listed(number(0, r.MOST_RECORDS), "domains")
+    vertices: NDArray[np.void] = array(
+        r.VERTEX,
+        "vertices",
+        columns={
+            "position": (0, at_least_one("position")),
+            "label": (0, at_least_one("labels")),
+            "count": (0, "most_links+1"),
+        },
+    )
+    facts: Ints = array(np.int64, "vertices", "fact_columns")
+    asked: Ints = array(np.int64, "asked", "asked_columns")
+    sources: NDArray[np.void] = array(
+        r.SOURCE, "sources", columns={"link": (0, "links"), "asked": (0, "asked")}
+    )
+    nodes: NDArray[np.void] = array(r.NODE, "nodes", columns={"vertex": (0, "vertices")})
+    entries: NDArray[np.void] = array(
+        r.ENTRY,
+        "entries",
+        columns={
+            "vertex": (0, "vertices"),
+            "store": (0, at_least_one("stores")),
+            "before": (0, _list_earlier),
+        },
+    )
+    values: Ints = array(np.int64, "entries", "value_columns")
+    back: NDArray[np.int32] = array(
+        np.int32,
+        "entries",
+        "back_columns",
+        low=0,
+        below=lambda sizes: _list_earlier(sizes)[:, None],
+    )
+    branches: NDArray[np.void] = array(r.BRANCH, "branches", columns={"vertex": (0, "vertices")})
+    part_events: Ints = array(np.int64, "parts", low=0, below="position+1")
+    part_bound: Ints = array(np.int64, "parts")
+    buckets: NDArray[np.void] = array(r.BUCKET, "buckets", columns={"part": (0, "parts")})
+
+    def check(self, sizes: Sizes) -> None:
+        require(len(self.part_events) > 0, "'part_events' is empty")
+        for name in ("vertices", "nodes", "entries", "branches", "asked"):
+            check_first(getattr(self, name), name)
+
+
+def freeze_correlated(engine: CorrelatedEngine) -> Tree:
+    """Return the state of an engine that has just been collected."""
     memory = engine.memory
-    counters = memory.counters
-    arrays: dict[str, NDArray[Any]] = {
-        name: to_bytes(getattr(memory, name)[: counters[place]])
-        for name, (_, place) in _RECORDS.items()
+    records: dict[str, Any] = {
+        name: getattr(memory, name)[: memory.counters[counter]]
+        for name, counter in _COUNTED.items()
     }
-    arrays["facts"] = memory.facts[: counters[r.VERTICES]]
-    arrays["values"] = memory.values[: counters[r.ENTRIES]]
-    arrays["back"] = memory.back[: counters[r.ENTRIES]]
-    arrays["asked"] = memory.asked[: counters[r.ASKED]]
-    arrays["buckets"] = to_bytes(memory.buckets)
-    arrays["part_events"] = memory.part_events
-    arrays["part_bound"] = memory.part_bound
-    arrays["counters"] = counters
-    meta = {
-        "position": engine.position,
-        "bound": engine.bound,
-        "capacity": engine.capacity,
-        "network": _describe(engine),
-    }
-    return meta, arrays
+    return write(
+        FrozenRuns(
+            network=_describe(engine),
+            position=engine.position,
+            bound=engine.bound,
+            relevant=memory.counters[r.RELEVANT],
+            capacity=engine.capacity,
+            buckets=memory.buckets,
+            part_events=memory.part_events,
+            part_bound=memory.part_bound,
+            **records,
+        )
+    )
 
 
-def _describe(engine: CorrelatedEngine) -> list[Any]:
-    """Return the names that the numbers in a state stand for."""
+def _describe(engine: CorrelatedEngine) -> str:
+    """Return a digest of the names that the numbers in a state stand for."""
     tables = engine.tables
-    earliest = ["from the earliest start"] if engine.settings.from_earliest else []
-    sinces = [write_gap(gap) if gap else "" for gap in tables.sinces]
-    timed = [sinces] if tables.is_timed else []
-    return [
-        [[list(column) for column in domain] for domain in tables.domains],
+    names = [
+        tables.domains,
         [repr(store) for store in tables.stores],
         [sorted(labels) for labels in tables.labels],
         len(tables.arrays.links.store),
         list(tables.ordered),
-        *earliest,
-        *timed,
+        engine.settings.from_earliest,
+        [write_gap(gap) if gap else "" for gap in tables.sinces] if tables.is_timed else None,
     ]
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]
 
 
-def thaw_correlated(engine: CorrelatedEngine, meta: Mapping[str, Any], arrays: Arrays) -> None:
+def thaw_correlated(engine: CorrelatedEngine, tree: Tree) -> None:
     """Put a fresh engine of the same query into a frozen state."""
-    if meta.get("network") != _describe(engine):
-        raise StateError(
-            "the state was frozen by a version that plans this query differently; "
-            "run the query on the stream from its beginning"
-        )
-    position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
-    bound = check_number(meta.get("bound"), "the bound of the window")
-    domains = len(engine.capacity)
-    capacity = [
-        check_number(size, "the number of keys", 0, r.MOST_RECORDS)
-        for size in check_list(meta.get("capacity"), "the number of keys", domains)
-    ]
-    buckets = read_records(arrays, "buckets", r.BUCKET)
+    check_network(tree, _describe(engine))
+    tables, fresh = engine.tables, engine.memory
+    frozen = read(
+        FrozenRuns,
+        tree,
+        domains=len(engine.capacity),
+        labels=len(tables.labels),
+        most_links=tables.most_links,
+        links=len(tables.arrays.links.store),
+        stores=len(tables.stores),
+        fact_columns=fresh.facts.shape[1],
+        value_columns=fresh.values.shape[1],
+        back_columns=fresh.back.shape[1],
+        asked_columns=fresh.asked.shape[1],
+    )
     require(
-        len(buckets) == sum(capacity[domain] for domain in engine.tables.store_domain),
+        len(frozen.buckets) == sum(frozen.capacity[domain] for domain in tables.store_domain),
         "its buckets do not fit its keys",
     )
-    engine.reserve_codes(capacity)
-    require(engine.capacity == capacity, "its buckets do not fit its keys")
-    memory = _read_memory(engine, arrays, buckets, position)
-    _check_vertices(engine, memory, position)
+    engine.reserve_codes(frozen.capacity)
+    require(engine.capacity == frozen.capacity, "its buckets do not fit its keys")
+    counters = fresh.counters.copy()
+    counters[r.RELEVANT] = frozen.relevant
+    for name, counter in _COUNTED.items():
+        counters[counter] = len(getattr(frozen, name))
+    memory = engine.memory._replace(
+        counters=counters,
+        buckets=frozen.buckets,
+        part_events=frozen.part_events,
+        part_bound=frozen.part_bound,
+        **{name: getattr(frozen, name) for name in _COUNTED},
+    )
+    _check_vertices(engine, memory)
     check_nodes(memory.nodes)
-    _check_lists(engine, memory)
+    _check_lists(memory)
     check_branches(memory.branches)
     _check_codes(engine, memory)
     _check_sources(engine, memory)
     _check_buckets(engine, memory)
     link_spines(memory.nodes, memory.buckets, engine.bucket_kinds)
     engine.memory = memory
-    engine.position, engine.bound = position, bound
-    for place in (r.VERTICES, r.SOURCES, r.NODES, r.ENTRIES, r.BRANCHES, r.ASKED):
-        engine.grow(place, 1)
+    engine.position, engine.bound = frozen.position, frozen.bound
+    for counter in (r.VERTICES, r.SOURCES, r.NODES, r.ENTRIES, r.BRANCHES, r.ASKED):
+        engine.grow(counter, 1)
 
 
-def _read_memory(
-    engine: CorrelatedEngine, arrays: Arrays, buckets: NDArray[np.void], position: int
-) -> r.RunMemory:
-    """Return the arrays, each of its type and shape; record 0 of each is empty."""
-    fresh = engine.memory
-    records: dict[str, Any] = {
-        name: read_records(arrays, name, dtype) for name, (dtype, _) in _RECORDS.items()
-    }
-    vertices, entries = len(records["vertices"]), len(records["entries"])
-    numbers: dict[str, Any] = {
-        "facts": read_array(arrays, "facts", np.int64, (vertices, fresh.facts.shape[1])),
-        "values": read_array(arrays, "values", np.int64, (entries, fresh.values.shape[1])),
-        "back": read_array(arrays, "back", np.int32, (entries, fresh.back.shape[1])),
-        "asked": read_array(arrays, "asked", np.int64, (None, fresh.asked.shape[1])),
-        "part_events": read_array(arrays, "part_events", np.int64, low=0, below=position + 1),
-    }
-    parts = len(numbers["part_events"])
-    numbers["part_bound"] = read_array(arrays, "part_bound", np.int64, (parts,))
-    require(parts > 0, "'part_events' is empty")
-    for name in ("vertices", "nodes", "entries", "branches", "asked"):
-        array = records[name] if name in records else numbers[name]
-        require(
-            len(array) > 0 and not any(array[:1].tobytes()), f"{name!r} has no empty first record"
-        )
-    counters = fresh.counters.copy()
-    relevant = read_array(arrays, "counters", np.int64, (r.COUNTERS,))[r.RELEVANT]
-    counters[r.RELEVANT] = check_number(int(relevant), "'counters'", 0, position + 1)
-    for name, (_, place) in _RECORDS.items():
-        counters[place] = len(records[name])
-    counters[r.ASKED] = len(numbers["asked"])
-    return fresh._replace(counters=counters, buckets=buckets, **records, **numbers)
-
-
-def _check_vertices(engine: CorrelatedEngine, memory: r.RunMemory, position: int) -> None:
+def _check_vertices(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
     """Vertices come in the order of their events, and have the sources one after the other."""
-    vertices, tables = memory.vertices, engine.tables
-    at, counts = vertices["position"], vertices["count"].astype(np.int64)
+    vertices = memory.vertices
+    counts = vertices["count"].astype(np.int64)
     require(
-        is_inside(at, 0, max(position, 1))
-        and bool((np.diff(at[1:]) >= 0).all())
-        and is_inside(vertices["label"], 0, max(len(tables.labels), 1))
-        and is_inside(counts, 0, tables.most_links + 1)
+        bool((np.diff(vertices["position"][1:]) >= 0).all())
         and int(counts.sum()) == len(memory.sources)
         and bool((vertices["first"] == np.cumsum(counts) - counts).all()),
         "'vertices' are not in order",
@@ -179,27 +220,18 @@ def _check_vertices(engine: CorrelatedEngine, memory: r.RunMemory, position: int
         # a branch outside the window may stay between others, without its vertex
         bare = vertex == 0 if name == "branches" else np.arange(len(records)) == 0
         # where a gap stands beside an order, a branch has the time of the last event instead
-        starts = name != "branches" or not tables.is_recent
+        starts = name != "branches" or not engine.tables.is_recent
         require(
-            is_inside(vertex, 0, len(vertices))
-            and bool((vertex[~bare] > 0).all())
+            bool((vertex[~bare] > 0).all())
             and (not starts or bool((records["start"] == vertices["start"][vertex])[~bare].all())),
             f"{name!r} do not belong to vertices",
         )
 
 
-def _check_lists(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
-    """Entries come in the order of their events, and lead to entries before them."""
+def _check_lists(memory: r.RunMemory) -> None:
+    """Entries come in the order of their events, with the latest start so far."""
     entries = memory.entries
-    before = entries["before"]
-    below = np.maximum(np.arange(len(entries)), 1)
-    require(
-        is_inside(entries["store"], 0, max(1, len(engine.tables.stores)))
-        and is_inside(before, 0, below)
-        and is_inside(memory.back, 0, below[:, None]),
-        "an entry leads nowhere",
-    )
-    start = entries["start"]
+    before, start = entries["before"], entries["start"]
     best = np.where(before != 0, np.maximum(start, entries["best"][before]), start)
     require(
         bool((entries["best"] == best).all())
@@ -210,19 +242,9 @@ def _check_lists(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
 
 def _check_codes(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
     """Codes of compared values are codes of their domains."""
-    links, sources = engine.tables.arrays.links, memory.sources
-    require(
-        is_inside(sources["link"], 0, len(links.store))
-        and is_inside(sources["asked"], 0, len(memory.asked)),
-        "a source leads nowhere",
-    )
-    for domain, name, place in engine.places_of_codes(memory):
-        require(
-            is_inside(
-                getattr(memory, name)[place], r.EQUALS_NOTHING, max(engine.capacity[domain], 1)
-            ),
-            "a compared value has no code",
-        )
+    for domain, name, index in engine.places_of_codes(memory):
+        codes, most = getattr(memory, name)[index], max(engine.capacity[domain], 1)
+        require(is_inside(codes, r.EQUALS_NOTHING, most), "a compared value has no code")
 
 
 def _check_sources(engine: CorrelatedEngine, memory: r.RunMemory) -> None:

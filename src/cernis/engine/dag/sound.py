@@ -8,18 +8,31 @@ Cost contract: a few passes over the records.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import kernel
 from cernis.engine.dag import records as r
 from cernis.engine.dag.ordered import is_in_range
-from cernis.state import is_inside, require
+from cernis.errors import StateError
+from cernis.state import Tree, is_inside, require
 
 
-def to_bytes(records: NDArray[np.void]) -> NDArray[np.uint8]:
-    """Return records as bytes, for `cernis.state.read_records`."""
-    return np.frombuffer(np.ascontiguousarray(records).tobytes(), np.uint8)
+def check_network(tree: Tree, network: str) -> None:
+    """Refuse the state of an engine whose numbers stand for something else."""
+    if tree.get("network") != network:
+        raise StateError(
+            "the state was frozen by a version that plans this query differently; "
+            "run the query on the stream from its beginning"
+        )
+
+
+def check_first(records: NDArray[Any], name: str) -> None:
+    """Index 0 is "nothing"."""
+    is_empty = len(records) > 0 and not any(records[:1].tobytes())
+    require(is_empty, f"{name!r} has no empty first record")
 
 
 def check_nodes(nodes: NDArray[np.void]) -> None:

@@ -1,10 +1,9 @@
-"""The state of the linked runtime as arrays to be packed, and back.
+"""The state of the linked runtime as a declared record, and back.
 
-Records are written as bytes of their known layouts, entries by what tells them apart: store,
-partition, values, the root of their runs. Hash tables, heaps and spines are worked out again.
-Search trees are written where a store has them; states of versions without them thaw as groups.
-The kernels trust their arrays, so `thaw_linked` checks all of them first (`cernis.state`): every
-link leads into its array, and a vertex gathers runs of earlier moments only.
+Entries are written by what tells them apart: store, partition, values, the root of their runs. Hash
+tables, heaps and spines are worked out again. `FrozenLinks` declares the type and bounds of every
+array, and the checks below have the relations between them: every link leads into its array, and a
+vertex gathers runs of earlier moments only. The kernels trust their arrays.
 
 Cost contract: linear in the state.
 """
@@ -12,7 +11,6 @@ Cost contract: linear in the state.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,51 +22,51 @@ from cernis.engine.dag.links import BY_UNION
 from cernis.engine.dag.sound import (
     check_apart,
     check_branches,
+    check_first,
+    check_network,
     check_nodes,
     check_versions,
     mark_below,
     raise_latest,
-    to_bytes,
 )
 from cernis.engine.linked import runtime, trees
 from cernis.engine.linked import waiting as w
 from cernis.engine.linked.runtime import LinkedEngine
 from cernis.engine.linked.step import LastMoments
-from cernis.errors import StateError
 from cernis.state import (
     MOST_EVENTS,
-    Arrays,
-    check_number,
+    Sizes,
+    Tree,
+    array,
+    at_least_one,
+    frozen_record,
     is_inside,
-    read_array,
-    read_records,
+    nested,
+    number,
+    optional,
+    read,
     require,
+    text,
+    write,
 )
 
-_RECORDS = {
-    "vertices": (r.VERTEX, r.VERTICES),
-    "sources": (r.SOURCE, r.SOURCES),
-    "nodes": (r.NODE, r.NODES),
+Ints = NDArray[np.int64]
+Numbers = NDArray[np.int32]
+
+_COUNTED = {
+    "vertices": r.VERTICES,
+    "sources": r.SOURCES,
+    "nodes": r.NODES,
+    "branches": r.BRANCHES,
+    "asked": r.ASKED,
 }
-_TREES = {"branches": (r.BRANCH, r.BRANCHES)}
-_NAMELESS = (
-    "programs",
-    "transition_exit",
-    "store_exit",
-    "store_sorted",
-    "order_operator",
-    "store_again",
-    "store_is_again",
-    "store_ending",
-    "store_home",
-)
-"""Tables that do not say what the numbers in a state stand for: programs hold codes."""
+"""The arrays of records, and their counters."""
 
 
 class ThawedTerms(NamedTuple):
     """The terms of a frozen state: their codes now, by those in the state, and all facts."""
 
-    codes: NDArray[np.int32]
+    codes: Numbers
     facts: NDArray[np.void]
 
 
@@ -80,189 +78,211 @@ class Extent(NamedTuple):
     first_row: int
 
 
-def freeze_linked(engine: LinkedEngine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return (meta, arrays) of an engine between two batches; partitions are `live_keys`."""
+@frozen_record
+class FrozenEntries:
+    """The groups of runs that wait, and where their runs are."""
+
+    store: Numbers = array(np.int32, "entries", low=0, below="stores")
+    codes: Numbers = array(np.int32, "entries", "columns", low=-1 - trees.SORTS, below="terms")
+    root: Numbers = array(np.int32, "entries", low=1)
+    ordinal: Ints = array(np.int64, "entries", low=0, below=at_least_one("moments"))
+    part: Numbers | None = optional(array(np.int32, "entries", low=0, below="keys"))
+    rounds: Numbers | None = optional(array(np.int32, "entries", low=0, below="branches"))
+    """The trees of rounds, where steps have some."""
+    ready: Numbers | None = optional(array(np.int32, "entries", low=0, below="branches"))
+    """The trees of runs that are ready, where a step ends rounds."""
+    taken: Numbers | None = optional(array(np.int32, "entries", low=0, below="branches"))
+    """The trees of the rows that took some."""
+
+
+@frozen_record
+class FrozenMoments:
+    """The last moments of each partition."""
+
+    last: Ints = array(np.int64, "keys", low=-2)
+    before: Ints = array(np.int64, "keys", low=-2)
+
+
+@frozen_record
+class FrozenLinks:
+    """The runs of an engine. Index 0 of every array but `sources` is empty."""
+
+    network: str = text()
+    """A digest of what the numbers stand for (`describe_tables`)."""
+    position: int = number(0, MOST_EVENTS)
+    bound: int = number()
+    moment: int = number(0, at_least_one("moments"))
+    vertices: NDArray[np.void] = array(
+        r.VERTEX,
+        "vertices",
+        columns={"label": (0, "labels"), "count": (0, 2), "rank": (0, MOST_EVENTS)},
+    )
+    asked: Ints = array(np.int64, "asked", "asked_columns")
+    sources: NDArray[np.void] = array(
+        r.SOURCE,
+        "sources",
+        columns={
+            "link": (0, "links"),
+            "asked": (0, "asked"),
+            "version": (0, at_least_one("moments")),
+        },
+    )
+    nodes: NDArray[np.void] = array(
+        r.NODE, "nodes", columns={"vertex": (0, "vertices"), "group": (0, 2**31)}
+    )
+    branches: NDArray[np.void] = array(r.BRANCH, "branches", columns={"vertex": (0, "vertices")})
+    entries: FrozenEntries = nested(FrozenEntries)
+    moments: FrozenMoments | None = optional(nested(FrozenMoments))
+
+    def check(self, sizes: Sizes) -> None:
+        for name in ("vertices", "nodes", "branches", "asked"):
+            check_first(getattr(self, name), name)
+
+
+def freeze_linked(engine: LinkedEngine) -> Tree:
+    """Return the state of an engine between two batches; partitions are `live_keys`."""
     engine.collect()
-    dag, waiting, moments = engine.memory.dag, engine.memory.waiting, engine.memory.moments
+    dag, waiting = engine.memory.dag, engine.memory.waiting
     live, keys = np.flatnonzero(waiting.store >= 0), engine.live_keys()
-    layouts = {**_RECORDS, **_TREES} if engine.is_sorted else _RECORDS
-    arrays: dict[str, NDArray[Any]] = {
-        name: to_bytes(getattr(dag, name)[: dag.counters[place]])
-        for name, (_, place) in layouts.items()
+    buckets, is_plain = dag.buckets[live], waiting.sort[live] == trees.PLAIN
+    records: dict[str, Any] = {
+        name: getattr(dag, name)[: dag.counters[counter]] for name, counter in _COUNTED.items()
     }
-    if engine.is_sorted:
-        arrays["asked"] = dag.asked[: dag.counters[r.ASKED]].copy()
-    arrays["entry.store"] = waiting.store[live]
-    arrays["entry.codes"] = waiting.codes[live]
-    arrays["entry.root"] = dag.buckets["root"][live]
-    arrays["entry.ordinal"] = dag.buckets["ordinal"][live]
+    if not engine.is_sorted:
+        records |= {name: records[name][:1] for name in ("branches", "asked")}
+    part = moments = None
     if engine.partitioned:
-        arrays["entry.part"] = np.searchsorted(keys, waiting.part[live]).astype(np.int32)
-        arrays["moments.last"], arrays["moments.before"] = (one[keys] for one in moments)
-    meta = {
-        "position": engine.position,
-        "bound": engine.bound,
-        "moment": engine.moment,
-        "network": describe_tables(engine),
-    }
-    if engine.is_sorted:
-        meta["trees"] = True
-    if engine.has_rounds:
-        meta["rounds"] = True
-        arrays["entry.rounds"] = dag.buckets["before"][live]
-    if engine.has_ended:
-        is_plain = waiting.sort[live] == trees.PLAIN
-        arrays["entry.ready"] = np.where(is_plain, 0, dag.buckets["last"][live])
-        arrays["entry.taken"] = np.where(is_plain, 0, dag.buckets["part"][live])
-    return meta, arrays
+        part = np.searchsorted(keys, waiting.part[live]).astype(np.int32)
+        moments = FrozenMoments(*(column[keys] for column in engine.memory.moments))
+    ends = engine.has_ended
+    return write(
+        FrozenLinks(
+            network=describe_tables(engine),
+            position=engine.position,
+            bound=engine.bound,
+            moment=engine.moment,
+            entries=FrozenEntries(
+                waiting.store[live],
+                waiting.codes[live],
+                buckets["root"],
+                buckets["ordinal"],
+                part,
+                buckets["before"] if engine.has_rounds else None,
+                np.where(is_plain, 0, buckets["last"]) if ends else None,
+                np.where(is_plain, 0, buckets["part"]) if ends else None,
+            ),
+            moments=moments,
+            **records,
+        )
+    )
 
 
 def describe_tables(engine: LinkedEngine) -> str:
-    """Return a short name of what the numbers in a state stand for."""
+    """Return a digest of what the numbers in a state stand for."""
     digest = hashlib.sha256()
     tables: dict[str, NDArray[Any]] = engine.tables._asdict()
-    for name, array in tables.items():
-        # where a step ends rounds, states of before have groups and trees in other stores
-        is_named = name not in _NAMELESS or (name == "store_ending" and engine.has_ended)
-        if is_named:
-            digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    for name, table in tables.items():
+        if name != "programs":  # which hold codes of terms
+            digest.update(f"{name} {table.dtype.str} {table.shape}".encode() + table.tobytes())
     return digest.hexdigest()[:16]
 
 
-def thaw_linked(
-    engine: LinkedEngine,
-    meta: Mapping[str, Any],
-    arrays: Arrays,
-    terms: ThawedTerms,
-    extent: Extent,
-) -> None:
+def thaw_linked(engine: LinkedEngine, tree: Tree, terms: ThawedTerms, extent: Extent) -> None:
     """Put a fresh engine of the same query into a frozen state."""
-    if meta.get("network") != describe_tables(engine):
-        raise StateError(
-            "the state was frozen by a version that plans this query differently; "
-            "run the query on the stream from its beginning"
-        )
-    position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
-    bound = check_number(meta.get("bound"), "the bound of the window")
-    moment = check_number(meta.get("moment"), "the moment", 0, max(extent.moments, 1))
-    records: dict[str, Any] = {
-        name: read_records(arrays, name, dtype) for name, (dtype, _) in _RECORDS.items()
-    }
-    fresh = engine.memory.dag
-    asked = np.zeros((1, fresh.asked.shape[1]), np.int64)
-    records["branches"] = np.zeros(1, r.BRANCH)
-    if engine.is_sorted and meta.get("trees") is True:
-        records["branches"] = read_records(arrays, "branches", r.BRANCH)
-        asked = read_array(arrays, "asked", np.int64, (None, asked.shape[1])).copy()
-    records["asked"] = asked
-    for name in ("vertices", "nodes", "branches", "asked"):
-        first = records[name][:1]
-        require(len(first) > 0 and not any(first.tobytes()), f"{name!r} has no empty first record")
-    require(is_inside(records["nodes"]["group"], 0, 2**31), "'nodes' have no groups")
-    _check_vertices(engine, records, position, extent)
-    _check_runs(engine, records, extent)
-    sizes = len(records["nodes"]), len(records["branches"]), len(terms.codes)
-    waiting, buckets = _read_entries(engine, arrays, sizes, extent)
-    used = int(waiting.counters[w.USED])
+    check_network(tree, describe_tables(engine))
+    fresh, tables = engine.memory.dag, engine.tables
+    frozen = read(
+        FrozenLinks,
+        tree,
+        moments=extent.moments,
+        keys=extent.keys,
+        terms=len(terms.codes),
+        stores=len(tables.store_link),
+        columns=engine.memory.waiting.codes.shape[1],
+        labels=int(tables.transition_label.max(initial=0)) + 1,
+        links=len(engine.links.store),
+        asked_columns=fresh.asked.shape[1],
+    )
+    entries = frozen.entries
+    require(
+        (frozen.moments is not None) == (entries.part is not None) == engine.partitioned
+        and (entries.rounds is not None) == engine.has_rounds
+        and (entries.ready is not None) == (entries.taken is not None) == engine.has_ended,
+        "its groups are those of another query",
+    )
+    _check_vertices(frozen, extent)
+    _check_runs(engine, frozen)
+    waiting, buckets = _restore_entries(engine, frozen)
+    _check_rounds(engine, frozen, buckets)
     is_plain = waiting.sort == trees.PLAIN
-    if engine.has_rounds and meta.get("rounds") is True:
-        kept = read_array(
-            arrays, "entry.rounds", np.int32, (used - 1,), low=0, below=len(records["branches"])
-        )
-        buckets["before"][1:used] = np.where(is_plain[1:used], 0, kept)
-    if engine.has_ended:
-        _read_ended(engine, arrays, waiting, buckets, len(records["branches"]))
-    _check_rounds(engine, records, buckets)
-    check_apart(records["nodes"], buckets["root"][is_plain])
-    last = before = np.empty(0, np.int64)
-    if engine.partitioned:
-        last, before = (
-            read_array(arrays, f"moments.{name}", np.int64, (extent.keys,), low=-2)
-            for name in ("last", "before")
-        )
-    known = np.append(terms.codes, np.full(1 + trees.SORTS, -1, np.int32))  # for negative places
+    check_apart(frozen.nodes, buckets["root"][is_plain])
+    used = int(waiting.counters[w.USED])
+    known = np.append(terms.codes, np.full(1 + trees.SORTS, -1, np.int32))  # for negative codes
     codes = waiting.codes[1:used]
     waiting.codes[1:used] = np.where(codes < 0, codes, known[codes])
-    waiting.group[is_plain] = records["nodes"]["group"][buckets["root"][is_plain]]
-    waiting.counters[w.GROUPS] = records["nodes"]["group"].max(initial=0)
-    w.thaw_entries(engine.tables, waiting, terms.facts)
-    ending = np.append(engine.tables.store_ending, -1)[waiting.store] >= 0
+    waiting.group[is_plain] = frozen.nodes["group"][buckets["root"][is_plain]]
+    waiting.counters[w.GROUPS] = frozen.nodes["group"].max(initial=0)
+    w.thaw_entries(tables, waiting, terms.facts)
+    ending = np.append(tables.store_ending, -1)[waiting.store] >= 0
     kinds = np.where(is_plain, r.UNION, np.where(ending, r.ENDED, r.SORTED))
-    link_spines(records["nodes"], buckets, kinds.astype(np.int32))
-    counters = fresh.counters.copy()
-    for name, (_, place) in {**_RECORDS, **_TREES}.items():
-        counters[place] = len(records[name])
-    counters[r.ASKED] = len(asked)
-    facts = np.zeros((len(records["vertices"]), fresh.facts.shape[1]), np.int64)
-    dag = fresh._replace(counters=counters, buckets=buckets, facts=facts, **records)
+    link_spines(frozen.nodes, buckets, kinds.astype(np.int32))
+    counters, records = fresh.counters.copy(), {n: getattr(frozen, n) for n in _COUNTED}
+    for name, counter in _COUNTED.items():
+        counters[counter] = len(records[name])
+    facts = np.zeros((len(frozen.vertices), fresh.facts.shape[1]), np.int64)
+    moments = LastMoments(np.empty(0, np.int64), np.empty(0, np.int64))
+    if frozen.moments is not None:
+        moments = LastMoments(frozen.moments.last, frozen.moments.before)
     engine.memory = engine.memory._replace(
-        dag=dag, waiting=waiting, moments=LastMoments(last.copy(), before.copy())
+        dag=fresh._replace(counters=counters, buckets=buckets, facts=facts, **records),
+        waiting=waiting,
+        moments=moments,
     )
-    engine.position, engine.bound, engine.moment = position, bound, moment
+    engine.position, engine.bound, engine.moment = frozen.position, frozen.bound, frozen.moment
     engine.reserve()
 
 
-def _check_vertices(
-    engine: LinkedEngine, records: Mapping[str, NDArray[np.void]], position: int, extent: Extent
-) -> None:
+def _check_vertices(frozen: FrozenLinks, extent: Extent) -> None:
     """Vertices come in the order of their rows, and have their sources one after the other."""
-    vertices = records["vertices"]
+    vertices = frozen.vertices
     at, counts = vertices["position"][1:], vertices["count"].astype(np.int64)
-    labels = int(engine.tables.transition_label.max(initial=0)) + 1
     require(
-        is_inside(at, extent.first_row, position)
+        is_inside(at, extent.first_row, frozen.position)
         and bool((np.diff(at) >= 0).all())
-        and is_inside(vertices["label"], 0, labels)
-        and is_inside(counts, 0, 2)
-        and is_inside(vertices["rank"], 0, MOST_EVENTS)
-        and int(counts.sum()) == len(records["sources"])
+        and int(counts.sum()) == len(frozen.sources)
         and bool((vertices["first"] == np.cumsum(counts) - counts).all()),
         "'vertices' are not in order",
     )
 
 
-def _check_runs(
-    engine: LinkedEngine, records: Mapping[str, NDArray[np.void]], extent: Extent
-) -> None:
-    """A vertex gathers runs of earlier moments only, so that following sources ends.
+def _find_moments(frozen: FrozenLinks) -> tuple[Ints, Ints]:
+    """Return the vertex of each source, and the moment of each vertex.
 
     A vertex that begins a match leads nowhere, and counts as made before all others.
     """
-    vertices, sources, nodes = (records[name] for name in _RECORDS)
-    branches, asked = records["branches"], records["asked"]
-    vertex, planted = nodes["vertex"], branches["vertex"]
-    # a branch outside the window may stay between others, without its vertex
-    rooted = planted != 0
+    owner = np.repeat(np.arange(len(frozen.vertices)), frozen.vertices["count"])
+    moments = np.full(len(frozen.vertices), -1, np.int64)
+    moments[owner] = frozen.sources["version"]
+    return owner, moments
+
+
+def _check_runs(engine: LinkedEngine, frozen: FrozenLinks) -> None:
+    """A vertex gathers runs of earlier moments only, so that following sources ends."""
+    vertices, sources, nodes = frozen.vertices, frozen.sources, frozen.nodes
+    branches, vertex, planted = frozen.branches, nodes["vertex"], frozen.branches["vertex"]
     require(
-        is_inside(vertex[1:], 1, len(vertices))
+        bool((vertex[1:] > 0).all())
+        and bool((nodes["group"][1:] > 0).all())
         and bool((nodes["start"] == vertices["start"][vertex])[1:].all()),
         "'nodes' do not belong to vertices",
     )
-    begin = vertices["position"] - vertices["rank"]
-    require(
-        is_inside(planted, 0, len(vertices))
-        and bool(
-            (
-                (branches["start"] == vertices["start"][planted])
-                | (branches["start"] == begin[planted])
-            )[rooted].all()
-        ),
-        "'branches' do not belong to vertices",
-    )
+    # a branch outside the window may stay between others, without its vertex
+    start, begin = branches["start"], vertices["position"] - vertices["rank"]
+    is_own = (start == vertices["start"][planted]) | (start == begin[planted])
+    require(bool(is_own[planted != 0].all()), "'branches' do not belong to vertices")
     check_nodes(nodes)
     check_branches(branches)
-    owner = np.repeat(np.arange(len(vertices)), vertices["count"])
-    moments = np.full(len(vertices), -1, np.int64)
-    moments[owner] = sources["version"]
-    require(
-        is_inside(sources["link"], 0, len(engine.links.store))
-        and is_inside(sources["asked"], 0, len(asked)),
-        "a source leads nowhere",
-    )
-    require(
-        is_inside(sources["version"], 0, max(extent.moments, 1)),
-        "a source leads to no run before it",
-    )
+    owner, moments = _find_moments(frozen)
     ranges = sources["link"] != BY_UNION
     for mine, made, starts in (
         (~ranges, check_versions(nodes, moments), nodes["start"]),
@@ -278,44 +298,24 @@ def _check_runs(
     at = sources["at"][~ranges]
     require(
         bool((nodes["start"][at] == vertices["start"][owner[~ranges]]).all())
+        and bool((sources["group"][~ranges] > 0).all())
         and not sources["asked"][~ranges].any()
         and bool((sources["asked"][ranges] > 0).all()),
         "a source leads to no run before it",
     )
 
 
-def _read_ended(
-    engine: LinkedEngine,
-    arrays: Arrays,
-    waiting: w.WaitingRuns,
-    buckets: NDArray[np.void],
-    branches: int,
-) -> None:
-    """Read the trees of runs that are ready, and of the rows that took some."""
-    used = int(waiting.counters[w.USED])
-    ended = (waiting.sort != trees.PLAIN)[1:used]
-    ended &= engine.tables.store_ending[waiting.store[1:used]] >= 0
-    for name, field in (("entry.ready", "last"), ("entry.taken", "part")):
-        kept = read_array(arrays, name, np.int32, (used - 1,), low=0, below=branches)
-        require(not kept[~ended].any(), "a group without rounds has ended some")
-        buckets[field][1:used] = kept
-
-
-def _check_rounds(
-    engine: LinkedEngine, records: Mapping[str, NDArray[np.void]], buckets: NDArray[np.void]
-) -> None:
+def _check_rounds(engine: LinkedEngine, frozen: FrozenLinks, buckets: NDArray[np.void]) -> None:
     """Rounds are vertices that name the rounds before them, which are of earlier moments."""
-    vertices, sources, branches = (records[name] for name in ("vertices", "sources", "branches"))
+    vertices, sources, branches = frozen.vertices, frozen.sources, frozen.branches
     kinds = engine.links.kind[engine.links.store[sources["link"]]]
     mine, ended = kinds >= r.ROUNDS, kinds >= r.ENDED
-    owner = np.repeat(np.arange(len(vertices)), vertices["count"])
-    moments = np.full(len(vertices), -1, np.int64)
-    moments[owner] = sources["version"]
+    owner, moments = _find_moments(frozen)
     is_round = np.zeros(len(vertices), np.bool_)
     is_round[owner[mine & ~ended]] = True
     before, version = sources["group"][mine], sources["version"][mine]
     if engine.has_ended:
-        before = np.append(before, records["asked"][sources["asked"][ended], 2])
+        before = np.append(before, frozen.asked[sources["asked"][ended], 2])
         version = np.append(version, sources["version"][ended])
     require(
         bool(engine.has_ended or not ended.any()) and is_inside(before, 0, len(branches)),
@@ -334,32 +334,22 @@ def _check_rounds(
     )
 
 
-def _read_entries(
-    engine: LinkedEngine, arrays: Arrays, sizes: tuple[int, int, int], extent: Extent
+def _restore_entries(
+    engine: LinkedEngine, frozen: FrozenLinks
 ) -> tuple[w.WaitingRuns, NDArray[np.void]]:
-    """Return the entries, without their chains, and their buckets.
-
-    `sizes`: nodes, branches and terms.
-    """
-    nodes, branches, terms = sizes
-    tables, columns = engine.tables, engine.memory.waiting.codes.shape[1]
+    """Return the entries, without their chains, and their buckets."""
+    tables, entries = engine.tables, frozen.entries
+    store, codes, root = entries.store, entries.codes, entries.root
+    number, columns = codes.shape
     stores = len(tables.store_link)
-    store = read_array(arrays, "entry.store", np.int32, low=0, below=stores)
-    number = len(store)
-    least = -1 - trees.SORTS
-    codes = read_array(arrays, "entry.codes", np.int32, (number, columns), low=least, below=terms)
-    root = read_array(arrays, "entry.root", np.int32, (number,), low=1)
-    ordinal = read_array(
-        arrays, "entry.ordinal", np.int64, (number,), low=0, below=max(extent.moments, 1)
-    )
     kept = np.zeros((stores, columns), np.bool_)
     kept[np.repeat(np.arange(stores), np.diff(tables.store_first)), tables.store_columns] = True
     is_sorted = np.arange(columns) == tables.store_sorted[store].reshape(-1, 1)
     sort = np.where(is_sorted & (codes < -1), -2 - codes, trees.PLAIN).max(axis=1, initial=-1)
+    is_plain = sort == trees.PLAIN
+    below = np.where(is_plain, len(frozen.nodes), len(frozen.branches))
     require(
-        bool((codes >= -1)[~is_sorted].all())
-        and is_inside(root, 1, np.where(sort == trees.PLAIN, nodes, branches)),
-        "a group has no runs",
+        bool((codes >= -1)[~is_sorted].all()) and is_inside(root, 1, below), "a group has no runs"
     )
     whole = np.concatenate([store.reshape(-1, 1), codes], axis=1)
     require(
@@ -374,11 +364,16 @@ def _read_entries(
     waiting = w.new_waiting_runs(size, columns, tables.index_of.shape[1])
     used = slice(1, number + 1)
     waiting.store[used], waiting.codes[used], waiting.sort[used] = store, codes, sort
-    if engine.partitioned:
-        waiting.part[used] = read_array(
-            arrays, "entry.part", np.int32, (number,), low=0, below=extent.keys
-        )
     waiting.counters[w.USED], waiting.counters[w.LIVE] = number + 1, number
     buckets = np.zeros(size, r.BUCKET)
-    buckets["root"][used], buckets["ordinal"][used] = root, ordinal
+    buckets["root"][used], buckets["ordinal"][used] = root, entries.ordinal
+    if entries.part is not None:
+        waiting.part[used] = entries.part
+    if entries.rounds is not None:
+        buckets["before"][used] = np.where(is_plain, 0, entries.rounds)
+    ended = ~is_plain & (tables.store_ending[store] >= 0)
+    for trees_of, field in ((entries.ready, "last"), (entries.taken, "part")):
+        if trees_of is not None:
+            require(not trees_of[~ended].any(), "a group without rounds has ended some")
+            buckets[field][used] = trees_of
     return waiting, buckets

@@ -1,23 +1,17 @@
-"""The state of an engine as versioned bytes, and back.
+"""The state of the unary runtime as declared records, and back.
 
-Layout: magic, version, checksum, length of a JSON header, the header, then the bytes of the
-arrays. Nothing in it is code: thawing reads numbers and names only. The kernels trust their arrays,
-so `thaw_unary` checks all of them first (`cernis.state`).
-
-States and label sets are written by their meaning (configurations, variable names), not by
-their numbers, so another process that has met states in another order can thaw them.
+States and label sets are written by their meaning (configurations, variable names), not by their
+numbers, so another process that has met states in another order can thaw them. The records below
+declare the type and bounds of everything that is frozen (`cernis.state`), and their methods `check`
+have the relations between them: the kernels trust their arrays.
 
 Cost contract: linear in the state, which should have been collected just before.
 """
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
 from collections.abc import Mapping, Sequence
-from math import prod
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,228 +27,382 @@ from cernis.engine.unary import stacks
 from cernis.engine.unary.aggregate import SlidingAggregator
 from cernis.engine.unary.arena import NODE, UNION
 from cernis.engine.unary.collect import link_starts
-from cernis.engine.unary.residue import prime_moduli
 from cernis.engine.unary.runtime import UnaryEngine, enlarge_slots
-from cernis.engine.unary.semiring import Lanes, Pool, Weights
+from cernis.engine.unary.semiring import Pool, Weights
 from cernis.engine.unary.stacks import LOGGED, LOGGED_EVENT, ROW, WORDS, SlidingMemory
 from cernis.engine.unary.tables import UnaryTables
 from cernis.errors import StateError
 from cernis.state import (
-    ABOVE,
-    LOWEST,
     MOST_EVENTS,
-    Arrays,
-    check_list,
+    Sizes,
+    Tree,
+    array,
+    at_least_one,
     check_number,
-    check_text,
+    declare,
+    frozen_record,
     is_inside,
-    read_array,
+    listed,
+    nested,
+    number,
+    optional,
+    read,
     require,
+    text,
+    write,
 )
 
-MAGIC = b"CERNIS\n\x00"
-VERSION = 1
-_HEAD = struct.Struct("<8sHIQ")
-_PLAIN = ("|u1", "<i2", "<i4", "<i8", "<f8", LOGGED_EVENT.str, ROW.str)
-_KINDS: dict[str, np.dtype[Any]] = {"node": NODE, **{name: np.dtype(name) for name in _PLAIN}}
-"""The types of arrays, by their names in the header."""
-
-_PER_ROW = ("key_of_row", "row_ordinal", "row_epoch", "row_bound", "free_rows")
-
-_EARLIEST = ("start", "position")
+Ints = NDArray[np.int64]
 
 _MOST_RESIDUES = 1 << 12
+_PER_ROW = ("key_of_row", "row_ordinal", "row_epoch", "row_bound")
 
 
-def pack(meta: Mapping[str, Any], arrays: Arrays) -> bytes:
-    """Return a header and arrays as one string of bytes."""
-    described, blobs = [], []
-    for name, array in arrays.items():
-        flat = np.ascontiguousarray(array)
-        kind = "node" if flat.dtype == NODE else flat.dtype.str
-        described.append([name, kind, list(flat.shape), flat.nbytes])
-        blobs.append(flat.tobytes())
-    header = json.dumps({"meta": dict(meta), "arrays": described}).encode()
-    body = header + b"".join(blobs)
-    return _HEAD.pack(MAGIC, VERSION, zlib.crc32(body), len(header)) + body
+# -------------------------------------------------------- states and labels
 
 
-def unpack(frozen: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return what `pack` got; raise StateError for other bytes."""
-    if not isinstance(frozen, bytes | bytearray | memoryview) or bytes(frozen[:8]) != MAGIC:
-        raise StateError("these bytes are not a frozen Cernis state")
-    require(len(frozen) >= _HEAD.size, "its header cannot be read")
-    _, version, checksum, length = _HEAD.unpack_from(frozen)
-    if version != VERSION:
-        raise StateError(
-            f"the state was frozen in version {version} of the format, and this Cernis reads "
-            f"version {VERSION}; thaw it with the Cernis that froze it, or run the query on the "
-            "stream from its beginning"
-        )
-    body = memoryview(frozen)[_HEAD.size :]
-    if zlib.crc32(body) != checksum or length > len(body):
-        raise StateError("the frozen state is damaged: its checksum does not match")
-    arrays: dict[str, NDArray[Any]] = {}
-    at = length
+class _WrittenState:
+    """A state of an automaton, as the configurations that it stands for."""
+
+    def write(self, value: State) -> Any:
+        return [sorted(map(_write_configuration, part), key=repr) for part in value]
+
+    def read(self, written: Any, name: str, sizes: Sizes) -> State:
+        try:
+            return State(*(frozenset(map(_read_configuration, part)) for part in written))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise StateError(f"the frozen state is damaged: {name!r} cannot be read") from error
+
+
+def _write_configuration(configuration: Configuration) -> list[Any]:
+    return [
+        configuration.state,
+        [
+            None if guard is None else sorted(map(_write_configuration, guard), key=repr)
+            for guard in configuration.guards
+        ],
+        [None if part is None else _write_configuration(part) for part in configuration.parts],
+    ]
+
+
+def _read_configuration(written: list[Any]) -> Configuration:
+    state, guards, parts = written
+    return Configuration(
+        check_number(state, "a state"),
+        tuple(None if g is None else frozenset(map(_read_configuration, g)) for g in guards),
+        tuple(None if p is None else _read_configuration(p) for p in parts),
+    )
+
+
+def _check_states(automaton: Deterministic, states: Sequence[State]) -> None:
+    """Refuse states that the automaton cannot be in."""
     try:
-        header = json.loads(bytes(body[:length]))
-        meta, described = header["meta"], header["arrays"]
-        for name, kind, shape, size in described:
-            dtype = _KINDS[kind]
-            sides = [check_number(side, "the shape of an array", 0) for side in shape]
-            require(size == prod(sides) * dtype.itemsize, "an array has another size")
-            require(isinstance(name, str) and name not in arrays, "an array comes twice")
-            arrays[name] = np.frombuffer(body[at : at + size], dtype).reshape(sides).copy()
-            at += size
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
-        raise StateError("the frozen state is damaged: its header cannot be read") from error
-    require(isinstance(meta, dict) and at == len(body), "its parts do not fill it")
-    return meta, arrays
+        sound = all(map(automaton.is_possible, states))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StateError("the frozen state is damaged: 'states' cannot be read") from error
+    require(
+        sound and len(states) == len(set(states)) <= MOST_STATES, "the query has no such states"
+    )
 
 
-def freeze_unary(engine: UnaryEngine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return (meta, arrays) of an engine that has just been collected, to be packed."""
-    memory = engine.memory
-    used = np.flatnonzero(memory.slots.any(axis=0))
-    meta = {
+def _list_labels(automaton: Deterministic) -> frozenset[str]:
+    """Return the labels that an automaton writes."""
+    return automaton.selected | ({MARK} if automaton.keep_marks else set())
+
+
+def _read_labels(known: frozenset[str], labels: Sequence[Sequence[str]]) -> list[frozenset[str]]:
+    """Return label sets, of known labels; the first is empty."""
+    sets = [frozenset(names) for names in labels]
+    require(
+        sets[:1] == [frozenset()]
+        and len(sets) == len(set(sets))
+        and all(names <= known for names in sets),
+        "the query has no such labels",
+    )
+    return sets
+
+
+# ----------------------------------------------------------- partial matches
+
+
+_EVENTS = at_least_one("position")
+"""The positions of events that were read; node 0 has the position 0 before there is any."""
+
+
+def _list_earlier(sizes: Sizes) -> Ints:
+    """Return how many nodes come before each node; node 0 leads to itself."""
+    return np.maximum(np.arange(sizes["nodes"]), 1)
+
+
+@frozen_record
+class FrozenFirsts:
+    """The earliest start of the partial matches of each row and state."""
+
+    start: Ints = array(np.int64, "rows", "states")
+    position: Ints = array(np.int64, "rows", "states", low=0, below=_EVENTS)
+
+
+@frozen_record
+class FrozenMatches:
+    """The partial matches of an engine, without the meaning of its states."""
+
+    position: int = number(0, MOST_EVENTS)
+    bound: int = number()
+    labels: list[list[str]] = listed(listed(text()))
+    arena: NDArray[np.void] = array(
+        NODE,
+        "nodes",
+        columns={
+            "position": (0, _EVENTS),
+            "label": (UNION, "labels"),
+            "left": (0, _list_earlier),
+            "right": (0, _list_earlier),
+        },
+    )
+    slots: NDArray[np.int32] = array(np.int32, "rows", "states", low=0, below="nodes")
+    row_of_key: NDArray[np.int32] = array(np.int32, "keys", low=-1, below="rows")
+    key_of_row: Ints = array(np.int64, "rows", low=-1, below="keys")
+    row_ordinal: Ints = array(np.int64, "rows", low=0, below="position+1")
+    epoch: int = number(0, MOST_EVENTS)
+    row_epoch: Ints = array(np.int64, "rows", low=0, below="epoch+1")
+    row_bound: Ints = array(np.int64, "rows")
+    free_rows: Ints = array(np.int64, "free", low=0, below="rows")
+    relevant: int = number(0, "position+1")
+    consumed: Ints = array(np.int64, "consumers", low=-1, below=_EVENTS)
+    earliest: FrozenFirsts | None = optional(nested(FrozenFirsts))
+
+    def check(self, sizes: Sizes) -> None:
+        require(len(self.row_of_key) > 0 and len(self.consumed) > 0, "its rows are missing")
+        _check_arena(self.arena)
+        require(not self.slots[self.free_rows].any(), "a free row has partial matches")
+
+
+def _check_arena(nodes: NDArray[np.void]) -> None:
+    """A node comes after its children, which start no later and end no later."""
+    require(len(nodes) > 0, "'arena' has no first node")
+    start, at, label = nodes["start"], nodes["position"], nodes["label"]
+    left, right = nodes["left"], nodes["right"]
+    unions, has_left, has_right = label == UNION, left != 0, right != 0
+    require(
+        start[0] == FOREVER
+        and not label[0]
+        and bool((has_left & has_right)[unions].all())
+        and bool((start == start[left])[has_left].all())
+        and bool((at > at[left])[has_left & ~unions].all())
+        and bool((at >= at[left])[unions].all())
+        and bool(((start >= start[right]) & (at >= at[right]))[has_right].all()),
+        "a node of 'arena' does not follow from those below it",
+    )
+
+
+def _check_partitions(
+    partitioned: bool, key_of_row: Ints, row_of_key: NDArray[np.int32], free: Ints
+) -> None:
+    """A row is free, or belongs to the partition that leads to it."""
+    used, keys = np.flatnonzero(key_of_row != -1), np.flatnonzero(row_of_key != -1)
+    if partitioned:
+        times = np.bincount(np.concatenate([free, used]), minlength=len(key_of_row))
+        sound = (
+            bool((times == 1).all())
+            and len(used) == len(keys)
+            and bool((row_of_key[key_of_row[used]] == used).all())
+        )
+    else:
+        sound = len(key_of_row) == 1 and not len(used) and not len(keys) and not len(free)
+    require(sound, "rows and partitions do not belong to each other")
+
+
+@frozen_record
+class FrozenUnary(FrozenMatches):
+    """The state of an engine of one automaton."""
+
+    states: list[State] = listed(declare(_WrittenState()), "states")
+
+
+def _describe(engine: UnaryEngine, columns: Any) -> dict[str, Any]:
+    """Return the fields of `FrozenMatches`, with these columns of slots."""
+    memory, firsts = engine.memory, None
+    if engine.earliest_starts is not None:
+        known = engine.earliest_starts.of_slot[:, columns]
+        firsts = FrozenFirsts(known["start"], known["position"])
+    return {
         "position": engine.position,
         "bound": engine.bound,
-        "states": [_write_state(engine.tables.automaton.states[s]) for s in used],
-        "labels": [sorted(names) for names in engine.tables.labels],
-    }
-    arrays = {
         "arena": memory.arena[: engine.records],
-        "counters": memory.counters,
-        "slots": memory.slots[:, used],
+        "slots": memory.slots[:, columns],
+        "row_of_key": memory.row_of_key,
+        **{name: getattr(memory, name) for name in _PER_ROW},
+        "epoch": memory.counters[a.EPOCH],
+        "free_rows": memory.free_rows[: memory.counters[a.FREE_ROWS]],
+        "relevant": memory.counters[a.RELEVANT],
         "consumed": engine.consumed,
-        **{name: getattr(memory, name) for name in ("row_of_key", *_PER_ROW)},
+        "earliest": firsts,
     }
-    if engine.earliest_starts is not None:
-        known = engine.earliest_starts.of_slot[:, used]
-        arrays |= {f"earliest.{name}": known[name] for name in _EARLIEST}
-    return meta, arrays
 
 
-def thaw_unary(engine: UnaryEngine, meta: Mapping[str, Any], arrays: Arrays) -> None:
+def freeze_unary(engine: UnaryEngine) -> Tree:
+    """Return the state of an engine that has just been collected."""
+    used, tables = np.flatnonzero(engine.memory.slots.any(axis=0)), engine.tables
+    return write(
+        FrozenUnary(
+            **_describe(engine, used),
+            labels=[sorted(names) for names in tables.labels],
+            states=[tables.automaton.states[state] for state in used],
+        )
+    )
+
+
+def read_unary(automaton: Deterministic, tree: Tree) -> FrozenUnary:
+    """Return the state of an engine, if the automaton could be in it."""
+    frozen = read(FrozenUnary, tree)
+    _check_states(automaton, frozen.states)
+    _read_labels(_list_labels(automaton), frozen.labels)
+    return frozen
+
+
+def is_known(tables: UnaryTables, frozen: FrozenUnary) -> bool:
+    """Return whether the tables have all states and labels of a frozen engine."""
+    labels = {frozenset(names) for names in frozen.labels}
+    return all(map(tables.automaton.knows, frozen.states)) and labels <= frozenset(tables.labels)
+
+
+def thaw_unary(engine: UnaryEngine, frozen: FrozenUnary) -> None:
     """Put a fresh engine of the same query into a frozen state.
 
     The tables of the engine learn the states and labels of the frozen one: they must not be
     shared with others, unless they know these (`is_known`).
     """
+    _check_engine(engine, frozen)
     tables = engine.tables
-    position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
-    bound = check_number(meta.get("bound"), "the bound of the window")
-    states = _read_states(tables.automaton, meta)
-    labels = _read_labels(_list_labels(tables.automaton), meta)
-    nodes = _read_arena(arrays, len(labels), position)
-    counters, per_row = _read_rows(engine, arrays, len(states), len(nodes), position)
+    columns = tables.number_states(frozen.states)
+    slots = enlarge_slots(frozen.slots[:, :0], len(frozen.slots), len(tables.arrays.expanded))
+    slots[:, columns] = frozen.slots
+    firsts = np.zeros(slots.shape, a.FIRST)
+    if frozen.earliest is not None:
+        firsts["start"][:, columns] = frozen.earliest.start
+        firsts["position"][:, columns] = frozen.earliest.position
+    labels = np.array([tables.label(frozenset(names)) for names in frozen.labels], np.int32)
+    _restore(engine, frozen, slots, firsts, labels)
 
-    columns = tables.number_states(states)
-    used = per_row.pop("slots")
-    slots = enlarge_slots(used[:, :0], len(used), len(tables.arrays.expanded))
-    slots[:, columns] = used
-    known = np.zeros(slots.shape, a.FIRST)
+
+def _check_engine(engine: UnaryEngine, frozen: FrozenMatches) -> None:
+    """Refuse the state of an engine with other settings."""
+    settings = engine.settings
+    _check_partitions(settings.partitioned, frozen.key_of_row, frozen.row_of_key, frozen.free_rows)
+    require(
+        settings.consume != CONSUME_PARTITION or len(frozen.consumed) == len(frozen.row_of_key),
+        "the counts of its rows do not agree",
+    )
+    require(
+        (frozen.earliest is None) == (engine.earliest_starts is None),
+        "the earliest starts are missing",
+    )
+
+
+def _restore(
+    engine: UnaryEngine,
+    frozen: FrozenMatches,
+    slots: NDArray[np.int32],
+    firsts: NDArray[np.void],
+    labels: NDArray[np.int32],
+) -> None:
+    """Give an engine frozen partial matches, with new numbers of their labels."""
+    nodes = frozen.arena
+    items = nodes["label"] != UNION
+    nodes["label"][items] = labels[nodes["label"][items]]
+    arena = engine.memory.arena
+    if len(nodes) > len(arena):
+        arena = np.concatenate([nodes, np.zeros(len(nodes), NODE)])
+    arena[: len(nodes)] = nodes
+    counters, free_rows = a.new_counters(), np.zeros(len(slots), np.int64)
+    counters[a.NODES], counters[a.FREE_ROWS] = len(nodes), len(frozen.free_rows)
+    counters[a.EPOCH], counters[a.RELEVANT] = frozen.epoch, frozen.relevant
+    free_rows[: len(frozen.free_rows)] = frozen.free_rows
+    engine.position, engine.bound, engine.consumed = frozen.position, frozen.bound, frozen.consumed
+    engine.memory = engine.memory._replace(
+        arena=arena,
+        slots=slots,
+        counters=counters,
+        row_of_key=frozen.row_of_key,
+        free_rows=free_rows,
+        **{name: getattr(frozen, name) for name in _PER_ROW},
+    )
     if engine.earliest_starts is not None:
-        first = None if "earliest.start" in per_row else _find_earliest(nodes)[used]
-        for name in _EARLIEST:
-            known[name][:, columns] = (
-                per_row.pop(f"earliest.{name}") if first is None else nodes[name][first]
-            )
-    numbers = np.array([tables.label(names) for names in labels], np.int32)
-    arena = _restore_arena(engine, nodes, numbers)
-    engine.position, engine.bound, engine.consumed = position, bound, per_row.pop("consumed")
-    engine.memory = engine.memory._replace(arena=arena, slots=slots, counters=counters, **per_row)
-    if engine.earliest_starts is not None:
-        engine.earliest_starts = engine.earliest_starts._replace(of_slot=known)
+        engine.earliest_starts = engine.earliest_starts._replace(of_slot=firsts)
         engine.fit_earliest()
         link_starts(arena, len(nodes))
     engine.fit_tables()
 
 
-def _restore_arena(
-    engine: UnaryEngine, nodes: NDArray[np.void], labels: NDArray[np.int32]
-) -> NDArray[np.void]:
-    """Return an arena with these nodes, whose label sets have new numbers."""
-    items = nodes["label"] != UNION
-    nodes["label"][items] = labels[nodes["label"][items]]
-    arena = engine.memory.arena
-    if len(nodes) > len(arena):
-        return np.concatenate([nodes, np.zeros(len(nodes), NODE)])
-    arena[: len(nodes)] = nodes
-    return arena
+# -------------------------------------------------------------------- bundles
 
 
-class FrozenUnit(NamedTuple):
+@frozen_record
+class FrozenUnit:
     """The states of one automaton of a bundle, and the columns of slots that they have."""
 
-    owner: int
-    columns: list[int]
-    states: list[State]
+    owner: int = number()
+    columns: list[int] = listed(number(0, "states"))
+    states: list[State] = listed(declare(_WrittenState()), "columns")
+
+    def check(self, sizes: Sizes) -> None:
+        require(len(self.columns) == len({*self.columns}), "two states have one column")
 
 
-class FrozenUnits(NamedTuple):
-    """The states of the automata of a bundle, and the label sets of all."""
+@frozen_record
+class FrozenBundle(FrozenMatches):
+    """The state of an engine of many automata; rows have owners."""
 
-    units: list[FrozenUnit]
-    labels: list[frozenset[str]]
-    width: int
-    """The number of columns."""
+    owners: Ints = array(np.int64, "rows", low=-1, below=1 << 31)
+    units: list[FrozenUnit] = listed(nested(FrozenUnit))
+
+    def check(self, sizes: Sizes) -> None:
+        super().check(sizes)
+        require(
+            sizes["states"] < MOST_STATES
+            and len(self.units) == len({unit.owner for unit in self.units}),
+            "a rule comes twice",
+        )
 
 
 def freeze_bundle(
     engine: UnaryEngine,
-    owners: NDArray[np.int64],
+    owners: Ints,
     automata: Mapping[int, Deterministic],
     labels: Sequence[frozenset[str]],
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return (meta, arrays) of the engine of a bundle; rows and automata have owners."""
-    memory = engine.memory
-    rows, columns = np.nonzero(memory.slots)
+) -> Tree:
+    """Return the state of the engine of a bundle; rows and automata have owners."""
+    rows, columns = np.nonzero(engine.memory.slots)
     width = int(columns.max(initial=-1)) + 1
-    pairs = np.unique(owners[rows] * max(width, 1) + columns).tolist()
-    units: dict[int, list[Any]] = {}
-    for owner, column in (divmod(pair, max(width, 1)) for pair in pairs):
-        state = _write_state(automata[owner].states[column])
-        units.setdefault(owner, []).append([column, state])
-    meta = {
-        "position": engine.position,
-        "bound": engine.bound,
-        "width": width,
-        "units": [[owner, states] for owner, states in units.items()],
-        "labels": [sorted(names) for names in labels],
-    }
-    arrays = {
-        "arena": memory.arena[: engine.records],
-        "counters": memory.counters,
-        "slots": memory.slots[:, :width],
-        "owners": owners,
-        "consumed": engine.consumed,
-        **{name: getattr(memory, name) for name in ("row_of_key", *_PER_ROW)},
-    }
-    if engine.earliest_starts is not None:
-        known = engine.earliest_starts.of_slot[:, :width]
-        arrays |= {f"earliest.{name}": known[name] for name in _EARLIEST}
-    return meta, arrays
+    used: dict[int, list[int]] = {}
+    for pair in np.unique(owners[rows] * max(width, 1) + columns).tolist():
+        owner, column = divmod(pair, max(width, 1))
+        used.setdefault(owner, []).append(column)
+    return write(
+        FrozenBundle(
+            **_describe(engine, slice(width)),
+            labels=[sorted(names) for names in labels],
+            owners=owners,
+            units=[
+                FrozenUnit(owner, own, [automata[owner].states[column] for column in own])
+                for owner, own in used.items()
+            ],
+        )
+    )
 
 
-def read_units(meta: Mapping[str, Any], automata: Mapping[int, Deterministic]) -> FrozenUnits:
-    """Return the states of the automata of a frozen bundle, if these could be in them."""
-    width = check_number(meta.get("width"), "the number of states", 0, MOST_STATES)
-    units = []
-    for each in check_list(meta.get("units"), "'units'"):
-        owner, written = check_list(each, "a unit", 2)
-        require(type(owner) is int and owner in automata, "it has the states of another rule")
-        pairs = [check_list(pair, "a state", 2) for pair in check_list(written, "'states'")]
-        columns = [check_number(column, "a column", 0, width) for column, _ in pairs]
-        states = _read_states(automata[owner], {"states": [state for _, state in pairs]})
-        require(len(columns) == len({*columns}), "two states have one column")
-        units.append(FrozenUnit(owner, columns, states))
-    require(len(units) == len({unit.owner for unit in units}), "a rule comes twice")
+def read_bundle(tree: Tree, automata: Mapping[int, Deterministic]) -> FrozenBundle:
+    """Return the state of the engine of a bundle, if these automata could be in it."""
+    frozen = read(FrozenBundle, tree)
+    for unit in frozen.units:
+        require(unit.owner in automata, "it has the states of another rule")
+        _check_states(automata[unit.owner], unit.states)
     known = frozenset[str]().union(*(_list_labels(each) for each in automata.values()))
-    return FrozenUnits(units, _read_labels(known, meta), width)
+    _read_labels(known, frozen.labels)
+    return frozen
 
 
-def list_unknown(frozen: FrozenUnits, automata: Mapping[int, Deterministic]) -> list[int]:
+def list_unknown(frozen: FrozenBundle, automata: Mapping[int, Deterministic]) -> list[int]:
     """Return the owners of automata that have not met all of their frozen states."""
     return [
         unit.owner for unit in frozen.units if not all(map(automata[unit.owner].knows, unit.states))
@@ -263,236 +411,96 @@ def list_unknown(frozen: FrozenUnits, automata: Mapping[int, Deterministic]) -> 
 
 def thaw_bundle(
     engine: UnaryEngine,
-    meta: Mapping[str, Any],
-    arrays: Arrays,
-    frozen: FrozenUnits,
-    numbers: tuple[Mapping[int, Sequence[int]], Sequence[int]],
+    frozen: FrozenBundle,
+    states: Mapping[int, Sequence[int]],
+    labels: Sequence[int],
 ) -> None:
     """Put a fresh engine of the same bundle into a frozen state.
 
-    `numbers` are those of the states of each owner, and of the label sets.
+    `states` are the numbers of the states of each owner, `labels` those of the label sets.
     """
-    position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
-    bound = check_number(meta.get("bound"), "the bound of the window")
-    states, labels = numbers
-    nodes = _read_arena(arrays, len(labels), position)
-    counters, per_row = _read_rows(engine, arrays, frozen.width, len(nodes), position)
-    used, consumed = per_row.pop("slots"), per_row.pop("consumed")
-    owners = read_array(arrays, "owners", np.int64, (len(used),), low=-1, below=1 << 31)
-    slots = enlarge_slots(used[:, :0], len(used), len(engine.tables.arrays.expanded))
-    rows, columns = np.nonzero(used)
-    pairs = owners[rows] * max(frozen.width, 1) + columns
+    _check_engine(engine, frozen)
+    width = max(frozen.slots.shape[1], 1)
+    slots = enlarge_slots(
+        frozen.slots[:, :0], len(frozen.slots), len(engine.tables.arrays.expanded)
+    )
+    rows, columns = np.nonzero(frozen.slots)
     known = {
-        unit.owner * frozen.width + column: number
+        unit.owner * width + column: state
         for unit in frozen.units
-        for column, number in zip(unit.columns, states[unit.owner], strict=True)
+        for column, state in zip(unit.columns, states[unit.owner], strict=True)
     }
-    distinct, back = np.unique(pairs, return_inverse=True)
+    distinct, back = np.unique(frozen.owners[rows] * width + columns, return_inverse=True)
     require(all(pair in known for pair in distinct.tolist()), "a partition has no such state")
     targets = np.array([known[pair] for pair in distinct.tolist()], np.int64)[back.reshape(-1)]
-    slots[rows, targets] = used[rows, columns]
-    earliest = np.zeros(slots.shape, a.FIRST)
-    if engine.earliest_starts is not None:
-        for name in _EARLIEST:
-            require(f"earliest.{name}" in per_row, "the earliest starts are missing")
-            earliest[name][rows, targets] = per_row.pop(f"earliest.{name}")[rows, columns]
-    arena = _restore_arena(engine, nodes, np.array(labels, np.int32))
-    engine.position, engine.bound, engine.consumed = position, bound, consumed
-    engine.memory = engine.memory._replace(arena=arena, slots=slots, counters=counters, **per_row)
-    if engine.earliest_starts is not None:
-        engine.earliest_starts = engine.earliest_starts._replace(of_slot=earliest)
-        engine.fit_earliest()
-        link_starts(arena, len(nodes))
-    engine.fit_tables()
+    slots[rows, targets] = frozen.slots[rows, columns]
+    firsts = np.zeros(slots.shape, a.FIRST)
+    if frozen.earliest is not None:
+        firsts["start"][rows, targets] = frozen.earliest.start[rows, columns]
+        firsts["position"][rows, targets] = frozen.earliest.position[rows, columns]
+    _restore(engine, frozen, slots, firsts, np.array(labels, np.int32))
 
 
-def is_known(tables: UnaryTables, meta: Mapping[str, Any]) -> bool:
-    """Return whether the tables have all states and labels of a frozen engine."""
-    automaton = tables.automaton
-    return all(map(automaton.knows, _read_states(automaton, meta))) and frozenset(
-        _read_labels(_list_labels(automaton), meta)
-    ) <= frozenset(tables.labels)
+# ----------------------------------------------------------------- aggregates
 
 
-_LAYOUTS = {"residues": (0, 2, 1), "lanes": (1, 2, 0)}
-"""How states of before order the integers of a vector, by the name of the number of residues: the
-axes that have the quantities, the elements and the residues."""
+@frozen_record
+class FrozenWeights:
+    """The values of the events in the log."""
+
+    sums: Ints = array(np.int64, "logged", "weighed_sums")
+    floats: NDArray[np.float64] = array(np.float64, "logged", "weighed_floats")
+    leasts: Ints = array(np.int64, "logged", "weighed_leasts")
 
 
-def freeze_sliding(engine: SlidingAggregator) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return (meta, arrays) of an aggregator that has just been collected, to be packed."""
-    memory, alphabet = engine.memory, engine.tables.automaton.alphabet
-    # the events of the log lead through states that may hold no partial match by now
-    used = np.flatnonzero(engine.tables.arrays.expanded[: memory.places.shape[1]])
-    tests = {test: number for number, test in enumerate(alphabet.tests)}
-    meta = {
-        "position": engine.position,
-        "bound": engine.bound,
-        "moduli": len(engine.lanes.moduli.primes),
-        "states": [_write_state(engine.tables.automaton.states[s]) for s in used],
-        "symbols": [sorted(tests[test] for test in passed) for passed in alphabet.passed],
-    }
-    logged = memory.counters[LOGGED]
-    arrays = {
-        "words": memory.pool.words[: memory.counters[WORDS]],
-        "log": memory.log[:logged],
-        **{f"log.{name}": getattr(memory.log_weights, name)[:logged] for name in Weights._fields},
-        "places": memory.places[:, used],
-        **{name: getattr(memory, name) for name in ("counters", "rows", "row_of_key", "free_rows")},
-        **({"firsts": memory.firsts[:, used]} if engine.lanes.ranks else {}),
-    }
-    return meta, arrays
+@frozen_record
+class FrozenAggregates:
+    """The state of an aggregator."""
 
-
-def thaw_sliding(engine: SlidingAggregator, meta: Mapping[str, Any], arrays: Arrays) -> None:
-    """Put a fresh aggregator of the same query into a frozen state.
-
-    Its tables must not be shared with others, as those of `thaw_unary`.
-    """
-    tables, alphabet = engine.tables, engine.tables.automaton.alphabet
-    position = check_number(meta.get("position"), "the position", 0, MOST_EVENTS)
-    bound = check_number(meta.get("bound"), "the bound of the window")
-    layout = next((name for name in _LAYOUTS if name in meta), "moduli")
-    written = meta.get(layout)
-    residues = check_number(written, "the number of residues", 1, _MOST_RESIDUES)
-    states = _read_states(tables.automaton, meta)
-    passed = _read_symbols(alphabet, meta)
-    typed = _read_sliding(engine, arrays, residues, len(states), len(passed), position)
-    symbols = np.array([alphabet.symbol_of(tests) for tests in passed], np.int32)
-    tables.add_symbols()
-    columns = tables.number_states(states)
-    places = np.zeros((len(typed["rows"]), len(tables.arrays.expanded)), np.int64)
-    firsts = np.zeros_like(places)
-    places[:, columns] = typed["places"]
-    firsts[:, columns] = typed["firsts"]
-    log, words = typed["log"], typed["words"]
-    log["symbol"] = symbols[log["symbol"]]
-    lanes = engine.new_lanes(residues)
-    if layout == "residues" and residues > 1:
-        lanes = lanes._replace(moduli=prime_moduli(residues))
-    if layout in _LAYOUTS and lanes.floats > 1:
-        _transpose_vectors(words, lanes, typed["rows"], typed["places"], _LAYOUTS[layout])
-    engine.position, engine.bound = position, bound
-    reach = np.where(places != 0, typed["rows"]["size"][:, None], 0)
-    engine.restore(
-        SlidingMemory(
-            pool=Pool(words, words.view(np.float64)),
-            log=log,
-            log_weights=Weights(*(typed[f"log.{name}"] for name in Weights._fields)),
-            places=places,
-            reach=reach,
-            sum_reach=reach.copy(),
-            loads=np.ones_like(places),
-            firsts=firsts,
-            **{name: typed[name] for name in ("counters", "rows", "row_of_key", "free_rows")},
-        ),
-        lanes,
+    position: int = number(0, MOST_EVENTS)
+    bound: int = number()
+    moduli: int = number(1, _MOST_RESIDUES)
+    states: list[State] = listed(declare(_WrittenState()))
+    symbols: list[list[int]] = listed(listed(number(0, "tests")))
+    words: Ints = array(np.int64, "used")
+    log: NDArray[np.void] = array(
+        LOGGED_EVENT, "logged", columns={"before": (-1, "logged"), "symbol": (0, "symbols")}
     )
+    weights: FrozenWeights = nested(FrozenWeights)
+    row_of_key: NDArray[np.int32] = array(np.int32, "keys", low=-1)
+    rows: NDArray[np.void] = array(
+        ROW,
+        "partitions",
+        columns={
+            "key": (-1, "keys"),
+            "size": (1, "used+1"),
+            "fronts": (0, "used"),
+            "last": (-1, "logged"),
+            "ordinal": (0, "position+1"),
+            "scale": (0, 1 << 20),
+        },
+    )
+    places: Ints = array(np.int64, "partitions", "states", low=0, below="used")
+    firsts: Ints | None = optional(array(np.int64, "partitions", "states", low=0))
+    free_rows: Ints = array(np.int64, "free", low=0, below="partitions")
+    relevant: int = number(0, "position+1")
 
-
-def _transpose_vectors(
-    words: NDArray[np.int64],
-    lanes: Lanes,
-    rows: NDArray[np.void],
-    places: NDArray[np.int64],
-    layout: tuple[int, int, int],
-) -> None:
-    """Put the residues of each number together, which states of before had apart."""
-    residues = len(lanes.moduli.primes)
-    for record, row in zip(rows, places, strict=True):
-        size, integers = int(record["size"]), lanes.floats * int(record["size"])
-        stride = 1 + lanes.words * size
-        fronts = record["front"] + 1 + stride * np.arange(record["fronts"])
-        for at in (*row[row != 0], *fronts):
-            axes = np.array([lanes.quantities, size, residues])
-            vector = words[at : at + integers].reshape(axes[np.argsort(layout)])
-            words[at : at + integers] = vector.transpose(layout).ravel()
-
-
-def _read_symbols(alphabet: Alphabet, meta: Mapping[str, Any]) -> list[frozenset[Test]]:
-    """Return the tests that the symbols of a frozen aggregator pass."""
-    tests = alphabet.tests
-    symbols = check_list(meta.get("symbols"), "'symbols'")
-    require(len(symbols) <= MOST_SYMBOLS, "it has too many symbols")
-    return [
-        frozenset(
-            tests[check_number(test, "a test", 0, len(tests))]
-            for test in check_list(symbol, "a symbol")
+    def check(self, sizes: Sizes) -> None:
+        require(
+            len(self.words) > 0
+            and len(self.rows) > 0
+            and len(self.symbols) <= MOST_SYMBOLS
+            and is_inside(self.row_of_key, below=len(self.rows)),
+            "the counts of its rows do not agree",
         )
-        for symbol in symbols
-    ]
-
-
-def _read_sliding(
-    engine: SlidingAggregator,
-    arrays: Arrays,
-    residues: int,
-    states: int,
-    symbols: int,
-    position: int,
-) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an aggregator: vectors inside the pool, chains of events that end."""
-    typed: dict[str, NDArray[Any]] = {
-        name: read_array(arrays, name, np.int64) for name in ("words", "free_rows")
-    }
-    for name, dtype in (("log", LOGGED_EVENT), ("rows", ROW)):
-        typed[name] = read_array(arrays, name, np.dtype(dtype.str)).view(dtype)
-    log, rows, used = typed["log"], typed["rows"], len(typed["words"])
-    typed["row_of_key"] = read_array(arrays, "row_of_key", np.int32, low=-1, below=len(rows))
-    typed["places"] = read_array(arrays, "places", np.int64, (len(rows), states), low=0, below=used)
-    typed["firsts"] = np.zeros_like(typed["places"])
-    if engine.lanes.ranks:
-        typed["firsts"] = read_array(arrays, "firsts", np.int64, (len(rows), states), low=0)
-    size = engine.memory.counters.size
-    counters = typed["counters"] = read_array(arrays, "counters", np.int64, (size,))
-    for name in Weights._fields:
-        fresh = getattr(engine.memory.log_weights, name)
-        shape = (len(log), fresh.shape[1])
-        typed[f"log.{name}"] = read_array(arrays, f"log.{name}", fresh.dtype, shape)
-    lanes = engine.new_lanes(residues)
-    require(
-        counters[WORDS] == used >= 1
-        and counters[LOGGED] == len(log)
-        and counters[stacks.ENDS] == 0
-        and 0 <= counters[stacks.RELEVANT] <= position
-        and 0 <= counters[stacks.FREE_ROWS] <= len(rows) > 0
-        and is_inside(rows["size"], 1, used + 1)
-        and is_inside(rows["ordinal"], 0, position + 1)
-        and is_inside(rows["scale"], 0, 1 << 20)
-        and is_inside(rows["fronts"], 0, used)
-        and is_inside(rows["last"], -1, len(log))
-        and is_inside(log["before"], -1, max(len(log), 1))
-        and is_inside(log["symbol"], 0, symbols)
-        and is_inside(typed["free_rows"], 0, len(rows))
-        and len(typed["free_rows"]) == len(rows),
-        "the counts of its rows do not agree",
-    )
-    free = typed["free_rows"][: counters[stacks.FREE_ROWS]]
-    _check_partitions(engine.settings.partitioned, rows["key"], typed["row_of_key"], free)
-    places, vector = typed["places"], lanes.words * rows["size"]
-    taken = places != 0
-    front, fronts, stride = rows["front"], rows["fronts"], 1 + vector + lanes.ranks * rows["size"]
-    require(
-        is_inside(places[taken], lanes.header + 1)
-        and bool((places + vector[:, None] <= used)[taken].all())
-        and is_inside(front[fronts > 0], 1, used)
-        and bool((front + fronts * stride <= used)[fronts > 0].all())
-        and not places[free].any(),
-        "a vector lies outside",
-    )
-    headers = places[taken][:, None] - np.arange(1, lanes.header + 1)
-    bounds = typed["words"].view(np.float64)[headers]
-    before, last = log["before"], rows["last"]
-    followed = np.bincount(np.concatenate([before[before >= 0], last[last >= 0]]), minlength=1)
-    require(
-        bool((np.isfinite(bounds) & (bounds >= 0)).all())
-        and bool(((before == -1) | (before > np.arange(len(log)))).all())
-        and int(followed.max()) <= 1
-        and bool((_count_begun(log, last) == rows["begun"]).all()),
-        "the events of its partitions are mixed up",
-    )
-    rows["spare"] = 0
-    return typed
+        before, last = self.log["before"], self.rows["last"]
+        followed = np.bincount(np.concatenate([before[before >= 0], last[last >= 0]]), minlength=1)
+        require(
+            bool(((before == -1) | (before > np.arange(len(before)))).all())
+            and int(followed.max()) <= 1
+            and bool((_count_begun(self.log, last) == self.rows["begun"]).all()),
+            "the events of its partitions are mixed up",
+        )
 
 
 @kernel
@@ -507,172 +515,112 @@ def _count_begun(log, last):
     return begun
 
 
-def _read_arena(arrays: Arrays, labels: int, position: int) -> NDArray[np.void]:
-    """Return the nodes: each after its children, which start no later and end no later."""
-    nodes = read_array(arrays, "arena", NODE)
-    require(len(nodes) > 0, "'arena' has no first node")
-    start, at, label = nodes["start"], nodes["position"], nodes["label"]
-    left, right = nodes["left"], nodes["right"]
-    unions = label == UNION
-    below = np.maximum(np.arange(len(nodes)), 1)
-    require(
-        start[0] == FOREVER
-        and not label[0]
-        and is_inside(at, 0, max(position, 1))
-        and is_inside(label, UNION, labels)
-        and is_inside(left, 0, below)
-        and is_inside(right, 0, below),
-        "a node of 'arena' leads nowhere",
-    )
-    has_left, has_right = left != 0, right != 0
-    require(
-        bool((has_left & has_right)[unions].all())
-        and bool((start == start[left])[has_left].all())
-        and bool((at > at[left])[has_left & ~unions].all())
-        and bool((at >= at[left])[unions].all())
-        and bool(((start >= start[right]) & (at >= at[right]))[has_right].all()),
-        "a node of 'arena' does not follow from those below it",
-    )
-    return nodes
-
-
-def _read_rows(
-    engine: UnaryEngine, arrays: Arrays, states: int, nodes: int, position: int
-) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
-    """Return the counters, and the arrays of rows and partitions."""
-    settings = engine.settings
-    counters = read_array(arrays, "counters", np.int64, (a.COUNTERS,))
-    slots = read_array(arrays, "slots", np.int32, (None, states), low=0, below=nodes)
-    rows = len(slots)
-    row_of_key = read_array(arrays, "row_of_key", np.int32, low=-1, below=rows)
-    key_of_row, ordinal, epoch, bound, free_rows = (
-        read_array(arrays, name, np.int64, (rows,)) for name in _PER_ROW
-    )
-    consumed = read_array(arrays, "consumed", np.int64, low=-1, below=max(position, 1))
-    fresh = a.new_counters()
-    for place, below in (
-        (a.NODES, nodes + 1),
-        (a.FREE_ROWS, rows + 1),
-        (a.EPOCH, MOST_EVENTS),
-        (a.RELEVANT, position + 1),
-    ):
-        fresh[place] = check_number(int(counters[place]), "'counters'", 0, below)
-    require(
-        fresh[a.NODES] == nodes
-        and is_inside(ordinal, 0, position + 1)
-        and is_inside(epoch, 0, int(fresh[a.EPOCH]) + 1)
-        and len(row_of_key) > 0
-        and len(consumed) > 0
-        and (settings.consume != CONSUME_PARTITION or len(consumed) == len(row_of_key)),
-        "the counts of its rows do not agree",
-    )
-    require(is_inside(free_rows, 0, max(rows, 1)), "a row leads to no partition")
-    free = free_rows[: fresh[a.FREE_ROWS]]
-    _check_partitions(settings.partitioned, key_of_row, row_of_key, free)
-    require(not slots[free].any(), "a free row has partial matches")
-    per_row = dict(zip(_PER_ROW, (key_of_row, ordinal, epoch, bound, free_rows), strict=True))
-    if settings.keeps_first and any(f"earliest.{name}" in arrays for name in _EARLIEST):
-        for name, low, below in (("start", LOWEST, ABOVE), ("position", 0, max(position, 1))):
-            per_row[f"earliest.{name}"] = read_array(
-                arrays, f"earliest.{name}", np.int64, slots.shape, low=low, below=below
-            )
-    return fresh, {"slots": slots, "row_of_key": row_of_key, "consumed": consumed, **per_row}
-
-
-def _find_earliest(nodes: NDArray[np.void]) -> NDArray[np.int64]:
-    """Return the item with the earliest start below each node.
-
-    For states of NEXT that were frozen before their slots had it.
-    """
-    starts = [*zip(*(nodes[name].tolist() for name in _EARLIEST), strict=True)]
-    first = list(range(len(nodes)))
-    for node, (left, right) in enumerate(zip(nodes["left"], nodes["right"], strict=True)):
-        below = [first[left] if left else node, *([first[right]] if right else ())]
-        first[node] = min(below, key=starts.__getitem__)
-    return np.array(first, np.int64)
-
-
-def _check_partitions(
-    partitioned: bool,
-    key_of_row: NDArray[np.int64],
-    row_of_key: NDArray[np.int32],
-    free: NDArray[np.int64],
-) -> None:
-    """A row is free, or belongs to the partition that leads to it."""
-    require(is_inside(key_of_row, -1, len(row_of_key)), "a row leads to no partition")
-    used, keys = np.flatnonzero(key_of_row != -1), np.flatnonzero(row_of_key != -1)
-    if partitioned:
-        times = np.bincount(np.concatenate([free, used]), minlength=len(key_of_row))
-        sound = (
-            bool((times == 1).all())
-            and len(used) == len(keys)
-            and bool((row_of_key[key_of_row[used]] == used).all())
+def freeze_sliding(engine: SlidingAggregator) -> Tree:
+    """Return the state of an aggregator that has just been collected."""
+    memory, automaton = engine.memory, engine.tables.automaton
+    # the events of the log lead through states that may hold no partial match by now
+    used = np.flatnonzero(engine.tables.arrays.expanded[: memory.places.shape[1]])
+    tests = {test: index for index, test in enumerate(automaton.alphabet.tests)}
+    logged, log_weights = memory.counters[LOGGED], cast(tuple[Any, ...], memory.log_weights)
+    return write(
+        FrozenAggregates(
+            position=engine.position,
+            bound=engine.bound,
+            moduli=len(engine.lanes.moduli.primes),
+            states=[automaton.states[state] for state in used],
+            symbols=[
+                sorted(tests[test] for test in passed) for passed in automaton.alphabet.passed
+            ],
+            words=memory.pool.words[: memory.counters[WORDS]],
+            log=memory.log[:logged],
+            weights=FrozenWeights(*(weights[:logged] for weights in log_weights)),
+            row_of_key=memory.row_of_key,
+            rows=memory.rows,
+            places=memory.places[:, used],
+            firsts=memory.firsts[:, used] if engine.lanes.ranks else None,
+            free_rows=memory.free_rows[: memory.counters[stacks.FREE_ROWS]],
+            relevant=memory.counters[stacks.RELEVANT],
         )
-    else:
-        sound = len(key_of_row) == 1 and not len(used) and not len(keys) and not len(free)
-    require(sound, "rows and partitions do not belong to each other")
+    )
 
 
-# ------------------------------------------------------------------ states
+def thaw_sliding(engine: SlidingAggregator, tree: Tree) -> None:
+    """Put a fresh aggregator of the same query into a frozen state.
+
+    Its tables must not be shared with others, as those of `thaw_unary`.
+    """
+    tables, alphabet = engine.tables, engine.tables.automaton.alphabet
+    fresh = engine.memory.log_weights
+    frozen = read(
+        FrozenAggregates,
+        tree,
+        tests=len(alphabet.tests),
+        **{f"weighed_{name}": getattr(fresh, name).shape[1] for name in Weights._fields},
+    )
+    _check_states(tables.automaton, frozen.states)
+    _check_vectors(engine, frozen)
+    symbols = _number_symbols(alphabet, frozen.symbols)
+    tables.add_symbols()
+    columns = tables.number_states(frozen.states)
+    places = np.zeros((len(frozen.rows), len(tables.arrays.expanded)), np.int64)
+    firsts = np.zeros_like(places)
+    places[:, columns] = frozen.places
+    if frozen.firsts is not None:
+        firsts[:, columns] = frozen.firsts
+    frozen.log["symbol"] = symbols[frozen.log["symbol"]]
+    frozen.rows["spare"] = 0
+    counters, free_rows = np.zeros_like(engine.memory.counters), np.zeros(len(places), np.int64)
+    counters[WORDS], counters[LOGGED] = len(frozen.words), len(frozen.log)
+    counters[stacks.FREE_ROWS] = len(frozen.free_rows)
+    counters[stacks.RELEVANT] = frozen.relevant
+    free_rows[: len(frozen.free_rows)] = frozen.free_rows
+    engine.position, engine.bound = frozen.position, frozen.bound
+    reach = np.where(places != 0, frozen.rows["size"][:, None], 0)
+    weights = frozen.weights
+    engine.restore(
+        SlidingMemory(
+            counters=counters,
+            pool=Pool(frozen.words, frozen.words.view(np.float64)),
+            log=frozen.log,
+            log_weights=Weights(weights.sums, weights.floats, weights.leasts),
+            rows=frozen.rows,
+            places=places,
+            reach=reach,
+            sum_reach=reach.copy(),
+            loads=np.ones_like(places),
+            firsts=firsts,
+            row_of_key=frozen.row_of_key,
+            free_rows=free_rows,
+        ),
+        engine.new_lanes(frozen.moduli),
+    )
 
 
-def _read_states(automaton: Deterministic, meta: Mapping[str, Any]) -> list[State]:
-    """Return the states of a frozen engine, if the automaton could be in them."""
-    try:
-        states = [_read_state(state) for state in check_list(meta.get("states"), "'states'")]
-        sound = all(map(automaton.is_possible, states))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise StateError("the frozen state is damaged: 'states' cannot be read") from error
+def _number_symbols(alphabet: Alphabet, symbols: Sequence[Sequence[int]]) -> NDArray[np.int32]:
+    """Return the numbers of symbols that are written as the tests that they pass."""
+
+    def find_tests(numbers: Sequence[int]) -> frozenset[Test]:
+        return frozenset(alphabet.tests[index] for index in numbers)
+
+    return np.array([alphabet.symbol_of(find_tests(numbers)) for numbers in symbols], np.int32)
+
+
+def _check_vectors(engine: SlidingAggregator, frozen: FrozenAggregates) -> None:
+    """Vectors lie inside the pool, with sound bounds before them; free rows have none."""
+    lanes, rows, places = engine.new_lanes(frozen.moduli), frozen.rows, frozen.places
+    used, vector = len(frozen.words), lanes.words * rows["size"]
+    _check_partitions(engine.settings.partitioned, rows["key"], frozen.row_of_key, frozen.free_rows)
+    taken = places != 0
+    front, fronts, stride = rows["front"], rows["fronts"], 1 + vector + lanes.ranks * rows["size"]
     require(
-        sound and len(states) == len(set(states)) <= MOST_STATES,
-        "the query has no such states",
+        is_inside(places[taken], lanes.header + 1)
+        and bool((places + vector[:, None] <= used)[taken].all())
+        and is_inside(front[fronts > 0], 1, used)
+        and bool((front + fronts * stride <= used)[fronts > 0].all())
+        and not places[frozen.free_rows].any()
+        and bool(lanes.ranks) == (frozen.firsts is not None),
+        "a vector lies outside",
     )
-    return states
-
-
-def _list_labels(automaton: Deterministic) -> frozenset[str]:
-    """Return the labels that an automaton writes."""
-    return automaton.selected | ({MARK} if automaton.keep_marks else set())
-
-
-def _read_labels(known: frozenset[str], meta: Mapping[str, Any]) -> list[frozenset[str]]:
-    """Return the label sets of a frozen engine, of known labels; the first is empty."""
-    labels = [
-        frozenset(check_text(name, "a label") for name in check_list(names, "a label set"))
-        for names in check_list(meta.get("labels"), "'labels'")
-    ]
-    require(
-        labels[:1] == [frozenset()]
-        and len(labels) == len(set(labels))
-        and all(names <= known for names in labels),
-        "the query has no such labels",
-    )
-    return labels
-
-
-def _write_state(state: State) -> list[Any]:
-    return [sorted(map(_write_configuration, part), key=repr) for part in state]
-
-
-def _write_configuration(configuration: Configuration) -> list[Any]:
-    return [
-        configuration.state,
-        [
-            None if guard is None else sorted(map(_write_configuration, guard), key=repr)
-            for guard in configuration.guards
-        ],
-        [None if part is None else _write_configuration(part) for part in configuration.parts],
-    ]
-
-
-def _read_state(written: list[Any]) -> State:
-    return State(*(frozenset(map(_read_configuration, part)) for part in written))
-
-
-def _read_configuration(written: list[Any]) -> Configuration:
-    state, guards, parts = written
-    return Configuration(
-        check_number(state, "a state"),
-        tuple(None if g is None else frozenset(map(_read_configuration, g)) for g in guards),
-        tuple(None if p is None else _read_configuration(p) for p in parts),
-    )
+    headers = places[taken][:, None] - np.arange(1, lanes.header + 1)
+    bounds = frozen.words.view(np.float64)[headers]
+    require(bool((np.isfinite(bounds) & (bounds >= 0)).all()), "a bound is no number")

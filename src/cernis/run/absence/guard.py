@@ -24,7 +24,7 @@ from cernis.results.matchset import MatchBlock, join
 from cernis.run.budget import Budget
 from cernis.run.feed import make_feed
 from cernis.run.sieve import Sieve
-from cernis.state import check_mapping
+from cernis.state import Tree, check_mapping
 
 Numbers = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
@@ -108,16 +108,15 @@ class GuardRun:
         if self.sieve:
             self.sieve.keep_keys(keys)
 
-    def freeze(self) -> tuple[dict[str, Any], Arrays]:
-        engine, arrays = self.feed.freeze()
-        meta = {"engine": engine}
+    def freeze(self) -> Tree:
+        tree: Tree = {"engine": self.feed.freeze()}
         if self.sieve:
-            meta["sieve"] = self.sieve.freeze()
-        return meta, arrays
+            tree["sieve"] = self.sieve.freeze()
+        return tree
 
-    def thaw(self, meta: object, arrays: Arrays) -> None:
+    def thaw(self, meta: object) -> None:
         written = check_mapping(meta, "a guard")
-        self.feed.thaw(check_mapping(written.get("engine"), "a guard's engine"), arrays)
+        self.feed.thaw(check_mapping(written.get("engine"), "a guard's engine"))
         if self.sieve:
             self.sieve.thaw(written.get("sieve"))
 

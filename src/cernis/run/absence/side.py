@@ -147,13 +147,12 @@ class GuardSide:
 
     def freeze_guard(self) -> tuple[dict[str, Any], Arrays]:
         """Return the state of the guard, of its links and of the clock."""
-        meta, arrays = self.guard.freeze()
-        frozen = {f"guard.{name}": array for name, array in arrays.items()}
+        frozen: Arrays = {}
         if self.codes is not None:
             frozen |= {f"codes.{name}": array for name, array in self.codes.freeze().items()}
         if self.ranks is not None:
             frozen["ranks"] = self.ranks.counts
-        return {"guard": meta}, frozen
+        return {"guard": self.guard.freeze()}, frozen
 
     def thaw_guard(
         self, meta: object, arrays: Mapping[str, NDArray[Any]], position: int, keys: int
@@ -163,7 +162,7 @@ class GuardSide:
         There are so many events before, and so many partitions.
         """
         written = check_mapping(meta, f"the state of {self.clause}")
-        self.guard.thaw(written.get("guard"), select_arrays("guard.", arrays))
+        self.guard.thaw(written.get("guard"))
         require(self.guard.feed.engine.position == position, "a guard has read other events")
         if self.codes is not None:
             self.codes.thaw(select_arrays("codes.", arrays), position)

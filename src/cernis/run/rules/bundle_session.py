@@ -8,7 +8,7 @@ Cost contract: it costs as much as a session of one query over the events of all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from cernis.encoding.clock import Clock, read_time_clocks
 from cernis.encoding.encode import AtomEncoder
 from cernis.encoding.keys import OwnedKeys
 from cernis.engine.unary.bundle import BundleEngine
-from cernis.engine.unary.freeze import freeze_bundle, list_unknown, read_units, thaw_bundle
+from cernis.engine.unary.freeze import freeze_bundle, list_unknown, read_bundle, thaw_bundle
 from cernis.events.batch import Bools, EventBatch, Int64s
 from cernis.events.order import Scale
 from cernis.events.source import DescribedStream, stream_of
@@ -32,7 +32,7 @@ from cernis.results.matchset import MatchSet
 from cernis.results.unary import CompactMatches
 from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.budget import Budget
-from cernis.run.feed import Arrays, EncodedBatch, Feed, Keys, push_pieces
+from cernis.run.feed import EncodedBatch, Feed, Keys, push_pieces
 from cernis.run.freeze import read_state, thaw_pipeline
 from cernis.run.pipeline import Pipeline
 from cernis.run.rules.bundle_suppress import OwnedSuppressor
@@ -40,6 +40,7 @@ from cernis.run.rules.bundles import Bundle, BundleMachine
 from cernis.run.session import RunOptions, Session, warn_about_truths
 from cernis.run.tables import Tables
 from cernis.schema import Schema
+from cernis.state import Tree
 
 
 class BundleFeed(Feed):
@@ -77,14 +78,14 @@ class BundleFeed(Feed):
         units = zip(self.bundle.owners, self.bundle.units, strict=True)
         return {owner: unit.automaton for owner, unit in units}
 
-    def freeze(self) -> tuple[dict[str, Any], Arrays]:
+    def freeze(self) -> Tree:
         owners, key_of_row = self.keys.list_owners(), self.engine.memory.key_of_row
         whose = np.append(owners, -1)[key_of_row]  # a row without a key has the last, no owner
         return freeze_bundle(self.engine, whose, self._automata, self.machine.tables.labels)
 
-    def thaw(self, meta: Mapping[str, Any], arrays: Arrays) -> None:
+    def thaw(self, tree: Tree) -> None:
         places = self.bundle.places.tolist()
-        frozen = read_units(meta, self._automata)
+        frozen = read_bundle(tree, self._automata)
         # states from outside never reach the automata that other sessions share
         if unknown := [places[owner] for owner in list_unknown(frozen, self._automata)]:
             self.use(self.bundle.renew(unknown))
@@ -92,9 +93,9 @@ class BundleFeed(Feed):
             unit.owner: self.machine.number_states(places[unit.owner], unit.states)
             for unit in frozen.units
         }
-        labels = [self.machine.label(names) for names in frozen.labels]
+        labels = [self.machine.label(frozenset(names)) for names in frozen.labels]
         self.engine.fit_tables()
-        thaw_bundle(self.engine, meta, arrays, frozen, (states, labels))
+        thaw_bundle(self.engine, frozen, states, labels)
 
 
 class BundlePipeline(Pipeline):

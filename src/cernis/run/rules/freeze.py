@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from cernis.engine.unary.freeze import pack, unpack
 from cernis.errors import StateError
 from cernis.events.order import Scale, StreamPosition
 from cernis.events.times import DAY, UNITS
@@ -28,7 +27,16 @@ from cernis.run.rules.rule import Rule
 from cernis.run.rules.running_rule import RunningRule
 from cernis.run.rules.running_rules import RunningRules
 from cernis.run.rules.shared_rules import SharedRules
-from cernis.state import check_list, check_mapping, check_number, check_text, read_array, require
+from cernis.state import (
+    check_list,
+    check_mapping,
+    check_number,
+    check_text,
+    pack,
+    read_array,
+    require,
+    unpack,
+)
 
 Group = TypeVar("Group", Family, Bundle)
 _MOST = 2**63 - 1
@@ -79,7 +87,7 @@ def freeze_rules(rules: SharedRules, reader: ChunkReader, stream: StreamState) -
             streams, own = each.pending.freeze(f"pending.{number}")
             meta["pending"][str(number)] = streams
             arrays |= own
-    return pack({**meta, "states": sorted(arrays)}, arrays)
+    return pack({**meta, **arrays, "states": sorted(arrays)})
 
 
 def _number_members(running: RunningRules, kind: type[Group]) -> Iterator[tuple[list[int], Group]]:
@@ -94,11 +102,10 @@ class FrozenRules:
 
     def __init__(self, rules: SharedRules, state: bytes) -> None:
         """`rules` are those that were frozen."""
-        self._meta, self._arrays = unpack(state)
+        self._meta = self._arrays = unpack(state)
         _check_same(rules, _read_texts(self._meta))
-        # states that were frozen before have no list
-        known = self._meta.get("states", sorted(self._arrays))
-        require(sorted(self._arrays) == known, "the state of a rule is missing")
+        own = [name for name, value in self._arrays.items() if isinstance(value, np.ndarray)]
+        require(sorted(own) == self._meta.get("states"), "the state of a rule is missing")
         self._reading = read_reading(self._meta)
         self._rules = rules
 
@@ -164,8 +171,7 @@ class FrozenRules:
                 steps = max((paths != NOTHING).sum(axis=1).max(initial=0) for paths in known)
                 require(steps + 2 <= reader.running.width, "a path is too long")
         reader.events = check_number(meta.get("events"), "the number of events", 0)
-        last_row = check_number(meta.get("last_row", -1), "the last row", -1)
-        reader.input = thaw_input(arrays, reader.events, last_row)
+        reader.input = thaw_input(arrays, reader.events)
         reader.scale = _read_scale(meta)
         reader.schemas = _read_schemas(meta, arrays)
 
@@ -187,8 +193,7 @@ class FrozenRules:
 
 def read_rule_texts(state: bytes) -> list[tuple[str, str]]:
     """Return the names and the texts of the rules of a frozen session."""
-    meta, _ = unpack(state)
-    return _read_texts(meta)
+    return _read_texts(unpack(state))
 
 
 def _read_texts(meta: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -141,11 +141,8 @@ def thaw_log(name: str, arrays: Arrays, events: int) -> PathLog:
     return PathLog(events - len(paths), paths, time)
 
 
-def thaw_input(arrays: Arrays, events: int, last_row: int) -> InputLog:
+def thaw_input(arrays: Arrays, events: int) -> InputLog:
     """Return the last events of the input, of a frozen session that has read so many."""
-    if "input.rows" not in arrays:  # before matches could wait, the last row was enough
-        rows = np.array([last_row][:events], np.int64)
-        return InputLog(events - len(rows), np.full(len(rows), NOTHING), rows)
     rows = read_array(arrays, "input.rows", np.int64)
     require(len(rows) <= events, "the input has fewer events than it remembers")
     time = read_array(arrays, "input.time", np.int64, rows.shape)

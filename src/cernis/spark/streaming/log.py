@@ -40,7 +40,7 @@ from cernis.signature import check_signature, check_signed
 from cernis.spark.streaming.packing import write_blob
 from cernis.state import MOST_EVENTS
 
-VERSION = 2
+VERSION = 3
 _BEFORE = "before"
 _DIGEST = 16
 _SIGNED = b" signed"
