@@ -211,14 +211,24 @@ class GraphSource(SolutionSource):
 
     def open(self, events: Any, *, whole: bool) -> Iterator[SolvedBatch]:
         if whole:
-            return map(self.solve, self.open_streams(events))
+            return self._read_whole(self._make_streams(events))
         sources = name_streams(self.query, events, whole=False)
         self.check_goes_on()
         self.mistakes.open([*input_files(sources.values()), *self._used])
         return map(self.solve, self.pieces.read(sources))
 
+    def _read_whole(self, streams: Streamset) -> Iterator[SolvedBatch]:
+        """Read streams; only now they are those of the session, which an error closes."""
+        self.streams = streams
+        yield from map(self.solve, streams)
+
     def open_streams(self, events: Any) -> Streamset:
-        """Return whole streams, in the order of the query."""
+        """Return whole streams, to solve batch by batch."""
+        self.streams = self._make_streams(events)
+        return self.streams
+
+    def _make_streams(self, events: Any) -> Streamset:
+        """Return whole streams, in the order of the query; nothing has changed so far."""
         sources = name_streams(self.query, events)
         names = [name for name, _ in self.query.streams]
         missing = [name for name in names if name not in sources]
@@ -230,14 +240,13 @@ class GraphSource(SolutionSource):
             raise StateError("this session has begun: push the events that follow, or begin anew")
         ordered = {name: sources[name] for name in names}
         self.mistakes.open([*input_files(ordered.values()), *self._used])
-        self.streams = Streamset(
+        return Streamset(
             ordered,
             self.terms,
             time=self._time or TimeRule(unit=self.unit),
             format=self._format,
             bad=self.mistakes,
         )
-        return self.streams
 
     def solve(self, events: GraphEvents) -> SolvedBatch:
         """Return the solutions of the graph patterns in a batch of whole timestamps."""

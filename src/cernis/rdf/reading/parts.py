@@ -105,8 +105,9 @@ class PartReader(StreamReader):
                 mistakes=self._mistakes,
             )
             for group, events in self._grouped_events(quads):
-                self.names = group.names[np.searchsorted(group.numbers, events.numbers)]
-                yield events._replace(numbers=events.numbers + part.first)
+                if events.size:
+                    self.names = group.names[np.searchsorted(group.numbers, events.numbers)]
+                    yield events._replace(numbers=events.numbers + part.first)
 
     @property
     def event_count(self) -> int:
@@ -290,4 +291,6 @@ def look_ahead(part: FilePart) -> Prospect:
     size *= 10 if part.path.lower().endswith(".gz") else 1
     share = max(1.0, size / (128 * max(quads, 1)))
     span = int(share * (last - first)) if first is not None else 0
-    return Prospect(streams.rules[""] or part.time, streams.numeric_times, first, span)
+    rule = streams.rules[""]
+    decided = rule if rule.is_decided() else part.time
+    return Prospect(decided, streams.numeric_times, first, span)

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from cernis.events.mistakes import Mistakes
 from cernis.rdf.reading.events import GraphEvents
-from cernis.rdf.reading.group import REACH
 from cernis.rdf.reading.merge import MergedStreams, concatenate, take_events
 from cernis.rdf.reading.quads import BATCH, Input, read_quads
-from cernis.rdf.reading.streams import StreamReader
+from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import UNBOUND, Codes, Terms, check_terms
 from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.reading.timing import LatestTime
@@ -37,7 +36,7 @@ from cernis.state import (
 )
 
 
-class StreamPieces:
+class StreamPieces(Streamset):
     """Named streams, read piece by piece; `time` says where each has its times.
 
     >>> pieces = StreamPieces(["S"], Terms(), {"S": TimeRule()}, Mistakes())
@@ -56,28 +55,12 @@ class StreamPieces:
         mistakes: Mistakes,
         format: str | None = None,
     ) -> None:
-        self.terms, self.format = terms, format
-        self.mistakes = mistakes
-        self.readers = {
-            name: StreamReader(index, name, terms, time.get(name) or TimeRule(), mistakes, REACH)
-            for index, name in enumerate(streams)
-        }
+        super().__init__(dict.fromkeys(streams), terms, time=time, format=format, bad=mistakes)
         self.held: GraphEvents | None = None
         """The events of the last timestamp."""
         self.latest: LatestTime | None = None
         """No event before this time may come."""
         self.pieces = 0
-
-    @property
-    def numeric_times(self) -> bool:
-        """Whether times are numbers and not dates, as far as is known."""
-        known = [reader.numeric_times for reader in self.readers.values()]
-        return all(one for one in known if one is not None)
-
-    @property
-    def skipped(self) -> dict[str, int]:
-        """How many lines, triples and events of each stream were left out of the last piece."""
-        return {name: self.mistakes.skipped.get(name, 0) for name in self.readers}
 
     def read(self, sources: Mapping[str, Input]) -> Iterator[GraphEvents]:
         """Yield the events that a piece makes certain: all but those of the last timestamp."""
@@ -130,8 +113,7 @@ class StreamPieces:
             yield from (self.held.s, self.held.p, self.held.o)
         if self.latest is not None:
             yield np.array([self.latest.name], np.int32)
-        for reader in self.readers.values():
-            yield from reader.codes()
+        yield from super().codes()
 
     def recode(self, new_codes: Codes) -> None:
         """Replace the codes of terms; not within a piece."""
@@ -139,13 +121,7 @@ class StreamPieces:
             self.held = self.held.recode(new_codes)
         if self.latest is not None:
             self.latest = self.latest.recode(new_codes)
-        for reader in self.readers.values():
-            reader.recode(new_codes)
-
-    @property
-    def rules(self) -> dict[str, TimeRule]:
-        """Where each stream has its times, as far as is decided."""
-        return {name: reader.rule for name, reader in self.readers.items()}
+        super().recode(new_codes)
 
     # ----------------------------------------------------------------- frozen
 

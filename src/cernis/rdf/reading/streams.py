@@ -54,28 +54,20 @@ class StreamReader:
 
     def events(self, quads: Iterable[Quads]) -> Iterator[GraphEvents]:
         """Yield the events of some quads, in batches."""
-        return (events for _, events in self._grouped_events(quads))
+        return (events for _, events in self._grouped_events(quads) if events.size)
 
     def read_piece(self, quads: Iterable[Quads]) -> Iterator[GraphEvents]:
         """Yield the events of one more piece of the stream, which has whole events."""
         names: list[Codes] = []
-        for batch in quads:
-            self.grouper.add(batch)
-            yield from self._close_piece(names, at_end=False)
-        yield from self._close_piece(names, at_end=True)
+        for group, events in self._grouped_events(quads):
+            names.append(group.names)
+            if events.size:
+                yield events
         if names:
             self.grouper.end_piece(np.concatenate(names))
 
-    def _close_piece(self, names: list[Codes], *, at_end: bool) -> Iterator[GraphEvents]:
-        group = self.grouper.close(at_end=at_end)
-        if group is not None:
-            names.append(group.names)
-            events = self.timer.build_events(group)
-            if events.size:
-                yield events
-
     def _grouped_events(self, quads: Iterable[Quads]) -> Iterator[tuple[EventGroup, GraphEvents]]:
-        """Yield events with the groups that they come from."""
+        """Yield events with the groups that they come from; a group may have no event."""
         for batch in quads:
             self.grouper.add(batch)
             yield from self._close(at_end=False)
@@ -84,9 +76,7 @@ class StreamReader:
     def _close(self, *, at_end: bool) -> Iterator[tuple[EventGroup, GraphEvents]]:
         group = self.grouper.close(at_end=at_end)
         if group is not None:
-            events = self.timer.build_events(group)
-            if events.size:
-                yield group, events
+            yield group, self.timer.build_events(group)
 
     def codes(self) -> Iterator[Codes]:
         """Yield the codes of the terms that the reader buffers."""
@@ -103,7 +93,7 @@ class Streamset:
     """Several named streams (files, bytes, open binary files) as one; iterate once, for batches.
 
     A stream's index is its place in `sources`. `time` says where its times are, for all streams
-    or for each. `bad` is "fail", "skip", or where mistakes go.
+    or for each. `bad` is "fail", "skip", or where mistakes go. A source that is None has no events.
 
     >>> stream = b'''<http://x/a> <http://x/p> "1" <urn:e:5> .
     ... <http://x/a> <http://x/p> "2" <urn:e:9> .'''
@@ -114,7 +104,7 @@ class Streamset:
 
     def __init__(
         self,
-        sources: Mapping[str, Input],
+        sources: Mapping[str, Input | None],
         terms: Terms,
         *,
         time: TimeRule | Mapping[str, TimeRule] | None = None,
@@ -123,47 +113,44 @@ class Streamset:
         reach: int = REACH,
         batch: int = BATCH,
     ) -> None:
-        self.terms = terms
+        self.terms, self.format = terms, format
         self.mistakes = bad if isinstance(bad, Mistakes) else Mistakes(bad)
-        self.streams = tuple(sources)
         given = time if isinstance(time, Mapping) else dict.fromkeys(sources, time)
         for name in given:
             if name not in sources:
                 raise DataError(
-                    f"no stream {name!r} to read times of{did_you_mean(name, self.streams)}"
+                    f"no stream {name!r} to read times of{did_you_mean(name, tuple(sources))}"
                 )
-        self._readers: list[StreamReader] = []
+        self.readers: dict[str, StreamReader] = {}
         batches = []
         for index, (name, data) in enumerate(sources.items()):
             label = str(data) if isinstance(data, (str, Path)) else name
-            quads = read_quads(
-                data, terms, format=format, label=label, mistakes=self.mistakes, batch=batch
-            )
             rule = given.get(name) or TimeRule()
             reader = StreamReader(index, label, terms, rule, self.mistakes, reach)
-            self._readers.append(reader)
-            batches.append(reader.events(quads))
+            self.readers[name] = reader
+            if data is not None:
+                quads = read_quads(
+                    data, terms, format=format, label=label, mistakes=self.mistakes, batch=batch
+                )
+                batches.append(reader.events(quads))
         self._merge = MergedStreams(batches)
 
     @property
-    def rules(self) -> dict[str, TimeRule | None]:
-        """Where each stream has its times; None while that is undecided."""
-        rules = [reader.rule for reader in self._readers]
-        decided = [rule if rule.is_decided() else None for rule in rules]
-        return dict(zip(self.streams, decided, strict=True))
+    def rules(self) -> dict[str, TimeRule]:
+        """Where each stream has its times, as far as is decided."""
+        return {name: reader.rule for name, reader in self.readers.items()}
 
     @property
     def numeric_times(self) -> bool:
         """Whether times are numbers and not dates, as far as is known."""
-        return all(
-            reader.numeric_times for reader in self._readers if reader.numeric_times is not None
-        )
+        known = [reader.numeric_times for reader in self.readers.values()]
+        return all(one for one in known if one is not None)
 
     @property
     def skipped(self) -> dict[str, int]:
-        """How many lines, triples and events of each stream were left out."""
-        counts = [self.mistakes.skipped.get(reader.label, 0) for reader in self._readers]
-        return dict(zip(self.streams, counts, strict=True))
+        """How many lines, triples and events of each stream were left out, of the last piece."""
+        skipped = self.mistakes.skipped
+        return {name: skipped.get(reader.label, 0) for name, reader in self.readers.items()}
 
     def __iter__(self) -> Iterator[GraphEvents]:
         return self._merge
@@ -171,11 +158,11 @@ class Streamset:
     def codes(self) -> Iterator[Codes]:
         """Yield the codes of the terms in events that were read and not given yet."""
         yield from self._merge.codes()
-        for stream in self._readers:
+        for stream in self.readers.values():
             yield from stream.codes()
 
     def recode(self, new_codes: Codes) -> None:
         """Replace the codes of terms."""
         self._merge.recode(new_codes)
-        for stream in self._readers:
+        for stream in self.readers.values():
             stream.recode(new_codes)
