@@ -96,7 +96,7 @@ class GraphFolder:
 
     def stream(self, spark: Any) -> Any:
         from cernis.spark import parse_graphs
-        from cernis.spark.graphs.texts import FILES
+        from cernis.spark.rdf.texts import FILES
 
         reader = spark.readStream.format("binaryFile").schema(FILES)
         return parse_graphs(reader.option("maxFilesPerTrigger", 1).load(str(self.folder)), "S")

@@ -787,10 +787,11 @@ def _numbered_events() -> Any:
 def _read_rows(table: Any) -> Any:
     from cernis.events.order import Scale
     from cernis.run.session import RunOptions
-    from cernis.spark.worker import ROW, RowReading, StreamColumns
+    from cernis.spark.columns import ROW
+    from cernis.spark.reading import RowWork, StreamColumns
 
     columns = {name: name for name in table.column_names if name != ROW}
-    return RowReading(
+    return RowWork(
         streams=(StreamColumns(name="S", columns=columns),),
         reading=RunOptions(time="ts"),
         scale=Scale(10**6, 10**6),
@@ -798,7 +799,7 @@ def _read_rows(table: Any) -> Any:
 
 
 def _cut(table: Any) -> list[tuple[list[bytes], int | None]]:
-    from cernis.spark.streaming.packing import write_blob
+    from cernis.spark.carriers import write_blob
 
     return [
         ([write_blob(table.slice(first, 10))], first - 5 if first else None)
@@ -808,32 +809,32 @@ def _cut(table: Any) -> list[tuple[list[bytes], int | None]]:
 
 @cache
 def _stream(snapshots: bool) -> _Written:
-    from cernis.spark.streaming.work import StreamWork
-    from cernis.spark.worker import Work, answer_schema
+    from cernis.spark.streaming.bucket import BucketWork
+    from cernis.spark.worker import QueryWork, answer_schema
 
     table = _numbered_events()
     plan = _query("unary" if snapshots else "equal").plan
-    work = Work(**_read_rows(table).__dict__, plan=plan, form="lines")
-    work = Work(**{**work.__dict__, "schema": answer_schema(work, table)})
+    work = QueryWork(**_read_rows(table).__dict__, plan=plan, form="lines")
+    work = QueryWork(**{**work.__dict__, "schema": answer_schema(work, table)})
     window = None if snapshots else 1000
-    stream = StreamWork(work=work, query="q", buckets=(0,), numbered=True, window=window)
+    stream = BucketWork(work=work, query="q", buckets=(0,), numbered=True, window=window)
     return _write_parts(stream, _cut(table))
 
 
 @cache
 def _rule_stream() -> _Written:
-    from cernis.spark.rules.keys import RuleKey
-    from cernis.spark.rules.stream_worker import RuleStreamWork
-    from cernis.spark.rules.versions import BucketGroup, RuleRecord, RuleVersion
-    from cernis.spark.rules.worker import RuleText, RuleWork, line_schema
+    from cernis.spark.rule_record import BucketGroup, RuleKey, RuleRecord, RuleText, RuleVersion
+    from cernis.spark.rule_worker import RuleWork
+    from cernis.spark.streaming.bucket import BucketWork
+    from cernis.spark.worker import line_schema
 
     table = _numbered_events()
     reading = _read_rows(table)
     schema = line_schema(reading, table.schema)
-    work = RuleWork(**reading.__dict__, rows=table.schema, schema=schema)
+    work = RuleWork(**{**reading.__dict__, "rows": table.schema, "schema": schema})
     texts = tuple(RuleText(name, text, 0) for name, text in _rule_texts().items())
     record = RuleRecord((BucketGroup(RuleKey(), (0,)),), (RuleVersion(0, (texts,)),))
-    stream = RuleStreamWork(work=work, query="q", buckets=(0,), numbered=True, record=record)
+    stream = BucketWork(work=work, query="q", buckets=(0,), numbered=True, record=record)
     return _write_parts(stream, _cut(table))
 
 
@@ -841,27 +842,27 @@ def _rule_stream() -> _Written:
 def _graph_stream(name: str, snapshots: bool) -> _Written:
     import pyarrow as pa
 
-    from cernis.spark.graphs.check import check_knowledge
-    from cernis.spark.graphs.layout import choose_graph_stream_layout
-    from cernis.spark.graphs.stream_worker import GraphPacking, GraphStreamWork
-    from cernis.spark.graphs.worker import GraphWork, answer_schema
+    from cernis.spark.rdf.files import check_knowledge
+    from cernis.spark.rdf.layout import choose_solution_stream_layout
+    from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork, solution_answer_schema
+    from cernis.spark.streaming.bucket import BucketWork
     from cernis.spark.streaming.packing import pack_buckets
 
     query = _graph_queries()[name]
     plan = query.plan
-    work = GraphWork(
+    work = SolutionWork(
         plan=plan,
         background=check_knowledge(query, None),
         unit="s",
         numeric_times=True,
-        layout=choose_graph_stream_layout(plan),
+        layout=choose_solution_stream_layout(plan),
         tasks=1,
         form="lines",
     )
-    work = GraphWork(**{**work.__dict__, "schema": answer_schema(work)})
+    work = SolutionWork(**{**work.__dict__, "schema": solution_answer_schema(work)})
     window = None if snapshots else plan.window
-    stream = GraphStreamWork(work=work, query="q", buckets=(0,), window=window)
-    packing = GraphPacking(stream.stream_names, False, True, work, stream.buckets)
+    stream = BucketWork(work=work, query="q", buckets=(0,), window=window)
+    spread = SolutionSpreader(work, stream.buckets, False)
     rows = [
         {
             "stream": "S",
@@ -883,7 +884,7 @@ def _graph_stream(name: str, snapshots: bool) -> _Written:
         table = pa.Table.from_pylist(rows[first : first + 10], schema=schema)
         blobs = [
             blob.as_py()
-            for solved in packing.spread(table)
+            for solved in spread(table)
             for packed in pack_buckets(solved, 0)
             for blob in packed["blob"]
         ]

@@ -19,8 +19,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from cernis.spark import parse_graphs, recognize, recognize_graphs, recognize_rules
-from cernis.spark.graphs.texts import FILES
 from cernis.spark.local.session import local_session
+from cernis.spark.rdf.texts import FILES
 from cernis.spark.streaming.connector import fetch_connector
 from cernis.spark.streaming.kafka import KAFKA_TIMESTAMP, UNDECODABLE, load_records, read_kafka
 

@@ -25,7 +25,7 @@ from cernis.errors import DataError, StateError
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.rdf.query import GraphQuery
 from cernis.spark import parse_graphs, progress_of, recognize_graphs
-from cernis.spark.graphs.texts import FILES
+from cernis.spark.rdf.texts import FILES
 from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 from tools.cases.spaseq.corpus import (
     SECOND,

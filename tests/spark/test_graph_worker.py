@@ -15,18 +15,14 @@ import pytest
 
 from cernis.errors import DataError
 from cernis.plan.plan import Distribution
+from cernis.rdf.exchange import TS
 from cernis.rdf.query import GraphQuery
-from cernis.spark.graphs.check import check_graph_files, check_knowledge
-from cernis.spark.graphs.explanation import explain_graphs
-from cernis.spark.graphs.layout import choose_graph_layout
-from cernis.spark.graphs.worker import (
-    BUCKET,
-    TS,
-    GraphWork,
-    answer_schema,
-    recognize_solutions,
-    solve_parts,
-)
+from cernis.spark.columns import BUCKET
+from cernis.spark.rdf.explanation import explain_graphs
+from cernis.spark.rdf.files import check_graph_files, check_knowledge
+from cernis.spark.rdf.layout import choose_solution_layout
+from cernis.spark.rdf.solve import SolutionWork, solution_answer_schema, solve_parts
+from cernis.spark.reading import recognize_rows
 from tools.cases.spaseq.corpus import read_cases, write_background, write_stream
 from tools.cases.spaseq.grammar import (
     INTEGER,
@@ -54,8 +50,8 @@ def spread(
     """The lines that some tasks find, in their order."""
     known = check_knowledge(query, background)
     opened = check_graph_files(query, files, scopes=len(known), time_unit=unit, piece=piece)
-    layout = choose_graph_layout(query.plan)
-    work = GraphWork(
+    layout = choose_solution_layout(query.plan)
+    work = SolutionWork(
         plan=query.plan,
         background=known,
         unit=unit,
@@ -73,8 +69,8 @@ def spread(
     found = []
     for task in range(work.tasks):
         rows = table.filter(pa.array(bucket == task)).drop_columns([BUCKET]).sort_by(TS)
-        for batch in recognize_solutions(work, rows.to_batches(max_chunksize=5)):
-            assert batch.schema == answer_schema(work)
+        for batch in recognize_rows(work, rows.to_batches(max_chunksize=5)):
+            assert batch.schema == solution_answer_schema(work)
             found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
     if layout.repeats:
         found = list(set(found))
@@ -98,7 +94,7 @@ def test_random_queries_are_answered_alike_however_they_are_spread(
         if asked.within is not None and seed % 4 == 0:
             asked = replace(asked, tumbling_from=3)
         query = GraphQuery(asked)
-        kind = choose_graph_layout(query.plan).distribution
+        kind = choose_solution_layout(query.plan).distribution
         long = kind is Distribution.SLICED and query.query.within is not None
         streams = random_streams(draw, draw.randrange(30, 50) if long else draw.randrange(1, 14))
         files = {name: tmp_path / f"{name}.nq" for name in streams}
@@ -137,7 +133,7 @@ def test_a_match_found_by_two_keys_that_are_not_shown_is_one(tmp_path: Path) -> 
     event.append((iri("e"), iri("v"), f'"1"^^<{INTEGER}>'))
     files = {"S": tmp_path / "S.nq"}
     files["S"].write_bytes(write_stream("S", [(1, event), (5, event)]))
-    assert choose_graph_layout(query.plan).repeats
+    assert choose_solution_layout(query.plan).repeats
     assert len(local(query, files, None)) == 1
     assert spread(query, files, None, 3, 1 << 20) == local(query, files, None)
 
@@ -147,7 +143,7 @@ def test_a_match_found_by_two_keys_that_are_not_shown_is_one(tmp_path: Path) -> 
 
 def layout_of(steps: str, gpms: str, *, more: str = "", select: str = "*") -> Any:
     text = f"{HEAD} SELECT {select} {more} {STREAM} WHERE {{ SEQ ({steps}) {gpms} }}"
-    return choose_graph_layout(GraphQuery(text).plan)
+    return choose_solution_layout(GraphQuery(text).plan)
 
 
 @pytest.mark.parametrize(

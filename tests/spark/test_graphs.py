@@ -25,9 +25,9 @@ from cernis.plan.plan import Distribution
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Terms
-from cernis.spark.graphs.layout import choose_graph_layout
-from cernis.spark.graphs.recognition import recognize_graphs
-from cernis.spark.graphs.source import RdfDataSource
+from cernis.spark.rdf.layout import choose_solution_layout
+from cernis.spark.rdf.source import RdfDataSource
+from cernis.spark.recognition import recognize_graphs
 from cernis.testing.spaseq import oracle
 from tools.cases.spaseq.corpus import SpaseqCase, comparable_match, read_cases, write_stream
 from tools.cases.spaseq.grammar import (
@@ -165,7 +165,7 @@ def test_queries_have_the_matches_of_the_local_engine(
         spark, query, events, background=background, matches="lines", tasks=3, piece=9000
     )
     expected = written(query, files, background)
-    assert choose_graph_layout(query.plan).distribution.value == kind
+    assert choose_solution_layout(query.plan).distribution.value == kind
     assert len(expected) > 20
     assert [row.line for row in lines.orderBy("end", "place").collect()] == expected
 
@@ -281,7 +281,7 @@ def test_random_queries_agree_with_the_oracle(spark: Any, tmp_path: Path) -> Non
         )
         frames.append(lines)
         expected.append(oracle.find_matches(query, streams, known))
-        kinds.add(choose_graph_layout(GraphQuery(query).plan).distribution)
+        kinds.add(choose_solution_layout(GraphQuery(query).plan).distribution)
     given = [[found_in(line) for line in lines] for lines in collect_lines(frames)]
     assert [set(one) for one in given] == expected
     assert [len(one) for one in given] == [len(one) for one in expected]

@@ -19,7 +19,7 @@ from cernis.cli.main import main
 from cernis.generators.stock import stock_stream
 from cernis.run.rules.bundles import SMALLEST
 from cernis.run.rules.rule import RuleSetError
-from cernis.spark.rules.recognition import recognize_rules
+from cernis.spark.recognition import recognize_rules
 
 RULES = """
 RULE keyed AS SELECT * FROM S WHERE SELL AS s ; BUY AS b

@@ -19,6 +19,7 @@ from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Pattern, Unit
 from cernis.pattern.selection import counts_only
 from cernis.run.session import RunOptions
+from cernis.spark.columns import NOW, OWN, PART, ROW
 from cernis.spark.layout import (
     ahead_in_events,
     ahead_in_ticks,
@@ -26,8 +27,9 @@ from cernis.spark.layout import (
     back_in_ticks,
     choose_layout,
 )
-from cernis.spark.worker import NOW, OWN, PART, ROW, StreamColumns, Work, answer_schema
-from cernis.spark.worker import recognize_rows as recognize
+from cernis.spark.reading import StreamColumns
+from cernis.spark.reading import recognize_rows as recognize
+from cernis.spark.worker import QueryWork, answer_schema
 from tools.cases.differential import assert_agrees, assert_counts_agree
 from tools.cases.strategies import cases, crossing_cases, guarded_cases
 from tools.cases.tables import make_table
@@ -50,7 +52,7 @@ def read_slices(
     table = make_table([event for _, event in rows], timed=True)
     table = table.append_column(ROW, pa.array([row for row, _ in rows], pa.int64()))
     columns = {name: name for name in table.column_names if name != ROW}
-    work = Work(
+    work = QueryWork(
         plan=query.plan,
         streams=(StreamColumns(name="S", columns=columns),),
         reading=RunOptions(time="ts", complete=complete),

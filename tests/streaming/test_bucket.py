@@ -25,12 +25,13 @@ from cernis.run.feed import Measures
 from cernis.run.group import find_measures
 from cernis.run.session import RunOptions
 from cernis.schema import Schema
+from cernis.spark.carriers import write_blob
+from cernis.spark.columns import ROW, STREAM
 from cernis.spark.layout import back_in_ticks, choose_stream_layout
+from cernis.spark.reading import StreamColumns
 from cernis.spark.streaming import log
-from cernis.spark.streaming.bucket import Bucket, restore_bucket
-from cernis.spark.streaming.packing import write_blob
-from cernis.spark.streaming.work import StreamWork
-from cernis.spark.worker import ROW, STREAM, StreamColumns, Work, answer_schema
+from cernis.spark.streaming.bucket import Bucket, BucketWork, restore_bucket
+from cernis.spark.worker import QueryWork, answer_schema
 from tools.cases.differential import (
     assert_agrees,
     assert_counts_agree,
@@ -70,7 +71,7 @@ def find_measures_of(query: cernis.Query, columns: dict[str, pa.Table]) -> Measu
     return find_measures(query.pattern, schema_of(columns), schemas)
 
 
-def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes: Any) -> StreamWork:
+def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes: Any) -> BucketWork:
     """How a query is run on these streams, in one bucket."""
     streams = tuple(
         StreamColumns(
@@ -79,7 +80,7 @@ def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes:
         for name, events in columns.items()
     )
     plan = query.plan.for_schema(schema_of(columns))
-    work = Work(
+    work = QueryWork(
         plan=plan,
         streams=streams,
         reading=RunOptions(time="ts"),
@@ -88,11 +89,11 @@ def stream_work_of(query: cernis.Query, columns: dict[str, pa.Table], **changes:
         measures=find_measures_of(query, columns),
     )
     empty = pa.concat_tables([t.slice(0, 0) for t in columns.values()], promote_options="default")
-    work = Work(**{**work.__dict__, "schema": answer_schema(work, empty)})
+    work = QueryWork(**{**work.__dict__, "schema": answer_schema(work, empty)})
     cut = choose_stream_layout(plan).cut
     window = back_in_ticks(query.pattern, work.scale) if cut else None
     how = {"numbered": True, "window": window, "buckets": (0,), **changes}
-    return StreamWork(work=work, query="q", **how)
+    return BucketWork(work=work, query="q", **how)
 
 
 def nothing(before: int | None, after: int | None) -> None:
@@ -103,7 +104,7 @@ def nothing(before: int | None, after: int | None) -> None:
 class Run:
     """A query on micro-batches, by several workers."""
 
-    stream: StreamWork
+    stream: BucketWork
     store: MemoryStore = field(default_factory=MemoryStore)
     workers: list[dict[int, Bucket]] = field(default_factory=lambda: [{}, {}, {}])
     found: list[dict[str, Any]] = field(default_factory=list)

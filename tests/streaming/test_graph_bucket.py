@@ -17,14 +17,13 @@ import pytest
 
 from cernis.errors import StateError
 from cernis.rdf.query import GraphQuery
-from cernis.spark.graphs.check import check_knowledge
-from cernis.spark.graphs.layout import choose_graph_stream_layout
-from cernis.spark.graphs.stream_worker import GraphPacking, GraphStreamWork
-from cernis.spark.graphs.worker import GraphWork, answer_schema
+from cernis.spark.columns import EVENT
+from cernis.spark.rdf.files import check_knowledge
+from cernis.spark.rdf.layout import choose_solution_stream_layout
+from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork, solution_answer_schema
 from cernis.spark.streaming import log
-from cernis.spark.streaming.bucket import Bucket, restore_bucket
+from cernis.spark.streaming.bucket import Bucket, BucketWork, restore_bucket
 from cernis.spark.streaming.packing import pack_buckets
-from cernis.spark.streaming.side_output import EVENT
 from tools.cases.spaseq.corpus import (
     SECOND,
     comparable_match,
@@ -44,8 +43,8 @@ WHERE {{ SEQ (A ; B)
 
 
 def make_work(query: GraphQuery, background: Any, buckets: Sequence[int], unit: str) -> Any:
-    layout = choose_graph_stream_layout(query.plan)
-    work = GraphWork(
+    layout = choose_solution_stream_layout(query.plan)
+    work = SolutionWork(
         plan=query.plan,
         background=check_knowledge(query, background),
         unit=unit,
@@ -54,17 +53,17 @@ def make_work(query: GraphQuery, background: Any, buckets: Sequence[int], unit: 
         tasks=len(buckets),
         form="lines",
     )
-    work = replace(work, schema=answer_schema(work))
+    work = replace(work, schema=solution_answer_schema(work))
     numbers = tuple(buckets) if layout.key else (buckets[0],)
-    return GraphStreamWork(work=work, query="q", buckets=numbers, window=query.plan.window)
+    return BucketWork(work=work, query="q", buckets=numbers, window=query.plan.window)
 
 
 class Stream:
     """A query on micro-batches, by several workers."""
 
-    def __init__(self, work: GraphStreamWork, *, side_output: bool = False) -> None:
+    def __init__(self, work: BucketWork, *, side_output: bool = False) -> None:
         self.work = work
-        self.packing = GraphPacking(work.stream_names, side_output, True, work.work, work.buckets)
+        self.spread = SolutionSpreader(work.work, work.buckets, side_output)
         self.stores = {number: MemoryStore() for number in work.buckets}
         self.workers: list[dict[int, Bucket]] = [{}, {}]
         self.found: list[tuple[Any, ...]] = []
@@ -74,7 +73,7 @@ class Stream:
     ) -> list[Bucket]:
         """Run one micro-batch; one that fails leaves only what its worker has in memory."""
         blobs: dict[int, list[bytes]] = {number: [] for number in self.work.buckets}
-        for solved in [] if rows is None else self.packing.spread(rows):
+        for solved in [] if rows is None else self.spread(rows):
             for packed in pack_buckets(solved, 0):
                 for number, blob in zip(packed["bucket"], packed["blob"], strict=True):
                     blobs[number.as_py()].append(blob.as_py())
@@ -87,7 +86,7 @@ class Stream:
             self.workers[worker][number] = bucket
             ran.append(bucket)
             for batch in [] if fails else batches:
-                assert batch.schema == self.work.schema
+                assert batch.schema == self.work.work.schema
                 self.found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
         return ran
 
@@ -118,7 +117,7 @@ def make_rows(streams: dict[str, Iterable[Any]], tick: int) -> pa.Table:
     return pa.Table.from_pylist(sorted(rows, key=lambda row: row["ts"]), schema=schema)
 
 
-def run_at_random(work: GraphStreamWork, rows: pa.Table, draw: random.Random) -> Stream:
+def run_at_random(work: BucketWork, rows: pa.Table, draw: random.Random) -> Stream:
     """Feed the rows in any order within the lateness, in any batches, to any worker."""
     stream = Stream(work)
     ms = 10**6

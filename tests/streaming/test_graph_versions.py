@@ -16,15 +16,13 @@ import pytest
 from cernis.errors import CernisError, DataError, StateError
 from cernis.rdf.live_background import BackgroundFile
 from cernis.rdf.query import GraphQuery
-from cernis.spark.graphs import versions as v
-from cernis.spark.graphs import worker
-from cernis.spark.graphs.check import check_knowledge
-from cernis.spark.graphs.layout import choose_graph_stream_layout
-from cernis.spark.graphs.stream import GraphStreamOptions, recognize_graph_stream
-from cernis.spark.graphs.stream_worker import GraphPacking, GraphStreamWork
-from cernis.spark.graphs.worker import GraphWork, answer_schema
-from cernis.spark.streaming.bucket import restore_bucket
-from cernis.spark.streaming.dataflow import StreamOptions
+from cernis.spark.rdf import solve
+from cernis.spark.rdf import versions as v
+from cernis.spark.rdf.files import check_knowledge
+from cernis.spark.rdf.layout import choose_solution_stream_layout
+from cernis.spark.rdf.recognize import RdfOptions, check_live, recognize_rdf_stream
+from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork, solution_answer_schema
+from cernis.spark.streaming.bucket import BucketWork, restore_bucket
 from cernis.spark.streaming.packing import pack_buckets
 from tools.cases.state_store import MemoryStore
 
@@ -52,7 +50,7 @@ def put(path: Path, text: str) -> None:
 
 def forget() -> None:
     """Begin a new process, as far as this module sees."""
-    worker._solvers.clear()
+    solve._solvers.clear()
     v._files.clear()
     v._last.clear()
 
@@ -168,23 +166,23 @@ class Live:
 
     def __init__(self, plan: Path, within: str, monkeypatch: pytest.MonkeyPatch) -> None:
         query = GraphQuery(QUERY.format(within))
-        work = GraphWork(
+        work = SolutionWork(
             plan=query.plan,
             background=check_knowledge(query, plan),
             unit="s",
             numeric_times=True,
-            layout=choose_graph_stream_layout(query.plan),
+            layout=choose_solution_stream_layout(query.plan),
             tasks=1,
             form="lines",
             checkpoint=str(plan.parent / "c"),
         )
-        work = replace(work, schema=answer_schema(work))
+        work = replace(work, schema=solution_answer_schema(work))
         window = query.plan.window
-        self.work = GraphStreamWork(work=work, query="q", buckets=(0,), window=window)
-        self.packing = GraphPacking(("S",), False, True, work, (0,))
+        self.work = BucketWork(work=work, query="q", buckets=(0,), window=window)
+        self.spread = SolutionSpreader(work, (0,), False)
         self.store = MemoryStore()
         self.now = 0
-        monkeypatch.setattr("cernis.spark.graphs.stream_worker.find_batch", lambda: self.now)
+        monkeypatch.setattr("cernis.spark.rdf.solve.find_batch", lambda: self.now)
 
     def batch(
         self, number: int, rows: pa.Table, watermark: int, *, fails: bool = False
@@ -192,7 +190,7 @@ class Live:
         self.now = number
         blobs = [
             blob.as_py()
-            for solved in self.packing.spread(rows)
+            for solved in self.spread(rows)
             for packed in pack_buckets(solved, 0)
             for blob in packed["blob"]
         ]
@@ -228,26 +226,21 @@ def test_matches_have_the_versions_of_their_events_also_after_a_restart(
 
 
 def test_a_live_background_needs_files_and_a_checkpoint(plan: Path) -> None:
-    from cernis.spark.graphs.stream import GraphStreamOptions, check_live
-    from cernis.spark.streaming.dataflow import StreamOptions
-
     for background, message in ((None, "there is no background"), (b"", "is a file, not bytes")):
         with pytest.raises(CernisError, match=message):
-            check_live(GraphStreamOptions(background=background))
+            check_live(RdfOptions(background=background))
     with pytest.raises(CernisError, match="needs checkpoint=, a folder that all machines see"):
-        check_live(GraphStreamOptions(background=plan))
-    flow = StreamOptions(checkpoint="s3://bucket/c")
+        check_live(RdfOptions(background=plan))
     with pytest.raises(CernisError, match="needs checkpoint="):
-        check_live(GraphStreamOptions(background=plan, flow=flow))
+        check_live(RdfOptions(background=plan, checkpoint="s3://bucket/c"))
 
 
 def test_versions_of_the_background_do_not_go_with_a_secret() -> None:
     text = "SELECT ?a FROM STREAM S <urn:s> WHERE { SEQ (A) DEFINE GPM A ON S { ?a ?b ?c } }"
-    flow = StreamOptions(secret="0123456789abcdef")
-    options = GraphStreamOptions(form="events", unit="s", live=True, flow=flow)
+    options = RdfOptions(time_unit="s", live=True, secret="0123456789abcdef")
     nothing: Any = None
     with pytest.raises(CernisError) as raised:
-        recognize_graph_stream(nothing, GraphQuery(text), {}, options)
+        recognize_rdf_stream(nothing, GraphQuery(text), {}, options)
     assert str(raised.value) == (
         "secret= does not go with live background: its versions in the checkpoint are not signed"
     )

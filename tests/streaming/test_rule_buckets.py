@@ -24,20 +24,16 @@ from cernis.pattern.query import Consume, Strategy
 from cernis.run.rules import bundles
 from cernis.run.rules.families import SMALLEST
 from cernis.run.session import RunOptions
-from cernis.spark.rules.keys import KeyedRules, RuleKey, key_rules
-from cernis.spark.rules.stream_worker import RuleStreamWork
-from cernis.spark.rules.versions import (
-    BucketGroup,
-    RuleRecord,
-    RuleVersion,
-    find_last_batch,
-    record_rules,
-)
-from cernis.spark.rules.worker import RuleText, RuleWork, line_schema
+from cernis.spark.carriers import write_blob
+from cernis.spark.columns import ROW
+from cernis.spark.keys import KeyedRules, key_rules
+from cernis.spark.reading import RowWork, StreamColumns
+from cernis.spark.rule_record import BucketGroup, RuleKey, RuleRecord, RuleText, RuleVersion
+from cernis.spark.rule_worker import RuleWork
 from cernis.spark.streaming import checkpoint, log
-from cernis.spark.streaming.bucket import Bucket, restore_bucket
-from cernis.spark.streaming.packing import write_blob
-from cernis.spark.worker import ROW, RowReading, StreamColumns
+from cernis.spark.streaming.bucket import Bucket, BucketWork, restore_bucket
+from cernis.spark.streaming.versions import find_last_batch, record_rules
+from cernis.spark.worker import line_schema
 from tools.cases.state_store import MemoryStore
 from tools.cases.strategies import cases, streams, suppressed_cases
 from tools.cases.tables import make_table
@@ -71,13 +67,13 @@ BUNDLE = {
 
 def work_on(events: pa.Table) -> RuleWork:
     columns = {name: name for name in events.column_names if name != ROW}
-    reading = RowReading(
+    reading = RowWork(
         streams=(StreamColumns(name="S", columns=columns),),
         reading=RunOptions(time="ts"),
         scale=Scale(10**6, 10**6),
     )
     schema = line_schema(reading, events.schema)
-    return RuleWork(**reading.__dict__, rows=events.schema, schema=schema)
+    return RuleWork(**{**reading.__dict__, "rows": events.schema, "schema": schema})
 
 
 @dataclass
@@ -106,9 +102,7 @@ class Run:
         fails: bool = False,
     ) -> list[dict[str, Any]]:
         record = RuleRecord((BucketGroup(RuleKey(), (0,)),), self.versions[-2:])
-        stream = RuleStreamWork(
-            work=self.work, query="q", buckets=(0,), numbered=True, record=record
-        )
+        stream = BucketWork(work=self.work, query="q", buckets=(0,), numbered=True, record=record)
         store = self.store.copy() if fails else self.store
         live = self.workers[worker]
         bucket = restore_bucket(stream, 0, store, live.pop(0, None))
@@ -265,7 +259,7 @@ def test_the_state_of_another_key_is_refused() -> None:
     run.change((("a", "SELECT * FROM S WHERE A"),))
     run.batch(rows(("A", 1)), None)
     record = RuleRecord((BucketGroup(RuleKey((("type",),)), (0,)),), run.versions)
-    stream = RuleStreamWork(work=run.work, query="q", buckets=(0,), numbered=True, record=record)
+    stream = BucketWork(work=run.work, query="q", buckets=(0,), numbered=True, record=record)
     with pytest.raises(StateError, match="bucket 0: the checkpoint belongs to another query"):
         restore_bucket(stream, 0, run.store, None)
 

@@ -21,14 +21,14 @@ import cernis
 from cernis.events.order import Scale
 from cernis.run.rules.bundles import SMALLEST
 from cernis.run.session import RunOptions
-from cernis.spark.rules.keys import RuleKey
-from cernis.spark.rules.stream_worker import RuleStreamWork
-from cernis.spark.rules.versions import BucketGroup, RuleRecord, RuleVersion
-from cernis.spark.rules.worker import RuleText, RuleWork, line_schema
+from cernis.spark.carriers import write_blob
+from cernis.spark.columns import ROW
+from cernis.spark.reading import RowWork, StreamColumns
+from cernis.spark.rule_record import BucketGroup, RuleKey, RuleRecord, RuleText, RuleVersion
+from cernis.spark.rule_worker import RuleWork
 from cernis.spark.streaming import log
-from cernis.spark.streaming.bucket import Bucket, restore_bucket
-from cernis.spark.streaming.packing import write_blob
-from cernis.spark.worker import ROW, RowReading, StreamColumns
+from cernis.spark.streaming.bucket import Bucket, BucketWork, restore_bucket
+from cernis.spark.worker import line_schema
 from cernis.testing.rules import evaluate_rules
 from tools.cases.differential import (
     MatchTriple,
@@ -114,23 +114,23 @@ def make_events(random: Random) -> list[dict[str, Any]]:
 class DisorderedRun:
     """Rules on micro-batches of one bucket, by several workers."""
 
-    stream: RuleStreamWork
+    stream: BucketWork
     store: MemoryStore
     workers: list[dict[int, Bucket]]
 
     @classmethod
     def of(cls, texts: dict[str, str]) -> DisorderedRun:
         columns = {name: name for name in SCHEMA.names if name != ROW}
-        reading = RowReading(
+        reading = RowWork(
             streams=(StreamColumns(name="S", columns=columns),),
             reading=RunOptions(time="ts"),
             scale=Scale(10**6, 10**6),
         )
         lines = line_schema(reading, SCHEMA)
-        work = RuleWork(**reading.__dict__, rows=SCHEMA, schema=lines)
+        work = RuleWork(**{**reading.__dict__, "rows": SCHEMA, "schema": lines})
         rules = tuple(RuleText(name, str(cernis.query(text))) for name, text in texts.items())
         record = RuleRecord((BucketGroup(RuleKey(), (0,)),), (RuleVersion(0, (rules,)),))
-        stream = RuleStreamWork(work=work, query="q", buckets=(0,), numbered=True, record=record)
+        stream = BucketWork(work=work, query="q", buckets=(0,), numbered=True, record=record)
         return cls(stream, MemoryStore(), [{}, {}])
 
     def batch(

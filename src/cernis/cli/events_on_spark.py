@@ -46,8 +46,8 @@ from cernis.spark.requirements import tests_and_atoms
 if TYPE_CHECKING:
     from cernis.spark.files.load import FileFrames
     from cernis.spark.files.merge import MatchFiles
-    from cernis.spark.prepare import Job
-    from cernis.spark.worker import Work
+    from cernis.spark.prepare import QueryJob
+    from cernis.spark.worker import QueryWork
 
 _LARGEST = 2**63 - 1
 _FEW_ROWS = 100_000
@@ -269,7 +269,9 @@ class EventRun(SparkRun):
 
     # ---------------------------------------------------------------- jobs
 
-    def _prepare_ordered(self, limit: int | None, form: str, text: TextEvents) -> tuple[Job, Work]:
+    def _prepare_ordered(
+        self, limit: int | None, form: str, text: TextEvents
+    ) -> tuple[QueryJob, QueryWork]:
         """Prepare a job whose answer has the columns that order it."""
         # a task finds its matches in the order in which they become certain
         is_first = not self.query.pattern.orders_by_deadline
@@ -282,7 +284,7 @@ class EventRun(SparkRun):
             return self._prepare(matches="flat", placed=True, text=text, **options)
         return self._prepare(matches="lines", text=text, **options)
 
-    def _order(self, job: Job, work: Work) -> list[str]:
+    def _order(self, job: QueryJob, work: QueryWork) -> list[str]:
         """Return the columns that put matches in order.
 
         One task finds those that wait for events as soon as they are certain. Of several tasks, the
@@ -301,7 +303,7 @@ class EventRun(SparkRun):
             return [place, place] if job.tasks == 1 else [DEADLINE, "end", place]
         return ["end_ts", "end", place]
 
-    def _prepare(self, **options: Any) -> tuple[Job, Work]:
+    def _prepare(self, **options: Any) -> tuple[QueryJob, QueryWork]:
         from cernis.spark.options import JobOptions
         from cernis.spark.prepare import make_work, prepare_job
 
@@ -309,7 +311,7 @@ class EventRun(SparkRun):
         job = prepare_job(self.frames.frames, self.query, JobOptions(**options))
         return job, make_work(job)
 
-    def _matches(self, job: Job, work: Work) -> Any:
+    def _matches(self, job: QueryJob, work: QueryWork) -> Any:
         from cernis.spark.batch import recognize_batch
 
         with self.catch_warnings():
@@ -397,7 +399,7 @@ def _as_read(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema.names)
 
 
-def _without_place(work: Work) -> pa.Schema:
+def _without_place(work: QueryWork) -> pa.Schema:
     assert work.answer is not None
     return work.answer.remove(len(work.answer) - 1)
 

@@ -32,10 +32,10 @@ from cernis.rdf.query import GraphQuery, parse_time_rule
 from cernis.rdf.reading.parts import FilePart, look_ahead
 from cernis.rdf.reading.quads import find_format
 from cernis.rdf.reading.times import TimeRule
-from cernis.spark.graphs.check import check_knowledge
-from cernis.spark.graphs.explanation import GraphStreamExplanation
-from cernis.spark.graphs.versions import VersionFolder, VersionNote
-from cernis.spark.graphs.worker import GraphAnswerForm
+from cernis.spark.options import AnswerForm
+from cernis.spark.rdf.explanation import SolutionExplanation
+from cernis.spark.rdf.files import check_knowledge
+from cernis.spark.rdf.versions import VersionFolder, VersionNote
 from cernis.spark.streaming.checkpoint import read_note
 from cernis.spark.streaming.endpoints import Folder, Source, Topic, parse_source
 from cernis.spark.streaming.sources import ARRIVED, check_folder, list_names
@@ -43,7 +43,7 @@ from cernis.spark.streaming.sources import ARRIVED, check_folder, list_names
 if TYPE_CHECKING:
     from cernis.spark import Notes, Progress
 
-_FORMS: dict[str, GraphAnswerForm] = {"jsonl": "lines", "nq": "quads", "parquet": "events"}
+_FORMS: dict[str, AnswerForm] = {"jsonl": "lines", "nq": "quads", "parquet": "events"}
 _SUFFIXES = {"nq": "nq", "nquads": "nq", "trig": "trig", "jsonld": "jsonld"}
 
 
@@ -121,7 +121,7 @@ class GraphStreamPlan(StreamPlan):
         }
 
     def _read_folder(self, spark: Any, input_: GraphInput, folder: Folder) -> Any:
-        from cernis.spark.graphs.texts import FILES
+        from cernis.spark.rdf.texts import FILES
 
         reader = spark.readStream.format("binaryFile").schema(FILES)
         if self.arguments.max_files is not None:
@@ -156,33 +156,31 @@ class GraphStreamPlan(StreamPlan):
         )
 
     def recognize(self, spark: Any, frames: dict[str, Any], notes: Notes) -> Any:
-        from cernis.spark.graphs.stream import GraphStreamOptions, recognize_graph_stream
-        from cernis.spark.streaming.dataflow import StreamOptions
+        from cernis.spark.rdf.recognize import RdfOptions, recognize_rdf_stream
 
         arguments, delivered = self.arguments, self.delivered
         assert delivered.checkpoint is not None
         late_output = delivered.late_output
-        options = GraphStreamOptions(
-            form=_FORMS[delivered.form],
-            unit=self.inputs[0].rule.unit,
+        options = RdfOptions(
+            matches=_FORMS[delivered.form],
+            time_unit=self._unit,
             background=self.background,
             live=arguments.live,
             tasks=arguments.buckets,
-            on_error=str(arguments.reading.on_error),
+            on_error="fail" if arguments.reading.on_error == "fail" else "skip",
             reading={input_.stream: input_.describe() for input_ in self.inputs},
-            flow=StreamOptions(
-                lateness=delivered.lateness,
-                ahead=delivered.ahead,
-                late_output=None if late_output is None else str(late_output.path),
-                checkpoint=str(delivered.checkpoint.path),
-                notes=notes,
-                secret=delivered.secret,
-            ),
+            lateness=delivered.lateness,
+            ahead=delivered.ahead,
+            late_output=None if late_output is None else str(late_output.path),
+            checkpoint=str(delivered.checkpoint.path),
+            secret=delivered.secret,
         )
-        return recognize_graph_stream(spark, self.query, frames, options)
+        return recognize_rdf_stream(spark, self.query, frames, options, notes)
 
     def explain(self, frames: dict[str, Any]) -> list[str]:
-        lines = [str(GraphStreamExplanation(self.query, self.arguments.buckets))]
+        buckets = self.arguments.buckets
+        explanation = SolutionExplanation(self.query, tasks=buckets, is_streaming=True)
+        lines = [str(explanation)]
         for input_ in self.inputs:
             rule = "the time at which Kafka received it" if input_.arrived else str(input_.rule)
             if not input_.arrived and not input_.rule.is_decided():

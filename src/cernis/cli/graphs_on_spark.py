@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,19 +26,19 @@ from cernis.cli.terminal import spinner
 from cernis.errors import CernisError, list_warnings
 from cernis.rdf.matches import GraphMatch
 from cernis.results.values import python_values
-from cernis.spark.graphs.check import check_graph_files
-from cernis.spark.graphs.explanation import GraphSparkExplanation, explain_graphs
 from cernis.spark.local.session import session, spark_class
+from cernis.spark.rdf.explanation import SolutionExplanation, explain_graphs
+from cernis.spark.rdf.files import check_graph_files
 
 if TYPE_CHECKING:
     from cernis.spark.files.merge import MatchFiles
-    from cernis.spark.graphs.prepare import GraphJob
-    from cernis.spark.graphs.worker import GraphAnswerForm
+    from cernis.spark.options import AnswerForm
+    from cernis.spark.rdf.recognize import RdfJob
 
-_FORMS: dict[str, GraphAnswerForm] = {
-    "parquet": "placed",
-    "arrow": "placed",
-    "csv": "placed",
+_FORMS: dict[str, AnswerForm] = {
+    "parquet": "events",
+    "arrow": "events",
+    "csv": "events",
     "nq": "quads",
 }
 _SMALL = 1 << 24
@@ -51,16 +52,17 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     if on_error not in ("fail", "skip"):
         raise CernisError(f"--on-error {on_error}: on Spark it is fail or skip")
     spark_class()  # an error if Spark is missing
-    from cernis.spark.graphs.prepare import prepare_graph_job
+    from cernis.spark.rdf.recognize import RdfOptions, prepare_rdf_job
 
     with spinner("looking at files"):
-        job = prepare_graph_job(query, arguments.files, **reading)
+        times = reading.pop("time")
+        job = prepare_rdf_job(query, arguments.files, RdfOptions(times=times, **reading))
     with spinner("starting Spark"):
         spark = session()
     _GraphRun(job, spark, arguments).deliver(delivery, strict=arguments.strict)
 
 
-def explain(arguments: RunArguments) -> GraphSparkExplanation:
+def explain(arguments: RunArguments) -> SolutionExplanation:
     """Explain how Spark runs a query; with files, in how many parts it reads them."""
     query, files = cernis.query(arguments.text, lang="spaseq"), arguments.files
     if not files:
@@ -75,20 +77,20 @@ class _GraphRun(SparkRun):
 
     kind = GRAPH_MATCHES
 
-    def __init__(self, job: GraphJob, spark: Any, arguments: RunArguments) -> None:
+    def __init__(self, job: RdfJob, spark: Any, arguments: RunArguments) -> None:
         super().__init__()
         self.job, self.spark, self.arguments = job, spark, arguments
-        self._form: GraphAnswerForm = "lines"
+        self._form: AnswerForm = "lines"
 
     def count(self) -> int:
-        counts = self._matches("count")
+        counts = self._recognize(self._prepare("count"))
         with spinner("counting on Spark"):
             count = sum(int(row[0]) for row in counts.collect())
         self._found_any = count > 0
         return count
 
     def first(self, limit: int, *, events: bool = False) -> Sequence[GraphMatch]:
-        lines = self._matches("lines", limit)
+        lines = self._recognize(self._prepare("lines", limit))
         with spinner("running on Spark"):
             table = lines.orderBy("end", "place").limit(limit).toArrow()
         return [self._match(json.loads(line)) for line in table.column("line").to_pylist()]
@@ -105,11 +107,10 @@ class _GraphRun(SparkRun):
 
     def find(self, delivery: Delivery, folder: Path) -> AbstractContextManager[MatchFiles]:
         from cernis.spark.files.merge import write_matches
-        from cernis.spark.graphs.prepare import make_graph_work
 
         self._form = _FORMS.get(delivery.form, "lines")
-        matches = self._matches(self._form, delivery.limit)
-        schema = make_graph_work(self.job, 1, self._form).schema
+        job = self._prepare(self._form, delivery.limit)
+        matches, schema = self._recognize(job), job.make_work().schema
         assert schema is not None
         order = schema.names[:2]
         writing = write_matches(matches, schema, order, folder, sort=self.job.layout.repeats)
@@ -125,9 +126,7 @@ class _GraphRun(SparkRun):
     @cached_property
     def _schema(self) -> pa.Schema:
         """The columns of matches, in the engine's types."""
-        from cernis.spark.graphs.prepare import make_graph_work
-
-        return make_graph_work(self.job, 1).open_session().matches([]).schema
+        return self.job.make_work().open_session().matches([]).schema
 
     def schema(self, files: MatchFiles) -> pa.Schema:
         return self._schema
@@ -135,11 +134,15 @@ class _GraphRun(SparkRun):
     def columns(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
         return pa.Table.from_arrays(table.columns[2:], schema.names).cast(schema)
 
-    def _matches(self, form: GraphAnswerForm, limit: int | None = None) -> Any:
-        from cernis.spark.graphs.batch import recognize_graph_batch
+    def _prepare(self, form: AnswerForm, limit: int | None = None) -> RdfJob:
+        options = replace(self.job.options, matches=form, placed=form == "events", limit=limit)
+        return replace(self.job, options=options)
+
+    def _recognize(self, job: RdfJob) -> Any:
+        from cernis.spark.rdf.recognize import recognize_rdf_batch
 
         with self.catch_warnings():
-            return recognize_graph_batch(self.spark, self.job, form, limit=limit)
+            return recognize_rdf_batch(self.spark, job)
 
     def notes(self) -> Iterator[str]:
         yield from super().notes()

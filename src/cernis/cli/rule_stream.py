@@ -1,7 +1,7 @@
 """`cernis stream` for rule sets: a folder of rules, which may change while its stream runs.
 
 When files have changed (`rule_watch`), the query is stopped after the micro-batch that runs, and a
-query with the new rules goes on from the checkpoint (`spark.rules.versions` says why): events
+query with the new rules goes on from the checkpoint (`spark.streaming.versions` says why): events
 wait for a few seconds, and none is lost.
 """
 
@@ -28,7 +28,7 @@ from cernis.run.rules.changes import compare_rules
 from cernis.run.rules.rule import RuleSetError, describe_mistake, name_warning
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.streams import name_streams, unite_declared
-from cernis.spark.rules.explanation import explain_rules
+from cernis.spark.keys import explain_rules
 from cernis.spark.streaming import sinks, sources
 from cernis.spark.streaming.sources import UNDECODED, StreamInput
 
@@ -82,7 +82,7 @@ class RuleStreamPlan(RowStreamPlan):
     def _check(self, frames: dict[str, Any], rules: RuleSet) -> None:
         """Raise the mistakes that rules have on the streams."""
         from cernis.spark.options import JobOptions
-        from cernis.spark.rules.prepare import prepare_rule_job
+        from cernis.spark.prepare import prepare_rule_job
 
         prepare_rule_job(
             choose_frames(frames), rules, JobOptions(**self.options, corrupt=UNDECODED)

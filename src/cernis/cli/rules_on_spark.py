@@ -34,13 +34,13 @@ from cernis.run.rules.rule import Rule
 from cernis.run.rules.rule_set import RuleSet
 from cernis.spark.carriers import convert
 from cernis.spark.files.check import check_rule_files
-from cernis.spark.rules.answers import ORDER
-from cernis.spark.rules.explanation import explain_rules
+from cernis.spark.keys import explain_rules
+from cernis.spark.rule_worker import ORDER
 
 if TYPE_CHECKING:
     from cernis.spark.files.load import FileFrames
     from cernis.spark.files.merge import MatchFiles
-    from cernis.spark.rules.prepare import RuleJob
+    from cernis.spark.prepare import RuleJob
 
 
 def run(source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
@@ -94,10 +94,10 @@ class _FoundOnSpark(FoundByRules):
         self._stack = stack
 
     def count(self) -> Sequence[CountedRule]:
-        from cernis.spark.rules.batch import measure_rule_batch
+        from cernis.spark.batch import recognize_rule_batch
 
         with spinner("running on Spark"):
-            rows = measure_rule_batch(self._prepare()).toArrow().to_pylist()
+            rows = recognize_rule_batch(self._prepare(matches="measures")).toArrow().to_pylist()
         own: dict[str, list[dict[str, Any]]] = {name: [] for name in self.rules.names}
         for row in rows:
             own[row["rule"]].append(json.loads(row["numbers"]))
@@ -134,19 +134,20 @@ class _FoundOnSpark(FoundByRules):
 
     def _prepare(self, **options: Any) -> RuleJob:
         from cernis.spark.options import JobOptions
-        from cernis.spark.rules.prepare import prepare_rule_job
+        from cernis.spark.prepare import prepare_rule_job
 
         options |= {**make_job_options(self.arguments, self.frames), **self.arguments.limits}
         return prepare_rule_job(self.frames.frames, self.rules, JobOptions(**options))
 
     def _find(self, job: RuleJob, delivery: Delivery) -> MatchFiles:
         """Have the tasks write the matches of all rules to files."""
+        from cernis.spark.batch import recognize_rule_batch
         from cernis.spark.files.merge import write_matches
-        from cernis.spark.rules.batch import recognize_rule_batch
 
         output = delivery.output or "-"
         folder = Path(tempfile.gettempdir()) if output == "-" else Path(output).absolute().parent
         found, schema = recognize_rule_batch(job), job.work.schema
+        assert schema is not None
         with spinner("running on Spark"):
             return self._stack.enter_context(write_matches(found, schema, ORDER, folder, sort=True))
 

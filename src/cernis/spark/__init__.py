@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cernis.spark.explanation import explain
-    from cernis.spark.graphs.explanation import explain_graphs
-    from cernis.spark.graphs.recognition import recognize_graphs
-    from cernis.spark.graphs.source import RdfDataSource
-    from cernis.spark.graphs.texts import parse_graphs
     from cernis.spark.local.session import session
     from cernis.spark.notes import Notes
-    from cernis.spark.recognition import recognize, recognizer
-    from cernis.spark.rules.recognition import recognize_rules
+    from cernis.spark.rdf.explanation import explain_graphs
+    from cernis.spark.rdf.source import RdfDataSource
+    from cernis.spark.rdf.texts import parse_graphs
+    from cernis.spark.recognition import recognize, recognize_graphs, recognize_rules, recognizer
     from cernis.spark.streaming.connector import kafka_package
     from cernis.spark.streaming.kafka import UNDECODABLE, read_kafka, write_kafka
     from cernis.spark.streaming.progress import Progress, progress_of, watch
@@ -51,16 +49,16 @@ _MODULES = {
     "UNDECODABLE": "streaming.kafka",
     "Notes": "notes",
     "Progress": "streaming.progress",
-    "RdfDataSource": "graphs.source",
+    "RdfDataSource": "rdf.source",
     "explain": "explanation",
-    "explain_graphs": "graphs.explanation",
+    "explain_graphs": "rdf.explanation",
     "kafka_package": "streaming.connector",
-    "parse_graphs": "graphs.texts",
+    "parse_graphs": "rdf.texts",
     "progress_of": "streaming.progress",
     "read_kafka": "streaming.kafka",
     "recognize": "recognition",
-    "recognize_graphs": "graphs.recognition",
-    "recognize_rules": "rules.recognition",
+    "recognize_graphs": "recognition",
+    "recognize_rules": "recognition",
     "recognizer": "recognition",
     "register": "table_function",
     "session": "local.session",

@@ -1,4 +1,4 @@
-"""From a `Job` on batches to the DataFrame of its matches.
+"""From a job on batches to the DataFrame of its matches.
 
     rows ─ masks, relevance (Catalyst) ─▶ bucket or slice ─ shuffle ─ sort by time ─▶ worker
 
@@ -7,13 +7,18 @@ parts up (`group_parts`).
 
 Nothing runs until the result is asked for. Only relevant events reach Python, with one integer
 for all predicates and the columns that are shown or compared.
+
+A rule set has one shuffle for each key: the rules of one key share the rows and a session in each
+task. Rules without a key are spread over the tasks, which all get the rows. Spark filters the rows
+that can move some rule, if the rules are not too many; one job runs all rules.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial, reduce
 from itertools import takewhile
 from typing import Any
 
@@ -26,28 +31,26 @@ from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Unit
 from cernis.plan.plan import Distribution
 from cernis.spark import slices
-from cernis.spark.frame import MOMENT, Frame
+from cernis.spark.columns import BUCKET, MOMENT, NOW, PLACE, ROW, STREAM, TICKS
+from cernis.spark.frame import Frame
 from cernis.spark.group_parts import list_columns, spark_schema
+from cernis.spark.keys import KeyedRules, spread_rules
 from cernis.spark.numbering import count_rows, number_rows
-from cernis.spark.options import SAMPLE, JobOptions
-from cernis.spark.prepare import Job, empty_rows, is_sliced
-from cernis.spark.rows import key_bucket, read_condition, travelling_columns
+from cernis.spark.options import SAMPLE, count_tasks
+from cernis.spark.prepare import Job, QueryJob, RuleJob, empty_rows, is_sliced
+from cernis.spark.reading import Work, recognize_rows
+from cernis.spark.relevance import relevance_condition
+from cernis.spark.requirements import tests_and_atoms
+from cernis.spark.rows import key_bucket, read_condition, spread_by_key, travelling_columns
+from cernis.spark.rule_record import RuleText
 from cernis.spark.slices import Line
-from cernis.spark.worker import (
-    BUCKET,
-    NOW,
-    PLACE,
-    RANKING,
-    ROW,
-    STREAM,
-    TICKS,
-    Work,
-    finish_groups,
-    recognize_rows,
-)
+from cernis.spark.worker import RANKING, QueryWork, finish_groups
+
+_PUSHED_RULES = 64
+"""Of more rules, tasks look up the constants: so many conditions would cost more than they save."""
 
 
-def recognize_batch(job: Job, work: Work) -> Any:
+def recognize_batch(job: QueryJob, work: QueryWork) -> Any:
     """Return the DataFrame of the matches."""
     if job.layout.distribution is Distribution.SINGLE:
         warnings.warn(
@@ -55,23 +58,28 @@ def recognize_batch(job: Job, work: Work) -> Any:
             stacklevel=3,
         )
     assert work.schema is not None
-    schema = from_arrow_schema(work.schema, prefer_timestamp_ntz=True)
-    rows, recognize = travelling_rows(job), partial(recognize_rows, work)
+    rows = travelling_rows(job)
     if work.parts is not None:
-        parts = from_arrow_schema(spark_schema(work.parts), prefer_timestamp_ntz=True)
-        added = _add_up(rows.mapInArrow(recognize, parts), work.parts)
+        parts = map_rows(rows, work, spark_schema(work.parts))
+        added = _add_up(parts, work.parts)
         if work.placed or work.form == "lines":
             added = added.repartition(1)
-        return added.mapInArrow(partial(finish_groups, work, empty_rows(job).schema), schema)
+        finish = partial(finish_groups, work, empty_rows(job).schema)
+        return added.mapInArrow(finish, from_arrow_schema(work.schema, prefer_timestamp_ntz=True))
     if work.ranked:
         ranked = pa.schema([*work.schema, *RANKING])
-        ranked = from_arrow_schema(ranked, prefer_timestamp_ntz=True)
-        return _merge_best(job, work, rows.mapInArrow(recognize, ranked))
-    found = rows.mapInArrow(recognize, schema)
+        return _merge_best(job, work, map_rows(rows, work, ranked))
+    found = map_rows(rows, work)
     return found if job.plan.head is None else _distinct(found, placed=job.options.placed)
 
 
-def _merge_best(job: Job, work: Work, found: Any) -> Any:
+def map_rows(rows: Any, work: Work, schema: pa.Schema | None = None) -> Any:
+    """Return what tasks find in their rows, in the columns of the answer, or of a schema."""
+    columns = from_arrow_schema(schema or work.schema, prefer_timestamp_ntz=True)
+    return rows.mapInArrow(partial(recognize_rows, work), columns)
+
+
+def _merge_best(job: QueryJob, work: QueryWork, found: Any) -> Any:
     """Return the best of what all tasks have found, in their order where places are asked for."""
     pattern, (value, tie) = job.plan.pattern, (field.name for field in RANKING)
     assert pattern.order is not None
@@ -88,17 +96,17 @@ def _merge_best(job: Job, work: Work, found: Any) -> Any:
     return found
 
 
-def travelling_rows(job: Job) -> Any:
+def travelling_rows(job: QueryJob) -> Any:
     """Return the rows that travel to the workers, each in its task, sorted by time."""
     rows = _sort(job, _spread(job, select_rows(job)))
     after = job.plan.pattern.absent_after
     if after is None or after.within.unit is not Unit.TIME:
         return rows
-    return rows.withColumn(NOW, find_last_moment(job.frames))
+    return rows.withColumn(NOW, _find_last_time(job.frames))
 
 
-def find_last_moment(frames: Sequence[Frame]) -> Column:
-    """Return the last moment of the whole input: a deadline has passed when it is later."""
+def _find_last_time(frames: Sequence[Frame]) -> Column:
+    """Return the last time of the whole input: a deadline has passed when it is later."""
     lasts: list[Column] = [
         frame.data.agg(F.max(moment).alias("t")).scalar()
         for frame in frames
@@ -107,7 +115,7 @@ def find_last_moment(frames: Sequence[Frame]) -> Column:
     return lasts[0] if len(lasts) == 1 else F.greatest(*lasts)
 
 
-def select_rows(job: Job, *, numbers: bool = True) -> Any:
+def select_rows(job: QueryJob, *, numbers: bool = True) -> Any:
     """Return the events of all streams, each with its mask, row, moment and bucket.
 
     Without row numbers where only moments and buckets are looked at: numbers cost a join,
@@ -120,10 +128,10 @@ def select_rows(job: Job, *, numbers: bool = True) -> Any:
     return rows
 
 
-def _select_of_frame(job: Job, i: int, frame: Frame, numbers: bool) -> Any:
+def _select_of_frame(job: QueryJob, i: int, frame: Frame, numbers: bool) -> Any:
     data = frame.data.withColumn(ROW, F.lit(0).cast("bigint"))
     if numbers:
-        data = number_frame(job.options, job.frames, i)
+        data = _number_frame(job, i)
     moment, untimed = frame.moment, frame.untimed
     relevance = job.pushdown.relevance[frame.stream]
     read = read_condition(frame, job.plan, job.layout, relevance)
@@ -151,24 +159,21 @@ def _select_of_frame(job: Job, i: int, frame: Frame, numbers: bool) -> Any:
     return data.select(*columns)
 
 
-def number_frame(options: JobOptions, frames: Sequence[Frame], i: int) -> Any:
+def _number_frame(job: Job, i: int) -> Any:
     """Add row numbers to a frame that go on after those of the frames before."""
-    data = number_rows(frames[i], options.row)
+    options, frame = job.options, job.frames[i]
+    data = number_rows(frame, options.row)
     if options.row is None:
-        for before in _find_before(options, frames, i):
-            data = data.withColumn(ROW, F.col(ROW) + count_rows(before))
+        before = [each.source for each in job.frames[:i]]
+        if streams := options.streams:
+            names = takewhile(lambda name: name != frame.stream, streams)
+            before = [streams[name] for name in names]
+        for source in before:
+            data = data.withColumn(ROW, F.col(ROW) + count_rows(source))
     return data
 
 
-def _find_before(options: JobOptions, frames: Sequence[Frame], i: int) -> Iterable[Any]:
-    """Return the DataFrames whose rows are numbered before those of a frame."""
-    own, streams = frames[i].stream, options.streams
-    if streams:
-        return [streams[name] for name in takewhile(lambda name: name != own, streams)]
-    return [before.source for before in frames[:i]]
-
-
-def _spread(job: Job, data: Any) -> Any:
+def _spread(job: QueryJob, data: Any) -> Any:
     """Send each event to the task (or tasks) that read it."""
     if job.arrangement.together:
         return data
@@ -195,20 +200,20 @@ def _spread(job: Job, data: Any) -> Any:
     return data.repartitionById(tasks, F.col(BUCKET)).drop(BUCKET)
 
 
-def _sample(job: Job, data: Any) -> Any:
+def _sample(job: QueryJob, data: Any) -> Any:
     """Return some of the events, always the same ones."""
     share = job.options.sample or SAMPLE
     return data if share >= 1 else data.sample(share, seed=1)
 
 
-def _sort(job: Job, data: Any) -> Any:
+def _sort(job: QueryJob, data: Any) -> Any:
     """Sort by time within each task, and drop the columns that workers do not read."""
     if job.arrangement.ordered and job.options.row is None:
         return data.drop(MOMENT)  # rows are numbered as they lie
-    return sort_rows(job.frames, data)
+    return _sort_rows(job.frames, data)
 
 
-def sort_rows(frames: Sequence[Frame], data: Any) -> Any:
+def _sort_rows(frames: Sequence[Frame], data: Any) -> Any:
     """Sort by moments, and drop these, or let them be the times."""
     ties = [ROW, STREAM] if STREAM in data.columns else [ROW]
     if frames[0].time is None:
@@ -255,3 +260,65 @@ def _distinct(found: Any, *, placed: bool) -> Any:
     return grouped.select(
         *names, *(F.col("@first")[name].alias(name) for name in (end, end_ts, *place))
     )
+
+
+# -------------------------------------------------------------------- rules
+
+
+def recognize_rule_batch(job: RuleJob) -> Any:
+    """Return what the tasks of all keys find: the matches of all rules, or their numbers.
+
+    Lines have the columns `rule`, `end`, `end_ts`, `line`, `place`, other forms `rule` and the
+    columns of all rules.
+    """
+    found = [_recognize_keyed(job, keyed) for keyed in job.keyed]
+    return reduce(lambda one, other: one.union(other), found)
+
+
+def _recognize_keyed(job: RuleJob, keyed: KeyedRules) -> Any:
+    """Return what the tasks find for the rules of one key."""
+    tasks = job.options.tasks or count_tasks(job.frames[0].source.sparkSession)
+    lots = spread_rules(keyed.rules, tasks) if keyed.key.is_single else (keyed.rules,)
+    tasks = len(lots) if keyed.key.is_single else tasks
+    rows = None
+    for i, frame in enumerate(job.frames):
+        if not keyed.streams or frame.stream in keyed.streams:
+            own = _select_keyed(job, keyed, i, frame, tasks)
+            rows = own if rows is None else rows.unionByName(own, allowMissingColumns=True)
+    assert rows is not None
+    rows = rows.repartition(1) if tasks == 1 else rows.repartitionById(tasks, F.col(BUCKET))
+    rows = _sort_rows(job.frames, rows if len(lots) > 1 else rows.drop(BUCKET))
+    patterns = [rule.query.pattern for rule in keyed.rules]
+    if any(pattern.absent_after is not None for pattern in patterns) and job.frames[0].time:
+        rows = rows.withColumn(NOW, _find_last_time(job.frames))
+    texts = tuple(tuple(RuleText(rule.name, rule.text) for rule in lot) for lot in lots)
+    return map_rows(rows, replace(job.work, lots=texts))
+
+
+def _select_keyed(job: RuleJob, keyed: KeyedRules, i: int, frame: Frame, tasks: int) -> Any:
+    """Return the rows of one stream, each with its number, its moment and its bucket."""
+    data, moment, untimed = _number_frame(job, i), frame.moment, frame.untimed
+    if job.options.on_error == "skip" and untimed is not None:
+        data, untimed = data.filter(~untimed), None
+    key, relevance = keyed.key, _find_relevance(job, keyed, frame)
+    if relevance is not None:
+        data = data.filter(relevance if untimed is None else relevance | untimed)
+    bucket = F.lit(0) if tasks == 1 else F.explode(F.array(*map(F.lit, range(tasks))))
+    if not key.is_single:
+        bucket = spread_by_key(frame, key.partition, dict(key.implied), tasks)
+        has_key = bucket.isNotNull()
+        data = data.filter(has_key if untimed is None else has_key | untimed)
+        bucket = F.coalesce(bucket, F.lit(0))
+    columns = [frame.columns[n][0].alias(c) for n, c in job.columns[frame.stream].items()]
+    columns += [F.col(ROW), (F.col(ROW) if moment is None else moment).alias(MOMENT)]
+    if len(job.frames) > 1:
+        columns.append(F.lit(i).alias(STREAM))
+    return data.select(*columns, bucket.alias(BUCKET))
+
+
+def _find_relevance(job: RuleJob, keyed: KeyedRules, frame: Frame) -> Column | None:
+    """Return where some rule of a key may be moved, for Spark to filter; None: anywhere."""
+    if keyed.equalities is None or frame.time is None or len(keyed.rules) > _PUSHED_RULES:
+        return None
+    tests = [test for rule in keyed.rules for test in tests_and_atoms(rule.query.plan)[0]]
+    return relevance_condition(tests, frame.columns, frame.type, frame.stream)

@@ -8,6 +8,8 @@ column keep their unit (`WITHIN`, `x.time`), and output is the embedded engine's
 Turned down: Spark's own types alone. Then 5 units of a column in milliseconds would be 5
 microseconds, and every time would be written with six more digits.
 
+Tables travel to and from the buckets of streams as *blobs*: one value for many rows.
+
 Does not import Spark, so that workers need not load it.
 """
 
@@ -144,3 +146,23 @@ def noted_type(metadata: Mapping[str, Any] | None) -> pa.DataType | None:
     if note is None:
         return None
     return pa.ipc.read_schema(pa.py_buffer(b64decode(note))).field(0).type
+
+
+# -------------------------------------------------------------------- blobs
+
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def write_blob(table: pa.Table, notes: dict[str, str] | None = None) -> bytes:
+    """Write a table as an Arrow stream, with notes in the metadata of its schema."""
+    sink = pa.BufferOutputStream()
+    table = table.replace_schema_metadata(notes)
+    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as writer:
+        writer.write_table(table)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
+
+
+def read_blob(blob: bytes) -> pa.Table:
+    """Read the table of a blob."""
+    return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()

@@ -26,7 +26,7 @@ from cernis.spark.layout import Layout
 from cernis.spark.notes import Notes, Sights, WatchedQuery
 from cernis.spark.numbering import describe_numbers
 from cernis.spark.options import JobOptions
-from cernis.spark.prepare import Job, has_whole_groups, prepare_job
+from cernis.spark.prepare import QueryJob, has_whole_groups, prepare_job
 from cernis.spark.relevance import make_masks
 from cernis.spark.slices import APART, HOT
 
@@ -35,7 +35,7 @@ from cernis.spark.slices import APART, HOT
 class SparkExplanation:
     """The decisions about a query on DataFrames; `str()` is the report."""
 
-    job: Job
+    job: QueryJob
     share: float | None = None
     """The share of relevant events; None if they were not counted."""
     notes: Sequence[WarningNote] = ()
@@ -74,7 +74,7 @@ def explain(
     return _measure(job) if measure else SparkExplanation(job)
 
 
-def _measure(job: Job) -> SparkExplanation:
+def _measure(job: QueryJob) -> SparkExplanation:
     """Count the events, the relevant ones, and what is odd about them."""
     fitting, sights, notes = 0, Sights(), Notes()
     notes.watch_batch(WatchedQuery(job.plan), job.frames)
@@ -89,7 +89,7 @@ def _measure(job: Job) -> SparkExplanation:
     return SparkExplanation(job, share, notes.read(sights))
 
 
-def _describe_stream(job: Job) -> Iterator[str]:
+def _describe_stream(job: QueryJob) -> Iterator[str]:
     buckets = f"{job.tasks} bucket{'' if job.tasks == 1 else 's'}"
     if job.layout.distribution is Distribution.KEYED:
         yield f"streaming: by a hash of {_describe_key(job)}, {buckets}"
@@ -100,13 +100,13 @@ def _describe_stream(job: Job) -> Iterator[str]:
     yield f"state: {whole if job.window is None else windowed}"
 
 
-def _describe_key(job: Job) -> str:
+def _describe_key(job: QueryJob) -> str:
     if job.plan.pattern.partition:
         return ", ".join(" or ".join(group) for group in job.plan.pattern.spreading_groups)
     return ", ".join(f"{t}.{name}" for t, name in sorted((job.plan.key or {}).items()))
 
 
-def _describe_layout(job: Job) -> Iterator[str]:
+def _describe_layout(job: QueryJob) -> Iterator[str]:
     if job.is_streaming:
         yield from _describe_stream(job)
         return
@@ -151,13 +151,13 @@ def _describe_around(pattern: Pattern, layout: Layout) -> str:
     return " and ".join(sides)
 
 
-def _describe_groups(job: Job) -> str:
+def _describe_groups(job: QueryJob) -> str:
     if has_whole_groups(job):
         return "each in one task, which reports it"
     return "each task gives its part, and Spark adds the parts up: one more shuffle, of parts"
 
 
-def _describe_predicates(job: Job) -> Iterator[str]:
+def _describe_predicates(job: QueryJob) -> Iterator[str]:
     bits = len(job.pushdown.translated)
     yield f"{bits} of {len(job.pushdown.atoms)} predicates, as bits of one integer"
     frame, left = job.frames[0], job.pushdown.left
@@ -167,7 +167,7 @@ def _describe_predicates(job: Job) -> Iterator[str]:
         yield f"in Python: {write_test(Is(atom))}{why}"
 
 
-def _describe_drops(job: Job, share: float | None) -> Iterator[str]:
+def _describe_drops(job: QueryJob, share: float | None) -> Iterator[str]:
     layout = job.layout
     measured = "" if share is None else f": {1 - share:.1%} of the events here"
     if all(job.pushdown.relevance[frame.stream] is None for frame in job.frames):
@@ -180,7 +180,7 @@ def _describe_drops(job: Job, share: float | None) -> Iterator[str]:
         yield f"before the shuffle, events that no test passes{measured}"
 
 
-def _why_all(job: Job) -> str:
+def _why_all(job: QueryJob) -> str:
     if not job.options.pushdown:
         return "predicates stay in Python (pushdown=False)"
     if any(isinstance(node, cel.Not) for node in cel.walk(job.plan.pattern.formula)):
@@ -188,7 +188,7 @@ def _why_all(job: Job) -> str:
     return "some test may pass on any event"
 
 
-def _describe_columns(job: Job) -> Iterator[str]:
+def _describe_columns(job: QueryJob) -> Iterator[str]:
     for frame in job.frames:
         names = [*job.columns[frame.stream]]
         about = f"{frame.stream}: " if len(job.frames) > 1 else ""
@@ -196,7 +196,7 @@ def _describe_columns(job: Job) -> Iterator[str]:
         yield f"{about}{len(names)} of {count_noun(len(frame.fields), 'column')}: {shown}"
 
 
-def _describe_rows(job: Job) -> str:
+def _describe_rows(job: QueryJob) -> str:
     if job.is_streaming and job.options.row is None:
         return "numbered as they come, in each bucket"
     return f"numbered by {describe_numbers(job.frames[0], job.options.row)}"

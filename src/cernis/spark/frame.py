@@ -38,6 +38,7 @@ from cernis.events.times import UNITS, check_unit, own_unit, tick_of
 from cernis.pattern.predicate import TIME, TIME_NS
 from cernis.spark.carriers import noted_type
 from cernis.spark.catalyst import Columns, attribute
+from cernis.spark.columns import ROW, TICKS
 from cernis.spark.options import JobOptions
 from cernis.spark.unify import (
     FRACTIONS,
@@ -48,9 +49,7 @@ from cernis.spark.unify import (
     set_types,
     share_times,
 )
-from cernis.spark.worker import ROW, TICKS
 
-MOMENT = "@moment"
 HIDDEN = (ROW, TICKS)
 """Columns that are no attributes: row numbers, and times as ticks, where Spark has no type for
 the time column. Metadata has the nanoseconds of a tick."""
@@ -254,9 +253,10 @@ def make_frames(events: Any, names: tuple[str, ...], options: JobOptions) -> tup
         _set_types_and_times(stream, df, options, has_name=has_name, is_blank=empty)
         for (stream, df), empty in zip(chosen, blank, strict=True)
     ]
+    shared = share_times(timed, is_ticked=any(TICKS in df.columns for df, _ in timed))
     frames = tuple(
         make_frame(stream, df, time, options, is_blank=empty)
-        for (stream, _), (df, time), empty in zip(chosen, share_times(timed), blank, strict=True)
+        for (stream, _), (df, time), empty in zip(chosen, shared, blank, strict=True)
     )
     _check_alike(frames)
     if len({bool(frame.source.isStreaming) for frame in frames}) > 1:

@@ -26,9 +26,7 @@ from cernis.integers import read_integer, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
 from cernis.spark.carriers import carrier_of, convert
-
-NumberForm = Literal["decimal", "text"]
-"""How exact numbers come out: as decimals of 38 digits (an error beyond), or as texts."""
+from cernis.spark.options import NumberForm
 
 _SUMMED = 27
 """The digits of an integer that Spark adds up."""

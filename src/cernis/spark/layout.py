@@ -45,6 +45,14 @@ class Layout:
     """Why irrelevant events travel; empty: they do not."""
     parallel: str = ""
     """For a single task: what would make the query parallel."""
+    key: tuple[str, ...] = ()
+    """Of solutions of graph patterns: the variables that spread them."""
+    repeats: bool = False
+    """Tasks may find the same match, by keys that the answer does not show."""
+    window: int | None = None
+    """How far back a match of solutions reaches, in nanoseconds."""
+    ticks: bool = False
+    """Timestamps count even if no graph pattern has a solution at them."""
 
     @property
     def counts_in_slices(self) -> bool:
@@ -120,6 +128,13 @@ def choose_stream_layout(plan: Plan) -> Layout:
         places=batch.places,
         parallel="" if keyed else advice,
     )
+
+
+def is_ordered_by_place(pattern: Pattern) -> bool:
+    """Return whether one task has to find all matches of a rule, for their order."""
+    grouping = pattern.grouping
+    ranks = pattern.ranks_intervals or pattern.ranks_overall
+    return ranks or (grouping is not None and not grouping.end)
 
 
 def back_in_ticks(pattern: Pattern, scale: Scale) -> int | None:

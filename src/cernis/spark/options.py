@@ -1,12 +1,14 @@
-"""`JobOptions`: how a query runs on Spark; and how many tasks it has, unless the user says it.
+"""`JobOptions`: how queries run on Spark, as batches and on streams, whatever their language.
 
-Does not import Spark.
+The public functions collect their keywords in it, and pass it on. It also says how many tasks a
+query has, unless the user does. Does not import Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Literal
 
 from cernis.errors import CernisError
@@ -14,9 +16,13 @@ from cernis.events.batch import TYPES
 from cernis.events.source import TimeColumns, TypeColumns
 from cernis.results.jsonlines import TextEvents
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
-from cernis.spark.group_parts import NumberForm
-from cernis.spark.worker import AnswerForm
+from cernis.signature import Secret
 
+AnswerForm = Literal["events", "count", "lines", "flat", "quads", "measures"]
+"""Matches with their events, numbers of matches, lines of JSON, columns that CSV can hold, the
+graphs of CONSTRUCT as N-Quads, or the numbers of each rule."""
+NumberForm = Literal["decimal", "text"]
+"""How exact numbers come out: as decimals of 38 digits (an error beyond), or as texts."""
 OnRows = Literal["fail", "skip"]
 
 SAMPLE = 0.02
@@ -26,7 +32,7 @@ DEFAULT_TASKS = "200"
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
-    """How a query runs on Spark; `recognize` documents the options."""
+    """How a query runs on Spark; `recognize` and `recognize_graphs` document the options."""
 
     time: TimeColumns = None
     type: TypeColumns = "type"
@@ -42,7 +48,7 @@ class JobOptions:
     budget: int = CANDIDATE_BUDGET
     on_budget: OnBudget = "fail"
     placed: bool = False
-    """A last column says in which order the matches of one end are found."""
+    """The answer has columns that say in which order matches are found."""
     limit: int | None = None
     """Each task may stop after this many matches."""
     ids: bool = False
@@ -55,6 +61,12 @@ class JobOptions:
     """The streams of a rule set, in order: rows are numbered through all of them."""
     corrupt: str | None = None
     """A column with the text of rows that could not be decoded; it is no attribute."""
+    # streams
+    lateness: str | timedelta = "0 seconds"
+    ahead: str | timedelta | None = "1 hour"
+    late_output: str | None = None
+    checkpoint: str | None = None
+    secret: Secret = field(default=None, repr=False)
 
     @property
     def type_column(self) -> str:
@@ -63,7 +75,7 @@ class JobOptions:
 
     def check(self) -> None:
         """Raise an error for a value that an option cannot have."""
-        if self.matches not in ("events", "count", "lines", "flat"):
+        if self.matches not in ("events", "count", "lines", "flat", "measures"):
             raise CernisError(f"matches={self.matches!r}: expected 'events', 'count' or 'lines'")
         if self.numbers not in ("decimal", "text"):
             raise CernisError(f"numbers={self.numbers!r}: expected 'decimal' or 'text'")

@@ -1,13 +1,17 @@
-"""From a query and DataFrames to a `Job`: every decision, before anything runs.
+"""From queries and DataFrames to a `Job`: every decision, before anything runs.
 
 A job says what travels and where: which predicates Spark evaluates, which columns travel, how
 rows are spread over tasks. `batch` and `streaming.recognize` build DataFrames from it,
 `explanation` prints it.
+
+The rules of a set are checked against the columns, and those of one key share a shuffle (`keys`).
+In batches the columns travel that some rule needs. On streams all columns travel, whichever rules
+there are: rules of a stream may change, and the events in its state do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor
 from typing import Any
@@ -18,7 +22,7 @@ from cernis.encoding.masks import BITS, mask_column
 from cernis.errors import CernisError, DataError, Diagnostic, QueryError
 from cernis.events.batch import is_computed
 from cernis.events.order import Scale
-from cernis.events.source import stream_of
+from cernis.events.source import choose_inputs, read_table, stream_of
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.check import resolve
 from cernis.pattern.predicate import RANK
@@ -27,12 +31,18 @@ from cernis.plan.plan import Distribution, Plan
 from cernis.run.feed import Measures
 from cernis.run.group import find_measures
 from cernis.run.query import Query, refuse_insert
+from cernis.run.rules.rule import Rule, RuleSetError, describe_mistake, refuse_inserts
+from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.session import RuleSession
+from cernis.run.rules.streams import name_streams
 from cernis.run.session import RunOptions
+from cernis.run.tables import find_table
 from cernis.schema import Schema
 from cernis.spark.arrangement import Arrangement, find_arrangement, is_small
-from cernis.spark.carriers import carrier_of
+from cernis.spark.columns import ROW, STREAM
 from cernis.spark.frame import Frame, arrow_type, make_frames
 from cernis.spark.group_parts import exact_columns
+from cernis.spark.keys import KeyedRules, key_rules
 from cernis.spark.layout import (
     Layout,
     ahead_in_events,
@@ -42,67 +52,78 @@ from cernis.spark.layout import (
     choose_layout,
     choose_stream_layout,
 )
-from cernis.spark.numbering import has_fixed_numbers
+from cernis.spark.numbering import has_fixed_numbers, number_rows
 from cernis.spark.options import JobOptions, count_tasks
+from cernis.spark.reading import StreamColumns
 from cernis.spark.relevance import Pushdown, push_down
-from cernis.spark.requirements import required_attributes
+from cernis.spark.requirements import required_attributes, tests_and_atoms
+from cernis.spark.rule_worker import MEASURES, RuleWork, add_order, name_answers, unite_answers
 from cernis.spark.tables import join_tables
-from cernis.spark.worker import (
-    ROW,
-    STREAM,
-    StreamColumns,
-    Work,
-    answer_schema,
-    part_schema,
-)
+from cernis.spark.worker import QueryWork, answer_schema, carry_answer, line_schema, part_schema
+
+Columns = Mapping[str, Mapping[str, str]]
+"""For each stream, which of the columns that travel holds which attribute."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """The decisions about a query on DataFrames."""
+    """The decisions that queries and rule sets have in common."""
 
-    query: Query
-    plan: Plan
     options: JobOptions
     frames: tuple[Frame, ...]
-    layout: Layout
-    arrangement: Arrangement
-    tasks: int
     scale: Scale
     """How times are counted."""
-    window: int | None
-    """How far back a match reaches, in units of the line that is cut: ticks, or positions."""
-    ahead: int
-    """How far ahead WITHOUT looks, in the same units; 0 where nothing is cut."""
-    pushdown: Pushdown
-    columns: Mapping[str, Mapping[str, str]]
-    """For each stream, which of the columns that travel holds which attribute."""
+    columns: Columns
 
     @property
     def is_streaming(self) -> bool:
         return bool(self.frames[0].source.isStreaming)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QueryJob(Job):
+    """The decisions about a query on DataFrames."""
+
+    query: Query
+    plan: Plan
+    layout: Layout
+    arrangement: Arrangement
+    tasks: int
+    window: int | None
+    """How far back a match reaches, in units of the line that is cut: ticks, or positions."""
+    ahead: int
+    """How far ahead WITHOUT looks, in the same units; 0 where nothing is cut."""
+    pushdown: Pushdown
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RuleJob(Job):
+    """The decisions about a rule set on DataFrames."""
+
+    rules: RuleSet
+    keyed: tuple[KeyedRules, ...]
+    work: RuleWork
+
+
 def prepare_job(
     events: Any, query: str | Query | Pattern, options: JobOptions, *, lang: str = "ceql"
-) -> Job:
+) -> QueryJob:
     """Decide how a query runs on a DataFrame, or on several in a dict by stream."""
     options.check()
     if not isinstance(query, Query):
         query = Query(query, lang=lang)
     refuse_insert(query.pattern)
     frames = make_frames(events, query.pattern.streams, options)
-    frames = tuple(join_tables(frame, query.pattern, options) for frame in frames)
+    frames = tuple(_join_tables(frame, query.pattern, options) for frame in frames)
     _check_deadlines(query.pattern, frames)
     check_grouping(query.pattern, frames, options)
     if query.pattern.suppress is not None:
         frames[0].scale.ticks(query.pattern.suppress.length, "SUPPRESS BY … FOR")
     plan, layout = _choose_plan(query, frames, options)
     single = layout.distribution is Distribution.SINGLE
-    scales = [frame.scale for frame in frames]
-    scale = Scale(scales[0].unit_ns, min(scale.own for scale in scales))
+    scale = _find_scale(frames)
     pushdown = push_down(plan, frames, enabled=options.pushdown)
-    return Job(
+    return QueryJob(
         query=query,
         plan=plan,
         options=options,
@@ -116,6 +137,19 @@ def prepare_job(
         pushdown=pushdown,
         columns=_choose_columns(plan, frames, pushdown.left, options),
     )
+
+
+def _join_tables(frame: Frame, pattern: Pattern, options: JobOptions) -> Frame:
+    if all(join.stream != frame.stream for join in pattern.joins):
+        return frame
+    if not frame.source.isStreaming:  # a join moves rows
+        frame = replace(frame, data=number_rows(frame, options.row), joined=True)
+    return join_tables(frame, pattern, options)
+
+
+def _find_scale(frames: Sequence[Frame]) -> Scale:
+    scales = [frame.scale for frame in frames]
+    return Scale(scales[0].unit_ns, min(scale.own for scale in scales))
 
 
 def _choose_tasks(frames: Sequence[Frame]) -> int:
@@ -165,7 +199,7 @@ def _check_deadlines(pattern: Pattern, frames: Sequence[Frame]) -> None:
             frames[0].scale.ticks(absence.within.size, f"{clause} a time")
 
 
-def has_whole_groups(job: Job) -> bool:
+def has_whole_groups(job: QueryJob) -> bool:
     """Return whether one session finds all matches of a group."""
     pattern = job.plan.pattern
     if pattern.grouping is None or pattern.grouping.end or job.is_streaming:
@@ -180,7 +214,7 @@ def has_whole_groups(job: Job) -> bool:
     return has_key and not is_sliced(job)
 
 
-def is_sliced(job: Job) -> bool:
+def is_sliced(job: QueryJob) -> bool:
     """Return whether a task may read several parts, or rows of the window before its own."""
     if job.arrangement.together or job.tasks == 1:
         return False
@@ -188,21 +222,14 @@ def is_sliced(job: Job) -> bool:
     return hot or job.layout.distribution is Distribution.SLICED
 
 
-def make_work(job: Job) -> Work:
+def make_work(job: QueryJob) -> QueryWork:
     """Return the description of the work that travels to the workers."""
     options = job.options
-    work = Work(
+    work = QueryWork(
         plan=job.plan,
         bits={atom: i for i, atom in enumerate(job.pushdown.translated)},
-        streams=tuple(stream_columns(frame, job.columns[frame.stream]) for frame in job.frames),
-        reading=RunOptions(
-            time=job.frames[0].time,
-            type=options.type_column,
-            time_unit=options.time_unit,
-            budget=options.budget,
-            on_budget=options.on_budget,
-            complete=options.complete,
-        ),
+        streams=_list_streams(job.frames, job.columns),
+        reading=_choose_reading(job.frames, options),
         scale=job.scale,
         form=options.matches,
         text=options.text,
@@ -220,11 +247,24 @@ def make_work(job: Job) -> Work:
         parts = None if has_whole_groups(job) else part_schema(work, rows)
         work = replace(work, exact=exact, parts=parts)
     answer = answer_schema(work, rows)
-    carriers = [field.with_type(carrier_of(field.type) or field.type) for field in answer]
-    return replace(work, answer=answer, schema=pa.schema(carriers))
+    return replace(work, answer=answer, schema=carry_answer(answer))
 
 
-def _choose_measures(job: Job) -> Measures | None:
+def _choose_reading(
+    frames: Sequence[Frame], options: JobOptions, tables: Mapping[str, pa.Table] | None = None
+) -> RunOptions:
+    return RunOptions(
+        time=frames[0].time,
+        type=options.type_column,
+        time_unit=options.time_unit,
+        budget=options.budget,
+        on_budget=options.on_budget,
+        complete=options.complete,
+        tables=tables or {},
+    )
+
+
+def _choose_measures(job: QueryJob) -> Measures | None:
     """Return the aggregates that are enough, where matches are counted or grouped."""
     pattern = job.plan.pattern
     if pattern.grouping is not None:
@@ -302,8 +342,8 @@ def _look_ahead(pattern: Pattern, layout: Layout, scale: Scale) -> int:
 
 def _choose_columns(
     plan: Plan, frames: Sequence[Frame], left: Sequence[Atom], options: JobOptions
-) -> dict[str, dict[str, str]]:
-    """Choose the columns that travel; attributes of one name and type share a column."""
+) -> Columns:
+    """Choose the columns that travel."""
     named = options.matches in ("lines", "flat")
     shown = options.matches == "events" or (named and options.text != "named")
     names, whole = required_attributes(plan, left, shown=shown, named=named)
@@ -311,10 +351,9 @@ def _choose_columns(
         names.add(frames[0].time)
     if any(isinstance(atom, TypeIs) for atom in left):
         names.add(frames[0].type)
-    columns: dict[str, dict[str, str]] = {}
-    travelling: dict[tuple[str, str], str] = {}
+    wanted: dict[str, dict[str, Any]] = {}
     for frame in frames:
-        own = columns.setdefault(frame.stream, {})
+        own = wanted.setdefault(frame.stream, {})
         every = [name for name in frame.fields if whole and not is_computed(name)]
         for name in dict.fromkeys([*every, *sorted(names)]):
             found = frame.attribute(name)
@@ -326,26 +365,196 @@ def _choose_columns(
                     f"{found[1].simpleString()}, which cannot travel to Python; drop it, or "
                     "name the attributes that the answer shall show"
                 )
-            kind = (name, found[1].json())
-            own[name] = travelling.setdefault(kind, f"a{len(travelling)}")
-    return columns
+            own[name] = found[1]
+    return _share_columns(wanted)
 
 
-def stream_columns(frame: Frame, columns: Mapping[str, str]) -> StreamColumns:
-    """Return which column holds which attribute of a stream, in the worker."""
-    types = {name: type_ for name in columns if (type_ := frame.own_type(name)) is not None}
-    return StreamColumns(name=frame.stream, columns=columns, types=types)
+def _share_columns(wanted: Mapping[str, Mapping[str, Any]]) -> Columns:
+    """Name the columns that travel; attributes of one name and type share one."""
+    travelling: dict[tuple[str, str], str] = {}
+    return {
+        stream: {
+            name: travelling.setdefault((name, type_.json()), f"a{len(travelling)}")
+            for name, type_ in own.items()
+        }
+        for stream, own in wanted.items()
+    }
 
 
-def empty_rows(job: Job) -> pa.Table:
+def _list_streams(frames: Sequence[Frame], columns: Columns) -> tuple[StreamColumns, ...]:
+    """Return which column holds which attribute of each stream, in the worker."""
+    return tuple(
+        StreamColumns(
+            name=frame.stream,
+            columns=(own := columns[frame.stream]),
+            types={name: type_ for name in own if (type_ := frame.own_type(name)) is not None},
+        )
+        for frame in frames
+    )
+
+
+def empty_rows(job: QueryJob) -> pa.Table:
     """Return a table without rows that has the columns which travel."""
+    masks = range(ceil(len(job.pushdown.translated) / BITS))
+    more = {RANK.name: pa.int64(), **{mask_column(i): pa.int64() for i in masks}}
+    rows = _row_schema(job.frames, job.columns)
+    return pa.schema([*rows, *more.items()]).empty_table()
+
+
+def _row_schema(frames: Sequence[Frame], columns: Columns) -> pa.Schema:
+    """Return the columns that travel, with the number and the stream of each event."""
     fields: dict[str, pa.DataType] = {}
-    for frame in job.frames:
-        for name, column in job.columns[frame.stream].items():
+    for frame in frames:
+        for name, column in columns[frame.stream].items():
             found = frame.attribute(name)
             assert found is not None
             fields[column] = arrow_type(found[1])
-    fields |= {ROW: pa.int64(), STREAM: pa.int32(), RANK.name: pa.int64()}
-    for i in range(ceil(len(job.pushdown.translated) / BITS)):
-        fields[mask_column(i)] = pa.int64()
-    return pa.schema(fields).empty_table()
+    return pa.schema({**fields, ROW: pa.int64(), STREAM: pa.int32()})
+
+
+# -------------------------------------------------------------------- rules
+
+
+def prepare_rule_job(events: Any, rules: RuleSet, options: JobOptions) -> RuleJob:
+    """Decide how rules run on a DataFrame, or on several in a dict by stream.
+
+    The mistakes of all rules are raised together.
+    """
+    options.check()
+    patterns = [rule.query.pattern for rule in rules]
+    names = name_streams(patterns)
+    events, options = _choose_streams(events, names, options)
+    frames = make_frames(events, tuple(names), options)
+    scale = _find_scale(frames)
+    joined = dict.fromkeys(join.table for pattern in patterns for join in pattern.joins)
+    tables = {name: _load_table(name, options.tables) for name in joined}
+    reading, columns = _choose_reading(frames, options, tables), _choose_rule_columns(frames)
+    work = _make_rule_work(frames, columns, reading, scale)
+    session = RuleSession(rules, reading, families=False)
+    _check_rules(rules, frames, options)
+    session.prepare(work.known_streams, scale)
+    plans = [each.plan for each in session.sessions]
+    if not frames[0].source.isStreaming:
+        columns = _choose_rule_columns(frames, _list_attributes(plans, frames, options))
+        work = _make_rule_work(frames, columns, reading, scale)
+        work = _form_answers(work, rules, options)
+    return RuleJob(
+        rules=rules,
+        options=options,
+        frames=frames,
+        scale=scale,
+        columns=columns,
+        keyed=key_rules(rules, plans, ordered=options.placed),
+        work=work,
+    )
+
+
+def _make_rule_work(
+    frames: Sequence[Frame], columns: Columns, reading: RunOptions, scale: Scale
+) -> RuleWork:
+    streams, rows = _list_streams(frames, columns), _row_schema(frames, columns)
+    work = RuleWork(streams=streams, reading=reading, scale=scale, rows=rows)
+    return replace(work, schema=line_schema(work, rows))
+
+
+def _form_answers(work: RuleWork, rules: RuleSet, options: JobOptions) -> RuleWork:
+    """Return the work with the columns of its answer."""
+    form, text, ordered = options.matches, options.text, options.placed
+    work = replace(work, form=form, text=text, limit=options.limit)
+    if ordered:
+        work = replace(work, numbers={name: i for i, name in enumerate(rules.names)})
+    if form == "measures":
+        return replace(work, schema=MEASURES)
+    assert work.schema is not None
+    if form == "lines":
+        return replace(work, schema=add_order(work.schema) if ordered else work.schema)
+    session = RuleSession(rules, work.reading, families=False)
+    session.prepare(work.known_streams, work.scale)
+    united = unite_answers(session, form, text)
+    return replace(work, united=united, schema=name_answers(united, ordered=ordered))
+
+
+def _list_attributes(
+    plans: Iterable[Plan], frames: Sequence[Frame], options: JobOptions
+) -> set[str] | None:
+    """Return the columns that some rule needs, or its matches; None: all."""
+    names = {name for frame in frames for name in (frame.type, frame.time) if name is not None}
+    shown = options.matches == "events" or options.text != "named"
+    for plan in plans:
+        _, atoms = tests_and_atoms(plan)
+        own, whole = required_attributes(plan, atoms, shown=shown, named=True)
+        if whole:
+            return None
+        own |= {name for join in plan.pattern.joins for name, _ in join.keys}
+        names |= own | {name.split(".")[0] for name in own}
+    return names
+
+
+def _check_rules(rules: RuleSet, frames: Sequence[Frame], options: JobOptions) -> None:
+    mistakes: dict[str, str] = {}
+    for rule in rules:
+        pattern = rule.query.pattern
+        try:
+            if rule.query.conjunctive is not None:
+                raise CernisError("the rules of a set on Spark are CEQL")
+            check_grouping(pattern, frames, replace(options, matches="lines"))
+        except CernisError as error:
+            mistakes[rule.name] = describe_mistake(rule.name, rule.origin, error)
+    if mistakes:
+        raise RuleSetError([*mistakes.values()], [*mistakes])
+
+
+def _load_table(name: str, given: Mapping[str, Any]) -> pa.Table:
+    """Return a table that travels to the workers."""
+    table = find_table(name, given)
+    if hasattr(table, "toArrow"):
+        table = table.toArrow()
+    return read_table(name, table)
+
+
+def _choose_rule_columns(frames: Sequence[Frame], names: Collection[str] | None = None) -> Columns:
+    """Choose the columns that travel, all or some of them."""
+    return _share_columns(
+        {
+            frame.stream: {
+                name: field.dataType
+                for name, field in frame.fields.items()
+                if (names is None or name in names)
+                and not is_computed(name)
+                and arrow_type(field.dataType) is not None
+            }
+            for frame in frames
+        }
+    )
+
+
+def prepare_rules_apart(
+    events: Any, rules: RuleSet, options: JobOptions
+) -> list[tuple[Rule, QueryJob]]:
+    """Decide how each rule runs; raise the mistakes of all rules together."""
+    refuse_inserts(rules)
+    names = name_streams([rule.query.pattern for rule in rules])
+    events, options = _choose_streams(events, names, options)
+    jobs, mistakes = [], []
+    for rule in rules:
+        try:
+            job = prepare_job(events, rule.query, options)
+        except CernisError as error:
+            mistakes.append(describe_mistake(rule.name, rule.origin, error))
+            continue
+        jobs.append((rule, job))
+    if mistakes:
+        raise RuleSetError(mistakes)
+    return jobs
+
+
+def _choose_streams(
+    events: Any, names: Sequence[str], options: JobOptions
+) -> tuple[Any, JobOptions]:
+    """Return the streams that rules read, and options by which rows are numbered through all."""
+    if not isinstance(events, Mapping) or not events:
+        choose_inputs([(None, events)], names)
+        return events, options
+    chosen = dict(choose_inputs([*events.items()], names))
+    is_numbered = options.row is None and len(chosen) > 1
+    return chosen, replace(options, streams=chosen) if is_numbered else options

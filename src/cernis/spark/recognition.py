@@ -1,8 +1,11 @@
-"""`recognize`: the matches of a query in DataFrames, as a DataFrame.
+"""`recognize`, `recognize_rules`, `recognize_graphs`: matches in DataFrames, as a DataFrame.
 
-Its parts: `prepare` decides, `batch` and `streaming.recognize` build the DataFrame of the
-matches. The module is not called `recognize`, which would hide the function
-`cernis.spark.recognize`.
+Their parts: `prepare` decides, `batch` and `streaming.recognize` build the DataFrame of the
+matches; for RDF, `rdf.recognize` does both. All rules of a set share one DataFrame, and one shuffle
+for each key. Apart (`together=False`), each rule of a batch has a DataFrame of its own columns,
+with its own plan and its own shuffle: nothing is shared but the input, which each of them reads.
+
+The module is not called `recognize`, which would hide the function `cernis.spark.recognize`.
 """
 
 from __future__ import annotations
@@ -11,20 +14,23 @@ import warnings
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cernis.errors import CernisError
 from cernis.events.source import TimeColumns, TypeColumns
 from cernis.pattern.query import Pattern
 from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
+from cernis.run.rules.rule_set import RuleSet
 from cernis.signature import Secret
-from cernis.spark.batch import recognize_batch
-from cernis.spark.group_parts import NumberForm
+from cernis.spark.batch import recognize_batch, recognize_rule_batch
 from cernis.spark.notes import Notes
-from cernis.spark.options import SAMPLE, JobOptions, OnRows
-from cernis.spark.prepare import make_work, prepare_job
-from cernis.spark.worker import AnswerForm
+from cernis.spark.options import SAMPLE, AnswerForm, JobOptions, NumberForm, OnRows
+from cernis.spark.prepare import make_work, prepare_job, prepare_rule_job, prepare_rules_apart
+
+if TYPE_CHECKING:
+    from cernis.rdf.query import GraphQuery
+    from cernis.rdf.reading.times import TimeRule
 
 
 def recognize(
@@ -101,6 +107,11 @@ def recognize(
         complete=complete,
         tables=tables or {},
         corrupt=corrupt,
+        lateness=lateness,
+        ahead=ahead,
+        late_output=late_output,
+        checkpoint=checkpoint,
+        secret=secret,
     )
     job = prepare_job(events, query, options, lang=lang)
     for warning in job.query.warnings:
@@ -110,21 +121,9 @@ def recognize(
             raise CernisError("notes= is for streams; of a batch, explain has them")
         return _warn_of_alike(recognize_batch(job, make_work(job)))
     # needs more of Spark than batches do
-    from cernis.spark.streaming.dataflow import StreamOptions
     from cernis.spark.streaming.recognize import recognize_stream
 
-    found = recognize_stream(
-        job,
-        StreamOptions(
-            lateness=lateness,
-            ahead=ahead,
-            late_output=late_output,
-            checkpoint=checkpoint,
-            notes=notes,
-            secret=secret,
-        ),
-    )
-    return _warn_of_alike(found)
+    return _warn_of_alike(recognize_stream(job, notes))
 
 
 def _warn_of_alike(found: Any) -> Any:
@@ -146,3 +145,142 @@ def _warn_of_alike(found: Any) -> Any:
 def recognizer(query: str | Query | Pattern, **options: Any) -> Callable[[Any], Any]:
     """Return `recognize` for one query, for `df.transform(recognizer(query))`."""
     return partial(recognize, query=query, **options)
+
+
+# -------------------------------------------------------------------- rules
+
+
+def recognize_rules(
+    events: Any,
+    rules: Any,
+    *,
+    notes: Notes | None = None,
+    together: bool = True,
+    **options: Any,
+) -> Any:
+    """Return the matches of rules as a lazy DataFrame: one shuffle for all rules with the same key.
+
+    `events` is a DataFrame, or several in a dict by stream. `rules` is a `RuleSet`, or what
+    `cernis.rules` takes. The options are those of `recognize`.
+
+    The DataFrame has the columns `rule`, `end`, `end_ts`, `line` (the match as JSON) and `place`.
+    With `matches="events"`, of batches, it has `rule` and the columns of all rules, NULL where a
+    rule has no such one. With `together=False`, of batches, the result is a dict with a DataFrame
+    for each rule, by its name, which runs as a job of its own; INSERT INTO does not go with that.
+
+    With the `checkpoint` of an earlier run a stream goes on: rules with the same name and text keep
+    their state, others begin with the next micro-batch. Stop the earlier query first.
+    """
+    rules = rules if isinstance(rules, RuleSet) else RuleSet.of(rules)
+    if notes is not None and not is_streaming(events):
+        raise CernisError("notes= is for streams")
+    if not together and not is_streaming(events):
+        return _recognize_apart(events, rules, JobOptions(**options))
+    forms = ("lines",) if is_streaming(events) else ("lines", "events")
+    if options.setdefault("matches", "lines") not in forms:
+        expected = "'lines' or 'events'"
+        if is_streaming(events):
+            expected = "'lines' on a stream: rules have answers of different columns"
+        raise CernisError(f"matches={options['matches']!r}: rules give {expected}")
+    job = prepare_rule_job(events, rules, JobOptions(**options))
+    for rule in rules:
+        for warning in rule.query.warnings:
+            warnings.warn(f"rule {rule.name}: {warning}", stacklevel=2)
+    if not job.is_streaming:
+        return recognize_rule_batch(job)
+    # needs more of Spark than batches do
+    from cernis.spark.streaming.recognize import recognize_rule_stream
+
+    return recognize_rule_stream(job, notes)
+
+
+def _recognize_apart(events: Any, rules: RuleSet, options: JobOptions) -> dict[str, Any]:
+    """Return a DataFrame for each rule."""
+    found = {}
+    for rule, job in prepare_rules_apart(events, rules, options):
+        for warning in job.query.warnings:
+            warnings.warn(f"rule {rule.name}: {warning}", stacklevel=3)
+        found[rule.name] = recognize_batch(job, make_work(job))
+    return found
+
+
+def is_streaming(events: Any) -> bool:
+    """Return whether some of the DataFrames are streaming ones."""
+    frames = [*events.values()] if isinstance(events, Mapping) else [events]
+    return any(getattr(frame, "isStreaming", False) for frame in frames)
+
+
+# ---------------------------------------------------------------------- RDF
+
+
+def recognize_graphs(
+    spark: Any,
+    query: GraphQuery | str,
+    events: Any,
+    *,
+    background: Any = None,
+    live: bool = False,
+    time: str | TimeRule | Mapping[str, TimeRule] | None = None,
+    time_unit: str = "ms",
+    format: str | None = None,
+    on_error: OnRows = "fail",
+    matches: AnswerForm = "events",
+    tasks: int | None = None,
+    piece: int | None = None,
+    lateness: str | timedelta = "0 seconds",
+    ahead: str | timedelta | None = "1 hour",
+    late_output: str | None = None,
+    checkpoint: str | None = None,
+    notes: Notes | None = None,
+    secret: Secret = None,
+) -> Any:
+    """Return the matches in RDF streams as a lazy DataFrame.
+
+    Its columns are those of `GraphMatches.to_arrow`. `events` has the files of each stream (one,
+    several, or a folder), by name or in the order of FROM STREAM; or it is a DataFrame of the
+    source `rdf` (`cernis.spark.RdfDataSource`), whose streams are named as in the query. Tasks
+    read the files, so all machines must see them under the same path. The same holds for files
+    of `background`, which may be bytes as well. `background`, `time`, `time_unit` and `format` are
+    those of `GraphQuery.run`; `on_error` is "fail" or "skip". `matches="lines"` gives each match as
+    a line of JSON, with the columns that order the lines (`end`, `place`); `matches="count"` gives
+    numbers of matches that add up to the count. `tasks` is the number of tasks that run the
+    engine; `piece` is how many bytes of a large N-Quads file one task reads.
+
+    A streaming DataFrame of events (`cernis.spark.parse_graphs` makes one of texts), or one for
+    each stream by name, gives a streaming DataFrame. Times are dates if the rows have a column
+    `time`; otherwise `ts` counts nanoseconds of plain numbers, which `time_unit` shows. Events may
+    come in any order within the `lateness`. `lateness`, `ahead`, `late_output`, `checkpoint`,
+    `secret` and `notes` are those of `recognize`; notes on graphs say how many were skipped.
+    `tasks` is then the number of buckets that keys are spread over, which a checkpoint fixes. The
+    files of a `live` background are read again in the first micro-batch after they have changed;
+    each match has the versions that its events were solved with (`background`).
+    """
+    from cernis.rdf.query import GraphQuery
+    from cernis.rdf.reading.parts import PIECE
+    from cernis.spark.rdf import recognize as rdf
+
+    query = query if isinstance(query, GraphQuery) else GraphQuery(query)
+    options = rdf.RdfOptions(
+        times=time,
+        time_unit=time_unit,
+        format=format,
+        piece=piece or PIECE,
+        background=background,
+        live=live,
+        matches=matches,
+        tasks=tasks,
+        on_error=on_error,
+        lateness=lateness,
+        ahead=ahead,
+        late_output=late_output,
+        checkpoint=checkpoint,
+        secret=secret,
+    )
+    frames = rdf.find_streaming_frames(query, events)
+    if frames is not None:
+        return rdf.recognize_rdf_stream(spark, query, frames, options, notes)
+    if notes is not None:
+        raise CernisError("notes= is for streams")
+    if live:
+        raise CernisError("live background: a batch reads its background once")
+    return rdf.recognize_rdf_batch(spark, rdf.prepare_rdf_job(query, events, options))

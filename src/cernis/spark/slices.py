@@ -18,8 +18,7 @@ from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from cernis.pattern.predicate import RANK
-from cernis.spark.frame import MOMENT
-from cernis.spark.worker import BUCKET, OWN, PART, ROW
+from cernis.spark.columns import BUCKET, MOMENT, OWN, PART, ROW
 
 APART = 4
 HOT = 2

@@ -35,10 +35,12 @@ from cernis.results.matches import Matches
 from cernis.results.values import python_values
 from cernis.run.query import Query
 from cernis.run.session import Session
+from cernis.spark.columns import ROW
 from cernis.spark.frame import arrow_type
 from cernis.spark.group_parts import cast_groups, exact_columns
+from cernis.spark.reading import StreamColumns
 from cernis.spark.unify import quote_name
-from cernis.spark.worker import ROW, StreamColumns, Work, answer_schema, cast_counts
+from cernis.spark.worker import QueryWork, answer_schema, cast_counts
 
 _ROWS = 1 << 16
 
@@ -182,7 +184,7 @@ def _answer_schema(
     [source] = open_events(
         schema.empty_table(), names=query.pattern.streams, time=options.time, type=options.type
     )
-    work = Work(
+    work = QueryWork(
         plan=session.plan,
         streams=(
             StreamColumns(name=source.name, columns={name: name for name in source.schema.names}),

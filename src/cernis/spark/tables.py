@@ -29,17 +29,12 @@ from cernis.pattern.query import Pattern, TableJoin
 from cernis.run.tables import extend_schema, find_table
 from cernis.spark.catalyst import Columns, attribute
 from cernis.spark.frame import Frame, arrow_type
-from cernis.spark.numbering import number_rows
 from cernis.spark.options import JobOptions
 
 
 def join_tables(frame: Frame, pattern: Pattern, options: JobOptions) -> Frame:
     """Return the frame with the rows of its tables, without the events that have none."""
     joins = [join for join in pattern.joins if join.stream == frame.stream]
-    if not joins:
-        return frame
-    if not frame.source.isStreaming:
-        frame = replace(frame, data=number_rows(frame, options.row), joined=True)
     for join in joins:
         frame = _join(frame, pattern, join, options)
     return frame

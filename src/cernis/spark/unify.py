@@ -21,7 +21,6 @@ from pyspark.sql import types as T
 from cernis.errors import DataError
 from cernis.events.batch import TIMES
 from cernis.events.mistakes import no_column
-from cernis.spark.worker import TICKS
 
 WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 FRACTIONS = (T.FloatType, T.DoubleType, T.DecimalType)
@@ -80,14 +79,18 @@ def set_column(df: Any, name: str, value: Column, metadata: Any = None) -> Any:
     return df.toDF(*(f"c{i}" for i in range(len(df.columns)))).select(*named.values())
 
 
-def share_times(frames: Sequence[tuple[Any, str | None]]) -> list[tuple[Any, str | None]]:
-    """Return DataFrames with their time columns, so that these have one name and one type."""
+def share_times(
+    frames: Sequence[tuple[Any, str | None]], *, is_ticked: bool
+) -> list[tuple[Any, str | None]]:
+    """Return DataFrames with their time columns, so that these have one name and one type.
+
+    `is_ticked`: some have their times as ticks, too.
+    """
     timed = [(df, time) for df, time in frames if time is not None]
     if len(timed) < len(frames) or len(frames) < 2:
         return [*frames]
     kinds = [df.schema[time].dataType for df, time in timed]
-    ticked = any(TICKS in df.columns for df, _ in timed)
-    same = ticked or len({kind.simpleString() for kind in kinds}) == 1
+    same = is_ticked or len({kind.simpleString() for kind in kinds}) == 1
     if len({time for _, time in timed}) == 1 and same:
         return [*frames]
     target = None if same else _common_type(kinds)

@@ -22,7 +22,7 @@ PRELOADED = (
     "pyspark.sql.pandas.serializers",
     "cernis.spark.worker",
     "cernis.spark.streaming.bucket",
-    "cernis.spark.graphs.worker",
+    "cernis.spark.rdf.solve",
 )
 
 

@@ -5,28 +5,134 @@ Events before the watermark are read in order of (time, arrival). The watermark 
 for all buckets. So the matches do not depend on how events are cut into micro-batches, on the
 number of buckets or on restarts.
 
-Cost contract: for each event, the cost of a session, of the `buffer` and of the `log`. Does not
-import Spark: its state store is any `Store`.
+A `BucketWork` is a query of any kind in buckets. It travels to Python workers, which live on
+between micro-batches and cache the buckets that they have run: the state store only has to tell
+whether a cached bucket is still valid (`log`). A bucket leaves the cache while it runs, and returns
+when its call has succeeded.
+
+Cost contract: for each event, the cost of a session, of the `buffer` and of the `log`. A worker
+caches the last `_MOST` buckets. Does not import Spark: its state store is any `Store`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
+import numpy as np
 import pyarrow as pa
 
 from cernis.errors import StateError
+from cernis.events.batch import Int64s
+from cernis.signature import Secret, derive_key
+from cernis.spark.carriers import read_blob, write_blob
+from cernis.spark.columns import EVENT, LATE, REASON, TICKS
+from cernis.spark.reading import Recognizer, Work, drop_column
+from cernis.spark.rule_record import RuleRecord
 from cernis.spark.streaming.buffer import EventBuffer
 from cernis.spark.streaming.log import Header, Log, Store, StoredChunk, damaged, read_snapshot
-from cernis.spark.streaming.packing import read_blob, select_aside, write_blob
-from cernis.spark.streaming.report import Report
-from cernis.spark.streaming.side_output import EVENT, LATE, REASON
-from cernis.spark.streaming.work import BucketWork, drop_column
-from cernis.spark.worker import TICKS
+from cernis.spark.streaming.report import BucketAnswer, BucketCall, MoveTimer, Report
+from cernis.spark.streaming.side_output import find_batch, select_aside, write_side_output
 
 _MS = 1_000_000
+_ROWS = 1 << 17
+_MOST = 256
+_STRIDE = 1 << 12
+"""A rule set has fewer buckets than this. Their number may grow, and numbers of rows differ."""
+
+_live: OrderedDict[tuple[str, int], Bucket] = OrderedDict()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BucketWork:
+    """The work of all buckets of a query, or of a rule set."""
+
+    work: Work
+    query: str
+    """A digest of the query, its columns and its buckets."""
+    buckets: tuple[int, ...]
+    """The numbers of all buckets."""
+    numbered: bool = True
+    """Rows come with numbers of their own."""
+    shift: int = 0
+    """How many milliseconds the watermark is ahead of the events' times."""
+    window: int | None = None
+    """In ticks: no match reaches further back. None: no bound, so snapshots are made."""
+    record: RuleRecord | None = None
+    """Of a rule set: which rules a bucket has in which micro-batch."""
+    side_output: str | None = None
+    """The folder for events that are not read."""
+    secret: Secret = field(default=None, repr=False, compare=False)
+    """The secret that state is signed with."""
+
+    def run(self, store: Store, call: BucketCall) -> Iterator[BucketAnswer]:
+        """Run a bucket in one micro-batch: yield blobs of matches, and a report at the end."""
+        number = call.number
+        watermark = call.watermark - self.shift if call.watermark > 0 else None
+        bucket = restore_bucket(self, number, store, _live.pop((self.query, number), None))
+        if call.rang:
+            bucket.log.header.timer = None  # Spark has removed it
+        bucket.revise(store, find_batch())
+
+        def move_timer(before: int | None, after: int | None) -> None:
+            shifted = (None if time is None else time + self.shift for time in (before, after))
+            call.move_timer(*shifted)
+
+        for batch in bucket.take(store, call.blobs, watermark, move_timer):
+            yield BucketAnswer(Report(), write_blob(pa.Table.from_batches([batch])))
+        if self.side_output is not None and (aside := bucket.read_aside()) is not None:
+            write_side_output(self.side_output, number, aside, self.work.stream_names)
+        yield BucketAnswer(bucket.report, rules=bucket.recognizer.list_numbers())
+        _live[self.query, number] = bucket
+        while len(_live) > _MOST:
+            _live.popitem(last=False)
+
+    def derive_key(self, bucket: int) -> bytes:
+        """Return the key that signs the state of a bucket; empty without a secret."""
+        return derive_key(self.secret, f"bucket {bucket}")
+
+    def identify(self, bucket: int) -> str:
+        """Return a digest of what the state of a bucket belongs to."""
+        if self.record is None:
+            return self.query
+        key = self.record.groups[self.record.find_group(bucket)].key
+        return f"{self.query}.{hashlib.sha256(repr(key).encode()).hexdigest()[:8]}"
+
+    def revise(self, recognizer: Recognizer, bucket: int, batch: int) -> str:
+        """Give a session the rules of a micro-batch; return a text if they are others."""
+        if self.record is None:
+            return ""
+        texts = self.record.find_rules(bucket, batch)
+        return repr(texts) if recognizer.change_rules(texts) else ""
+
+    def number_rows(self, table: pa.Table, first: int, bucket: int) -> pa.Table:
+        """Number the rows that a bucket accepts, from `first` on.
+
+        Numbers differ between buckets, and grow inside of one.
+        """
+        numbers: Int64s | None = None
+        if not self.numbered:
+            stride = len(self.buckets) if self.record is None else _STRIDE
+            rows = np.arange(first, first + table.num_rows)
+            numbers = rows * stride + self.buckets.index(bucket)
+        return self.work.number_rows(table, numbers)
+
+    def split(self, table: pa.Table | None) -> Iterator[pa.Table]:
+        """Yield the events in pieces that a session takes."""
+        if table is not None:
+            firsts = range(0, table.num_rows, _ROWS)
+            yield from self.work.split(table.slice(first, _ROWS) for first in firsts)
+
+    def limit(self, watermark: int) -> int:
+        """Return the first tick that is not before the watermark (in milliseconds)."""
+        return -((-watermark * _MS) // self.work.tick)
+
+    def passed(self, tick: int) -> int:
+        """Return the first watermark, in milliseconds, that has passed a tick."""
+        return tick * self.work.tick // _MS + 1
 
 
 class Bucket:
@@ -35,10 +141,9 @@ class Bucket:
     def __init__(self, stream: BucketWork, number: int, header: Header | None = None) -> None:
         self.stream = stream
         self.number = number
-        self.place = stream.buckets.index(number)
         self.log = Log(header or Header(stream.identify(number)))
-        self.buffer = EventBuffer(stream.ties)
-        self.recognizer = stream.open()
+        self.buffer = EventBuffer(stream.work.list_ties(numbered=stream.numbered))
+        self.recognizer = stream.work.open()
         self.late: pa.Table | None = None
         """The late events of the last call."""
         self.rejected: list[pa.Table] = []
@@ -50,7 +155,7 @@ class Bucket:
         store: Store,
         blobs: Iterable[bytes],
         watermark: int | None,
-        call: Callable[[int | None, int | None], None],
+        call: MoveTimer,
     ) -> Iterator[pa.RecordBatch]:
         """Accept events (blobs in the order of arrival), and read those before the watermark.
 
@@ -96,17 +201,17 @@ class Bucket:
             return
         table = pa.concat_tables(tables, promote_options="default") if tables[1:] else tables[0]
         stream, header = self.stream, self.log.header
-        ticks = stream.read_ticks(table)
+        ticks = stream.work.read_ticks(table)
         if watermark is not None:
             late = ticks < stream.limit(watermark)
             if late.any():
-                own = stream.select_events(table.filter(pa.array(late)))
+                own = stream.work.select_events(table.filter(pa.array(late)))
                 self.late, self.report.late = own if own.num_rows else None, own.num_rows
                 table, ticks = table.filter(pa.array(~late)), ticks[~late]
         if table.num_rows == 0:
             return
-        self.report.events = stream.select_events(table).num_rows
-        table = stream.number_rows(drop_column(table, EVENT), header.rows, self.place)
+        self.report.events = stream.work.select_events(table).num_rows
+        table = stream.number_rows(drop_column(table, EVENT), header.rows, self.number)
         header.rows += table.num_rows
         self.log.append(store, table, int(ticks.max()))
         self.buffer.add(table.append_column(TICKS, pa.array(ticks)))
@@ -123,14 +228,14 @@ class Bucket:
                 yield batch
                 began = perf_counter()
             self.report.engine_ms += 1000 * (perf_counter() - began)
-        for batch in self.recognizer.pass_time(limit * self.stream.tick):
+        for batch in self.recognizer.pass_time(limit * self.stream.work.tick):
             self.report.matches += batch.num_rows
             yield batch
         self.recognizer.forget()
         if self.stream.window is not None:
             self.log.drop_before(store, limit - self.stream.window)
 
-    def _close(self, store: Store, call: Callable[[int | None, int | None], None]) -> None:
+    def _close(self, store: Store, call: MoveTimer) -> None:
         began = perf_counter()
         if self.stream.window is None and self.log.needs_snapshot:
             self._write_snapshot(store)
@@ -165,7 +270,7 @@ class Bucket:
         """Read what another worker has written since, without reporting matches."""
         recalled = 0
         for number, size, table in self.log.read_missed(store, header):
-            ticks = self.stream.read_ticks(table)
+            ticks = self.stream.work.read_ticks(table)
             self.log.add(StoredChunk(number, int(ticks.max()), size))
             self.buffer.add(table.append_column(TICKS, pa.array(ticks)))
             recalled += table.num_rows
@@ -174,7 +279,7 @@ class Bucket:
             for table in self.stream.split(self.buffer.release(limit)):
                 self.recognizer.replay(table)
                 self.recognizer.forget()
-            for _ in self.recognizer.pass_time(limit * self.stream.tick):
+            for _ in self.recognizer.pass_time(limit * self.stream.work.tick):
                 pass  # reported before
         self.report = Report(recalled=recalled)
 
@@ -205,14 +310,14 @@ def _restore(
             "the checkpoint belongs to another query, other columns or another number of "
             "buckets; go on with those, or begin with a new checkpoint folder"
         )
-    if live is not None and not stream.continues(live.stream):
+    if live is not None and not stream.work.has_inputs_of(live.stream.work):
         live = None
     if live is None or not live.log.leads_to(store, header):
         fresh = Header(header.query, born=header.born, first=header.first, next=header.first)
         live = Bucket(stream, number, fresh)
         if header.snapshot:
             frozen, waiting = read_snapshot(store, header)
-            live.recognizer = stream.open(frozen)
+            live.recognizer = stream.work.open(frozen)
             if waiting is not None:
                 live.buffer.add(waiting)
     live.stream = stream

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.events.batch import Int64s
-from cernis.spark.worker import TICKS
+from cernis.spark.columns import TICKS
 
 
 class EventBuffer:

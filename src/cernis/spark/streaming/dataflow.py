@@ -10,10 +10,11 @@ partitions: the numbers 0, 1, 2, … can all fall into one.
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,17 +23,17 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from cernis.signature import Secret
-from cernis.spark.notes import Notes
-from cernis.spark.options import DEFAULT_TASKS, shuffle_partitions
+from cernis.spark.carriers import read_blob
+from cernis.spark.columns import AHEAD, REASON, UNDECODABLE, UNTIMED
+from cernis.spark.options import DEFAULT_TASKS, JobOptions, count_tasks, shuffle_partitions
+from cernis.spark.reading import Work
 from cernis.spark.streaming.balance import choose_balanced
+from cernis.spark.streaming.bucket import BucketWork
 from cernis.spark.streaming.checkpoint import read_note
 from cernis.spark.streaming.interval import parse_milliseconds
-from cernis.spark.streaming.packing import read_blob
+from cernis.spark.streaming.packing import PACKED, Packing, Spread, pack_rows
 from cernis.spark.streaming.processor import ANSWER, FOUND, REPORTED, RULES, BucketProcessor
 from cernis.spark.streaming.progress import BUCKETS, GAUGES
-from cernis.spark.streaming.side_output import AHEAD, REASON, UNDECODABLE, UNTIMED
-from cernis.spark.streaming.work import BucketWork
 from cernis.spark.unify import quote_name
 
 MARK = "@mark"
@@ -50,18 +51,6 @@ _SETTINGS = {
     f"{_STORE}rocksdb.changelogCheckpointing.enabled": ("false", "true"),
 }
 """Settings that a query needs: Spark's default, and the value that replaces it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamOptions:
-    """How a query runs on a stream; `recognize` documents the options."""
-
-    lateness: str | timedelta = "0 seconds"
-    ahead: str | timedelta | None = "1 hour"
-    late_output: str | None = None
-    checkpoint: str | None = None
-    notes: Notes | None = None
-    secret: Secret = field(default=None, repr=False)
 
 
 # ---------------------------------------------------------------- decisions
@@ -82,21 +71,31 @@ def prepare_session(spark: Any) -> None:
         )
 
 
-def choose_buckets(
-    spark: Any, number: int, asked: int | None, options: StreamOptions
-) -> tuple[int, ...]:
+def choose_buckets(spark: Any, options: JobOptions, *, single: bool) -> tuple[int, ...]:
     """Return the checkpoint's buckets, unless the user asks for another number."""
+    asked = 1 if single else options.tasks
+    number = asked or count_tasks(spark)
     note = None if options.checkpoint is None else read_note(options.checkpoint, options.secret)
     if note is not None and asked in (None, len(note["buckets"])):
         return tuple(note["buckets"])
     return choose_balanced(number, int(shuffle_partitions(spark)))
 
 
+def describe_answer(work: Work) -> list[str]:
+    """Return the columns of the answer, for the note in a checkpoint."""
+    return [f"{field.name}: {field.type}" for field in work.schema or ()]
+
+
+def digest_state(*described: str) -> str:
+    """Return a digest of what a state belongs to."""
+    return hashlib.sha256("\n".join(described).encode()).hexdigest()[:32]
+
+
 # --------------------------------------------------------------------- rows
 
 
 def explain_rejection(
-    micros: Column, untimed: Column, undecoded: Column | None, options: StreamOptions, shift: int
+    micros: Column, untimed: Column, undecoded: Column | None, options: JobOptions, shift: int
 ) -> Column:
     """Return why a row is set aside; NULL where it is read."""
     reason = F.when(untimed, UNTIMED)
@@ -108,7 +107,7 @@ def explain_rejection(
     return reason.when(_shifted(micros, shift).isNull(), UNTIMED)
 
 
-def add_watermark(data: Any, micros: Column, options: StreamOptions, shift: int) -> Any:
+def add_watermark(data: Any, micros: Column, options: JobOptions, shift: int) -> Any:
     """Add the watermark of rows with times in microseconds; rows with a REASON do not count."""
     mark = F.when(F.col(REASON).isNull(), _shifted(micros, shift))
     first = F.lit(_FIRST_TIME).cast("timestamp")
@@ -116,6 +115,19 @@ def add_watermark(data: Any, micros: Column, options: StreamOptions, shift: int)
     return data.withColumn(MARK, F.coalesce(F.timestamp_micros(mark), first)).withWatermark(
         quote_name(MARK), f"{lateness} milliseconds"
     )
+
+
+def goes_on(wanted: Column, options: JobOptions) -> Column:
+    """Return which rows travel: to be read, to be written to the side output, or to be an error.
+
+    `wanted` are those that are read.
+    """
+    reason = F.col(REASON)
+    if options.late_output:
+        return wanted | reason.isNotNull()
+    if options.on_error == "fail":
+        return wanted | (reason.isNotNull() & (reason != AHEAD))
+    return wanted
 
 
 def row_metrics() -> Iterator[Column]:
@@ -143,19 +155,27 @@ def _clock_and(ahead: int) -> Column:
 # ------------------------------------------------------------------ buckets
 
 
-def find_matches(packed: Any, work: BucketWork, options: StreamOptions, metrics: str) -> Any:
-    """Return the matches that the buckets find in packed rows."""
+def find_matches(
+    rows: Any, work: BucketWork, options: JobOptions, name: str, spread: Spread | None = None
+) -> Any:
+    """Return the matches that the buckets find in rows; `name` is that of their metrics."""
+    packing = Packing(
+        work.work.stream_names, bool(options.late_output), options.on_error == "fail", spread
+    )
     found = (
-        packed.groupBy("bucket")
+        rows.mapInArrow(partial(pack_rows, packing), PACKED)
+        .groupBy("bucket")
         .transformWithState(
-            BucketProcessor(replace(work, secret=options.secret), options.late_output or None),
+            BucketProcessor(
+                replace(work, secret=options.secret, side_output=options.late_output or None).run
+            ),
             outputStructType=T.StructType.fromDDL(ANSWER),
             outputMode="Append",
             timeMode="EventTime",
         )
-        .observe(f"{BUCKETS}{metrics}", *_bucket_metrics(work))
+        .observe(f"{BUCKETS}{name}", *_bucket_metrics(work))
     )
-    schema = from_arrow_schema(work.schema, prefer_timestamp_ntz=True)
+    schema = from_arrow_schema(work.work.schema, prefer_timestamp_ntz=True)
     return found.filter(F.col(FOUND).isNotNull()).select(FOUND).mapInArrow(_unpack, schema)
 
 
@@ -166,7 +186,7 @@ def _bucket_metrics(work: BucketWork) -> Iterator[Column]:
         for name in GAUGES:
             own = F.when(F.col("bucket") == number, F.col(name))
             yield F.max(own).alias(f"{name} in {number}")
-        if work.has_rules:
+        if work.record is not None:
             told = F.when(F.col("bucket") == number, F.col(RULES))
             yield F.max(told).alias(f"{RULES} in {number}")
 

@@ -37,7 +37,7 @@ import pyarrow as pa
 from cernis.errors import DataError, StateError
 from cernis.events.reader import read_stream
 from cernis.signature import check_signature, check_signed
-from cernis.spark.streaming.packing import write_blob
+from cernis.spark.carriers import write_blob
 from cernis.state import MOST_EVENTS
 
 VERSION = 3

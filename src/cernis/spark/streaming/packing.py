@@ -10,7 +10,7 @@ in `pack_rows`, to ask which task this is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,14 +18,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.errors import DataError
-from cernis.spark.streaming.side_output import AHEAD, EVENT, REASON
-from cernis.spark.worker import BUCKET, STREAM, gather
+from cernis.events.batch import Bools
+from cernis.run.rules.routing import ConstantTest, Router
+from cernis.spark.carriers import write_blob
+from cernis.spark.columns import (
+    AHEAD,
+    ARRIVAL,
+    BLOB,
+    BUCKET,
+    EVENT,
+    LEAD,
+    REASON,
+    STREAM,
+)
+from cernis.spark.reading import RowWork, gather
+from cernis.spark.rule_record import RuleRecord
+from cernis.spark.streaming.side_output import find_batch, select_aside
 
-ARRIVAL, BLOB = "arrival", "blob"
 PACKED = f"bucket int, {ARRIVAL} bigint, {BLOB} binary"
 _SCHEMA = pa.schema({"bucket": pa.int32(), ARRIVAL: pa.int64(), BLOB: pa.binary()})
 
 _PIECES = 1 << 31
+
+
+Spread = Callable[[pa.Table], Iterator[pa.Table]]
+"""Yields the rows of events that are read, each with its bucket."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +54,8 @@ class Packing:
     """Events that are not read go to their buckets too, which write them to a folder."""
     fails: bool
     """An event that cannot be read is an error."""
-
-    def spread(self, table: pa.Table) -> Iterator[pa.Table]:
-        """Yield the rows of events that are read, each with its bucket."""
-        yield table
+    spread: Spread | None = None
+    """How rows find their buckets in Python; None: Spark has found them."""
 
 
 def pack_rows(packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -58,13 +73,9 @@ def pack_rows(packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[p
             if packing.side_output:
                 yield from pack_buckets(select_aside(rejected_rows, BUCKET), arrival)
         if table.num_rows:
-            for spread in packing.spread(table.drop_columns([REASON])):
+            rows = table.drop_columns([REASON])
+            for spread in [rows] if packing.spread is None else packing.spread(rows):
                 yield from pack_buckets(spread, arrival)
-
-
-def select_aside(table: pa.Table, *more: str) -> pa.Table:
-    """Return the columns that the side output needs, and some more."""
-    return table.select([n for n in (*more, REASON, STREAM, EVENT) if n in table.column_names])
 
 
 def _check(packing: Packing, rejected_rows: pa.Table) -> None:
@@ -83,6 +94,7 @@ def pack_buckets(table: pa.Table, arrival: int) -> Iterator[pa.RecordBatch]:
     """Yield a blob for each bucket that has rows.
 
     >>> table = pa.table({BUCKET: pa.array([2, 1, 2], pa.int32()), "a0": [5, 6, 7]})
+    >>> from cernis.spark.carriers import read_blob
     >>> [packed] = pack_buckets(table, 0)
     >>> packed["bucket"].to_pylist(), read_blob(packed[BLOB][1].as_py())["a0"].to_pylist()
     ([1, 2], [5, 7])
@@ -106,19 +118,58 @@ def pack_buckets(table: pa.Table, arrival: int) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
 
-_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+# -------------------------------------------------------------------- rules
 
 
-def write_blob(table: pa.Table, notes: dict[str, str] | None = None) -> bytes:
-    """Write a table as an Arrow stream, with notes in the metadata of its schema."""
-    sink = pa.BufferOutputStream()
-    table = table.replace_schema_metadata(notes)
-    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as writer:
-        writer.write_table(table)
-    written: bytes = sink.getvalue().to_pybytes()
-    return written
+@dataclass(frozen=True)
+class RuleSpreader:
+    """Sends each row once to every key of rules that it can move; one of these buckets counts it.
+
+    Cost contract: per row and key, one look-up in the index over types and constants
+    (`run.rules.routing.Router`).
+    """
+
+    reading: RowWork
+    record: RuleRecord
+    equalities: tuple[tuple[frozenset[ConstantTest] | None, ...], ...]
+    """For each version and group: those of which one holds for an event that moves a rule of the
+    group; None: any event may. Where there are none, the group has no rules."""
+
+    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
+        record = self.record
+        version = record.versions.index(record.find_version(find_batch()))
+        columns = [bucket_column(group) for group in range(len(record.groups))]
+        rows = table.drop_columns([BUCKET, *columns])
+        free = np.ones(table.num_rows, np.bool_)
+        for group, equalities in enumerate(self.equalities[version]):
+            if equalities is not None and not equalities:
+                continue
+            bucket = table.column(columns[group])
+            wanted = np.asarray(bucket.is_valid())
+            if equalities is not None:
+                router = Router({0: equalities}, self.reading.reading.type_column)
+                wanted = wanted & _find_relevant(router, self.reading, rows)
+            if wanted.any():
+                keep = pa.array(wanted)
+                own = rows.filter(keep).append_column(BUCKET, bucket.filter(keep))
+                yield own.append_column(LEAD, pa.array(free[wanted]))
+                free &= ~wanted
 
 
-def read_blob(blob: bytes) -> pa.Table:
-    """Read the table of a blob."""
-    return pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
+def bucket_column(group: int) -> str:
+    """Return the column that has the bucket of an event for the rules of one key."""
+    return f"{BUCKET}{group}"
+
+
+def _find_relevant(router: Router, reading: RowWork, rows: pa.Table) -> Bools:
+    """Return which events can move a rule."""
+    found = np.zeros(rows.num_rows, np.bool_)
+    for number, stream in enumerate(reading.streams):
+        indices = np.arange(rows.num_rows)
+        own = rows
+        if STREAM in rows.column_names:
+            indices = np.flatnonzero(np.asarray(rows.column(STREAM)) == number)
+            own = rows.take(pa.array(indices))
+        for at in router.route(stream.select(own)).values():
+            found[indices[at]] = True
+    return found

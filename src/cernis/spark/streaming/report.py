@@ -1,9 +1,29 @@
-"""`Report`: the numbers of one call of a bucket, and those of its engine."""
+"""`BucketCall` and `Report`: what Spark gives to a bucket in one call, and what it gives back.
+
+Loads neither Spark nor Arrow, nor the engine.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+MoveTimer = Callable[[int | None, int | None], None]
+"""Moves the timer of a bucket from one watermark (in milliseconds) to another; None: no timer."""
+
+
+class BucketCall(NamedTuple):
+    """One call of a bucket."""
+
+    number: int
+    blobs: Sequence[bytes]
+    """The events that have come, in the order of their arrival."""
+    watermark: int
+    """Spark's watermark, in milliseconds."""
+    move_timer: MoveTimer
+    rang: bool = False
+    """Whether the timer has called."""
 
 
 class EngineState(NamedTuple):
@@ -37,3 +57,12 @@ class Report:
     """Events that were read again because another worker ran the bucket before."""
     engine_ms: float = 0.0
     state_ms: float = 0.0
+
+
+class BucketAnswer(NamedTuple):
+    """Some matches of a bucket as a blob, or at the end its report."""
+
+    report: Report
+    found: bytes | None = None
+    rules: str | None = None
+    """The numbers of each rule, as JSON."""

@@ -22,12 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from cernis.errors import CernisError
-from cernis.spark.worker import STREAM
-
-REASON, EVENT = "@aside", "@whole"
-"""Why an event is not read, NULL if it is; the event as it came, as JSON."""
-
-LATE, AHEAD, UNTIMED, UNDECODABLE = "late", "ahead", "no time", "undecodable"
+from cernis.spark.columns import EVENT, REASON, STREAM
 
 
 def write_side_output(folder: str, bucket: int, rows: pa.Table, streams: Sequence[str]) -> None:
@@ -36,6 +31,11 @@ def write_side_output(folder: str, bucket: int, rows: pa.Table, streams: Sequenc
     digest = hashlib.blake2b("".join(sorted(lines)).encode(), digest_size=8).hexdigest()
     name = f"{find_run()}-{find_batch():012}-{bucket}-{digest}.jsonl"
     write_file(folder, name, "".join(lines).encode(), replace=False)
+
+
+def select_aside(table: pa.Table, *more: str) -> pa.Table:
+    """Return the columns that the side output needs, and some more."""
+    return table.select([n for n in (*more, REASON, STREAM, EVENT) if n in table.column_names])
 
 
 def write_file(folder: str, name: str, content: bytes, *, replace: bool = True) -> None:

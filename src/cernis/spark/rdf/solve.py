@@ -1,9 +1,15 @@
-"""The work of Spark's Python workers for SPAseQ, over Arrow batches.
+"""Solve graph patterns in Spark's Python workers, and recognize matches in the solutions.
 
-The first kind of task reads events and solves the graph patterns in each. Its rows say which task
-reads them: the task of their key or of their cell of time, and also the task whose cell begins
-within a window. The second kind reads the solutions of its keys or cells in order of time,
-and runs the engine.
+Of batches, the first kind of task reads events and solves the graph patterns in each. Its rows say
+which task reads them: the task of their key or of their cell of time, and also the task whose cell
+begins within a window. On streams, tasks solve the patterns where events arrive
+(`SolutionSpreader`), in any order; the solutions travel to the buckets of their keys, which log and
+buffer solutions as they do rows of events. So a bucket that is restored never solves a pattern
+again, whatever background knowledge has become since. The second kind of task, and a bucket, reads
+the solutions in order of time, and runs the engine (`SolutionWork`).
+
+An event may have several solutions, also in several buckets. One of its rows leads: it stands for
+the event where events are counted or set aside.
 
 A worker process reads background knowledge once, from its file or from the bytes that came with
 the task, and caches it for later tasks.
@@ -18,17 +24,20 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.errors import DataError
+from cernis.events.batch import Int64s
 from cernis.events.mistakes import did_you_mean
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Distribution
+from cernis.rdf.exchange import STREAM as STREAM_NUMBER
 from cernis.rdf.exchange import TS, SolutionFormat, SolutionWriter
 from cernis.rdf.live_background import BackgroundContent, BackgroundFile
 from cernis.rdf.matches import GraphMatches
@@ -37,37 +46,66 @@ from cernis.rdf.reading.parts import FilePart, PartReader
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.session import GraphSession
 from cernis.rdf.source import TableSource
-from cernis.spark.graphs.check import Knowledge
-from cernis.spark.graphs.layout import GraphLayout, cell_length
-from cernis.spark.graphs.versions import VersionFolder
-from cernis.spark.worker import BUCKET, OWN, gather
-
-GraphAnswerForm = Literal["events", "lines", "count", "placed", "quads"]
-"""Matches in columns; as lines of JSON; counted; in columns with their order; as N-Quads."""
+from cernis.spark.columns import BUCKET, EVENT, LEAD, OWN, STREAM
+from cernis.spark.layout import Layout
+from cernis.spark.options import AnswerForm
+from cernis.spark.rdf.files import Knowledge
+from cernis.spark.rdf.layout import cell_length
+from cernis.spark.rdf.versions import VersionFolder
+from cernis.spark.reading import Recognizer, Work
+from cernis.spark.streaming.report import EngineState
+from cernis.spark.streaming.side_output import find_batch
 
 LOW, HIGH = "@low", "@high"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphWork:
-    """The work of a task: a plan, and how its answer looks."""
+class SolutionWork(Work):
+    """A plan, its background, and how its answer looks; a tick is a nanosecond."""
 
     plan: GraphPlan
     background: Knowledge
     unit: str
     numeric_times: bool
     """Whether times are numbers, not dates."""
-    layout: GraphLayout
+    layout: Layout
     tasks: int
     low: int = 0
     length: int = 1
     """Where the first cell of time begins, and how long each is."""
-    form: GraphAnswerForm = "events"
+    form: AnswerForm = "events"
+    placed: bool = False
+    """Columns before those of the answer order the matches."""
     limit: int | None = None
-    schema: pa.Schema | None = None
-    """The columns of the answer."""
     checkpoint: str | None = None
     """The checkpoint that has the versions of a live background."""
+
+    def open(self, frozen: bytes | None = None) -> SolutionRecognizer:
+        return SolutionRecognizer(self, frozen)
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.plan.query.streams)
+
+    def read_ticks(self, table: pa.Table) -> Int64s:
+        return np.asarray(table.column(TS), np.int64)
+
+    def select_events(self, table: pa.Table) -> pa.Table:
+        own = super().select_events(table)
+        return own.append_column(STREAM, own.column(STREAM_NUMBER))
+
+    def split(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield the solutions in tables that do not end within a timestamp."""
+        held: list[pa.Table] = []
+        for table in tables:
+            times = np.asarray(table.column(TS))
+            cut = int(np.searchsorted(times, times[-1]))
+            if cut or (held and held[-1].column(TS)[-1].as_py() != times[0]):
+                yield pa.concat_tables([*held, table.slice(0, cut)])
+                held = []
+            held.append(table.slice(cut))
+        if held:
+            yield pa.concat_tables(held)
 
     def open_session(self) -> GraphSession:
         live = self.checkpoint is not None
@@ -86,7 +124,7 @@ class GraphWork:
 _solvers: dict[tuple[SpaseqQuery, Knowledge | str], SolutionWriter] = {}
 
 
-def open_solver(work: GraphWork, batch: int = 0) -> SolutionWriter:
+def open_solver(work: SolutionWork, batch: int = 0) -> SolutionWriter:
     """Return the patterns and the background of a query, cached from the task before.
 
     A live background has the version that belongs to a micro-batch.
@@ -106,7 +144,7 @@ def open_solver(work: GraphWork, batch: int = 0) -> SolutionWriter:
     return solver
 
 
-def _open_live_solver(work: GraphWork, checkpoint: str, batch: int) -> SolutionWriter:
+def _open_live_solver(work: SolutionWork, checkpoint: str, batch: int) -> SolutionWriter:
     files = tuple(BackgroundFile(name, str(path)) for name, path in work.background)
     folder, query = VersionFolder(checkpoint, files), work.plan.query
 
@@ -124,7 +162,7 @@ def _open_live_solver(work: GraphWork, checkpoint: str, batch: int) -> SolutionW
 
 
 def solve_parts(
-    work: GraphWork, parts: Sequence[FilePart], batches: Iterable[pa.RecordBatch]
+    work: SolutionWork, parts: Sequence[FilePart], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the solutions in parts of files, which the rows name by number."""
     for batch in batches:
@@ -136,9 +174,8 @@ def solve_parts(
                 solver.forget(reader)
 
 
-def solve_rows(work: GraphWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def solve_rows(work: SolutionWork, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the solutions in events that come as rows: stream, number, ts, triples."""
-    names = [name for name, _ in work.plan.query.streams]
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -147,7 +184,7 @@ def solve_rows(work: GraphWork, batches: Iterable[pa.RecordBatch]) -> Iterator[p
         if LOW in batch.schema.names:
             low, high = (batch.column(name)[0].as_py() for name in (LOW, HIGH))
             length = cell_length(work.layout.window or 0, high - low, work.tasks)
-        events = encode_rows(names, batch, solver.terms)
+        events = encode_rows(work.stream_names, batch, solver.terms)
         yield from _spread(work, solver, events, low, length)
         solver.forget()
 
@@ -176,7 +213,7 @@ def encode_rows(names: Sequence[str], rows: pa.RecordBatch, terms: Terms) -> Gra
 
 
 def _spread(
-    work: GraphWork, solver: SolutionWriter, events: GraphEvents, low: int, length: int
+    work: SolutionWork, solver: SolutionWriter, events: GraphEvents, low: int, length: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the solutions in events as rows, each with the task that reads it."""
     layout = work.layout
@@ -200,15 +237,15 @@ def hash_keys(key: Sequence[Codes], terms: Terms, rows: int) -> NDArray[np.int64
 
 def _hashes(codes: Codes, terms: Terms) -> NDArray[np.uint64]:
     """Hash each term's text, equally in every process."""
-    distinct, place = np.unique(codes, return_inverse=True)
+    distinct, index = np.unique(codes, return_inverse=True)
     texts = terms.texts(distinct).to_pylist()
     hashes = [0 if text is None else zlib.crc32(text.encode()) for text in texts]
-    found: NDArray[np.uint64] = np.array(hashes, np.uint64)[place]
+    found: NDArray[np.uint64] = np.array(hashes, np.uint64)[index]
     return found
 
 
 def _spread_cells(
-    work: GraphWork, batch: pa.RecordBatch, low: int, length: int
+    work: SolutionWork, batch: pa.RecordBatch, low: int, length: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows for the tasks of their cells, and for the tasks of cells within a window after."""
     window = work.layout.window or 0
@@ -224,72 +261,103 @@ def _spread_cells(
         yield once_more.append_column(OWN, pa.array(np.zeros(len(soon), np.bool_)))
 
 
+@dataclass(frozen=True)
+class SolutionSpreader:
+    """Solves the patterns in the events of a stream, and sends the solutions to their buckets."""
+
+    work: SolutionWork
+    buckets: tuple[int, ...]
+    side_output: bool
+    """Whether the event travels, as it came, with the row that leads."""
+
+    def __call__(self, table: pa.Table) -> Iterator[pa.Table]:
+        solver = open_solver(self.work, find_batch())
+        for rows in table.to_batches():
+            events = encode_rows(self.work.stream_names, rows, solver.terms)
+            batch, codes, event = solver.write(events, ticks=self.work.layout.ticks)
+            if batch.num_rows:
+                key = [codes[name] for name in self.work.layout.key]
+                hashes = hash_keys(key, solver.terms, batch.num_rows)
+                buckets = np.array(self.buckets, np.int32)[hashes % len(self.buckets)]
+                lead = np.zeros(batch.num_rows, np.bool_)
+                lead[np.unique(event, return_index=True)[1]] = True
+                lead &= event >= 0
+                solved = pa.Table.from_batches([batch])
+                if self.side_output:
+                    whole = rows.column(EVENT).take(pa.array(np.where(lead, event, 0)))
+                    solved = solved.append_column(EVENT, pc.if_else(pa.array(lead), whole, None))
+                solved = solved.append_column(LEAD, pa.array(lead))
+                yield solved.append_column(BUCKET, pa.array(buckets))
+            solver.forget()
+
+
 # -------------------------------------------------------------------- matches
 
 
-def recognize_solutions(
-    work: GraphWork, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the matches in a task's solutions, which come in order of time."""
-    session = work.open_session()
-    left, count = work.limit, 0
-    for table, own in _split_own(align_timestamps(gather(batches))):
-        found = session.push(table)
-        if own and work.form == "count":
-            count += found.count()
-        elif own:
-            for batch in format_matches(work, found, left):
-                yield batch
-                left = None if left is None else left - batch.num_rows
-        session.forget()
-        if left == 0:
-            return  # no more matches are wanted
-    if count:
-        yield pa.RecordBatch.from_pydict({"count": [str(count)]})
+class SolutionRecognizer(Recognizer):
+    """The session over the solutions of a task, or of a bucket."""
+
+    def __init__(self, work: SolutionWork, frozen: bytes | None = None) -> None:
+        self.work, self.session = work, work.open_session()
+        self.left = work.limit
+        """How many more matches are wanted; None: any number."""
+        if frozen is not None:
+            self.session.thaw(frozen)
+
+    @property
+    def is_done(self) -> bool:
+        return self.left == 0
+
+    def take(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        for rows, own in _split_own(table):
+            found = self.session.push(rows)
+            if own and not self.is_done:
+                yield from self._format(found)
+            self.session.forget()
+
+    def _format(self, found: GraphMatches) -> Iterator[pa.RecordBatch]:
+        """Yield matches in the form of the answer."""
+        work = self.work
+        match work.form:
+            case "count":
+                count = found.count()
+                counted = pa.RecordBatch.from_pydict({"count": [str(count)]})
+                batches = iter([counted] if count else [])
+            case "lines":
+                batches = found.placed_lines(self.left)
+            case "quads":
+                batches = found.placed_quads(self.left)
+            case _:
+                listed = found.placed_batches if work.placed else found.batches
+                batches = (_cast(batch, work.schema) for batch in listed(self.left))
+        for batch in batches:
+            yield batch
+            self.left = None if self.left is None else self.left - batch.num_rows
+
+    def replay(self, table: pa.Table) -> None:
+        self.session.push(table)
+
+    def forget(self) -> None:
+        self.session.forget()
+
+    def freeze(self) -> bytes:
+        return self.session.freeze()
+
+    def count_state(self) -> EngineState:
+        feed = self.session.feed
+        return EngineState(len(feed.builder.parts), feed.engine.records)
 
 
-def align_timestamps(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows in tables that do not end within a timestamp."""
-    held: list[pa.Table] = []
-    for table in tables:
-        times = np.asarray(table.column(TS))
-        cut = int(np.searchsorted(times, times[-1]))
-        if cut or (held and held[-1].column(TS)[-1].as_py() != times[0]):
-            yield pa.concat_tables([*held, table.slice(0, cut)])
-            held = []
-        held.append(table.slice(cut))
-    if held:
-        yield pa.concat_tables(held)
-
-
-def _split_own(tables: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
+def _split_own(table: pa.Table) -> Iterator[tuple[pa.Table, bool]]:
     """Yield rows of a task's own cells, and rows of the window before them."""
-    for table in tables:
-        if OWN not in table.column_names:
-            yield table, True
-            continue
-        own = np.asarray(table.column(OWN))
-        begins = [0, *(np.flatnonzero(np.diff(own)) + 1).tolist(), len(own)]
-        for begin, end in pairwise(begins):
-            if begin < end:
-                yield table.slice(begin, end - begin), bool(own[begin])
-
-
-def format_matches(
-    work: GraphWork, found: GraphMatches, limit: int | None
-) -> Iterator[pa.RecordBatch]:
-    """Yield matches in the form of the answer."""
-    match work.form:
-        case "lines":
-            yield from found.placed_lines(limit)
-        case "quads":
-            yield from found.placed_quads(limit)
-        case "placed":
-            for batch in found.placed_batches(limit):
-                yield _cast(batch, work.schema)
-        case _:
-            for batch in found.batches(limit):
-                yield _cast(batch, work.schema)
+    if OWN not in table.column_names:
+        yield table, True
+        return
+    own = np.asarray(table.column(OWN))
+    begins = [0, *(np.flatnonzero(np.diff(own)) + 1).tolist(), len(own)]
+    for begin, end in pairwise(begins):
+        if begin < end:
+            yield table.slice(begin, end - begin), bool(own[begin])
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
@@ -305,13 +373,13 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def answer_schema(work: GraphWork) -> pa.Schema:
+def solution_answer_schema(work: SolutionWork) -> pa.Schema:
     """Return the columns of the answer, in types that Spark has."""
     if work.form == "count":
         return pa.schema([("count", pa.string())])
     if work.form in ("lines", "quads"):
         return pa.schema([("end", pa.int64()), ("place", pa.binary()), ("line", pa.string())])
-    exact = work.form == "placed"
+    exact = work.placed
     fields = [pa.field("@end", pa.int64()), pa.field("@place", pa.binary())] if exact else []
     for field in work.open_session().matches([]).schema:
         if pa.types.is_timestamp(field.type):

@@ -1,4 +1,4 @@
-"""`RuleVersion`: the rules of a stream from one micro-batch on; the record of them in a checkpoint.
+"""The versions of a rule set: which rules hold from which micro-batch on, noted in the checkpoint.
 
 A rule set may change while its stream goes on: the query is stopped, `recognize_rules` is called
 with the new rules and the same checkpoint, and the query is started again. The note in the
@@ -25,59 +25,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyarrow import fs
 
-from cernis.errors import StateError
 from cernis.signature import Secret
-from cernis.spark.rules.keys import KeyedRules, RuleKey
-from cernis.spark.rules.worker import RuleText, RuleTexts
+from cernis.spark.keys import KeyedRules
+from cernis.spark.rule_record import (
+    BucketGroup,
+    RuleKey,
+    RuleRecord,
+    RuleText,
+    RuleTexts,
+    RuleVersion,
+)
 from cernis.spark.streaming.balance import choose_balanced
 from cernis.spark.streaming.checkpoint import check_same, read_note, write_note
 from cernis.spark.streaming.side_output import open_folder
 
 QUERY = "a rule set"
 """What the note of a rule set has in place of a query."""
-
-
-class BucketGroup(NamedTuple):
-    """The buckets of the rules of one key."""
-
-    key: RuleKey
-    buckets: tuple[int, ...]
-
-
-class RuleVersion(NamedTuple):
-    """The rules from one micro-batch on, for each group of buckets."""
-
-    since: int
-    rules: tuple[RuleTexts, ...]
-
-
-class RuleRecord(NamedTuple):
-    """The groups of buckets of a checkpoint, and the versions that may still be needed."""
-
-    groups: tuple[BucketGroup, ...]
-    versions: tuple[RuleVersion, ...]
-
-    @property
-    def buckets(self) -> tuple[int, ...]:
-        """The buckets of all groups."""
-        return tuple(number for group in self.groups for number in group.buckets)
-
-    def find_group(self, bucket: int) -> int:
-        """Return the group of a bucket."""
-        return next(i for i, group in enumerate(self.groups) if bucket in group.buckets)
-
-    def find_version(self, batch: int) -> RuleVersion:
-        """Return the version of a micro-batch.
-
-        >>> record = RuleRecord((), (RuleVersion(0, ()), RuleVersion(7, ())))
-        >>> record.find_version(6).since, record.find_version(7).since
-        (0, 7)
-        """
-        return [each for each in self.versions if each.since <= batch][-1]
 
 
 def record_rules(
@@ -93,16 +60,16 @@ def record_rules(
     key, and of Spark's partitions. Without a folder there is one version.
     """
     before = None if folder is None else read_note(folder, secret)
-    known = RuleRecord((), ())
+    known = RuleRecord()
     if folder is not None and before is not None:
         check_same(folder, before, {"query": QUERY, **note})
-        known = _read_record(folder, before)
+        known = RuleRecord.from_note(folder, before)
     last = -1 if folder is None else find_last_batch(folder)
     for message in describe_moves(known, keyed, last):
         warnings.warn(message, stacklevel=4)
     record = _extend(known, keyed, sizes, last)
     if folder is not None and record != known:
-        write_note(folder, {"query": QUERY, **note, **_write_record(record)}, secret)
+        write_note(folder, {"query": QUERY, **note, **record.to_note()}, secret)
     return record
 
 
@@ -181,43 +148,3 @@ def _add_groups(
     for key, number in zip(keys, wanted, strict=True):
         yield BucketGroup(key, tuple(numbers[:number]))
         numbers = numbers[number:]
-
-
-def _write_record(record: RuleRecord) -> dict[str, Any]:
-    return {
-        "groups": [
-            {
-                "partition": group.key.partition,
-                "implied": group.key.implied,
-                "buckets": group.buckets,
-            }
-            for group in record.groups
-        ],
-        "versions": [{"since": each.since, "rules": each.rules} for each in record.versions],
-    }
-
-
-def _read_record(folder: str, note: Mapping[str, Any]) -> RuleRecord:
-    try:
-        groups = tuple(
-            BucketGroup(
-                RuleKey(_tuples(group["partition"]), _tuples(group["implied"])),
-                tuple(map(int, group["buckets"])),
-            )
-            for group in note["groups"]
-        )
-        versions = tuple(
-            RuleVersion(int(each["since"]), tuple(map(_read_texts, each["rules"])))
-            for each in note["versions"]
-        )
-    except (LookupError, TypeError, ValueError) as error:
-        raise StateError(f"{folder}: the note of the checkpoint is damaged: {error}") from error
-    return RuleRecord(groups, versions)
-
-
-def _read_texts(written: Sequence[Sequence[Any]]) -> RuleTexts:
-    return tuple(RuleText(str(name), str(text), int(since)) for name, text, since in written)
-
-
-def _tuples(lists: Sequence[Sequence[str]]) -> tuple[Any, ...]:
-    return tuple(tuple(each) for each in lists)

@@ -2,29 +2,34 @@
 
 The rules of one key share a session (`RuleSession`) over the events of a bucket: the rows have
 travelled once for all of them. A line has the name of its rule as its first member, since rules
-have answers of different columns. As columns, matches have those of all rules (`answers`).
+have answers of different columns. As columns, matches have those of all rules, NULL where a rule
+has no such one. Rules that have a column of one name share it, in a type that holds the values of
+all. Counts and sums of integers travel as decimals, since a task does not know how large those of
+others are. Where the output has the order of one process, rule after rule, the last columns have
+that order.
 
 Rules travel as text: a frozen session holds the texts of its rules, so a bucket that has had no
 event for long knows which rules it has run with. A worker parses and plans each text once.
 
-Cost contract: as for a `RuleSession`, plus one line for each match, as in `worker.Recognizer`. This
-module does not import Spark.
+Cost contract: as for a `RuleSession`, plus one line for each match. Does not import Spark.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cernis.pattern.query import Pattern, Strategy
+from cernis.results.groups import Groups
 from cernis.results.jsonlines import TextEvents, name_lines
+from cernis.results.matches import Matches
+from cernis.results.of_rules import fill_table, name_rules, unite_columns
 from cernis.run.query import Query
 from cernis.run.rules.derived import KnownStream
 from cernis.run.rules.freeze import read_rule_texts
@@ -32,38 +37,22 @@ from cernis.run.rules.rule import Rule
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
 from cernis.spark.carriers import carrier_of
-from cernis.spark.rules.answers import fill_columns, list_answers, order_answers
+from cernis.spark.columns import BUCKET, NOW
+from cernis.spark.group_parts import DECIMAL, cast_groups, exact_columns
+from cernis.spark.layout import is_ordered_by_place
+from cernis.spark.options import AnswerForm
+from cernis.spark.reading import Recognizer, RowWork, cast_answer
+from cernis.spark.rule_record import RuleText, RuleTexts
 from cernis.spark.streaming.report import EngineState
-from cernis.spark.worker import (
-    BUCKET,
-    NOW,
-    AnswerForm,
-    RowReading,
-    Work,
-    answer_schema,
-    cast_answer,
-    event_batch,
-    gather,
-    name_columns,
-    read_now,
-)
 
-
-class RuleText(NamedTuple):
-    """A rule as it travels."""
-
-    name: str
-    text: str
-    since: int = 0
-    """The micro-batch since which it has run: one that comes back is another rule."""
-
-
-RuleTexts = tuple[RuleText, ...]
 NUMBERS = ("events", "matches", "suppressed", "records", "milliseconds")
 """What is counted for each rule. All but `records` count from one report to the next."""
 
 MEASURES = pa.schema({"rule": pa.string(), "numbers": pa.string()})
-"""The columns of `measure_rule_rows`."""
+"""The columns of the numbers of each rule in a task."""
+
+ORDER = ("@rule", "@time", "@end", "@place")
+"""The columns that order matches: the number of the rule, the time and the row of the end."""
 
 _BEFORE_ALL = -(2**63)
 _ROWS = 1 << 14
@@ -71,37 +60,31 @@ _FORGET_EVERY = 1 << 17
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuleWork(RowReading):
-    """The work of a task for rules: the columns of its rows, and those of the answer."""
+class RuleWork(RowWork):
+    """The rules of a task, the columns of its rows, and those of the answer."""
 
     rows: pa.Schema
     """The columns that travel."""
-    schema: pa.Schema
-    """The columns of the answer, in the types that carry them in Spark."""
+    lots: tuple[RuleTexts, ...] = ()
+    """Of batches: the rules of a task, or lots of them; then rows have the number of their lot."""
     form: AnswerForm = "lines"
     text: TextEvents = "named"
     """Which events of its matches a line, or a flat column, has."""
     united: pa.Schema | None = None
     """The columns of all rules, as these name them, where matches have columns."""
     numbers: Mapping[str, int] = field(default_factory=dict)
-    """The place of each rule in the set, where the answer has columns that order it."""
+    """The number of each rule in the set, where the answer has columns that order it."""
     limit: int | None = None
     """Each task gives at most so many matches of a rule, its first."""
+
+    def open(self, frozen: bytes | None = None) -> RuleRecognizer:
+        return RuleRecognizer(self, frozen)
 
     @cached_property
     def known_streams(self) -> list[KnownStream]:
         """The streams with the columns that travel."""
         empty = self.rows.empty_table()
-        return [KnownStream(own.name, name_columns(empty, own).schema) for own in self.streams]
-
-
-def line_schema(reading: RowReading, rows: pa.Schema) -> pa.Schema:
-    """Return the columns of the lines of rules, in the types that carry them in Spark."""
-    plan = Query("SELECT NONE WHERE * AS e").plan
-    streams, options, scale = reading.streams, reading.reading, reading.scale
-    work = Work(plan=plan, streams=streams, reading=options, scale=scale, form="lines")
-    fields = [pa.field("rule", pa.string()), *answer_schema(work, rows.empty_table())]
-    return pa.schema([field.with_type(carrier_of(field.type) or field.type) for field in fields])
+        return [KnownStream(own.name, own.select(empty).schema) for own in self.streams]
 
 
 def make_rules(texts: Iterable[RuleText]) -> RuleSet:
@@ -114,8 +97,8 @@ def _read_rule(name: str, text: str) -> Rule:
     return Rule(name, Query(text))
 
 
-class RuleRecognizer:
-    """The rules of one part: it takes tables of events in order of time, and gives lines."""
+class RuleRecognizer(Recognizer):
+    """The session of rules in one task, or in one bucket."""
 
     def __init__(self, work: RuleWork, frozen: bytes | None = None) -> None:
         self.work = work
@@ -130,11 +113,19 @@ class RuleRecognizer:
             self.session = RuleSession.thaw(make_rules(self.texts), state, work.reading)
             self._prepare()
         self.given = 0
+        self._now: int | None = None
+        """The last time of the whole input, where rows carry it."""
         self._passed = _BEFORE_ALL
         """Up to where time has passed, in nanoseconds."""
         self._matches: dict[str, int] = {}
         """How many matches of each rule were given."""
         self._told: dict[str, tuple[float, ...]] = self._read_numbers()
+
+    def change_rules(self, texts: RuleTexts) -> bool:
+        if self.texts == texts:
+            return False
+        self.update(texts)
+        return True
 
     def update(self, texts: RuleTexts) -> None:
         """Go on with other rules; those that have run since keep their state."""
@@ -150,35 +141,49 @@ class RuleRecognizer:
         self.session.prepare(self.work.known_streams, self.work.scale)
 
     def take(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield the lines of the matches that end in some events."""
-        batch = event_batch(self.work, table, 0)
-        yield from self.give(self.session.take(batch, self.work.scale))
+        lot = 0
+        if BUCKET in table.column_names:
+            lot, table = table.column(BUCKET)[0].as_py(), table.drop_columns([BUCKET])
+        if not self.texts and self.work.lots:
+            self.update(self.work.lots[lot])
+        if NOW in table.column_names:
+            self._now = self.work.read_now(table)
+        yield from self.give(self.session.take(self.work.read_batch(table), self.work.scale))
 
     def replay(self, table: pa.Table) -> None:
-        """Read events again whose matches were reported before."""
-        for _ in self.session.take(event_batch(self.work, table, 0), self.work.scale):
+        for _ in self.session.take(self.work.read_batch(table), self.work.scale):
             pass
         self._told = self._read_numbers()
 
     def pass_time(self, nanoseconds: int) -> Iterator[pa.RecordBatch]:
-        """Yield the lines of what is certain once no event before a time comes."""
         self._passed = nanoseconds
         yield from self.give(self.session.pass_time(nanoseconds, self.work.scale))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield the lines of what waits for the end of the input."""
+        scale = self.work.scale
+        if self._now is not None and scale.unit_ns is not None:
+            yield from self.give(self.session.pass_time(self._now * scale.unit_ns, scale))
         yield from self.give(self.session.finish().items())
+        if self.work.form == "measures":
+            yield from self._measure()
+
+    def _measure(self) -> Iterator[pa.RecordBatch]:
+        """Yield the numbers of rules as JSON: `SessionMetrics`, and how many matches they have."""
+        numbers = {
+            rule: {**asdict(own), "matches": str(self._matches.get(rule, 0))}
+            for rule, own in self.session.metrics().items()
+        }
+        rows = [{"rule": rule, "numbers": json.dumps(own)} for rule, own in numbers.items()]
+        yield from pa.Table.from_pylist(rows, MEASURES).to_batches()
 
     @property
     def first_end(self) -> int | None:
-        """The time, in nanoseconds, at which the next group of EVERY ends; None: there is none."""
         ends = (session.first_group_end for session in self.session.sessions)
         # what has passed waits for matches that stand before it
         return min((end for end in ends if end is not None and end > self._passed), default=None)
 
     @property
     def next_deadline(self) -> int | None:
-        """The next time, in ticks, that makes matches certain when it has passed."""
         scale = self.work.scale
         times = (session.pipeline.next_deadline(scale) for session in self.session.sessions)
         passed = self._passed // (scale.unit_ns or 1)
@@ -193,7 +198,6 @@ class RuleRecognizer:
         self.session.renew_budget()
 
     def forget(self) -> None:
-        """Drop old events of the sessions now and then: a worker has many buckets."""
         self.session.forget_if_due(_FORGET_EVERY)
 
     def count_state(self) -> EngineState:
@@ -237,6 +241,9 @@ class RuleRecognizer:
         """Yield what rules have found, the matches of many rules in one batch."""
         batches, rows = [], 0
         for rule, each in found:
+            if self.work.form == "measures":
+                self._matches[rule] = self._matches.get(rule, 0) + each.count()
+                continue
             for batch in list_answers(each, self.work.form, self.work.text):
                 batch = batch.slice(0, self._count_left(rule))
                 if not batch.num_rows:
@@ -271,6 +278,7 @@ class RuleRecognizer:
             columns = [names, *fill_columns(batch, work.united)]
         if work.numbers:
             columns += order_answers(batch, work.numbers[rule], places, self._patterns[rule])
+        assert work.schema is not None
         return cast_answer(pa.RecordBatch.from_arrays(columns, work.schema.names), work.schema)
 
 
@@ -283,50 +291,78 @@ def _join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
-def recognize_rule_rows(
-    work: RuleWork, lots: Sequence[RuleTexts], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the matches of rules in a task's rows, which are sorted by time.
-
-    Where there are several lots of rules, the rows have the number of that of their task.
-    """
-    recognizer = RuleRecognizer(work)
-    for found in _find_in_rows(recognizer, lots, batches):
-        yield from recognizer.give(found)
+# ------------------------------------------------------------------ answers
 
 
-def measure_rule_rows(
-    work: RuleWork, lots: Sequence[RuleTexts], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the numbers of rules in a task's rows, as JSON: one row for each rule.
+def list_answers(found: Any, form: AnswerForm, text: TextEvents) -> Iterable[pa.RecordBatch]:
+    """Return what a rule has found as lines or columns."""
+    if form == "lines":
+        return found.lines(text) if isinstance(found, Matches) else found.lines()
+    if form == "flat":
+        return found.flat_batches(events=text != "named")  # type: ignore[no-any-return]
+    if isinstance(found, Matches) and not found.counting:
+        return found.batches()
+    return found.counts().to_batches()  # type: ignore[no-any-return]
 
-    No match is listed. The first number counts the matches; `SessionMetrics` has the others.
-    """
-    recognizer, matches = RuleRecognizer(work), Counter[str]()
-    for found in _find_in_rows(recognizer, lots, batches):
-        for rule, each in found:
-            matches[rule] += each.count()
-    rows = [
-        {"rule": rule, "numbers": json.dumps({**asdict(own), "matches": str(matches[rule])})}
-        for rule, own in recognizer.session.metrics().items()
+
+def unite_answers(session: RuleSession, form: AnswerForm, text: TextEvents) -> pa.Schema:
+    """Return the columns of all rules of a session that is prepared, in the engine's types."""
+    schemas, exact = list[pa.Schema](), set[str]()
+    for running in session.running:
+        found = running.session.empty_result()
+        if form == "flat":
+            schema = next(found.flat_batches(events=text != "named")).schema
+        else:
+            schema = found.counts().schema if found.counting else found.schema
+        schemas.append(schema)
+        if isinstance(found, Groups):
+            exact.update(exact_columns(running.pattern, schema))
+        elif found.counting:
+            exact.add("count")
+    fields = [
+        column.with_type(DECIMAL)
+        if column.name in exact and pa.types.is_int64(column.type)
+        else column
+        for column in unite_columns(schemas)
     ]
-    yield from pa.Table.from_pylist(rows, MEASURES).to_batches()
+    return pa.schema(fields)
 
 
-def _find_in_rows(
-    recognizer: RuleRecognizer, lots: Sequence[RuleTexts], batches: Iterable[pa.RecordBatch]
-) -> Iterator[Iterable[tuple[str, Any]]]:
-    """Yield what the rules of a task find in its rows, piece by piece."""
-    work, session, now = recognizer.work, recognizer.session, None
-    for table in gather(batches):
-        lot = 0
-        if BUCKET in table.column_names:
-            lot, table = table.column(BUCKET)[0].as_py(), table.drop_columns([BUCKET])
-        if not recognizer.texts:
-            recognizer.update(lots[lot])
-        if NOW in table.column_names:
-            now = read_now(work, table)
-        yield session.take(event_batch(work, table, 0), work.scale)
-    if now is not None and work.scale.unit_ns is not None:
-        yield session.pass_time(now * work.scale.unit_ns, work.scale)
-    yield session.finish().items()
+def name_answers(united: pa.Schema, *, ordered: bool) -> pa.Schema:
+    """Return the columns of named matches in the types that carry them in Spark.
+
+    >>> name_answers(pa.schema({"rule": pa.string()}), ordered=False).names
+    ['rule', 'rule_']
+    """
+    carried = [each.with_type(carrier_of(each.type) or each.type) for each in name_rules(united)]
+    return add_order(pa.schema(carried)) if ordered else pa.schema(carried)
+
+
+def add_order(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the columns that order matches."""
+    return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in ORDER)])
+
+
+def fill_columns(batch: pa.RecordBatch, united: pa.Schema) -> list[pa.Array]:
+    """Return the columns of all rules for the matches of one."""
+    table = pa.Table.from_batches([batch])
+    exact = [each.name for each in united if each.type == DECIMAL]
+    table = cast_groups(table, [name for name in exact if name in table.column_names], "decimal")
+    filled = fill_table(table, united)
+    return [column.combine_chunks() for column in filled.columns]
+
+
+def order_answers(
+    batch: pa.RecordBatch, number: int, places: pa.Array, pattern: Pattern
+) -> list[pa.Array]:
+    """Return the columns of `ORDER` for some matches of a rule."""
+    size = batch.num_rows
+    first = pa.repeat(pa.scalar(number, pa.int64()), size)
+    if is_ordered_by_place(pattern):
+        nothing = pa.repeat(pa.scalar(0, pa.int64()), size)
+        return [first, nothing, nothing, places]
+    times = batch.column(batch.schema.names.index("end_ts"))
+    if pa.types.is_date32(times.type):
+        times = times.cast(pa.int32())
+    end = batch.column(batch.schema.names.index("end"))
+    return [first, times.cast(pa.int64(), safe=False), end.cast(pa.int64()), places]

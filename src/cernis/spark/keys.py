@@ -8,12 +8,12 @@ Rules that are connected by INSERT INTO have to meet, since the matches of one a
 other. They keep a key if all of them are partitioned by the same attributes and each derived event
 has them: then it stays in the bucket of its match. Otherwise they join the rules without a key.
 
-Does not import Spark.
+`explain_rules` prints it. Does not import Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cernis.pattern import predicate as pred
@@ -22,32 +22,11 @@ from cernis.plan.plan import Distribution, Plan
 from cernis.run.rules.routing import ConstantTest
 from cernis.run.rules.rule import Rule
 from cernis.run.rules.rule_set import RuleSet
-from cernis.spark.layout import choose_stream_layout
-from cernis.spark.rules.answers import is_ordered_by_place
+from cernis.spark.layout import choose_stream_layout, is_ordered_by_place
+from cernis.spark.rule_record import RuleKey
 
-
-class RuleKey(NamedTuple):
-    """The key that rules share: attributes of PARTITION BY, or one for each type of event."""
-
-    partition: tuple[tuple[str, ...], ...] = ()
-    implied: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def is_single(self) -> bool:
-        """Whether there is none: one bucket has all events."""
-        return not self.partition and not self.implied
-
-    def describe(self) -> str:
-        """Return the key in words.
-
-        >>> RuleKey((("a", "b"), ("c",))).describe(), RuleKey().describe()
-        ('by [a, b], [c]', 'no key')
-        """
-        if self.is_single:
-            return "no key"
-        if self.partition:
-            return "by " + ", ".join(f"[{', '.join(group)}]" for group in self.partition)
-        return "by " + ", ".join(f"{name} of {kind}" for kind, name in self.implied)
+_SHOWN = 10
+"""How many rules of a key are named."""
 
 
 class KeyedRules(NamedTuple):
@@ -178,3 +157,42 @@ def _inserts_key(pattern: Pattern, name: str) -> bool:
                 ):
                     return attribute.name == name
     return False
+
+
+# -------------------------------------------------------------- explanation
+
+
+def explain_rules(rules: RuleSet) -> str:
+    """Return what the rules share in a task, and in which shuffles their events travel.
+
+    >>> texts = {"a": "SELECT * WHERE A PARTITION BY [k]", "b": "SELECT * WHERE B"}
+    >>> print("\\n".join(explain_rules(RuleSet.of(texts)).splitlines()[-4:]))
+    jobs         1 for all rules; together=False runs each rule as a job of its own
+    shuffles     2, each for the rules of one key
+                 by [k]: a; rows that can move it travel
+                 no key: b; rows that can move it travel
+    """
+    return "\n".join([rules.explain(), *_explain(rules)])
+
+
+def _explain(rules: RuleSet) -> Iterator[str]:
+    keyed = key_rules(rules, [rule.query.plan for rule in rules])
+    if any(rule.query.pattern.into is not None for rule in rules):
+        yield "jobs         1, since matches of some rules are events of others (INSERT INTO)"
+    else:
+        yield "jobs         1 for all rules; together=False runs each rule as a job of its own"
+    yield f"shuffles     {len(keyed)}, each for the rules of one key"
+    for group in keyed:
+        yield f"             {group.key.describe()}: {_name_rules(group)}; {_name_rows(group)}"
+
+
+def _name_rules(group: KeyedRules) -> str:
+    names = [rule.name for rule in group.rules]
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+def _name_rows(group: KeyedRules) -> str:
+    if group.equalities is None:
+        return "all rows travel"
+    return f"rows that can move {'it' if len(group.rules) == 1 else 'them'} travel"

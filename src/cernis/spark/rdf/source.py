@@ -42,6 +42,10 @@ SCHEMA = (
     "stream string, number bigint, ts bigint, time timestamp, graph string, "
     "triples array<struct<s: string, p: string, o: string>>"
 )
+COLUMNS = ("stream", "number", "ts", "triples")
+"""The columns that a DataFrame of events must have."""
+UNDECODABLE = "undecodable"
+"""A column that rows of texts have (`texts`): why one could not be read."""
 _OPTIONS = ("path", "paths", "stream", "time", "time_unit", "format", "on_error", "piece")
 
 
