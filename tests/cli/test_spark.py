@@ -84,7 +84,7 @@ def test_the_automaton_is_drawn_without_spark(capfd: Capture) -> None:
 
 
 def test_the_command_line_loads_spark_only_when_it_runs_there() -> None:
-    code = "import cernis.cli.events_on_spark, sys; print('pyspark' in sys.modules)"
+    code = "import cernis.cli.run_on_spark, sys; print('pyspark' in sys.modules)"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
     )

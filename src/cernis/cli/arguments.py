@@ -84,11 +84,13 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True)
 class RunArguments:
-    """A query, its files, how they are read, and how many candidates the query may check."""
+    """A query or rules, the files, how they are read, and how many candidates may be checked."""
 
     text: str
     language: str
     files: Files
+    rules: str | Path | None = None
+    """A folder, a file or a text of rules; None: `text` is a single query."""
     time: str | dict[str, str] | None
     type: str | None
     time_unit: str
@@ -144,35 +146,18 @@ class RunArguments:
 
 
 class Runner(Protocol):
-    """The module that runs queries of some languages on one engine."""
+    """The module that runs queries and rule sets on one engine."""
 
     def run(self, arguments: RunArguments, delivery: Delivery) -> None:
-        """Find the matches of a query, and deliver them."""
+        """Find the matches of a query, or of all rules, and deliver them."""
 
     def explain(self, arguments: RunArguments) -> Any:
         """Explain a query: `str()` is the report; in this process, `mermaid()` the automaton."""
 
 
-class RuleRunner(Protocol):
-    """The module that runs rule sets on one engine."""
-
-    def run(self, source: str | Path, arguments: RunArguments, delivery: Delivery) -> None:
-        """Find the matches of all rules, and deliver them."""
-
-    def explain(self, source: str | Path, arguments: RunArguments) -> str:
-        """Explain what the rules share, and what each costs."""
-
-
-def choose_runner(language: str, *, on_spark: bool) -> Runner:
-    """Import the module that runs queries of a language."""
-    name = "graphs" if language == "spaseq" else "events"
-    return cast(Runner, import_module(f"cernis.cli.{name}{'_on_spark' if on_spark else ''}"))
-
-
-def choose_rule_runner(*, on_spark: bool) -> RuleRunner:
-    """Import the module that runs rule sets."""
-    name = f"cernis.cli.rules{'_on_spark' if on_spark else ''}"
-    return cast(RuleRunner, import_module(name))
+def choose_runner(*, on_spark: bool) -> Runner:
+    """Import the module that runs queries and rule sets."""
+    return cast(Runner, import_module(f"cernis.cli.run{'_on_spark' if on_spark else ''}"))
 
 
 def read_query(argument: str, lang: str = "ceql") -> tuple[str, str]:

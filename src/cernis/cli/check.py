@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from cernis.cli.arguments import find_rules, read_query
-from cernis.errors import CernisError, QueryError, StrictError
+from cernis.errors import CernisError, QueryError, StrictError, list_warnings
 from cernis.integers import count_noun
 from cernis.run.query import Query
 from cernis.run.rules.rule import RuleSetError, plan_rules
@@ -20,15 +21,31 @@ def check(argument: str, language: str, *, strict: bool) -> str:
     from cernis.pattern.advice.event_window import note_event_window
 
     if (rules := find_rules(argument, language)) is not None:
-        from cernis.cli import rules as rule_sets
-
-        return f"ok: {count_noun(rule_sets.check(rules, strict=strict), 'rule')}"
+        return f"ok: {count_noun(_check_rules(rules, strict=strict), 'rule')}"
     _, checked = _parse(argument, language)
     if checked is not None:
         if strict and checked.warnings:
             raise StrictError(checked.warnings)
         print_notes([*checked.warnings, *note_event_window(checked.pattern)])
     return "OK"
+
+
+def _check_rules(source: str | Path, *, strict: bool) -> int:
+    """Check all rules, print their warnings, and return how many there are.
+
+    The mistakes of all rules are raised together; with `strict`, so are the warnings.
+    """
+    from cernis.cli.deliver import list_notes
+    from cernis.cli.terminal import print_notes
+    from cernis.run.rules.rule_set import RuleSet
+
+    rules = RuleSet.of(source)
+    plan_rules(rules)
+    found = list_warnings(list_notes(((rule, rule.query.warnings) for rule in rules), common=()))
+    if strict and found:
+        raise StrictError(found)
+    print_notes(found)
+    return len(rules)
 
 
 def _parse(argument: str, language: str) -> tuple[str, Query[Any] | None]:

@@ -1,13 +1,15 @@
-"""Deliver the matches (or answers) of `cernis run`: a table, a number, JSON lines, CSV, columns.
+"""Deliver what `cernis run` has found: a table, a number, JSON lines, CSV, columns.
 
-Matches come in runs, one for each batch of events that had some. Each run is delivered before
-the next batch is read: the input may be larger than memory.
+`Found` is what a query or a rule set has found, in this process or on Spark. In this process, the
+matches of a query come in runs, one for each batch of events that had some. Each run is delivered
+before the next batch is read: the input may be larger than memory.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,25 +29,40 @@ from cernis.cli.terminal import (
     events_table,
     graph_matches_table,
     groups_table,
+    make_table,
     matches_table,
+    output_console,
     print_message,
     print_note,
+    print_notes,
     table_console,
+    value_text,
 )
 from cernis.compiled.tiers import announce_compiling, is_compiling
-from cernis.errors import DataError
+from cernis.errors import (
+    CernisError,
+    DataError,
+    StrictError,
+    WarningNote,
+    list_warnings,
+    neutralize,
+)
 from cernis.integers import count_noun, describe_integer, write_integer
 from cernis.output import open_output
 from cernis.pattern.selection import counts_only
 from cernis.results.answers import Answers
 from cernis.results.groups import Groups
+from cernis.results.jsonlines import name_lines, text_of
 from cernis.results.match import Match
 from cernis.results.matches import Matches
+from cernis.results.of_rules import name_rules, name_table
+from cernis.run.metrics import SessionMetrics
 
 if TYPE_CHECKING:
     from cernis.rdf.session import GraphSession
     from cernis.results.result import Result
     from cernis.run.query import Query
+    from cernis.run.rules.rule import Rule
     from cernis.run.session import Session
 
     Runs = Generator[Result[Any], None, None]
@@ -82,23 +99,52 @@ def kind_of(query: Query[Any]) -> ResultKind:
     return COUNTS if counts_only(query.pattern) else MATCHES
 
 
-def deliver(
-    runs: Runs, delivery: Delivery, kind: ResultKind, nothing: Callable[[], Result[Any]]
-) -> None:
-    """Show, count or write the matches; `nothing` gives a result, for its columns, if none come."""
+class Found(ABC):
+    """What a query or a rule set has found; each method is called at most once."""
+
+    @abstractmethod
+    def count(self, delivery: Delivery, file: BinaryIO) -> None:
+        """Write the number of matches, or of those of each rule; no match is listed."""
+
+    @abstractmethod
+    def show(self, delivery: Delivery) -> None:
+        """Print a table."""
+
+    @abstractmethod
+    def write_lines(self, delivery: Delivery, file: BinaryIO) -> int:
+        """Write lines of JSON, or the graphs of CONSTRUCT as N-Quads; return how many matches."""
+
+    @abstractmethod
+    def write_columns(self, delivery: Delivery, file: BinaryIO) -> int:
+        """Write columns in a form that has one schema; return how many matches."""
+
+    @abstractmethod
+    def describe_written(self, number: int, output: str) -> str:
+        """Say how many matches were written, and where."""
+
+    @abstractmethod
+    def notes(self) -> Iterable[str]:
+        """Return remarks on the run, after its matches are delivered."""
+
+
+def deliver(found: Found, delivery: Delivery, *, strict: bool = False) -> None:
+    """Show, count or write the matches, then print the notes; with `strict`, raise warnings."""
     if delivery.count:
-        write_number(sum(matches.count() for matches in runs), delivery)
-        return
-    if delivery.form == "table":
-        _show(runs, delivery, kind)
-        return
-    assert delivery.output is not None
-    with closing(runs), open_delivery(delivery.output) as file:
-        if delivery.form in COLUMN_FORMS:
-            written = _write_batches(runs, delivery, file, nothing)
-        else:
-            written = _write_lines(runs, delivery, file)
-    say_written(written, delivery.output, kind)
+        with open_output(delivery.output or "-") as file:
+            found.count(delivery, file)
+    elif delivery.form == "table" or delivery.output is None:
+        found.show(delivery)
+    else:
+        with open_delivery(delivery.output) as file:
+            has_columns = delivery.form in COLUMN_FORMS
+            write = found.write_columns if has_columns else found.write_lines
+            number = write(delivery, file)
+        if delivery.output != "-":
+            print_message(found.describe_written(number, delivery.output))
+    notes = list(found.notes())
+    if strict and (warnings := list_warnings(notes)):
+        raise StrictError(warnings)
+    print_notes(notes)
 
 
 @contextmanager
@@ -107,15 +153,6 @@ def open_delivery(output: str) -> Iterator[BinaryIO]:
     with open_output(output) as file:
         shown = output == "-" and sys.stdout.isatty()
         yield cast(BinaryIO, TerminalFile(file)) if shown else file
-
-
-def _show(runs: Runs, delivery: Delivery, kind: ResultKind) -> None:
-    first: list[Any] = []
-    count, limit = 0, delivery.shown
-    for found in runs:
-        count += found.count()
-        first += found.head(limit - len(first))
-    show_first(first, count, kind, events=delivery.events)
 
 
 def _show_events(match: Any) -> None:
@@ -138,29 +175,10 @@ def show_first(first: Sequence[Any], count: int, kind: ResultKind, *, events: bo
         _show_events(match)
 
 
-def write_number(count: int, delivery: Delivery) -> None:
+def write_number(count: int, delivery: Delivery, file: BinaryIO) -> None:
     """Write the number of matches, or the limit if that is less."""
     number = count if delivery.limit is None else min(delivery.limit, count)
-    with open_output(delivery.output or "-") as file:
-        file.write(f"{write_integer(number)}\n".encode())
-
-
-def _write_lines(runs: Runs, delivery: Delivery, file: BinaryIO) -> int:
-    """Write lines of JSON, or the graphs of CONSTRUCT as N-Quads."""
-    written = 0
-    for matches in runs:
-        left = None if delivery.limit is None else delivery.limit - written
-        if delivery.form == "nq":
-            from cernis.rdf.matches import GraphMatches
-
-            assert isinstance(matches, GraphMatches)
-            written += matches.write_nquads(file, limit=left, first=written)
-        else:
-            written += matches.write_jsonl(file, limit=left, events=delivery.events)
-        file.flush()
-        if written == delivery.limit:
-            break
-    return written
+    file.write(f"{write_integer(number)}\n".encode())
 
 
 def _open_parquet(file: BinaryIO, schema: pa.Schema, output: str) -> Any:
@@ -198,38 +216,6 @@ def write_rows(writer: Any, table: pa.Table) -> None:
         writer.write_table(table.combine_chunks())
 
 
-def _write_batches(
-    runs: Runs, delivery: Delivery, file: BinaryIO, nothing: Callable[[], Result[Any]]
-) -> int:
-    """Write the columns of matches in a form that has one schema."""
-    output, written = delivery.output or "-", 0
-    writer: Any = None
-    schema = pa.schema([])
-
-    def batches_of(matches: Result[Any], left: int | None) -> Iterator[pa.RecordBatch]:
-        if delivery.form == "csv":
-            return matches.flat_batches(left, events=delivery.events)
-        return chain([pa.RecordBatch.from_pylist([], matches.schema)], matches.batches(left))
-
-    with ExitStack() as stack:
-        for matches in runs:
-            left = None if delivery.limit is None else delivery.limit - written
-            for batch in batches_of(matches, left):
-                if writer is None:
-                    schema = batch.schema
-                    writer = stack.enter_context(open_writer(delivery.form, file, schema, output))
-                if batch.num_rows:
-                    writer.write_batch(_cast(batch, schema, output))
-                written += batch.num_rows
-            file.flush()
-            if written == delivery.limit:
-                break
-        if writer is None:
-            schema = next(batches_of(nothing(), 0)).schema
-            stack.enter_context(open_writer(delivery.form, file, schema, output))
-    return written
-
-
 def _cast(batch: pa.RecordBatch, schema: pa.Schema, output: str) -> pa.RecordBatch:
     if batch.schema == schema:
         return batch
@@ -242,11 +228,88 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, output: str) -> pa.RecordBat
         ) from error
 
 
-def say_written(number: int, output: str, kind: ResultKind) -> None:
-    """Print how many matches were written, and where, unless to standard output."""
-    if output == "-":
-        return
-    print_message(f"wrote {kind.describe(number)} to {output}")
+# ------------------------------------------------------------- this process
+
+
+class FoundRuns(Found):
+    """What a query has found in this process, run after run."""
+
+    def __init__(
+        self,
+        session: Session | GraphSession,
+        runs: Runs,
+        kind: ResultKind,
+        nothing: Callable[[], Result[Any]],
+    ) -> None:
+        """`nothing` gives a result, for its columns, if no run comes."""
+        self._session, self._runs, self._kind, self._nothing = session, runs, kind, nothing
+
+    def count(self, delivery: Delivery, file: BinaryIO) -> None:
+        write_number(sum(matches.count() for matches in self._runs), delivery, file)
+
+    def show(self, delivery: Delivery) -> None:
+        first: list[Any] = []
+        count, limit = 0, delivery.shown
+        for found in self._runs:
+            count += found.count()
+            first += found.head(limit - len(first))
+        show_first(first, count, self._kind, events=delivery.events)
+
+    def write_lines(self, delivery: Delivery, file: BinaryIO) -> int:
+        written = 0
+        with closing(self._runs):
+            for matches in self._runs:
+                left = None if delivery.limit is None else delivery.limit - written
+                if delivery.form == "nq":
+                    from cernis.rdf.matches import GraphMatches
+
+                    assert isinstance(matches, GraphMatches)
+                    written += matches.write_nquads(file, limit=left, first=written)
+                else:
+                    written += matches.write_jsonl(file, limit=left, events=delivery.events)
+                file.flush()
+                if written == delivery.limit:
+                    break
+        return written
+
+    def write_columns(self, delivery: Delivery, file: BinaryIO) -> int:
+        output, written = delivery.output or "-", 0
+        writer: Any = None
+        schema = pa.schema([])
+        with closing(self._runs), ExitStack() as stack:
+            for matches in self._runs:
+                left = None if delivery.limit is None else delivery.limit - written
+                for batch in list_batches(matches, delivery, left):
+                    if writer is None:
+                        schema = batch.schema
+                        writer = open_writer(delivery.form, file, schema, output)
+                        stack.enter_context(writer)
+                    if batch.num_rows:
+                        writer.write_batch(_cast(batch, schema, output))
+                    written += batch.num_rows
+                file.flush()
+                if written == delivery.limit:
+                    break
+            if writer is None:
+                schema = next(list_batches(self._nothing(), delivery, 0)).schema
+                stack.enter_context(open_writer(delivery.form, file, schema, output))
+        return written
+
+    def describe_written(self, number: int, output: str) -> str:
+        return f"wrote {self._kind.describe(number)} to {output}"
+
+    def notes(self) -> Iterable[str]:
+        self._session.mistakes.complete()  # --limit may end the run early
+        return self._session.notes
+
+
+def list_batches(
+    matches: Result[Any], delivery: Delivery, limit: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of the first matches, in a first batch that may have no match."""
+    if delivery.form == "csv":
+        return matches.flat_batches(limit, events=delivery.events)
+    return chain([pa.RecordBatch.from_pylist([], matches.schema)], matches.batches(limit))
 
 
 def stream_files(session: Session | GraphSession, files: Any, output: str | None) -> Runs:
@@ -274,3 +337,100 @@ class _EventsRead(ProgressColumn):
         if is_compiling():
             return Text("compiling the engine (once on this machine)")
         return Text(f"{count_noun(self._session.events, 'event')} read")
+
+
+# -------------------------------------------------------------------- rules
+
+Shares = Iterator[tuple[str, Any]]
+"""Pieces of an output with the names of their rules: lines, or tables."""
+
+
+@dataclass(frozen=True)
+class CountedRule:
+    """How many matches a rule has, and what it has read and kept."""
+
+    rule: str
+    matches: int
+    numbers: SessionMetrics | None = None
+
+
+class FoundByRules(Found):
+    """What the rules of a set have found, rule after rule, each match with the name of its rule."""
+
+    names: Sequence[str]
+
+    @abstractmethod
+    def count_rules(self) -> Sequence[CountedRule]:
+        """Return the numbers of each rule; no match is listed."""
+
+    @abstractmethod
+    def list_lines(self, delivery: Delivery) -> Shares:
+        """Yield the lines of the first matches of each rule."""
+
+    @abstractmethod
+    def list_tables(self, delivery: Delivery) -> tuple[pa.Schema, Shares]:
+        """Return the columns of all rules, and tables of the first matches of each that have them.
+
+        A `DataError` says that rules have columns of one name and different types.
+        """
+
+    def count(self, delivery: Delivery, file: BinaryIO) -> None:
+        for each in self.count_rules():
+            number = each.matches
+            number = number if delivery.limit is None else min(number, delivery.limit)
+            file.write(f"{neutralize(each.rule)}\t{number}\n".encode())
+
+    def show(self, delivery: Delivery) -> None:
+        output_console().print(make_table(*_tabulate(self.count_rules())))
+
+    def write_lines(self, delivery: Delivery, file: BinaryIO) -> int:
+        number = 0
+        for rule, lines in self.list_lines(delivery):
+            file.write(text_of(name_lines(rule, lines)))
+            number += len(lines)
+        return number
+
+    def write_columns(self, delivery: Delivery, file: BinaryIO) -> int:
+        """Write the matches of all rules with the columns of all; those of others are NULL."""
+        output, number = delivery.output or "-", 0
+        try:
+            united, tables = self.list_tables(delivery)
+        except DataError as error:
+            raise CernisError(f"{output}: {error}; write .jsonl") from error
+        schema = name_rules(united)
+        with open_writer(delivery.form, file, schema, output) as writer:
+            for rule, table in tables:
+                write_rows(writer, name_table(rule, table, schema))
+                number += len(table)
+        return number
+
+    def describe_written(self, number: int, output: str) -> str:
+        matches, rules = count_noun(number, "match"), count_noun(len(self.names), "rule")
+        return f"{matches} of {rules} written to {output}"
+
+
+def _tabulate(found: Sequence[CountedRule]) -> tuple[list[str], list[list[Text]]]:
+    """Return the columns and the rows of a table of rules."""
+    rows = [[value_text(each.rule), value_text(each.matches)] for each in found]
+    names = ["rule", "matches"]
+    numbers = [each.numbers for each in found if each.numbers is not None]
+    if not numbers:
+        return names, rows
+    names += ["suppressed", "events", "records", "seconds"]
+    for row, own in zip(rows, numbers, strict=True):
+        row += [value_text(own.suppressed), value_text(own.events), value_text(own.records)]
+        row.append(value_text(f"{sum(own.seconds.values()):.3f}"))
+    return names, rows
+
+
+def list_notes(pairs: Iterable[tuple[Rule, Iterable[str]]], common: Collection[str]) -> list[str]:
+    """Return the notes of all rules, each once; a warning names its rule unless it is `common`."""
+    from cernis.run.rules.rule import name_warning
+
+    notes: dict[str, None] = {}
+    for rule, several in pairs:
+        for note in several:
+            if isinstance(note, WarningNote) and note not in common:
+                note = name_warning(rule, note)
+            notes[note] = None
+    return [*notes]

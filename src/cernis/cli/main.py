@@ -18,7 +18,6 @@ from cernis.cli.arguments import (
     by_stream,
     check_output,
     check_outputs,
-    choose_rule_runner,
     choose_runner,
     find_rules,
     named_columns,
@@ -177,6 +176,7 @@ def run(
             text=text,
             language=language,
             files=files,
+            rules=rules,
             time=by_stream(time or ()),
             type=None if no_type else type,
             time_unit=time_unit.value,
@@ -199,15 +199,11 @@ def run(
             output, _value(output_format), count=count, limit=limit, events=events_in_output
         )
         check_outputs(query, arguments, output)
-        if rules is not None:
-            choose_rule_runner(on_spark=engine is EngineName.spark).run(rules, arguments, delivery)
-            return
-        runner = choose_runner(language, on_spark=engine is EngineName.spark)
         try:
-            runner.run(arguments, delivery)
+            choose_runner(on_spark=engine is EngineName.spark).run(arguments, delivery)
         except DataError as error:
             is_asked = format is not None and f".{format}" not in str(arguments.files)
-            if not is_asked or output_format is not None:
+            if not is_asked or output_format is not None or rules is not None:
                 raise
             help_ = f"--format is the form of the events; for matches --output-format {format}"
             raise DataError(f"{error}\n  help: {help_}") from None
@@ -433,6 +429,7 @@ def explain(
             text=text,
             language=language,
             files=named_files(events or ()),
+            rules=rules,
             time=by_stream(time or ()),
             type=None if no_type else type,
             time_unit=time_unit.value,
@@ -443,11 +440,7 @@ def explain(
             strict=strict,
             tables=named_tables(table or ()),
         )
-        if rules is not None:
-            rule_runner = choose_rule_runner(on_spark=engine is EngineName.spark)
-            typer.echo(neutralize(rule_runner.explain(rules, arguments)))
-            return
-        runner = choose_runner(language, on_spark=engine is EngineName.spark and not mermaid)
+        runner = choose_runner(on_spark=engine is EngineName.spark and not mermaid)
         explanation = runner.explain(arguments)
         typer.echo(neutralize(explanation.mermaid() if mermaid else str(explanation)))
 

@@ -1,0 +1,189 @@
+"""`cernis run` and `cernis explain` of a query or a rule set, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import cernis
+from cernis.cli.arguments import (
+    OUTPUT_SUFFIXES,
+    Delivery,
+    Files,
+    RunArguments,
+    all_files,
+    check_output,
+    has_pipe,
+)
+from cernis.cli.deliver import (
+    GRAPH_MATCHES,
+    CountedRule,
+    Found,
+    FoundByRules,
+    FoundRuns,
+    Shares,
+    deliver,
+    kind_of,
+    list_batches,
+    list_notes,
+    stream_files,
+)
+from cernis.cli.terminal import print_note
+from cernis.compiled.tiers import announce_compiling
+from cernis.engine.unary.aggregate import is_compiled
+from cernis.errors import CernisError
+from cernis.events.pipe import announce_waiting
+from cernis.pattern.query import Unit
+from cernis.results.matches import Matches
+from cernis.results.of_rules import fill_table, unite_columns
+from cernis.run.feed import Measures
+from cernis.run.session import RunOptions, Session
+
+if TYPE_CHECKING:
+    from cernis.rdf.query import GraphQuery
+
+_FEW_EVENTS = 32
+_WAITS = (
+    "the rows of a pipe are sorted by time, so matches come when it ends; if they are in order, "
+    "--in-order writes matches as they are found"
+)
+_WALKED_BYTES = 1 << 32
+"""Events of so many bytes, times the window, are counted while the aggregator is compiled."""
+
+
+def run(arguments: RunArguments, delivery: Delivery) -> None:
+    """Find the matches of a query, or of all rules, in files, and deliver them."""
+    deliver(_find(arguments, delivery), delivery)
+
+
+def _find(arguments: RunArguments, delivery: Delivery) -> Found:
+    if arguments.rules is not None:
+        return _FoundHere(arguments)
+    if arguments.language == "spaseq":
+        graphs = parse_graph_query(arguments, delivery)
+        reading = graphs.session(**arguments.reading_graphs, strict=arguments.strict)
+        runs = stream_files(reading, graphs.name_streams(arguments.files), delivery.output)
+        return FoundRuns(reading, runs, GRAPH_MATCHES, lambda: reading.matches([]))
+    query = parse_query(arguments)
+    announce_waiting(lambda: print_note(_WAITS))
+    counts = delivery.count and not _has_narrow_window(query, arguments.files)
+    measures: Measures | None = {} if counts else None
+    session: Session[Any] = Session(query.plan, _read_options(arguments), measures=measures)
+    runs = stream_files(session, arguments.files, delivery.output)
+    return FoundRuns(session, runs, kind_of(query), session.finish)
+
+
+def _read_options(arguments: RunArguments) -> RunOptions:
+    reading = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
+    reading |= {"tables": arguments.tables, "strict": arguments.strict}
+    return RunOptions(**reading, in_order=arguments.in_order)
+
+
+def _has_narrow_window(query: cernis.Query[Any], files: Files) -> bool:
+    """Return whether matches span so few events that counting them takes no aggregator.
+
+    The aggregator takes ten times as long to compile as the kernels that every other query uses.
+    So without code of it the window may be wider, as far as the files are small.
+    """
+    within = query.pattern.within
+    if within is None or within.unit is not Unit.EVENTS:
+        return False
+    if within.size <= _FEW_EVENTS or is_compiled() or has_pipe(files):
+        return within.size <= _FEW_EVENTS
+    size = sum(file.stat().st_size for file in all_files(files) if file.is_file())
+    return within.size * size <= _WALKED_BYTES
+
+
+def explain(arguments: RunArguments) -> Any:
+    """Explain what a query does and costs, or what rules share and which find nothing."""
+    files = arguments.files or None
+    if arguments.rules is not None:
+        from cernis.run.rules.rule_set import RuleSet
+
+        reading = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
+        return RuleSet.of(arguments.rules).explain(files, **reading, tables=arguments.tables)
+    if arguments.language == "spaseq":
+        return cernis.query(arguments.text, lang="spaseq").explain()
+    return parse_query(arguments).explain(files, **arguments.reading, tables=arguments.tables)
+
+
+def parse_query(arguments: RunArguments) -> cernis.Query[Any]:
+    """Parse a query; arguments by position may take their names from the files."""
+    try:
+        query = cernis.query(arguments.text, lang=arguments.language)
+        if arguments.strict and query.warnings:
+            raise cernis.StrictError(query.warnings)
+        return query
+    except cernis.QueryError:
+        if arguments.language != "cq" or not arguments.files or has_pipe(arguments.files):
+            raise
+    known = cernis.schema_of(arguments.files, **arguments.reading)
+    return cernis.query(arguments.text, lang=arguments.language, schema=known)
+
+
+def parse_graph_query(arguments: RunArguments, delivery: Delivery) -> GraphQuery:
+    """Parse a query, and check that its matches can be written to the output."""
+    query = cernis.query(arguments.text, lang="spaseq")
+    constructs = query.query.construct is not None
+    if delivery.is_named and delivery.form == "nq" and not constructs:
+        raise CernisError("--output-format nq: only CONSTRUCT makes graphs; this query SELECTs")
+    suffixes = (*OUTPUT_SUFFIXES, ".nq") if constructs else OUTPUT_SUFFIXES
+    check_output(delivery.output, suffixes, form=delivery.form if delivery.is_named else None)
+    return query
+
+
+class _FoundHere(FoundByRules):
+    """What the rules of a set have found in one pass over the events."""
+
+    def __init__(self, arguments: RunArguments) -> None:
+        # most runs are of one query, and do without these modules
+        from cernis.run.rules.rule_set import RuleSet
+        from cernis.run.rules.session import RuleSession
+
+        self._rules = RuleSet.of(arguments.rules)
+        announce_compiling(print_note)
+        self._session = RuleSession(self._rules, _read_options(arguments))
+        self._found = self._session.collect(arguments.files)
+        self.names = [*self._found]
+
+    def count_rules(self) -> Sequence[CountedRule]:
+        numbers = self._session.metrics()
+        pairs = self._found.items()
+        return [CountedRule(name, own.count(), numbers[name]) for name, own in pairs]
+
+    def list_lines(self, delivery: Delivery) -> Shares:
+        for name, matches in self._found.items():
+            for lines in _list_lines(matches, delivery.limit, events=delivery.events):
+                yield name, lines
+
+    def list_tables(self, delivery: Delivery) -> tuple[pa.Schema, Shares]:
+        limit = delivery.limit
+        runs = {name: list_batches(own, delivery, limit) for name, own in self._found.items()}
+        firsts = {name: next(run) for name, run in runs.items()}
+        united = unite_columns([first.schema for first in firsts.values()])
+        whole = ((name, chain([firsts[name]], run)) for name, run in runs.items())
+        batches = ((name, batch) for name, run in whole for batch in run)
+        tables = ((name, pa.Table.from_batches([batch])) for name, batch in batches)
+        return united, ((name, fill_table(table, united)) for name, table in tables)
+
+    def notes(self) -> Iterable[str]:
+        pairs = ((rule, self._found[rule.name].notes) for rule in self._rules)
+        return list_notes(pairs, common=self._session.notes)
+
+
+def _list_lines(
+    matches: Any, limit: int | None, *, events: bool = False
+) -> Iterator[pa.StringArray]:
+    """Yield the lines of a rule's first matches, with the events of all variables if asked to."""
+    left = limit
+    shown = isinstance(matches, Matches) and events
+    for batch in matches.lines("whole") if shown else matches.lines():
+        lines = batch.column("line").slice(0, left)
+        left = None if left is None else left - len(lines)
+        yield pc.binary_join_element_wise(lines, "", "\n")
+        if left == 0:
+            return
