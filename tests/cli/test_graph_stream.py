@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from cernis.cli.graph_stream import GraphStreamPlan, make_graph_stream_plan
 from cernis.cli.main import main
-from cernis.cli.stream import StreamArguments
+from cernis.cli.stream_plan import RdfStreamPlan, StreamArguments, make_plan
 from cernis.run.session import RunOptions
 
 Capture = pytest.CaptureFixture[str]
@@ -41,7 +40,7 @@ def put(folder: str, **files: str) -> None:
         Path(folder, name.replace("_", ".")).write_text(text)
 
 
-def plan(query: str, *sources: str, **changes: Any) -> GraphStreamPlan:
+def plan(query: str, *sources: str, **changes: Any) -> RdfStreamPlan:
     unit = changes.pop("unit", None)
     reading = {name: changes.pop(name) for name in ("time", "format") if name in changes}
     given: dict[str, Any] = {
@@ -63,9 +62,12 @@ def plan(query: str, *sources: str, **changes: Any) -> GraphStreamPlan:
     }
     options = RunOptions(**reading)
     given |= changes
-    return make_graph_stream_plan(
-        query, StreamArguments(source=[*sources], reading=options, unit=unit, **given)
+    arguments = StreamArguments(
+        text=query, language="spaseq", source=[*sources], reading=options, unit=unit, **given
     )
+    plan = make_plan(arguments)
+    assert isinstance(plan, RdfStreamPlan)
+    return plan
 
 
 def test_sources_are_streams_by_name_by_their_folders_or_in_order() -> None:

@@ -349,7 +349,8 @@ def stream(
         if language != "spaseq" and output_format is OutputFormat.nq:
             raise typer.BadParameter(_GRAPHS_ONLY, param_hint="--output-format")
 
-        from cernis.cli import stream as streaming
+        from cernis.cli.stream import stream as run_stream
+        from cernis.cli.stream_plan import StreamArguments
         from cernis.run.session import RunOptions
 
         reading = RunOptions(
@@ -364,7 +365,10 @@ def stream(
             tables=named_tables(table or ()),
             strict=strict,
         )
-        arguments = streaming.StreamArguments(
+        arguments = StreamArguments(
+            text=text,
+            language=language,
+            rules=rules,
             source=source,
             sink=sink,
             checkpoint=checkpoint,
@@ -387,16 +391,7 @@ def stream(
             live=live_background,
             secret=secret,
         )
-        if rules is not None:
-            from cernis.cli import rule_stream
-
-            rule_stream.stream(rules, arguments)
-        elif language == "spaseq":
-            from cernis.cli import graph_stream
-
-            graph_stream.stream(text, arguments)
-        else:
-            streaming.stream(text, language, arguments)
+        run_stream(arguments)
 
 
 @app.command()

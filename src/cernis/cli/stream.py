@@ -1,12 +1,12 @@
 """`cernis stream`: run a query, or a rule set, over folders or topics that grow.
 
-    arguments ─ checked, without Spark ─▶ StreamPlan ─ Spark starts ─▶ DataFrames ─▶ running query
+    StreamPlan ─ Spark starts ─▶ DataFrames ─▶ running query
 
 The arguments are checked before Spark starts, which takes seconds, and before anything is
-written. While the query runs, this process waits for its end, or for a signal. The first signal
-stops the query after the micro-batch that runs, the second stops it at once, the third does not
-wait for Spark. A later run continues from the checkpoint in all three cases. A plan may change
-while it runs (`rule_stream`): then the query is stopped in the same way and started anew.
+written (`stream_plan`). While the query runs, this process waits for its end, or for a signal. The
+first signal stops the query after the micro-batch that runs, the second stops it at once, the third
+does not wait for Spark. A later run continues from the checkpoint in all three cases. A plan may
+change while it runs: then the query is stopped in the same way and started anew.
 
 The session has its own settings: times without a zone are UTC, names are case-sensitive, and a
 micro-batch has one task per core. Turned down: the settings of a session that runs already;
@@ -19,43 +19,22 @@ import signal
 import sys
 import threading
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-import cernis
-from cernis.cli.arguments import read_secret
-from cernis.cli.live import Tally, WatermarkClock, describe_waiting, show_live, summarize
-from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics, publish, write_file
+from cernis.cli.live import Tally, describe_waiting, show_live, summarize
+from cernis.cli.metrics import StreamMetrics, publish, write_file
+from cernis.cli.stream_plan import Delivered, StreamArguments, StreamPlan, make_plan
 from cernis.cli.terminal import error_console, print_message, print_notes, spinner
-from cernis.errors import QueryError, StrictError, WarningNote, neutralize
-from cernis.events.source import DEFAULT_TIME, column_for
-from cernis.events.times import UNITS
-from cernis.output import UsedFile, refuse_overwriting
+from cernis.errors import StrictError, WarningNote, neutralize
 from cernis.plan.report import write_entry
 from cernis.run.advice import skipped_rows
-from cernis.run.query import Query
-from cernis.run.session import RunOptions
 from cernis.spark.local.session import is_chosen, local_session, session, spark_class
-from cernis.spark.streaming import sinks, sources
-from cernis.spark.streaming.endpoints import (
-    Folder,
-    Sink,
-    Source,
-    StandardOutput,
-    Topic,
-    check_apart,
-    check_writable,
-    parse_folder,
-    parse_sink,
-)
-from cernis.spark.streaming.interval import parse_milliseconds
-from cernis.spark.streaming.sources import UNDECODED, Places, StreamInput
+from cernis.spark.streaming import sinks
+from cernis.spark.streaming.endpoints import Folder, StandardOutput, Topic
 
 if TYPE_CHECKING:
     from cernis.spark import Notes, Progress
@@ -66,207 +45,9 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _OWN = {"spark.sql.session.timeZone": "UTC", "spark.sql.caseSensitive": "true"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamArguments:
-    """The options of the command, as text."""
-
-    source: list[str]
-    sink: str | None
-    checkpoint: str | None
-    schema: list[str]
-    reading: RunOptions
-    row: str | None
-    lateness: str
-    ahead: str
-    late_output: str | None
-    output_format: str | None
-    buckets: int | None
-    trigger: str | None
-    max_files: int | None
-    once: bool
-    explain: bool
-    cores: int | None
-    metrics: str | None
-    unit: str | None = None
-    """The unit of numbers, where it is given; `reading` has the unit in any case."""
-    background: tuple[str, ...] = ()
-    live: bool = False
-    secret: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Delivered:
-    """Where a stream goes and how it is timed, which no language changes."""
-
-    sink: Sink | None
-    checkpoint: Folder | None
-    late_output: Folder | None
-    form: str
-    lateness: timedelta
-    ahead: timedelta | None
-    trigger: dict[str, Any]
-    metrics: MetricsPlace | None
-    secret: bytes | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamPlan(ABC):
-    """What the command will do, checked as far as possible without Spark."""
-
-    arguments: StreamArguments
-    delivered: Delivered
-
-    @property
-    @abstractmethod
-    def places(self) -> list[Source]:
-        """The sources."""
-
-    @property
-    def needs_protobuf(self) -> bool:
-        return False
-
-    @property
-    def title(self) -> str:
-        return f"{', '.join(map(str, self.places))} → {self.delivered.sink}"
-
-    def notes(self) -> Iterator[str]:
-        """Yield what to say before the stream is read."""
-        return iter(())
-
-    def describe_batch(self, progress: Progress) -> Iterator[str]:
-        """Yield what to say about a micro-batch; it may be asked for more than once."""
-        return iter(())
-
-    @abstractmethod
-    def read(self, spark: Any) -> dict[str, Any]:
-        """Return a streaming DataFrame for each stream."""
-
-    @abstractmethod
-    def recognize(self, spark: Any, frames: dict[str, Any], notes: Notes) -> Any:
-        """Return the matches in the form of the sink; lines have a column `line`."""
-
-    @abstractmethod
-    def explain(self, frames: dict[str, Any]) -> list[str]:
-        """Say how the query runs, and how its streams are read."""
-
-    @abstractmethod
-    def watermark_clock(self, frames: dict[str, Any]) -> WatermarkClock:
-        """Return how to read Spark's watermark."""
-
-    def describe_rules(self, metrics: StreamMetrics) -> None:  # noqa: B027
-        """Tell the metrics which rules run, if there are rules."""
-
-    def look(self, frames: dict[str, Any], metrics: StreamMetrics) -> bool:
-        """Look for changes, and say what they are; return whether the query must start anew."""
-        return False
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowStreamPlan(StreamPlan):
-    """A query, or rules, over rows."""
-
-    inputs: list[StreamInput]
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of `recognize` and `explain`."""
-        reading = self.arguments.reading
-        return {
-            "time": reading.time,
-            "type": reading.type,
-            "time_unit": reading.time_unit,
-            "row": self.arguments.row,
-            "matches": "lines" if self.delivered.form == "jsonl" else "events",
-            "tasks": self.arguments.buckets,
-            "on_error": reading.on_error,
-            "tables": reading.tables,
-        }
-
-    @property
-    def recognition(self) -> dict[str, Any]:
-        """The options of `recognize` that say how a stream runs."""
-        delivered = self.delivered
-        assert delivered.checkpoint is not None
-        late_output = delivered.late_output
-        return {
-            **self.options,
-            "lateness": delivered.lateness,
-            "ahead": delivered.ahead,
-            "late_output": None if late_output is None else str(late_output.path),
-            "corrupt": UNDECODED,
-            "checkpoint": str(delivered.checkpoint.path),
-            "secret": delivered.secret,
-        }
-
-    @property
-    def places(self) -> list[Source]:
-        return [input_.place for input_ in self.inputs]
-
-    @property
-    def needs_protobuf(self) -> bool:
-        return any(input_.format == "protobuf" for input_ in self.inputs)
-
-    def notes(self) -> Iterator[str]:
-        for input_ in self.inputs:
-            if input_.found_in is not None:
-                yield f"{input_.stream}: the columns of {input_.found_in}: {input_.columns}"
-
-    def read(self, spark: Any) -> dict[str, Any]:
-        arguments = self.arguments
-        return sources.read_inputs(spark, self.inputs, arguments.reading, arguments.max_files)
-
-    def explain_sources(self) -> Iterator[str]:
-        """Say how the streams are read."""
-        for input_ in self.inputs:
-            read = f"{input_.stream}: {input_.place}, {input_.format}: {input_.columns}"
-            yield from write_entry("source", [read])
-
-    def watermark_clock(self, frames: dict[str, Any]) -> WatermarkClock:
-        from cernis.spark.streaming.dataflow import SHIFT
-
-        stream, first = next(iter(frames.items()))
-        reading = self.arguments.reading
-        time = column_for(reading.time, stream, None) or DEFAULT_TIME
-        kind = dict(first.dtypes).get(time, "timestamp")
-        if kind in ("timestamp", "timestamp_ntz", "date"):
-            return WatermarkClock()
-        return WatermarkClock(SHIFT, UNITS[reading.time_unit])
-
-
-@dataclass(frozen=True, kw_only=True)
-class PatternStreamPlan(RowStreamPlan):
-    """A query over rows."""
-
-    query: Query
-
-    @property
-    def answers(self) -> list[str] | None:
-        """The names of a query's answers; None if it has matches."""
-        head = self.query.plan.head
-        return None if head is None else [column.name for column in head.columns]
-
-    def recognize(self, spark: Any, frames: dict[str, Any], notes: Notes) -> Any:
-        from cernis.spark import recognize
-
-        found = recognize(choose_frames(frames), self.query, notes=notes, **self.recognition)
-        is_text = self.delivered.form == "jsonl"
-        return sinks.format_lines(found, self.answers) if is_text else found
-
-    def explain(self, frames: dict[str, Any]) -> list[str]:
-        from cernis.spark import explain
-
-        attributes = {name: frame.drop(UNDECODED) for name, frame in frames.items()}
-        explanation = explain(choose_frames(attributes), self.query, **self.options)
-        return [str(explanation), *self.explain_sources()]
-
-
-def stream(text: str, language: str, arguments: StreamArguments) -> None:
-    """Run a query over rows on streams until it ends or a signal comes, or explain it."""
-    run_stream(make_plan(text, language, arguments))
-
-
-def run_stream(plan: StreamPlan) -> None:
-    """Run a plan until it ends or a signal comes, or explain it."""
+def stream(arguments: StreamArguments) -> None:
+    """Run a query or rules on streams until they end or a signal comes, or explain them."""
+    plan = make_plan(arguments)
     spark = _session(plan.arguments.cores, plan)
     for note in plan.notes():
         print_message(f"note: {note}")
@@ -275,91 +56,6 @@ def run_stream(plan: StreamPlan) -> None:
         typer.echo(neutralize(_explain(plan, frames)))
     else:
         _run(plan, spark, frames)
-
-
-# ----------------------------------------------------------------- checking
-
-
-def make_plan(text: str, language: str, arguments: StreamArguments) -> PatternStreamPlan:
-    """Check the arguments, and return the plan."""
-    places = sources.parse_sources(arguments.source)
-    columns = sources.parse_schemas(arguments.schema)
-    query = _query(text, language, places, columns, arguments.reading)
-    if arguments.reading.strict and query.warnings:
-        raise StrictError(query.warnings)
-    pattern = query.pattern
-    inputs = sources.decide_inputs(
-        places, pattern.streams, pattern.declared, columns, arguments.reading
-    )
-    sources.check_query(inputs, pattern, arguments.reading)
-    delivered = check_delivery(arguments)
-    plan = PatternStreamPlan(query=query, inputs=inputs, arguments=arguments, delivered=delivered)
-    check_folders(plan)
-    return plan
-
-
-def check_delivery(arguments: StreamArguments) -> Delivered:
-    """Check where a stream goes, and its times."""
-    sink = None if arguments.sink is None else parse_sink(arguments.sink)
-    trigger: dict[str, Any] = {"availableNow": True} if arguments.once else {}
-    if arguments.trigger is not None:
-        every = parse_milliseconds("--trigger", arguments.trigger)
-        trigger = {"processingTime": f"{every} milliseconds"}
-    endless = arguments.ahead.strip().lower() == "none"
-    return Delivered(
-        sink=sink,
-        checkpoint=_folder("--checkpoint", arguments.checkpoint),
-        late_output=_folder("--late-output", arguments.late_output),
-        form=sinks.choose_form(sink, arguments.output_format)
-        if sink is not None
-        else arguments.output_format or "parquet",
-        lateness=_time("--lateness", arguments.lateness),
-        ahead=None if endless else _time("--ahead", arguments.ahead),
-        trigger=trigger,
-        metrics=None if arguments.metrics is None else parse_metrics(arguments.metrics),
-        secret=None if arguments.secret is None else read_secret(arguments.secret),
-    )
-
-
-def _folder(option: str, argument: str | None) -> Folder | None:
-    return None if argument is None else parse_folder(option, argument)
-
-
-def _time(option: str, argument: str) -> timedelta:
-    return timedelta(milliseconds=parse_milliseconds(option, argument))
-
-
-def _query(
-    text: str, language: str, places: Places, columns: dict[str | None, str], reading: RunOptions
-) -> Query:
-    """Parse the query; arguments by position may take their names from the first files."""
-    try:
-        return cernis.query(text, lang=language)
-    except QueryError:
-        if language != "cq":
-            raise
-    inputs = sources.decide_inputs(places, (), None, columns, reading)
-    return cernis.query(text, lang=language, schema=sources.known_schema(inputs, reading))
-
-
-def check_folders(plan: StreamPlan) -> None:
-    """Raise an error for folders that are not apart, or that cannot be written to."""
-    delivered = plan.delivered
-    written = [
-        ("--sink", delivered.sink),
-        ("--checkpoint", delivered.checkpoint),
-        ("--late-output", delivered.late_output),
-    ]
-    folders = [(option, place) for option, place in written if isinstance(place, Folder)]
-    read = [("--source", place) for place in plan.places if isinstance(place, Folder)]
-    check_apart([*read, *folders])
-    for option, folder in folders:
-        check_writable(option, folder)
-    if delivered.metrics is not None and delivered.metrics.path is not None:
-        used = (UsedFile(option, place.path) for option, place in (*read, *folders))
-        refuse_overwriting(delivered.metrics.path, "the metrics", used)
-    if isinstance(delivered.sink, Folder) and delivered.checkpoint is not None:
-        sinks.check_sink(delivered.sink, delivered.checkpoint)
 
 
 # ------------------------------------------------------------------ session
@@ -505,11 +201,6 @@ def _recognize(plan: StreamPlan, spark: Any, frames: dict[str, Any], notes: Note
         found = plan.recognize(spark, frames, notes)
     print_notes(one.message.args[0] for one in caught if isinstance(one.message, Warning))
     return found
-
-
-def choose_frames(frames: dict[str, Any]) -> Any:
-    """Return one stream without its name, which may differ from the query's."""
-    return frames if len(frames) > 1 else next(iter(frames.values()))
 
 
 class _Begun(NamedTuple):
