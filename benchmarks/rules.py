@@ -3,10 +3,10 @@
 The rules are those of security teams: two to four steps on one host, a key and a window. Each host
 has one rule, and about as many events as any other. There are three workloads:
 
-* *one shape*: the rules differ in the host alone, so they run as one query (`run.rules.families`);
+* *one shape*: the rules differ in the host alone, so they share one automaton (`run.rules.group`);
 * *many shapes*: they share types and attributes, and differ in their steps, a threshold and the
   window, so they share an engine that has a copy of each event for the rule of its host
-  (`run.rules.bundles`);
+  (`run.rules.group`);
 * *many shapes that suppress*: the same rules with SUPPRESS BY.
 
 One pass of the rule set is compared with as many runs of single queries: a few of them are

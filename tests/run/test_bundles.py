@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.errors import StateError
-from cernis.run.rules import bundles
-from cernis.run.rules.bundles import SMALLEST, find_kind
+from cernis.run.rules import shared_rules
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
+from cernis.run.rules.shared_rules import SMALLEST, find_kind
 from cernis.run.session import RunOptions
 from cernis.state import pack, unpack
 from cernis.testing.rules import evaluate_rules
@@ -291,7 +291,7 @@ def test_rules_that_insert_into_one_stream_are_one_session() -> None:
 
 
 def test_more_rules_than_a_bundle_holds_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundles, "MOST_RULES", SMALLEST)
+    monkeypatch.setattr(shared_rules, "MOST_RULES", SMALLEST)
     rules = cernis.rules(make_mixed(range(2 * SMALLEST + 1)))
     assert [len(each.rules) for each in rules.bundles] == [SMALLEST, SMALLEST]
     events = tell("A", range(20), 1) + tell("B", range(20), 2) + tell("A", range(20), 3)
@@ -376,7 +376,7 @@ def test_the_state_of_other_rules_is_refused() -> None:
     tree = unpack(session.freeze())
     for wrong in ([[0, 0], [0, 1]], [[0, 1], [3, 3]], [[0, 1], [0]], [[], []]):
         with pytest.raises(StateError):
-            rules.thaw(pack({**tree, "bundles": [wrong]}))
+            rules.thaw(pack({**tree, "groups": [[*wrong, False]]}))
     own = unpack(tree["rule.0"].tobytes())
     engine, other = own["engine"], {"owner": 99, "columns": [], "states": []}
     for changed in (

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.run.rules.families import SMALLEST
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
+from cernis.run.rules.shared_rules import SMALLEST
 from cernis.run.session import RunOptions
 from tools.cases.grammar import split_batches
 from tools.cases.strategies import cuts

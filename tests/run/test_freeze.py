@@ -20,7 +20,7 @@ from cernis.engine.dag.records import NODE
 from cernis.engine.unary.arena import NODE as ARENA_NODE
 from cernis.engine.unary.stacks import ROW
 from cernis.pattern.selection import counts_only
-from cernis.run.rules.families import SMALLEST
+from cernis.run.rules.shared_rules import SMALLEST
 from cernis.state import VERSION
 from cernis.state import pack as pack_tree
 from cernis.state import unpack as unpack_tree

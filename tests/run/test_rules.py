@@ -19,7 +19,7 @@ from cernis.cli.rule_watch import RuleWatch
 from cernis.errors import CernisError, DataError, StateError
 from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.pattern.selection import counts_only
-from cernis.run.rules.routing import ConstantTest, find_equalities, why_whole
+from cernis.plan.equalities import ConstantTest, find_equalities, why_whole
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
@@ -125,9 +125,9 @@ def test_the_size_of_chunks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     rules, events = cernis.rules(on_hosts(5)), log(600, 5)
     batches = pa.RecordBatchReader.from_batches(events.schema, events.to_batches(max_chunksize=40))
     whole = rules.run(events)
-    monkeypatch.setattr("cernis.run.rules.chunks.CHUNK", 50)
-    monkeypatch.setattr("cernis.run.rules.chunks.CHUNK_PER_RULE", 20)
-    monkeypatch.setattr("cernis.run.rules.chunks.CHUNK_BYTES", 2000)
+    monkeypatch.setattr("cernis.run.rules.read_chunk.CHUNK", 50)
+    monkeypatch.setattr("cernis.run.rules.read_chunk.CHUNK_PER_RULE", 20)
+    monkeypatch.setattr("cernis.run.rules.read_chunk.CHUNK_BYTES", 2000)
     for name, found in rules.run(batches).items():
         assert found.to_arrow().equals(whole[name].to_arrow())
         assert found.count() > 0

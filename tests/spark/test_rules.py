@@ -17,8 +17,8 @@ import pytest
 import cernis
 from cernis.cli.main import main
 from cernis.generators.stock import stock_stream
-from cernis.run.rules.bundles import SMALLEST
 from cernis.run.rules.rule import RuleSetError
+from cernis.run.rules.shared_rules import SMALLEST
 from cernis.spark.recognition import recognize_rules
 
 RULES = """

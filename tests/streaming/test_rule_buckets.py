@@ -21,8 +21,8 @@ import cernis
 from cernis.errors import StateError
 from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Strategy
-from cernis.run.rules import bundles
-from cernis.run.rules.families import SMALLEST
+from cernis.run.rules import shared_rules
+from cernis.run.rules.shared_rules import SMALLEST
 from cernis.run.session import RunOptions
 from cernis.spark.carriers import write_blob
 from cernis.spark.columns import ROW
@@ -61,7 +61,7 @@ BUNDLE = {
     f"b{i}": f"SELECT * FROM S WHERE (A AS a ; {'AB'[i % 2]}{'+' * (i % 3)} AS b) "
     f"FILTER a[host = 'h{i % 2}'] AND b[host = 'h{i % 2}'] AND a[x >= {i // 6}] "
     f"PARTITION BY [host] WITHIN {i % 3 + 3} ms SUPPRESS BY [host] FOR {i + 1} ms"
-    for i in range(bundles.SMALLEST + 1)
+    for i in range(shared_rules.SMALLEST + 1)
 }
 
 

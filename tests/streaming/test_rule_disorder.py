@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.events.order import Scale
-from cernis.run.rules.bundles import SMALLEST
+from cernis.run.rules.shared_rules import SMALLEST
 from cernis.run.session import RunOptions
 from cernis.spark.carriers import write_blob
 from cernis.spark.columns import ROW

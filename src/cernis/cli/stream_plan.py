@@ -30,9 +30,9 @@ from cernis.events.times import UNITS
 from cernis.output import UsedFile, refuse_overwriting
 from cernis.plan.report import write_entry
 from cernis.run.query import Query
-from cernis.run.rules.changes import compare_rules
 from cernis.run.rules.rule import RuleSetError, describe_mistake, name_warning
 from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.shared_rules import compare_rules
 from cernis.run.rules.streams import name_streams, unite_declared
 from cernis.run.session import RunOptions
 from cernis.spark.keys import explain_rules

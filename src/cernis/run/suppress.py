@@ -6,7 +6,7 @@ one end at most one match is reported: the first in the order of the query.
 Where the key is made of components of the partition, it follows from the end. Then the compact set
 gives the number of matches of each end, and one match of each reported end is listed: a flood of
 matches costs no more than its ends. A key of other values lists all matches, within the budget.
-The rules of a bundle share one suppressor (`bundle_suppress`).
+The rules of a group share one suppressor (`rules.owned_suppress`).
 
 Cost contract: a few NumPy passes and one kernel over the ends (or matches) of a batch; the numbers
 of matches cost what `counts` of the match set does. State: a time and a number for each key that is

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
+from cernis.plan.equalities import ConstantTest
 from cernis.plan.plan import Distribution, Plan
-from cernis.run.rules.routing import ConstantTest
 from cernis.run.rules.rule import Rule
 from cernis.run.rules.rule_set import RuleSet
 from cernis.spark.layout import choose_stream_layout, is_ordered_by_place

@@ -36,6 +36,7 @@ from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.results.deadline import DEADLINE
 from cernis.results.groups import Groups
 from cernis.results.matches import Matches
+from cernis.run.tables import Tables
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,12 @@ class PlacedBatch(NamedTuple):
 
     batch: EventBatch
     paths: Int64s
+    """Empty where nothing is derived from the events."""
+
+    def join(self, tables: Tables) -> PlacedBatch:
+        """Return the events with the rows of tables that are joined to them."""
+        batch, stays = tables.join_marked(self.batch)
+        return PlacedBatch(batch, self.paths[stays] if len(self.paths) else self.paths)
 
 
 NOTHING = np.iinfo(np.int64).min
@@ -85,43 +92,6 @@ def is_held(pattern: Pattern) -> bool:
     )
     ranks = pattern.ranks_intervals or pattern.ranks_overall
     return waits or ranks or pattern.strategy is Strategy.LONGEST
-
-
-def order_rules(patterns: Sequence[Pattern]) -> tuple[list[int], list[str]]:
-    """Return the rules such that each comes after those that it reads, or the streams of a circle.
-
-    >>> from cernis.languages.ceql.parse import parse
-    >>> texts = ["SELECT * FROM D WHERE D", "INSERT INTO D SELECT A[x] AS x FROM S WHERE A"]
-    >>> order_rules([parse(text) for text in texts])
-    ([1, 0], [])
-    """
-    makers: dict[str, list[int]] = {}
-    for number, pattern in enumerate(patterns):
-        if pattern.into is not None:
-            makers.setdefault(pattern.into, []).append(number)
-    order: list[int] = []
-    state: dict[int, str] = {}
-
-    def visit(number: int, path: list[str]) -> list[str]:
-        state[number] = "open"
-        for stream in patterns[number].streams:
-            for maker in makers.get(stream, ()):
-                if state.get(maker) == "open":
-                    return (
-                        [*path[path.index(stream) :], stream] if stream in path else [*path, stream]
-                    )
-                if maker not in state and (circle := visit(maker, [*path, stream])):
-                    return circle
-        state[number] = "done"
-        order.append(number)
-        return []
-
-    for number, pattern in enumerate(patterns):
-        if number not in state and (
-            circle := visit(number, [pattern.into] if pattern.into else [])
-        ):
-            return [], circle
-    return order, []
 
 
 def count_steps(patterns: Sequence[Pattern], order: Sequence[int]) -> int:
@@ -170,13 +140,13 @@ class PathLog(NamedTuple):
     paths: Int64s = np.empty((0, 1), np.int64)
     time: Int64s | None = None
 
-    def append(self, placed: PlacedBatch) -> PathLog:
-        """Return the log with the events that the rule reads now."""
+    def append(self, placed: PlacedBatch, position: int) -> PathLog:
+        """Return the log with the events that the rule reads now, the first at a position."""
         kept, new, time = self.paths, placed.paths, placed.batch.time
         if len(kept):
             new = np.concatenate([widen(kept, new.shape[1]), new])
             time = None if time is None else np.concatenate([self.time, time])
-        return PathLog(placed.batch.base - len(kept), new, time)
+        return PathLog(position - len(kept), new, time)
 
     def forget_before(self, position: int) -> PathLog:
         at = max(0, position - self.first)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from cernis.integers import count_noun
 from cernis.plan.plan import Guarantee
 from cernis.run.metrics import SessionMetrics
-from cernis.run.rules.routing import ConstantTest, Router
+from cernis.run.rules.routing import RoutedRules, Router
 from cernis.run.rules.rule import Rule, shorten_names
 from cernis.run.rules.shared_rules import SharedRules
 
@@ -22,11 +22,12 @@ _COSTLY = 5
 def list_work(rules: SharedRules) -> Iterator[str]:
     """Yield which rules read which events, which share an engine, and their guarantees."""
     yield f"rules        {len(rules)}"
-    router = _make_router(rules.rules)
+    routed = _list_routed(rules)
+    router = Router(routed, "type")
     indexed = ", ".join(
         f"{n} ({count_noun(count, 'constant')})" for n, count in router.attributes.items()
     )
-    yield f"routed       {_count_readers(len(router.rules))} the events that can move them"
+    yield f"routed       {_count_readers(len(routed))} the events that can move them"
     if indexed:
         yield f"             by look-ups of {indexed}"
     yield f"whole        {_count_readers(len(rules.wholes))} every event"
@@ -54,17 +55,13 @@ def _count_readers(number: int) -> str:
     return count_noun(number, "rule reads", "rules read")
 
 
-def _make_router(rules: Sequence[Rule]) -> Router:
-    """Return the index of the rules that need not read every event."""
-    wanted: dict[int, frozenset[ConstantTest]] = {}
-    made = {rule.query.pattern.into for rule in rules}
-    for number, rule in enumerate(rules):
-        pattern = rule.query.pattern
-        if not made.isdisjoint(pattern.streams) or rule.whole:
-            continue
-        if rule.equalities is not None:
-            wanted[number] = rule.equalities
-    return Router(wanted, "type")
+def _list_routed(rules: SharedRules) -> dict[int, RoutedRules]:
+    """Return the rules that need not read every event, by their numbers."""
+    return {
+        number: RoutedRules(rule.query.pattern.streams, {None: rule.equalities})
+        for number, rule in enumerate(rules)
+        if rule.name not in rules.wholes and rule.equalities is not None
+    }
 
 
 def list_costly(rules: SharedRules, numbers: Mapping[str, SessionMetrics]) -> Iterator[str]:

@@ -1,14 +1,14 @@
 """A session of rules as versioned bytes, and back.
 
-The bytes hold the names and the texts of the rules, the families and bundles that run, and the
-state of each session that has read events. Thawing them with other rules is refused.
+The bytes hold the names and the texts of the rules, the groups that run, and the state of each
+session that has read events. Thawing them with other rules is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +17,12 @@ from cernis.errors import StateError
 from cernis.events.order import Scale, StreamPosition
 from cernis.events.times import DAY, UNITS
 from cernis.run.freeze import Columns, freeze_reading, read_reading
-from cernis.run.rules.bundles import Bundle, join_bundle
 from cernis.run.rules.derived import NOTHING, is_held, is_late
-from cernis.run.rules.families import Family, join_family
-from cernis.run.rules.open_sessions import SessionOpener
+from cernis.run.rules.group import RuleGroup
 from cernis.run.rules.pending import PendingEvents, freeze_log, thaw_input, thaw_log
 from cernis.run.rules.read_chunk import ChunkReader
-from cernis.run.rules.rule import Rule
-from cernis.run.rules.running_rule import RunningRule
-from cernis.run.rules.running_rules import RunningRules
-from cernis.run.rules.shared_rules import SharedRules
+from cernis.run.rules.running import RunningRule, SessionOpener
+from cernis.run.rules.shared_rules import SharedRules, join_group
 from cernis.state import (
     check_list,
     check_mapping,
@@ -38,7 +34,6 @@ from cernis.state import (
     unpack,
 )
 
-Group = TypeVar("Group", Family, Bundle)
 _MOST = 2**63 - 1
 
 
@@ -57,9 +52,10 @@ def freeze_rules(rules: SharedRules, reader: ChunkReader, stream: StreamState) -
     running = reader.running
     meta: dict[str, Any] = {
         "rules": [[rule.name, rule.text] for rule in rules],
-        "families": [numbers for numbers, _ in _number_members(running, Family)],
-        "bundles": [
-            [numbers, list(bundle.owners)] for numbers, bundle in _number_members(running, Bundle)
+        "groups": [
+            [[running.numbers[rule.name] for rule in each.rules], [*group.owners], group.is_family]
+            for each in running
+            if (group := each.group) is not None
         ],
         "progress": list(astuple(stream.progress)),
         "reading": freeze_reading(stream.columns),
@@ -90,13 +86,6 @@ def freeze_rules(rules: SharedRules, reader: ChunkReader, stream: StreamState) -
     return pack({**meta, **arrays, "states": sorted(arrays)})
 
 
-def _number_members(running: RunningRules, kind: type[Group]) -> Iterator[tuple[list[int], Group]]:
-    """Yield the families or the bundles, each with the numbers of its rules."""
-    for each in running:
-        if isinstance(each.family, kind):
-            yield [running.numbers[rule.name] for rule in each.family.rules], each.family
-
-
 class FrozenRules:
     """The state of a session of rules, read from bytes; StateError where it is not sound."""
 
@@ -114,33 +103,27 @@ class FrozenRules:
         """The columns that events are read by."""
         return self._reading.columns
 
-    def read_families(self) -> list[Family | Bundle]:
-        """Return the families and bundles that ran."""
-        found, inside = list[Family | Bundle](), set[int]()
-
-        def read_members(written: object) -> list[Rule]:
+    def read_groups(self) -> list[RuleGroup]:
+        """Return the groups of rules that ran."""
+        found, inside = list[RuleGroup](), set[int]()
+        for each in check_list(self._meta.get("groups"), "the groups"):
+            members, written, is_family = check_list(each, "a group", 3)
             numbers = [
-                check_number(number, "a rule of a family", 0, len(self._rules))
-                for number in check_list(written, "a family")
+                check_number(number, "a rule of a group", 0, len(self._rules))
+                for number in check_list(members, "a group")
+            ]
+            owners = [
+                check_number(number, "the owner of a partition", 0, 1 << 20)
+                for number in check_list(written, "the owners of partitions", len(numbers))
             ]
             distinct = {*numbers}
             require(
                 bool(numbers) and len(distinct) == len(numbers) and inside.isdisjoint(distinct),
-                "a rule is in two families",
+                "a rule is in two groups",
             )
-            inside.update(distinct)
-            return [self._rules.rules[number] for number in numbers]
-
-        for each in check_list(self._meta.get("families", []), "the families"):
-            found.append(join_family(read_members(each)))
-        for each in check_list(self._meta.get("bundles", []), "the bundles"):
-            written, numbers = check_list(each, "a bundle", 2)
-            own = read_members(written)
-            owners = [
-                check_number(number, "the owner of a partition", 0, 1 << 20)
-                for number in check_list(numbers, "the owners of partitions", len(own))
-            ]
-            found.append(join_bundle(own, owners))
+            inside |= distinct
+            rules = [self._rules.rules[number] for number in numbers]
+            found.append(join_group(rules, owners, is_family=is_family is True))
         return found
 
     def thaw_sessions(self, running: Sequence[RunningRule], opener: SessionOpener) -> None:

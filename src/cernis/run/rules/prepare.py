@@ -1,7 +1,7 @@
 """Check rules against the columns of their streams, before they read events.
 
-All mistakes of all rules are raised together. A family or a bundle whose rules these columns do not
-tell apart is split: its rules run alone.
+All mistakes of all rules are raised together. A group whose rules these columns do not tell apart
+is split: its rules run alone.
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ from cernis.errors import CernisError, DataError
 from cernis.events.order import Scale
 from cernis.events.source import DescribedStream
 from cernis.run.rules.derived import KnownStream, unite_schemas
-from cernis.run.rules.families import Family
-from cernis.run.rules.open_sessions import SessionOpener
 from cernis.run.rules.rule import RuleSetError, describe_mistake
-from cernis.run.rules.running_rule import RunningRule
-from cernis.run.rules.running_rules import RunningRules
+from cernis.run.rules.running import RunningRule, RunningRules, SessionOpener
 from cernis.run.rules.streams import choose_streams
 
 
@@ -32,17 +29,18 @@ class GivenStreams(NamedTuple):
     time_column: str | None
 
 
-def split_families(
+def split_groups(
     running: RunningRules, given: GivenStreams, opener: SessionOpener
 ) -> list[RunningRule] | None:
-    """Return all rules at work, without families that the columns do not fit; None: all fit."""
+    """Return all rules at work, without groups that the columns do not fit; None: all fit."""
     found: list[RunningRule] = []
     for each in running:
         own = [s for s in choose_streams(given.sources, each.pattern) if not s.is_blank]
-        if each.family is None or not own or each.family.fits(own, given.scale):
+        group = each.group
+        if group is None or not own or group.fits(own, given.scale):
             found.append(each)
-        elif each.session.events and isinstance(each.family, Family):
-            name, kind = each.family.template.attribute, type(each.family.constants[0])
+        elif each.session.events and group.is_family:
+            name, kind = group.template.attribute, type(group.template.constant)
             raise DataError(
                 f"{name!r} is compared with values of the type {kind.__name__} by "
                 f"{len(each.rules)} rules, and is no such column any more; begin a new session"
@@ -65,8 +63,8 @@ def check_rules(
     mistakes: dict[str, str] = {}
     made: dict[str, list[pa.Schema]] = {}
     types, times = given.type_column, given.time_column
-    for place in running.order:
-        each = running[place]
+    for index in running.order:
+        each = running[index]
         session, pattern = each.session, each.pattern
         own = choose_streams(given.sources, pattern)
         for name in pattern.streams:
@@ -98,7 +96,7 @@ def _blame(
 ) -> Mapping[str, str]:
     """Return what is wrong with each rule, in words."""
     mistakes: dict[str, CernisError] = {}
-    for rule in running.rules if running.family is not None else ():
+    for rule in running.rules if running.group is not None else ():
         try:
             session = opener.open(rule.query)
             session.prepare(streams)

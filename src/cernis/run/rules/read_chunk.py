@@ -1,16 +1,18 @@
-"""`ChunkReader`: let all rules read a chunk, with the events that rules derive from it.
+"""`ChunkReader`: let all rules read a chunk of events, with those that rules derive from it.
+
+Each rule costs some calls for each chunk, so many rules take larger chunks (`join_batches`).
 
 Rules read in such an order that each comes after those that insert into its streams (`derived`). A
 rule that reads derived streams waits until they are known (`pending`).
 
-Cost contract: per chunk some calls for each rule that runs alone, for each family and for each
-bundle. Each of them reads its events at the cost of a session. State: the sessions, and the times
+Cost contract: per chunk some calls for each rule that runs alone and for each group of rules. Each
+of them reads its events at the cost of a session. State: the sessions, and the times
 of the last events of the input, as far as derived events may stand there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -34,10 +36,10 @@ from cernis.run.rules.derived import (
     place_events,
 )
 from cernis.run.rules.pending import DerivedBound, find_least
-from cernis.run.rules.running_rules import RoutedEvents, RunningRules
+from cernis.run.rules.running import RoutedBatch, RunningRule, RunningRules
 from cernis.run.rules.streams import confine
-from cernis.run.session import Session
 
+_NO_PATHS = np.empty((0, 1), np.int64)
 Found = list[tuple[str, Any]]
 """Matches with the names of their rules."""
 
@@ -70,7 +72,7 @@ class _RuleChunk(NamedTuple):
     derived: dict[str, list[DerivedEvents]]
     bounds: dict[str, DerivedBound | None]
     """Up to where derived streams are known."""
-    routed: RoutedEvents
+    routed: dict[int, RoutedBatch]
 
 
 class ChunkReader:
@@ -96,13 +98,13 @@ class ChunkReader:
         self._found: list[Found] = [[] for _ in running]
         """The matches of rules with INSERT INTO since the last answer."""
 
-    def take_found(self, place: int) -> Found:
+    def take_found(self, index: int) -> Found:
         """Return the matches of a rule with INSERT INTO since the last call."""
-        found, self._found[place] = self._found[place], []
+        found, self._found[index] = self._found[index], []
         return found
 
     def begin(self) -> list[list[Any]]:
-        """Return a place for what each rule finds, for `read`."""
+        """Return a list for what each rule finds, for `read`."""
         return [[] for _ in self.running]
 
     def read(
@@ -110,129 +112,106 @@ class ChunkReader:
     ) -> None:
         """Let each rule read its events of a batch, those that rules have derived among them.
 
-        What is found is added to `found`, by the places of rules.
+        What is found is added to `found`, by the indices of rules.
         """
         first, self.scale = self.events, scale
         self.events += len(batch)
         batch = share_events(batch) if len(batch) else batch
         running = self.running
         views: dict[tuple[str, ...], EventBatch] = {}
-        can_route, routed = set[int](), RoutedEvents({}, {})
-        if scale.unit_ns is not None:
-            can_route, routed = {*running.router.rules, *running.members}, running.route(batch)
+        can_route = scale.unit_ns is not None
+        routed = running.route(batch) if can_route else {}
         if running.made:
             self.input = self.input.append(batch, first)
         if (len(batch) or how.last) and len(self.input.time) and scale.unit_ns is not None:
             how = how._replace(until=int(self.input.time[-1]) * scale.unit_ns)
         chunk = _RuleChunk(batch, scale, first, how, {}, {}, routed)
-        for place in running.order:
-            each, pattern = running[place], running.patterns[place]
-            if pattern.into is not None and place in can_route:
-                self._derive_routed(place, chunk)
-                continue
-            if pattern.into is not None or running.reads_derived(place):
-                found[place] += self._derive(place, chunk)
-                continue
-            if not len(batch):
-                continue
-            if place in can_route:
-                own = routed.events.get(place)
+        for index in running.order:
+            each, pattern = running[index], running.patterns[index]
+            if can_route and index in running.router:
+                placed = self._place_routed(index, chunk)
+            elif pattern.into is not None or running.reads_derived(index):
+                placed = self._place_merged(index, chunk)
             else:
                 if pattern.streams not in views:
                     views[pattern.streams] = confine(batch, pattern.streams)
-                own = views[pattern.streams]
-                tables = each.session.tables
-                own = own if tables is None or not len(own) else tables.join(own)
-            if own is not None and len(own):
-                found[place] += each.read(own, scale)
+                placed = PlacedBatch(views[pattern.streams], _NO_PATHS)
+            tables = each.session.tables
+            if placed is not None and tables is not None and len(placed.batch):
+                placed = placed.join(tables)
+            segments: list[Any] = []
+            if placed is not None and len(placed.batch):
+                if pattern.into is not None:
+                    each.log = each.log.append(placed, each.session.events)
+                segments = each.read(placed.batch, scale)
+            if pattern.into is None:
+                found[index] += segments
+            else:
+                self._derive(index, segments, chunk)
         bound = find_least(chunk.bounds.values())
         self.input = self.input.forget_before(self.events if bound is None else bound.path[0])
 
-    def _derive_routed(self, place: int, chunk: _RuleChunk) -> None:
-        """Let a rule, or a bundle, read its events of the input, and add what matches become."""
-        running, pattern = self.running[place], self.running.patterns[place]
-        assert pattern.into is not None
-        schema, made = self.schemas.get(pattern.into), chunk.derived.setdefault(pattern.into, [])
-        own = chunk.routed.events.get(place)
-        if schema is None or own is None:
-            return
+    def _place_routed(self, index: int, chunk: _RuleChunk) -> PlacedBatch | None:
+        """Return the events of the input that can move a rule, or a group."""
+        if index not in chunk.routed:
+            return None
+        own, at = chunk.routed[index]
+        if self.running.patterns[index].into is None:
+            return PlacedBatch(own, _NO_PATHS)
         paths = np.full((len(own), self.running.width), NOTHING, np.int64)
-        paths[:, 0] = chunk.first + chunk.routed.places[place]
-        running.log = running.log.append(
-            PlacedBatch(replace(own, base=running.session.events), paths)
-        )
-        segments = running.read(own, chunk.scale)
-        columns, several = (own.type_column, own.time_column), list[DerivedEvents]()
-        for name, found in running.conclude(segments, every=False) if segments else ():
-            derivation = Derivation(pattern.into, self.running.numbers[name], schema, *columns)
-            events = derive_events(found, running.log, derivation)
+        paths[:, 0] = chunk.first + at
+        return PlacedBatch(own, paths)
+
+    def _place_merged(self, index: int, chunk: _RuleChunk) -> PlacedBatch | None:
+        """Return the events of a rule, derived ones among them, up to where they are known."""
+        running, batch = self.running[index], chunk.batch
+        streams = running.pattern.streams or tuple(name for name, _ in batch.parts)
+        bound = None
+        if not chunk.how.last:
+            bound = find_least(chunk.bounds.get(name) for name in streams)
+        self.bounds[index] = bound
+        parts = place_events(batch, chunk.first, chunk.derived, streams, self.running.width)
+        parts = running.pending.take(parts, bound)
+        return merge_parts(parts, batch.type_column, batch.time_column)
+
+    def _derive(self, index: int, segments: list[Any], chunk: _RuleChunk) -> None:
+        """Add the events that the matches of a rule, or a group, become."""
+        running, (batch, scale, _, how, derived, bounds, _) = self.running[index], chunk
+        into, bound = running.pattern.into, self.bounds.get(index)
+        assert into is not None
+        schema, made = self.schemas.get(into), derived.setdefault(into, [])
+        if schema is None:  # it has had no events
+            return
+        columns, several = (batch.type_column, batch.time_column), list[DerivedEvents]()
+        moment = InputMoment(self.input, scale, self._time_unit, self.running.width)
+        for name, found in _list_certain(running, segments, scale, how.limit(bound, scale)):
+            derivation = Derivation(into, self.running.numbers[name], schema, *columns)
+            if is_late(running.pattern):
+                before = sum(len(each.rows) for each in several)
+                events = derive_late(found, moment, derivation, before)
+            else:
+                events = derive_events(found, running.log, derivation)
             if events is not None:
-                self._found[place].append((name, found))
+                self._found[index].append((name, found))
                 several.append(events)
         made += [join_derived(several)] if several else []
-        running.find_open()
-
-    def _derive(self, place: int, chunk: _RuleChunk) -> list[Any]:
-        """Let a rule read a chunk with derived events, and add those that its matches become.
-
-        It reads up to where its streams are known. Return what was found, for `conclude`, unless
-        it inserts into a stream.
-        """
-        running, pattern, width = (
-            self.running[place],
-            self.running.patterns[place],
-            self.running.width,
-        )
-        session, (batch, scale, first, how, derived, bounds, _) = running.session, chunk
-        streams = pattern.streams or tuple(name for name, _ in batch.parts)
-        bound = None if how.last else find_least(bounds.get(name) for name in streams)
-        self.bounds[place] = bound
-        parts = place_events(batch, first, derived, streams, width)
-        parts = running.pending.take(parts, bound)
-        placed = merge_parts(parts, batch.type_column, batch.time_column)
-        segments: list[Any] = []
-        if placed is not None:
-            own, paths = placed
-            if session.tables is not None:
-                own, stays = session.tables.join_marked(own)
-                paths = paths[stays]
-            placed = PlacedBatch(replace(own, base=session.events), paths)
-            segments = session.read(placed.batch, scale)
-        if pattern.into is None:
-            return segments
-        schema, made = self.schemas.get(pattern.into), derived.setdefault(pattern.into, [])
-        if schema is None:  # it has had no events
-            return []
-        running.log = running.log if placed is None else running.log.append(placed)
-        columns = batch.type_column, batch.time_column
-        derivation = Derivation(pattern.into, running.number, schema, *columns)
-        moment = InputMoment(self.input, scale, self._time_unit, width)
-        before = 0
-        for result in _list_certain(session, segments, scale, how.limit(bound, scale)):
-            if is_late(pattern):
-                events = derive_late(result, moment, derivation, before)
-            else:
-                events = derive_events(result, running.log, derivation)
-            if events is not None:
-                self._found[place].append((running.rules[0].name, result))
-                made.append(events)
-                before += len(events.rows)
         if not how.last:
-            least = find_least([bound, running.find_open(), bounds.get(pattern.into)])
-            bounds[pattern.into] = least
-        return []
+            bounds[into] = find_least([bound, running.find_open(), bounds.get(into)])
 
 
 def _list_certain(
-    session: Session[Any], segments: list[Any], scale: Scale, how: ChunkReading
-) -> Iterator[Any]:
-    """Yield what a rule finds in a chunk: at its events, then by their time, then at the end."""
+    running: RunningRule, segments: list[Any], scale: Scale, how: ChunkReading
+) -> Iterator[tuple[str, Any]]:
+    """Yield what rules find in a chunk: at its events, then by their time, then at the end."""
+    session, name = running.session, running.rules[0].name
     waits = session.pipeline.waits_for_time
-    yield session.conclude(segments, last=how.last and not waits, forget=how.forget)
+    if segments or waits or how.last:
+        last = how.last and not waits
+        yield from running.conclude(segments, last=last, forget=how.forget, every=False)
     if waits and how.until is not None:
-        yield from session.pass_watermark(how.until, scale)
+        yield from ((name, found) for found in session.pass_watermark(how.until, scale))
     if waits and how.last:
-        yield session.conclude([], last=True)
+        yield name, session.conclude([], last=True)
 
 
 def limit_time(until: int, bound: DerivedBound | None, scale: Scale) -> int:
@@ -240,3 +219,51 @@ def limit_time(until: int, bound: DerivedBound | None, scale: Scale) -> int:
     if bound is None or scale.unit_ns is None:
         return until
     return min(until, bound.tick * scale.unit_ns)
+
+
+CHUNK = 1 << 20
+"""So many events are routed at once: each rule has a cost for each chunk."""
+CHUNK_PER_RULE = 1 << 12
+"""Many rules take larger chunks, of so many events for each rule."""
+LARGEST_CHUNK = 1 << 23
+CHUNK_BYTES = 1 << 28
+"""Limits of larger chunks, in events and in bytes."""
+
+
+def join_batches(batches: Iterable[EventBatch], rules: int) -> Iterator[EventBatch]:
+    """Yield chunks for this number of rules, where batches of one stream follow each other."""
+    most = min(max(CHUNK, CHUNK_PER_RULE * rules), LARGEST_CHUNK)
+    waiting: list[EventBatch] = []
+    events = size = 0
+    for batch in batches:
+        events, size = events + len(batch), size + batch.parts[0][1].nbytes
+        is_large = events > most or (events > CHUNK and size > CHUNK_BYTES)
+        if waiting and (is_large or not _is_alike(waiting[0], batch)):
+            yield _concatenate(waiting)
+            waiting, events, size = [], len(batch), batch.parts[0][1].nbytes
+        waiting.append(batch)
+    if waiting:
+        yield _concatenate(waiting)
+
+
+def _is_alike(first: EventBatch, batch: EventBatch) -> bool:
+    plain = all(len(each.parts) == 1 and each.index is None for each in (first, batch))
+    return (
+        plain
+        and first.parts[0][0] == batch.parts[0][0]
+        and first.parts[0][1].schema == batch.parts[0][1].schema
+    )
+
+
+def _concatenate(batches: Sequence[EventBatch]) -> EventBatch:
+    if len(batches) == 1:
+        return batches[0]
+    first = batches[0]
+    times = [batch.time for batch in batches if batch.time is not None]
+    table = pa.concat_tables([batch.parts[0][1] for batch in batches])
+    return replace(
+        first,
+        rows=np.concatenate([batch.rows for batch in batches]),
+        time=np.concatenate(times) if times else None,
+        parts=((first.parts[0][0], table),),
+    )

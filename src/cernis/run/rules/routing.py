@@ -1,13 +1,9 @@
 """`Router`: which events can move which rules, by an index over types and constants.
 
-Each test by which an automaton sees an event implies an equality, where it can: an attribute equals
-a constant (or one of several), or the event has a type. The equality of an attribute is preferred,
-since it holds for fewer events. All constants that rules compare an attribute with are one hash
-table, so an event costs one look-up for each such attribute, however many rules there are.
-
-A rule gets the events whose equality holds, and its own engine decides the rest. An event that no
-test sees changes nothing where only the order of events counts. A rule for which the places of
-other events count, or the time that they bring, reads every event (`why_whole`).
+A plan says which equalities hold for the events that can move it (`plan.equalities`). All constants
+that rules compare an attribute with are one hash table, so an event costs one look-up for each such
+attribute, however many rules there are. A rule gets the events whose equality holds, and its own
+engine decides the rest.
 
 Cost contract: per event, one look-up for each indexed attribute; per event and rule that it can
 move, a place of four bytes. Nothing per event and rule that it cannot move.
@@ -15,43 +11,17 @@ move, a place of four bytes. Nothing per event and rule that it cannot move.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
-from typing import NamedTuple, TypeGuard
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from cernis.automata.unary.cea import Both, Either, Is, Test
 from cernis.encoding.lookup import Lookup
-from cernis.events.batch import Bools, Int64s, attribute
+from cernis.events.batch import EventBatch, Int64s, attribute
 from cernis.events.source import kind_of
-from cernis.pattern import formula as cel
-from cernis.pattern import predicate as pred
-from cernis.pattern.atom import Atom, TypeIs
-from cernis.pattern.query import Pattern, Strategy, Unit
-from cernis.plan.plan import Plan
+from cernis.plan.equalities import Constant, ConstantTest
 from cernis.schema import Kind
-
-Constant = str | int | float | bool
-
-
-class ConstantTest(NamedTuple):
-    """An attribute has a constant as its value; the type of an event is the attribute None."""
-
-    attribute: str | None
-    value: Constant
-
-    def __str__(self) -> str:
-        """
-        >>> print(ConstantTest(None, "SELL"), ConstantTest("x", 1))
-        the type 'SELL' x = 1
-        """
-        if self.attribute is None:
-            return f"the type {self.value!r}"
-        return f"{self.attribute} = {self.value!r}"
-
 
 _KINDS: dict[Kind, tuple[type[Constant], ...]] = {
     Kind.INT: (int, float),
@@ -62,113 +32,28 @@ _KINDS: dict[Kind, tuple[type[Constant], ...]] = {
 """The constants that values of a kind can equal."""
 
 
-def why_whole(plan: Plan) -> str:
-    """Return why a rule reads every event; empty: it reads those that can move it."""
-    if why := _why_places_count(plan.pattern):
-        return why
-    if plan.listed or plan.head is not None:
-        return "candidates are checked one by one"
-    if find_equalities(plan) is None:
-        return "a condition is no equality with a constant, and names no type"
-    return ""
+class RoutedEvents(NamedTuple):
+    """The events of a batch that can move a rule, or rules that share an engine."""
+
+    at: Int64s
+    """Where they stand in the batch, ascending: once for each rule that reads an event."""
+    owners: Int64s | None
+    """The number of that rule among those that share the engine; None: there is one."""
 
 
-def _why_places_count(pattern: Pattern) -> str:
-    """Return what looks at events that no test sees, or at their times."""
-    if pattern.within is not None and pattern.within.unit is not Unit.TIME:
-        return "the window is not in time"
-    if Unit.EVENTS in pattern.inner_units:
-        return "a gap or WITHIN counts events"
-    if pattern.contiguous or any(isinstance(node, cel.Not) for node in cel.walk(pattern.formula)):
-        return "':', STRICT and NOT look at what lies between"
-    if pattern.without or pattern.strategy is Strategy.LONGEST:
-        return "any event tells the time by which matches are certain"
-    if pattern.grouping is not None or pattern.ranks_intervals:
-        return "any event tells the time by which groups end"
-    if pattern.ranks_overall and pattern.into is not None:
-        return "its matches stand before events that have been read"
-    if pattern.forget is not None:
-        return "FORGET AFTER counts the time since any event"
-    if pattern.joins:
-        return "tables are joined to its events first"
-    return ""
+class RoutedRules(NamedTuple):
+    """What a router has to know of a rule, or of rules that share an engine."""
 
+    streams: tuple[str, ...]
+    """Those that they read; empty: all."""
+    wanted: Mapping[int | None, frozenset[ConstantTest]]
+    """The equalities of each rule, by its number; a rule that runs alone has none."""
 
-def find_equalities(plan: Plan) -> frozenset[ConstantTest] | None:
-    """Return equalities of which one holds for every event that can move a plan; None: unknown."""
-    if plan.tables is not None:
-        tests: Iterable[Test] = plan.tables.pcea.tests()
-    else:
-        assert plan.unary is not None
-        tests = plan.unary.cea.changing()
-    return _unite(_of_test(test) for test in tests)
-
-
-def _of_test(test: Test) -> frozenset[ConstantTest] | None:
-    match test:
-        case Is(atom=atom):
-            return _of_atom(atom)
-        case Both(parts=parts):
-            return _choose(_of_test(part) for part in parts)
-        case Either(parts=parts):
-            return _unite(_of_test(part) for part in parts)
-        case _:
-            return None
-
-
-def _of_atom(atom: Atom) -> frozenset[ConstantTest] | None:
-    match atom:
-        case TypeIs(type=name):
-            return frozenset([ConstantTest(None, name)])
-        case pred.And(parts=parts):
-            return _choose(_of_atom(part) for part in parts)
-        case pred.Or(parts=parts):
-            return _unite(_of_atom(part) for part in parts)
-        case pred.Comparison(op="=", left=left, right=right):
-            return _of_sides(left, [right]) or _of_sides(right, [left])
-        case pred.InSet(body=body, values=values):
-            return _of_sides(body, values)
-        case _:
-            return None
-
-
-def _of_sides(value: pred.Value, others: Sequence[pred.Value]) -> frozenset[ConstantTest] | None:
-    if not isinstance(value, pred.Attribute) or value.value is not None or value in COMPUTED:
-        return None
-    constants = [other.value for other in others if isinstance(other, pred.Literal)]
-    found = [ConstantTest(value.name, constant) for constant in constants if _is_short(constant)]
-    return frozenset(found) if len(found) == len(others) else None
-
-
-def _is_short(constant: pred.Scalar) -> TypeGuard[Constant]:
-    """Whether equal values of every type have the key of the constant."""
-    if isinstance(constant, float):
-        return abs(constant) < 2**53
-    return not isinstance(constant, Decimal) and (
-        isinstance(constant, str) or -(2**63) <= constant < 2**63
-    )
-
-
-COMPUTED = (pred.TIME, pred.TIME_NS, pred.RANK)
-
-
-def _unite(parts: Iterable[frozenset[ConstantTest] | None]) -> frozenset[ConstantTest] | None:
-    found: frozenset[ConstantTest] = frozenset()
-    for part in parts:
-        if part is None:
-            return None
-        found |= part
-    return found
-
-
-def _choose(parts: Iterable[frozenset[ConstantTest] | None]) -> frozenset[ConstantTest] | None:
-    """Return the equalities of the part that holds for the fewest events, by what is known."""
-    known = [part for part in parts if part is not None]
-    return min(known, key=_rank, default=None)
-
-
-def _rank(part: frozenset[ConstantTest]) -> tuple[bool, int]:
-    return any(each.attribute is None for each in part), len(part)
+    @property
+    def same(self) -> Any:
+        """What rules that run alone and get the same events have in common."""
+        alone = self.wanted.get(None)
+        return id(self) if alone is None else (self.streams, alone)
 
 
 class _Constants(NamedTuple):
@@ -177,43 +62,86 @@ class _Constants(NamedTuple):
     attribute: str | None
     type: type[Constant]
     lookup: Lookup
-    rules: tuple[tuple[int, ...], ...]
-    """Of each constant, the rules that compare it; those of many constants are left out."""
-    broad: Mapping[int, Bools]
-    """Of a rule that compares many constants, which they are; the last place is no constant."""
+    counts: Int64s
+    """How many rules compare each constant; the last one is no constant."""
+    firsts: Int64s
+    """Where the rules of each constant begin in the arrays below."""
+    targets: Int64s
+    owners: Int64s
 
+    @staticmethod
+    def of(
+        attribute: str | None, readers: Mapping[Constant, Sequence[tuple[int, int]]]
+    ) -> _Constants:
+        """`readers` are the targets and owners of the rules that compare each constant."""
+        constants = [*readers]
+        lookup = Lookup([pa.chunked_array([pa.array(constants)])])
+        counts = np.array([*map(len, readers.values()), 0], np.int64)
+        every = np.array([pair for each in readers.values() for pair in each], np.int64)
+        firsts = np.cumsum(counts) - counts
+        return _Constants(attribute, type(constants[0]), lookup, counts, firsts, *every.T)
 
-_MANY = 16
-"""A rule with so many constants looks at all rows, and not at those of each constant."""
+    def find(self, column: pa.ChunkedArray) -> Iterator[tuple[int, Int64s, Int64s]]:
+        """Yield each target that reads some rows, these rows, and their owners."""
+        numbers = self.lookup.find([column])
+        counts = self.counts[numbers]
+        if len(rows := np.flatnonzero(counts)) == 0:
+            return
+        numbers, counts = numbers[rows], counts[rows]
+        readers = self.firsts[numbers]
+        if counts.max() > 1:
+            before = np.cumsum(counts) - counts
+            readers = np.repeat(readers - before, counts) + np.arange(counts.sum())
+            rows = np.repeat(rows, counts)
+        targets = self.targets[readers]
+        order = sort_numbers(targets, int(self.targets.max()) + 1)
+        cuts = np.flatnonzero(np.diff(targets[order])) + 1
+        for own in np.split(order, cuts):
+            yield int(targets[own[0]]), rows[own], self.owners[readers[own]]
+
+    def list_readers(self) -> dict[int, Int64s]:
+        """Return the owners that compare any constant, by target."""
+        pairs = np.unique(np.stack([self.targets, self.owners], axis=1), axis=0)
+        targets, firsts = np.unique(pairs[:, 0], return_index=True)
+        return dict(zip(targets.tolist(), np.split(pairs[:, 1], firsts[1:]), strict=True))
 
 
 class Router:
-    """Finds the events that can move each rule."""
+    """Finds the events that can move each rule.
 
-    def __init__(self, wanted: Mapping[int, frozenset[ConstantTest]], type_column: str) -> None:
-        """`wanted` has the equalities of each rule, by its number."""
+    >>> sell, buy = ConstantTest(None, "SELL"), ConstantTest(None, "BUY")
+    >>> shared = RoutedRules((), {0: frozenset([sell]), 4: frozenset([sell, buy])})
+    >>> router = Router({7: shared, 8: RoutedRules((), {None: frozenset([buy])})}, "type")
+    >>> found = router.route(EventBatch.of(pa.table({"type": ["BUY", "OTHER", "SELL"]})))
+    >>> {target: (at.tolist(), owners) for target, (at, owners) in found.items()}
+    {7: ([0, 2, 2], array([4, 0, 4])), 8: ([0], None)}
+    """
+
+    def __init__(self, rules: Mapping[int, RoutedRules], type_column: str) -> None:
+        """`rules` are those of each target: one that runs alone, or several."""
         self.type_column = type_column
-        self.rules = tuple(wanted)
-        self.narrowed = frozenset(
-            rule
-            for rule, equalities in wanted.items()
-            if any(each.attribute is not None for each in equalities)
-        )
-        """The rules that do not get all events of the types that they name."""
-        grouped: dict[tuple[str | None, type[Constant]], dict[Constant, list[int]]] = {}
-        for rule, equalities in wanted.items():
-            for each in equalities:
-                constants = grouped.setdefault((each.attribute, type(each.value)), {})
-                constants.setdefault(each.value, []).append(rule)
-        self._indexes = []
-        for (name, type_), constants in grouped.items():
-            lookup = Lookup([pa.chunked_array([pa.array([*constants])])])
-            broad = _find_broad([*constants.values()])
-            rules = tuple(
-                tuple(number for number in numbers if number not in broad)
-                for numbers in constants.values()
-            )
-            self._indexes.append(_Constants(name, type_, lookup, rules, broad))
+        self._rules = dict(rules)
+        leaders: dict[Any, int] = {}
+        self._leader = {
+            target: leaders.setdefault(each.same, target) for target, each in rules.items()
+        }
+        """The first target that has the same events as each."""
+        grouped: dict[tuple[str | None, type[Constant]], dict[Constant, list[tuple[int, int]]]] = {}
+        for target in leaders.values():
+            for owner, equalities in rules[target].wanted.items():
+                for each in equalities:
+                    constants = grouped.setdefault((each.attribute, type(each.value)), {})
+                    constants.setdefault(each.value, []).append((target, owner or 0))
+        self._indexes = [_Constants.of(name, each) for (name, _), each in grouped.items()]
+
+    def __contains__(self, target: int) -> bool:
+        """Return whether a target gets those events alone that can move it."""
+        return target in self._rules
+
+    def is_narrowed(self, target: int, owner: int | None) -> bool:
+        """Return whether a rule does not get all events of the types that it names."""
+        own = self._rules[target].wanted[owner] if target in self._rules else ()
+        return any(each.attribute is not None for each in own)
 
     @property
     def attributes(self) -> dict[str, int]:
@@ -221,74 +149,96 @@ class Router:
         found: dict[str, int] = {}
         for index in self._indexes:
             name = self.type_column if index.attribute is None else index.attribute
-            found[name] = found.get(name, 0) + len(index.rules)
+            found[name] = found.get(name, 0) + len(index.counts) - 1
         return found
 
-    def route(self, events: pa.Table) -> dict[int, Int64s]:
-        """Return the rows, ascending, that can move each rule; a rule without rows is left out.
+    def route(self, batch: EventBatch) -> dict[int, RoutedEvents]:
+        """Return the events that can move each target; a target without events is left out.
 
-        Rules that are moved by the same constants have the same array.
+        Rules that run alone and are moved by the same constants have the same array.
         """
-        found: dict[int, list[Int64s]] = {}
+        found: dict[int, list[RoutedEvents]] = {}
+        for part, (name, _) in enumerate(batch.parts if self._indexes else ()):
+            for target, at, owners in self._find_events(batch, part):
+                streams, wanted = self._rules[target]
+                if not streams or name in streams:
+                    own = RoutedEvents(at, None if None in wanted else owners)
+                    found.setdefault(target, []).append(own)
+        merged: dict[tuple[int, ...], RoutedEvents] = {}
+        routed: dict[int, RoutedEvents] = {}
+        for target, several in found.items():
+            is_alone = None in self._rules[target].wanted
+            key = (-1 if is_alone else target, *(id(each.at) for each in several))
+            if key not in merged:
+                merged[key] = _merge(several)
+            if len(merged[key].at):
+                routed[target] = merged[key]
+        pairs = self._leader.items()
+        return {target: routed[leader] for target, leader in pairs if leader in routed}
+
+    def _find_events(self, batch: EventBatch, part: int) -> Iterator[tuple[int, Int64s, Int64s]]:
+        """Yield targets with the events of a part that can move them, and the owners of these."""
+        table, events = batch.parts[part][1], None
         for index in self._indexes:
             name = self.type_column if index.attribute is None else index.attribute
-            column = attribute(events, tuple(name.split(".")))
+            column = attribute(table, tuple(name.split(".")))
             if column is None:
                 continue
+            if batch.index is not None and events is None:
+                events = _order_rows(batch, part, table.num_rows)
             types = _KINDS.get(kind_of(column.type))
             other = types is None and not pa.types.is_null(column.type)
             # 0.1 is the decimal 0.1, and the float beside it
             other = other or (pa.types.is_decimal(column.type) and index.type is float)
             if other or (index.attribute is None and types != (str,)):
-                every = np.arange(events.num_rows)  # times, which text may denote; other types
-                for rule in {*index.broad, *(rule for rules in index.rules for rule in rules)}:
-                    found.setdefault(rule, []).append(every)
+                # times, which text may denote; other types
+                every = np.arange(len(column)) if events is None else events[events >= 0]
+                for target, owners in index.list_readers().items():
+                    at = every if len(owners) == 1 else np.repeat(every, len(owners))
+                    yield target, at, np.tile(owners, len(every))
             elif types is not None and index.type in types:
-                numbers = index.lookup.find([column])
-                for rule, wanted in index.broad.items():
-                    if len(rows := np.flatnonzero(wanted[numbers])):
-                        found.setdefault(rule, []).append(rows)
-                for constant, rows in _split(numbers, len(index.rules)) if any(index.rules) else ():
-                    for rule in index.rules[constant]:
-                        found.setdefault(rule, []).append(rows)
-        merged: dict[tuple[int, ...], Int64s] = {}
-        for several in found.values():
-            key = tuple(map(id, several))
-            if key not in merged:
-                merged[key] = _merge(several)
-        return {rule: merged[tuple(map(id, several))] for rule, several in found.items()}
+                for target, rows, owners in index.find(column):
+                    if events is None:
+                        yield target, rows, owners
+                    else:
+                        at = events[rows]
+                        yield target, at[at >= 0], owners[at >= 0]
 
 
-def _find_broad(rules: Sequence[Sequence[int]]) -> dict[int, Bools]:
-    """Return the constants of each rule that has many; `rules` are those of each constant."""
-    counts = Counter(rule for each in rules for rule in each)
-    broad = {rule: np.zeros(len(rules) + 1, np.bool_) for rule, n in counts.items() if n >= _MANY}
-    for constant, each in enumerate(rules):
-        for rule in broad.keys() & {*each}:
-            broad[rule][constant] = True
-    return broad
+def _order_rows(batch: EventBatch, part: int, rows: int) -> Int64s:
+    """Return where the rows of a part stand in a batch; -1: nowhere."""
+    assert batch.index is not None
+    own = np.arange(len(batch)) if batch.which is None else np.flatnonzero(batch.which == part)
+    at = np.full(rows, -1, np.int64)
+    at[batch.index[own]] = own
+    return at
 
 
-def sort_places(numbers: Int64s, below: int) -> Int64s:
-    """Return the places of numbers below a bound, by number and then by place."""
-    small = (
-        numbers.astype(np.int16) if below < 1 << 15 else numbers
-    )  # few bits are sorted by digits
+def _merge(several: Sequence[RoutedEvents]) -> RoutedEvents:
+    """Return events in order, each once for each rule."""
+    at = np.concatenate([each.at for each in several]) if len(several) > 1 else several[0].at
+    owned = [each.owners for each in several if each.owners is not None]
+    if not owned:
+        return RoutedEvents(_sort_distinct(at), None)
+    owners = np.concatenate(owned) if len(owned) > 1 else owned[0]
+    bits = int(owners.max(initial=0)).bit_length()
+    keys = at << bits | owners
+    distinct = _sort_distinct(keys)
+    if distinct is keys:
+        return RoutedEvents(at, owners)
+    return RoutedEvents(distinct >> bits, distinct & ((1 << bits) - 1))
+
+
+def _sort_distinct(numbers: Int64s) -> Int64s:
+    """Return numbers ascending, each once; they are some runs that ascend, which are merged."""
+    if (numbers[1:] > numbers[:-1]).all():
+        return numbers
+    ordered = np.sort(numbers, kind="stable")
+    return ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))]
+
+
+def sort_numbers(numbers: Int64s, below: int) -> Int64s:
+    """Return the indices of numbers below a bound, by number and then by index."""
+    # few bits are sorted by digits
+    small = numbers.astype(np.int16) if below < 1 << 15 else numbers
     return np.argsort(small, kind="stable")
-
-
-def _split(numbers: Int64s, below: int) -> Iterable[tuple[int, Int64s]]:
-    """Yield each number with the places where it stands; -1 is no number."""
-    there = np.flatnonzero(numbers >= 0)
-    order = there[sort_places(numbers[there], below)]
-    ordered = numbers[order]
-    cuts = np.flatnonzero(np.diff(ordered)) + 1
-    for rows in np.split(order, cuts) if len(order) else ():
-        yield int(numbers[rows[0]]), rows
-
-
-def _merge(rows: list[Int64s]) -> Int64s:
-    if len(rows) == 1:
-        return rows[0]
-    every = np.sort(np.concatenate(rows))
-    return every[np.flatnonzero(np.diff(every, prepend=-1))]

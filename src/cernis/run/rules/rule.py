@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from cernis.error_codes import find_kind
 from cernis.errors import CernisError, Diagnostic, QueryError, WarningNote
 from cernis.languages.ceql.rules import parse_rules
+from cernis.pattern.query import Pattern
+from cernis.plan.equalities import ConstantTest, find_equalities, why_whole
+from cernis.plan.templates import Template, find_template
 from cernis.run.query import Query
-from cernis.run.rules.derived import order_rules
-from cernis.run.rules.routing import ConstantTest, find_equalities, why_whole
-from cernis.run.rules.templates import Template, find_template
 
 _SHOWN = 10
 """So many names are shown of rules that have something in common."""
@@ -77,7 +77,13 @@ class Rule:
     @cached_property
     def template(self) -> Template | None:
         """The query that it may share with rules on other constants."""
-        return find_template(self.query)
+        return find_template(self.query.pattern, lambda: self.query.plan)
+
+    @property
+    def known_template(self) -> Template:
+        """The template of a rule that has one."""
+        assert self.template is not None
+        return self.template
 
 
 def read_rules(source: Any) -> list[Rule]:
@@ -140,6 +146,43 @@ def plan_rules(rules: Iterable[Rule]) -> None:
             codes.append(error.code)
     if mistakes:
         raise RuleSetError(mistakes, names, codes)
+
+
+def order_rules(patterns: Sequence[Pattern]) -> tuple[list[int], list[str]]:
+    """Return the rules such that each comes after those that it reads, or the streams of a circle.
+
+    >>> from cernis.languages.ceql.parse import parse
+    >>> texts = ["SELECT * FROM D WHERE D", "INSERT INTO D SELECT A[x] AS x FROM S WHERE A"]
+    >>> order_rules([parse(text) for text in texts])
+    ([1, 0], [])
+    """
+    makers: dict[str, list[int]] = {}
+    for number, pattern in enumerate(patterns):
+        if pattern.into is not None:
+            makers.setdefault(pattern.into, []).append(number)
+    order: list[int] = []
+    state: dict[int, str] = {}
+
+    def visit(number: int, path: list[str]) -> list[str]:
+        state[number] = "open"
+        for stream in patterns[number].streams:
+            for maker in makers.get(stream, ()):
+                if state.get(maker) == "open":
+                    return (
+                        [*path[path.index(stream) :], stream] if stream in path else [*path, stream]
+                    )
+                if maker not in state and (circle := visit(maker, [*path, stream])):
+                    return circle
+        state[number] = "done"
+        order.append(number)
+        return []
+
+    for number, pattern in enumerate(patterns):
+        if number not in state and (
+            circle := visit(number, [pattern.into] if pattern.into else [])
+        ):
+            return [], circle
+    return order, []
 
 
 def describe_circle(rules: Sequence[Rule]) -> str:

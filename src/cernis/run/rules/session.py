@@ -4,7 +4,7 @@ It opens events and puts them in order once for all rules, lets the rules read t
 (`read_chunk`), and gives each rule what it has found.
 
 Cost contract: reading once; per event one look-up for each indexed attribute; per rule the cost of
-a session over its own events. A rule that is in no family and no bundle costs some calls for each
+a session over its own events. A rule that shares no engine costs some calls for each
 chunk: a million events, or up to eight where there are thousands of rules.
 
 State: the events that a match may still report, once for all rules; four bytes for each of them and
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -39,27 +39,27 @@ from cernis.events.source import DescribedStream, Source
 from cernis.results.matches import Matches
 from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.advice.skipped_rows import note_skipped
-from cernis.run.metrics import RuleMetrics
-from cernis.run.rules.bundle_session import BundleSession
-from cernis.run.rules.bundles import Bundle
-from cernis.run.rules.changes import RuleChanges, compare_rules
-from cernis.run.rules.chunks import join_batches
+from cernis.run.metrics import RuleMetrics, SessionMetrics
 from cernis.run.rules.derived import is_held, is_late
 from cernis.run.rules.explain import describe_silence
-from cernis.run.rules.families import Family
 from cernis.run.rules.freeze import FrozenRules, StreamState, freeze_rules
-from cernis.run.rules.measure import measure_rules
-from cernis.run.rules.open_sessions import SessionOpener
-from cernis.run.rules.prepare import GivenStreams, check_rules, split_families
-from cernis.run.rules.read_chunk import ChunkReader, ChunkReading, limit_time
+from cernis.run.rules.group import GroupSession, RuleGroup
+from cernis.run.rules.prepare import GivenStreams, check_rules, split_groups
+from cernis.run.rules.read_chunk import ChunkReader, ChunkReading, join_batches, limit_time
 from cernis.run.rules.rule import Rule, name_warning, plan_rules
-from cernis.run.rules.running_rule import RuleWarnings, RunningRule
-from cernis.run.rules.running_rules import RunningRules
-from cernis.run.rules.shared_rules import SharedRules
+from cernis.run.rules.running import (
+    RuleNotes,
+    RuleWarnings,
+    RunningRule,
+    RunningRules,
+    SessionOpener,
+)
+from cernis.run.rules.shared_rules import RuleChanges, SharedRules, compare_rules
 from cernis.run.rules.streams import name_streams, unite_declared
 from cernis.run.session import OpenedEvents, RunOptions, Session
 from cernis.signature import Secret, sign_state
 
+_NUMBERS = tuple(each.name for each in fields(SessionMetrics))
 _FORGET_EVERY = 1 << 22
 """A rule set with more places, records and batches than this forgets when they have doubled."""
 _BATCH = 64
@@ -72,8 +72,8 @@ class RuleSession:
     def __init__(self, rules: SharedRules, options: RunOptions, *, families: bool = True) -> None:
         """Without `families` each rule has a session of its own, as `strict` and limits need it."""
         self.rules = rules
-        self._has_families = families and _can_share(options)
-        plan_rules(rules.list_planned() if self._has_families else rules)
+        self._has_groups = families and _can_share(options)
+        plan_rules(rules.list_planned() if self._has_groups else rules)
         self.mistakes = Mistakes(options.on_error)
         self.progress = StreamPosition()
         self.notes: list[str] = []
@@ -87,7 +87,7 @@ class RuleSession:
         self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
         self._kept = 0
         """What the rules kept when they last forgot."""
-        self._begin([*rules.families, *rules.bundles] if self._has_families else [], [])
+        self._begin([*rules.families, *rules.bundles] if self._has_groups else [], [])
 
     @property
     def options(self) -> RunOptions:
@@ -95,17 +95,17 @@ class RuleSession:
 
     @property
     def running(self) -> RunningRules:
-        """All rules, families and bundles at work."""
+        """All rules and groups of rules at work."""
         return self._reader.running
 
     @property
     def sessions(self) -> list[Session[Any]]:
-        """The sessions of all rules and families."""
+        """The sessions of all rules and groups."""
         return [running.session for running in self.running]
 
-    def _begin(self, families: Sequence[Family | Bundle], kept: Sequence[RunningRule]) -> None:
+    def _begin(self, groups: Sequence[RuleGroup], kept: Sequence[RunningRule]) -> None:
         """Open the sessions of the rules, but for those that are kept."""
-        self._use(self._opener.start(self.rules.rules, families, kept))
+        self._use(self._opener.start(self.rules.rules, groups, kept))
 
     def _use(self, running: Sequence[RunningRule]) -> None:
         self._reader.use(self._index(running))
@@ -129,13 +129,13 @@ class RuleSession:
         kept = [each for each in self.running if any(rule.name in names for rule in each.rules)]
         self._is_updated = True
         self._matches = Counter({name: self._matches[name] for name in names})
-        families: list[Family | Bundle] = []
-        if self._has_families:
-            before = [each.family.keep(names) for each in kept if each.family is not None]
-            alone = [each.rules[0].name for each in kept if each.family is None]
-            families = rules.extend_groups(before, alone)
+        groups: list[RuleGroup] = []
+        if self._has_groups:
+            before = [each.group.keep(names) for each in kept if each.group is not None]
+            alone = [each.rules[0].name for each in kept if each.group is None]
+            groups = rules.extend_groups(before, alone)
         self.rules = rules
-        self._begin(families, kept)
+        self._begin(groups, kept)
         return changes
 
     def use_tables(self, tables: Mapping[str, Any]) -> None:
@@ -180,8 +180,8 @@ class RuleSession:
         time, type_, time_unit = frozen.columns
         options = replace(options or RunOptions(), time=time, type=type_, time_unit=time_unit)
         session = cls(rules, options, families=False)
-        session._has_families = _can_share(options)
-        running = session._opener.start(rules.rules, frozen.read_families(), [])
+        session._has_groups = _can_share(options)
+        running = session._opener.start(rules.rules, frozen.read_groups(), [])
         frozen.thaw_sessions(running, session._opener)
         session._use(running)
         frozen.thaw_reader(session._reader)
@@ -251,7 +251,7 @@ class RuleSession:
     def _prepare(self, given: GivenStreams) -> None:
         """Check each rule against its streams; raise all mistakes together."""
         self._time_column = given.time_column
-        split = split_families(self.running, given, self._opener)
+        split = split_groups(self.running, given, self._opener)
         if split is not None:
             self._use(split)
         schemas = check_rules(self.running, given, self._opener)
@@ -346,14 +346,13 @@ class RuleSession:
             running = self.running[place]
             session, plan = running.session, running.session.plan
             warn = self._find_warnings(place) if warns else None
-            odd = () if warn is None or running.family is not None else warn(0)
+            odd = () if warn is None or running.group is not None else warn(0)
             session.notes = [*self.notes, *plan.warnings, *odd, *plan.notes]
-            told = self.notes, self.mistakes.used
+            told = RuleNotes(tuple(self.notes), self.mistakes.used, warn)
             if running.pattern.into is None:
-                found.update(running.conclude(segments, *told, last=last, warn=warn))
-                continue
-            parts = self._reader.take_found(place)
-            found.update(running.join_found(parts, *told, warn=warn))
+                found.update(running.conclude(segments, told, last=last))
+            else:
+                found.update(running.join_found(self._reader.take_found(place), told))
         return {name: found[name] for name in self.rules.names}
 
     def _count(self, found: dict[str, Any]) -> dict[str, Any]:
@@ -368,16 +367,17 @@ class RuleSession:
 
         None: there are none.
         """
-        running, session = self.running, self.running[place].session
+        running, own = self.running, self.running[place]
         if running.reads_derived(place) or self._is_updated or not self._reader.events:
             return None
-        narrowed, members = running.router.narrowed, running.members.get(place, (place,))
-        if narrowed.issuperset(members):
+        narrowed = [running.router.is_narrowed(place, owner) for owner in own.owners]
+        if all(narrowed):
             return None
-        if not isinstance(session, BundleSession):
-            return lambda _: tuple(session.warn_about_truths(self._types))
-        warn = session.find_warnings(self._types)
-        return lambda member: () if members[member] in narrowed else warn(member)
+        session, types = own.session, self._types
+        if not isinstance(session, GroupSession):
+            return lambda _: tuple(session.warn_about_truths(types))
+        warn = session.find_warnings(types)
+        return lambda index: () if narrowed[index] else warn(index)
 
     def _refuse(self, warnings: Sequence[tuple[Rule, WarningNote]]) -> None:
         """Raise the warnings of rules, if there are any; those of all rules once."""
@@ -429,12 +429,18 @@ class RuleSession:
 
     def metrics(self) -> dict[str, RuleMetrics]:
         """Return the numbers of each rule at this moment; they cost nothing."""
-        found = measure_rules(self.running, self._matches)
-        return {name: found[name] for name in self.rules.names}
+        found = dict(pair for running in self.running for pair in running.measure())
+        return {
+            name: RuleMetrics(
+                **{part: getattr(found[name], part) for part in _NUMBERS},
+                matches=self._matches[name],
+            )
+            for name in self.rules.names
+        }
 
     def list_silent(self, found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield the rules that have found nothing in all events so far, and why."""
-        events = dict(pair for running in self.running for pair in running.count_events())
+        events = dict(pair for each in self.running for pair in each.count_events().items())
         places = {
             rule.name: (place, member)
             for place, each in enumerate(self.running)

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.errors import DataError
-from cernis.events.batch import Bools
-from cernis.run.rules.routing import ConstantTest, Router
+from cernis.events.batch import Bools, EventBatch
+from cernis.plan.equalities import ConstantTest
+from cernis.run.rules.routing import RoutedRules, Router
 from cernis.spark.carriers import write_blob
 from cernis.spark.columns import (
     AHEAD,
@@ -147,7 +148,8 @@ class RuleSpreader:
             bucket = table.column(columns[group])
             wanted = np.asarray(bucket.is_valid())
             if equalities is not None:
-                router = Router({0: equalities}, self.reading.reading.type_column)
+                alone = RoutedRules((), {None: equalities})
+                router = Router({0: alone}, self.reading.reading.type_column)
                 wanted = wanted & _find_relevant(router, self.reading, rows)
             if wanted.any():
                 keep = pa.array(wanted)
@@ -170,6 +172,6 @@ def _find_relevant(router: Router, reading: RowWork, rows: pa.Table) -> Bools:
         if STREAM in rows.column_names:
             indices = np.flatnonzero(np.asarray(rows.column(STREAM)) == number)
             own = rows.take(pa.array(indices))
-        for at in router.route(stream.select(own)).values():
+        for at, _ in router.route(EventBatch.of(stream.select(own))).values():
             found[indices[at]] = True
     return found

@@ -1,7 +1,7 @@
-"""`OwnedSuppressor`: SUPPRESS BY of the rules of a bundle, in one pass over the ends of all rules.
+"""`OwnedSuppressor`: SUPPRESS BY of the rules of a group, in one pass over the ends of all rules.
 
 The rules name the same components of their partition, and each has a time of its own. A key is the
-owner of the partition (`keys.OwnedKeys`) and the values of these components. An event of a bundle
+owner of the partition (`keys.OwnedKeys`) and the values of these components. An event of a group
 is a copy for one rule, so an end has one owner.
 
 Cost contract: that of `suppress` for the ends of all rules. The match of a reported end is listed

@@ -2,9 +2,9 @@
 
 A thousand rules on a thousand hosts are one pattern and a thousand constants: each asks of every
 event that can move it that `host = c`. Without that question, and partitioned by `host` too, they
-are the same query. Its caller passes it the events of these hosts only (`families`).
+are the same query. Its caller passes it the events of these hosts only (`run.rules.group`).
 
-Only where nothing but the order of events counts (`routing.why_whole`), and no clause chooses
+Only where nothing but the order of events counts (`equalities.why_whole`), and no clause chooses
 between matches of different partitions.
 
 The plan of a rule says whether it has a template. Rules that differ in the constant alone have the
@@ -15,19 +15,16 @@ Cost contract: a plan for each template, and a walk over the formula for each ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Pattern
 from cernis.pattern.selection import counts_only
+from cernis.plan.equalities import Constant, ConstantTest, find_equalities, why_whole
 from cernis.plan.plan import Plan
-from cernis.run.rules.routing import Constant, ConstantTest, find_equalities, why_whole
-
-if TYPE_CHECKING:
-    from cernis.run.query import Query
 
 
 class Template(NamedTuple):
@@ -51,23 +48,26 @@ class Template(NamedTuple):
         return self.attribute, type(self.constant), self.pattern
 
 
-def find_template(query: Query[Any]) -> Template | None:
+def find_template(pattern: Pattern, plan: Callable[[], Plan]) -> Template | None:
     """Return a query without the constant of all its events; None: they have none in common.
 
-    >>> from cernis.run.query import Query
-    >>> query = Query("SELECT * FROM S WHERE (A AS a ; B AS b) FILTER a[x = 1] AND b[x = 1]")
-    >>> test, pattern = find_template(query)
+    The `plan` is made if no template like it is known.
+
+    >>> from cernis.languages.ceql.parse import parse
+    >>> from cernis.plan.plan import make_plan
+    >>> query = parse("SELECT * FROM S WHERE (A AS a ; B AS b) FILTER a[x = 1] AND b[x = 1]")
+    >>> test, pattern = find_template(query, lambda: make_plan(query))
     >>> print(test)
     x = 1
     >>> print(pattern)
     SELECT * FROM S WHERE (A AS a ; B AS b) FILTER a[x IS NOT NULL] AND b[x IS NOT NULL] \
 PARTITION BY [x]
     """
-    guesses = [*_guess_templates(query.pattern)]
+    guesses = [*_guess_templates(pattern)]
     for guess in guesses:
         if guess.shared in _known:
             return guess
-    template = _find_by_plan(query.pattern, query.plan)
+    template = _find_by_plan(pattern, plan())
     if template is not None and template in guesses:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()

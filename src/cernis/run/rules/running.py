@@ -1,0 +1,410 @@
+"""Rules at work: `RunningRule` is one, or a group, and `RunningRules` are all of a session.
+
+Cost contract: per chunk that of `routing.Router`, and for each running rule that of its session.
+The events of routed rules are copied while they read them, once for all rules that read the same
+ones; stores keep places in the chunk. Rules that ask the same atoms encode a shared batch once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.encoding.encode import AtomEncoder, Encoder, KnownGroups
+from cernis.events.batch import EventBatch, Int32s, Int64s, choose_stored, take_events
+from cernis.events.order import Scale, join_table
+from cernis.events.store import EventStore
+from cernis.output import UsedFile
+from cernis.pattern.atom import Atom
+from cernis.pattern.query import Pattern
+from cernis.results.matches import Matches
+from cernis.results.matchset import MatchSet
+from cernis.run.metrics import SessionMetrics
+from cernis.run.query import Query
+from cernis.run.rules.derived import (
+    PathLog,
+    count_steps,
+    derive_schema,
+    is_held,
+    is_late,
+    unite_schemas,
+    widen,
+)
+from cernis.run.rules.group import GroupSession, RuleGroup
+from cernis.run.rules.pending import DerivedBound, PendingEvents, find_bound
+from cernis.run.rules.routing import RoutedEvents, RoutedRules, Router
+from cernis.run.rules.rule import Rule, order_rules
+from cernis.run.session import RunOptions, Session
+
+RuleWarnings = Callable[[int], tuple[str, ...]]
+"""The warnings about the events of a rule, by its index among those that share a session."""
+
+
+class RuleNotes(NamedTuple):
+    """What is told with the matches of rules; notes are listed when they are asked for."""
+
+    shared: tuple[str, ...] = ()
+    """The notes of all rules."""
+    used: Sequence[UsedFile] = ()
+    warn: RuleWarnings | None = None
+
+    def list_notes(self, rule: Rule, index: int) -> tuple[str, ...]:
+        """Return the notes of a rule after those of all; its plan is made for them."""
+        plan, odd = rule.query.plan, () if self.warn is None else self.warn(index)
+        return (*self.shared, *plan.warnings, *odd, *plan.notes)
+
+
+SILENT = RuleNotes()
+
+
+@dataclass(eq=False)
+class RunningRule:
+    """A session over the events of a rule, or of the rules of a group."""
+
+    rules: tuple[Rule, ...]
+    session: Session[Any]
+    number: int = 0
+    """The number of the first of its rules in the rule set."""
+    counted: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    """How many events each rule of a group has had."""
+    log: PathLog = field(default_factory=PathLog)
+    """The places of its last events, for matches that become events."""
+    pending: PendingEvents = field(default_factory=PendingEvents)
+    """The events that it may not read yet."""
+    derived: tuple[Any, pa.Schema] | None = None
+    """The columns of the events that matches of a group become, and what they follow from."""
+
+    @property
+    def group(self) -> RuleGroup | None:
+        """The rules that share the session; None: there is one."""
+        return self.session.group if isinstance(self.session, GroupSession) else None
+
+    @property
+    def pattern(self) -> Pattern:
+        group = self.group
+        return (self.rules[0].query if group is None else group.whole).pattern
+
+    @property
+    def routed(self) -> RoutedRules | None:
+        """The events that can move its rules; None: it reads every event."""
+        if (group := self.group) is not None:
+            return group.routed
+        (rule,) = self.rules
+        if rule.whole or rule.equalities is None:
+            return None
+        return RoutedRules(rule.query.pattern.streams, {None: rule.equalities})
+
+    @property
+    def owners(self) -> Sequence[int | None]:
+        """The numbers of its rules in `routed`."""
+        return (None,) if self.group is None else self.group.owners
+
+    def widen(self, width: int) -> None:
+        """Make room for paths of more steps."""
+        self.log = self.log._replace(paths=widen(self.log.paths, width))
+        self.pending.widen(width)
+
+    def find_open(self) -> DerivedBound | None:
+        """Return up to where its matches are known; None: all that end so far are.
+
+        What comes before is dropped from the log of places.
+        """
+        position = self.session.pipeline.first_open() if is_held(self.pattern) else None
+        if position is not None and is_late(self.pattern):
+            # a match stands at its deadline, which had not passed at the first event of the log
+            position = max(position, self.log.first)
+        last = self.session.events - 1
+        self.log = self.log.forget_before(last if position is None else position)
+        return None if position is None else find_bound(self.log, position)
+
+    def change_group(self, after: RuleGroup, number: int) -> RunningRule:
+        """Return the same session with other rules; those that left it leave nothing behind."""
+        assert isinstance(self.session, GroupSession)
+        before, stay = _list_members(self.session.group), _list_members(after)
+        left = [owner for member, owner in before.items() if member not in stay]
+        self.session.pipeline.use(after, np.array(left, np.int64))
+        known = dict(zip(before, self.counted, strict=False))
+        counted = np.array([known.get(member, 0) for member in stay], np.int64)
+        return RunningRule(after.rules, self.session, number, counted)
+
+    def read(self, batch: EventBatch, scale: Scale) -> list[Any]:
+        """Read events in their final order; return what was found, for `conclude`."""
+        if (group := self.group) is not None:
+            counts = np.bincount(group.find_rules(batch), minlength=len(self.rules))
+            self.counted = counts + self.counted if len(self.counted) else counts
+        return self.session.read(replace(batch, base=self.session.events), scale)
+
+    def conclude(
+        self,
+        segments: list[Any],
+        told: RuleNotes = SILENT,
+        *,
+        last: bool = False,
+        forget: bool = True,
+        every: bool = True,
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield what rules have found; of a group, those that have found something, or `every`."""
+        if not isinstance(self.session, GroupSession):
+            yield self.rules[0].name, self.session.conclude(segments, last=last, forget=forget)
+            return
+        group, owners = self.session.group, self.session.list_owners(segments)
+        # which may renumber keys
+        found = self.session.conclude(segments, last=last, forget=forget)
+        shares = dict(group.split(found, owners))
+        for index in range(len(self.rules)) if every else shares:
+            own = shares.get(index) or group.nothing[index]
+            yield self.rules[index].name, self._tell(index, own, found.store, told)
+
+    def join_found(
+        self, parts: Sequence[tuple[str, Any]], told: RuleNotes = SILENT, *, every: bool = True
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield what rules that insert into a stream have found in chunks; with `every`, of all."""
+        by_name: dict[str, list[Any]] = {}
+        for name, part in parts:
+            by_name.setdefault(name, []).append(part)
+        if self.group is None:
+            if every:  # for its notes
+                by_name.setdefault(self.rules[0].name, []).append(self.session.empty_result())
+            yield from ((name, own[0].join(own[1:])) for name, own in by_name.items())
+            return
+        for index, rule in enumerate(self.rules):
+            if own := by_name.get(rule.name):
+                found = own[0] if len(own) == 1 else own[0].join(own[1:])
+                yield rule.name, self._tell(index, found.match_set, found.store, told)
+        if every:
+            for name, nothing in self.conclude([], told):
+                if name not in by_name:
+                    yield name, nothing
+
+    def _tell(self, index: int, found: MatchSet, store: EventStore, told: RuleNotes) -> Matches:
+        """Return the matches of a rule of a group, with its notes."""
+        assert self.group is not None
+        pattern, notes = self.group.find_pattern(index), partial(told.list_notes, self.rules[index])
+        return Matches(found, store, pattern, notes=partial(notes, index), used=told.used)
+
+    def derive_schemas(self, type_column: str, time_column: str | None) -> list[pa.Schema]:
+        """Return the columns of the events that matches become; those of a group are united."""
+        if self.group is None:
+            return [derive_schema(self.session.empty_result(), type_column, time_column)]
+        columns = self.session.store.schemas, type_column, time_column
+        if self.derived is None or self.derived[0] != columns:
+            found = [derive_schema(each, type_column, time_column) for _, each in self.conclude([])]
+            self.derived = columns, unite_schemas(self.pattern.into or "", found)
+        return [self.derived[1]]
+
+    def count_events(self) -> dict[str, int]:
+        """Return how many events each rule has had."""
+        if self.group is None:
+            return {self.rules[0].name: self.session.events}
+        counted = self.counted if len(self.counted) else np.zeros(len(self.rules), np.int64)
+        return dict(zip((rule.name for rule in self.rules), counted.tolist(), strict=True))
+
+    def measure(self) -> Iterator[tuple[str, SessionMetrics]]:
+        """Yield the numbers of each rule; some microseconds for each, and no event is read.
+
+        The rules of a group keep events and spend time together: each has a share by the number of
+        its events.
+        """
+        whole = self.session.metrics()
+        if not isinstance(self.session, GroupSession):
+            yield self.rules[0].name, whole
+            return
+        silenced = self.session.pipeline.count_silenced().tolist()
+        for (name, events), lost in zip(self.count_events().items(), silenced, strict=True):
+            part = events / max(whole.events, 1)
+            shared = {each: round(getattr(whole, each) * part) for each in _SHARED}
+            spent = {stage: part * seconds for stage, seconds in whole.seconds.items()}
+            yield name, replace(whole, events=events, suppressed=lost, seconds=spent, **shared)
+
+
+_SHARED = ("relevant", "stored", "stored_bytes", "keys", "records")
+
+
+def _list_members(group: RuleGroup) -> dict[tuple[str, str, int], int]:
+    """Return the owners of the rules of a group, by all that says that a rule is the same."""
+    pairs = zip(group.rules, group.owners, strict=True)
+    return {(rule.name, rule.text, owner): owner for rule, owner in pairs}
+
+
+class RoutedBatch(NamedTuple):
+    """The events that rules read, of a batch of the input."""
+
+    events: EventBatch
+    at: Int64s
+    """Where these stand in the batch."""
+
+
+class RunningRules:
+    """The rules and groups of rules of a session; each has an index."""
+
+    def __init__(
+        self, running: Sequence[RunningRule], names: Sequence[str], type_column: str
+    ) -> None:
+        """`names` are those of all rules, in the order of the rule set."""
+        self._running = list(running)
+        self.patterns = [each.pattern for each in running]
+        self.numbers = {name: number for number, name in enumerate(names)}
+        """The number of each rule in the rule set."""
+        self.made = {each.into for each in self.patterns if each.into is not None}
+        """The streams that rules insert into."""
+        self.order, _ = order_rules(self.patterns)
+        """The indices, such that each rule comes after those that it reads."""
+        widths = (max(each.log.paths.shape[1], each.pending.width) for each in running)
+        self.width = max([1 + 2 * count_steps(self.patterns, self.order), *widths])
+        """The length of the paths of events (`derived`)."""
+        for each in running:
+            each.widen(self.width)
+        pairs = enumerate(each.routed for each in running)
+        self.router = Router(
+            {i: own for i, own in pairs if own is not None and not self.reads_derived(i)},
+            type_column,
+        )
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def __iter__(self) -> Iterator[RunningRule]:
+        return iter(self._running)
+
+    def __getitem__(self, index: int) -> RunningRule:
+        return self._running[index]
+
+    def reads_derived(self, index: int) -> bool:
+        """Return whether a rule reads a stream that others insert into."""
+        return not self.made.isdisjoint(self.patterns[index].streams)
+
+    def route(self, batch: EventBatch) -> dict[int, RoutedBatch]:
+        """Return the events that can move each rule, by its index; without any, it is left out."""
+        alike: dict[tuple[Any, ...], list[int]] = {}
+        routed = self.router.route(batch)
+        for index, events in routed.items():
+            alike.setdefault((id(events), self.patterns[index].streams), []).append(index)
+        groups = [(key[1], routed[own[0]]) for key, own in alike.items()]
+        copies = zip(alike.values(), groups, _copy_events(batch, groups), strict=True)
+        return {
+            index: RoutedBatch(events, at)
+            for indices, (_, (at, _)), events in copies
+            for index in indices
+        }
+
+
+def _copy_events(
+    batch: EventBatch, groups: Sequence[tuple[Sequence[str], RoutedEvents]]
+) -> Iterator[EventBatch]:
+    """Yield the events of streams at some places; those of one table share one copy."""
+    if len(batch.parts) > 1 or batch.index is not None or not groups:
+        for streams, (at, owners) in groups:
+            yield replace(take_events(batch, at, streams), owners=owners)
+        return
+    (name, table), order = batch.parts[0], np.concatenate([own.at for _, own in groups])
+    copied, first = join_table(table).take(pa.array(order)), 0
+    for _, (at, owners) in groups:
+        yield replace(
+            batch,
+            rows=batch.rows[at],
+            time=None if batch.time is None else batch.time[at],
+            parts=((name, copied.slice(first, len(at))),),
+            owners=owners,
+            chosen=choose_stored(batch, at),
+        )
+        first += len(at)
+
+
+class SessionOpener:
+    """Opens the sessions of rules."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self.options = options
+        self.encoders = _SharedEncoders(options.type_column)
+
+    def open(self, query: Query[Any]) -> Session[Any]:
+        """Return a session of a query."""
+        return Session(query.plan, self.options, encode=self.encoders.get)
+
+    def start(
+        self, rules: Sequence[Rule], groups: Sequence[RuleGroup], kept: Sequence[RunningRule]
+    ) -> list[RunningRule]:
+        """Return all rules and groups at work.
+
+        Those that are `kept` go on with their sessions, and the others get new ones.
+        """
+        by_whole = {each.group.whole: each for each in kept if each.group is not None}
+        by_name = {each.rules[0].name: each for each in kept if each.group is None}
+        members = {rule.name: group for group in groups for rule in group.rules}
+        running: list[RunningRule] = []
+        made: set[RuleGroup] = set()
+        for number, rule in enumerate(rules):
+            group = members.get(rule.name)
+            if group is None:
+                own = by_name.get(rule.name) or RunningRule((rule,), self.open(rule.query))
+                running.append(replace(own, rules=(rule,), number=number))
+            elif group not in made:
+                made.add(group)
+                if (before := by_whole.get(group.whole)) is not None:
+                    running.append(before.change_group(group, number))
+                else:
+                    session = GroupSession(group, self.options, self.encoders.get)
+                    running.append(RunningRule(group.rules, session, number))
+        return running
+
+    def thaw(self, running: RunningRule, frozen: bytes) -> None:
+        """Give a rule, or a group of rules, the session that was frozen."""
+        options, encode = self.options, self.encoders.get
+        if running.group is not None:
+            running.session = GroupSession.thaw_group(running.group, frozen, options, encode)
+        else:
+            plan = running.session.plan
+            running.session = Session[Any].thaw(plan, frozen, options, encode=encode)
+
+
+class _SharedEncoder(AtomEncoder):
+    """An encoder of several rules: it encodes a batch that they share once."""
+
+    def __init__(self, atoms: Sequence[Atom], type_column: str, known: KnownGroups) -> None:
+        super().__init__(atoms, type_column, known)
+        self._last: tuple[EventBatch, Int32s] | None = None
+
+    def encode(self, batch: EventBatch) -> Int32s:
+        if self._last is not None:
+            known, codes = self._last
+            if known.parts is batch.parts and known.index is batch.index:
+                return codes
+        codes = super().encode(batch)
+        self._last = (batch, codes)
+        return codes
+
+    def forget_batch(self) -> None:
+        """Drop the last batch: no other rule reads it."""
+        self._last = None
+
+
+class _SharedEncoders:
+    """One encoder for all rules that ask the same atoms.
+
+    A rule that is removed takes its own along. The sessions of the rules know this object and
+    not the session of the rule set, which would then hold itself.
+    """
+
+    def __init__(self, type_column: str) -> None:
+        self._type_column = type_column
+        self._known: WeakValueDictionary[tuple[Atom, ...], _SharedEncoder] = WeakValueDictionary()
+        self._groups: KnownGroups = WeakValueDictionary()
+
+    def get(self, atoms: Sequence[Atom]) -> Encoder:
+        """Return the encoder of these atoms."""
+        key = tuple(atoms)
+        encoder = self._known.get(key)
+        if encoder is None:
+            encoder = self._known[key] = _SharedEncoder(key, self._type_column, self._groups)
+        return encoder
+
+    def forget_batch(self) -> None:
+        """Drop the batch that was encoded last."""
+        for encoder in self._known.values():
+            encoder.forget_batch()
