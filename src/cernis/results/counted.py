@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
+from cernis.engine.residues import flatten_integers
 from cernis.engine.unary.aggregate import EndAggregates
-from cernis.engine.unary.residue import flatten_integers
 from cernis.errors import StateError
 from cernis.results.matchset import MatchBlock, Positions
 

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.engine.residues import flatten_integers
 from cernis.engine.unary.aggregate import EndAggregates, is_compiled
 from cernis.engine.unary.arena import ArenaSegment
 from cernis.engine.unary.best import list_best
 from cernis.engine.unary.count import ArenaCounts, count_matches, count_within
 from cernis.engine.unary.enumerate import list_blocks
-from cernis.engine.unary.residue import flatten_integers
 from cernis.results.matchset import MatchBlock
 from cernis.results.rooted import RootedMatches
 from cernis.state import require

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from cernis.encoding.evaluate import compare
 from cernis.encoding.measure import read_numbers
+from cernis.engine.residues import add_up, flatten_integers, is_zero
 from cernis.engine.unary.aggregate import (
     EndAggregates,
     Measure,
@@ -33,7 +34,6 @@ from cernis.engine.unary.aggregate import (
     MeasuredPairs,
     join_found,
 )
-from cernis.engine.unary.residue import add_up, flatten_integers, is_zero
 from cernis.errors import DataError, StateError
 from cernis.events.source import list_attributes
 from cernis.events.store import EventStore, common_type

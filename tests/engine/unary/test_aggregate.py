@@ -14,19 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.engine.unary.aggregate import (
-    EndAggregates,
-    Measure,
-    MeasuredColumn,
-    MeasuredPairs,
-)
-from cernis.engine.unary.residue import (
+from cernis.engine.residues import (
     add_up,
     flatten_integers,
     is_zero,
     join_integers,
     new_moduli,
     read_residues,
+)
+from cernis.engine.unary.aggregate import (
+    EndAggregates,
+    Measure,
+    MeasuredColumn,
+    MeasuredPairs,
 )
 from cernis.events.batch import EventBatch
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit

@@ -37,10 +37,9 @@ from cernis.engine.dag import records as r
 from cernis.engine.dag import rounds, unions, unlike
 from cernis.engine.dag.count_paths import PathWalk
 from cernis.engine.dag.links import DagSegment
-from cernis.engine.dag.residues import join_residues, list_primes, reduce
 from cernis.engine.dag.rounds import NO_ROUNDS, EndingRounds, RunRounds, read_rounds
+from cernis.engine.residues import EXACT, count_large, reduce
 
-_EXACT = float(2**53)
 _MOST_VISITS = 1 << 20
 """More visits of paths than this are left to the kernel: they take a twentieth of a second."""
 Element = TypeVar("Element")
@@ -462,7 +461,7 @@ class DagCounts(DagElements[int]):
     def is_known(self, item: int) -> bool:
         if item not in self.known:
             number = self._counted.values[item]
-            if self._counted.stamps[item] == 0 or number >= _EXACT:
+            if self._counted.stamps[item] == 0 or number >= EXACT:
                 return False
             self.known[item] = int(number)
         return True
@@ -532,8 +531,8 @@ def count_matches(segment: DagSegment) -> list[int]:
         out[done : done + len(found)] = found
         done += len(found)
     _count_into(segment._replace(roots=segment.roots[done:]), 0.0, out[done:])
-    counts: list[int] = np.where(out < _EXACT, out, 0).astype(np.int64).tolist()
-    large = np.flatnonzero(out >= _EXACT)
+    counts: list[int] = np.where(out < EXACT, out, 0).astype(np.int64).tolist()
+    large = np.flatnonzero(out >= EXACT)
     if len(large):
         roots = segment.roots[large]
         exact = _count_exactly(segment._replace(roots=roots), float(out.max()))
@@ -575,8 +574,10 @@ def _count_exactly(segment: DagSegment, most: float) -> list[int]:
     """Return the numbers of matches of all roots, of which the largest is about `most`."""
     if most == inf:
         return [DagCounts(segment, root).number() for root in segment.roots]
-    primes = list_primes(int(np.log2(most)) + 2)
-    residues = np.empty((len(primes), len(segment.roots)), np.float64)
-    for prime, row in zip(primes, residues, strict=True):
-        _count_into(segment, float(prime), row)
-    return join_residues(residues.astype(np.int64), primes)
+
+    def count(prime: float) -> NDArray[np.float64]:
+        out = np.empty(len(segment.roots), np.float64)
+        _count_into(segment, prime, out)
+        return out
+
+    return count_large(count, most, lambda: 0)

@@ -34,7 +34,6 @@ from cernis.engine.dag import records as r
 from cernis.engine.dag import unions
 from cernis.engine.dag.count import list_runs
 from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND, DagSegment
-from cernis.engine.dag.residues import add, count_exactly, reduce
 from cernis.engine.dag.rounds import FIRST_WORD
 from cernis.engine.dag.slide import MomentLog, count_log, find_last_asked, number_values
 from cernis.engine.dag.steps import (
@@ -46,6 +45,7 @@ from cernis.engine.dag.steps import (
     place_runs,
     read_steps,
 )
+from cernis.engine.residues import add, count_exactly, reduce
 
 _DONE, _NO_ROOM, _GIVES_UP = 0, -1, -2
 _SAMPLE = 8

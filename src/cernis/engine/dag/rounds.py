@@ -45,7 +45,7 @@ from cernis.compiled import inner
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND, Links
-from cernis.engine.dag.residues import reduce
+from cernis.engine.residues import reduce
 
 FIRST_WORD, LAST_WORD = range(2)
 """The low words of ended rounds: of all, and of those that can only be the last. The high word is

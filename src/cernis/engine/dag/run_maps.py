@@ -25,8 +25,8 @@ from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.compiled.tiers import call_patiently, cut_events
 from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND
-from cernis.engine.dag.residues import add, count_exactly, reduce
 from cernis.engine.dag.steps import Chosen, Ints, RunPlaces
+from cernis.engine.residues import add, count_exactly, reduce
 
 WAYS, READY = range(2)
 """The two numbers of a run."""

@@ -37,7 +37,6 @@ from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.dag import records as r
 from cernis.engine.dag.links import DagSegment
-from cernis.engine.dag.residues import join_residues, list_primes, reduce
 from cernis.engine.dag.steps import (
     AskedRanges,
     Ints,
@@ -46,10 +45,10 @@ from cernis.engine.dag.steps import (
     Steps,
     find_places,
 )
+from cernis.engine.residues import EXACT, count_large, reduce
 from cernis.engine.settings import LAST_TIME
 
 DONE, NO_ROOM, SPENT = range(3)
-_EXACT = float(2**53)
 _CELLS_PER_VERTEX = 64
 """The most cells that a vertex may add, on average."""
 _MOST_SPREAD = 8
@@ -355,16 +354,18 @@ def count_log(log: MomentLog) -> list[int] | None:
     room = _count_into(log, groups, 0.0, limit, out, 1024)
     if not room:
         return None
-    if not len(out) or out.max() < _EXACT:
+    if not len(out) or out.max() < EXACT:
         counts: list[int] = out.astype(np.int64).tolist()
         return counts
     if out.max() == inf:
         return None
-    primes = list_primes(int(np.log2(out.max())) + 2)
-    residues = np.empty((len(primes), roots), np.float64)
-    for prime, row in zip(primes, residues, strict=True):
-        _count_into(log, groups, float(prime), limit, row, room)
-    return join_residues(residues.astype(np.int64), primes)
+
+    def count(prime: float) -> NDArray[np.float64]:
+        found = np.empty(roots, np.float64)
+        _count_into(log, groups, prime, limit, found, room)
+        return found
+
+    return count_large(count, float(out.max()), lambda: 0)
 
 
 def _count_into(

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled import read_only
 from cernis.compiled.tiers import has_code
+from cernis.engine.residues import Integers, join_integers, read_residues, to_floats
 from cernis.engine.settings import (
     CLOCK_WINDOW,
     EVENT_WINDOW,
@@ -31,7 +32,6 @@ from cernis.engine.settings import (
 )
 from cernis.engine.unary import semiring, stacks
 from cernis.engine.unary import slide as kernel
-from cernis.engine.unary.residue import Integers, join_integers, read_residues, to_floats
 from cernis.engine.unary.semiring import NO_VALUE, Weights, new_pool
 from cernis.engine.unary.tables import UnaryArrays, UnaryTables
 from cernis.errors import BudgetError

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.engine.residues import flatten_integers, read_residues, to_floats
 from cernis.engine.unary.aggregate import (
     Measure,
     SlidingAggregator,
     decode_least,
     encode_least,
 )
-from cernis.engine.unary.residue import flatten_integers, read_residues, to_floats
 from cernis.engine.unary.semiring import NO_VALUE, Lanes, Weights, new_pool
 from cernis.engine.unary.stacks import LOGGED, WORDS, SlidingMemory
 

@@ -2,7 +2,7 @@
 
 An *element* stands for a set of partial matches and has one number, or a few, per quantity:
 
-* the number of matches, in residues (`residue`), exact at any size;
+* the number of matches, in residues (`cernis.engine.residues`), exact at any size;
 * per sum of integers the sum over all matches and their events, in residues too (the number of
   pairs of a match and an event is the sum of ones);
 * per sum of floats the sum, and once the number of matches as a float;
@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import apart, inlined, inner
-from cernis.engine.unary.residue import (
+from cernis.engine.residues import (
     LANE_BITS,
     Moduli,
     extend,

@@ -47,8 +47,8 @@ from __future__ import annotations
 import numpy as np
 
 from cernis.compiled import apart, borrowing, inlined
+from cernis.engine.residues import bound_integer
 from cernis.engine.settings import CLOCK_WINDOW, EVENT_WINDOW, FOREVER, NEVER, NO_WINDOW
-from cernis.engine.unary.residue import bound_integer
 from cernis.engine.unary.semiring import (
     add,
     add_bounds,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import apart, borrowing, inlined
-from cernis.engine.unary.residue import LANE_BITS
+from cernis.engine.residues import LANE_BITS
 from cernis.engine.unary.semiring import (
     MOST_LOAD,
     Pool,

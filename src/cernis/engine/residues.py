@@ -1,34 +1,46 @@
-"""Integers of any size as residues: one modulo 2^64, the others modulo primes below 2^50.
+"""Exact integers of any size as residues, which kernels add and multiply.
 
-The first lane is plain 64-bit arithmetic, which needs no reduction; its modulus is written as 0.
-More lanes have one prime each, and the Chinese remainder theorem gives the integer back. An integer
-may be negative: it lies in the middle of the range of its residues.
+The Chinese remainder theorem gives an integer back. There are two layouts:
 
-Primes stay below 2^50 so that a product modulo p needs no 128-bit arithmetic: the quotient that
+* in *lanes*, an integer has a residue modulo 2^64 and others modulo primes below 2^50, side by
+  side, and one pass computes all. Aggregates have it (`cernis.engine.unary.semiring`);
+* in *passes*, a kernel counts in floats, which are exact below 2^53. Where a count is larger, it
+  counts again modulo one prime after the other (`count_exactly`). These primes are below 2^26, so
+  that a float holds a product. Counts of the run DAG have it (`cernis.engine.dag`): few exceed
+  2^53, and one compiled kernel serves all.
+
+The first lane is plain 64-bit arithmetic, which needs no reduction; its modulus is written as 0. An
+integer in lanes may be negative: it lies in the middle of the range of its residues. Primes of
+lanes stay below 2^50 so that a product modulo p needs no 128-bit arithmetic: the quotient that
 floating point gives is off by at most one (Shoup's NTL does the same).
 
-Cost contract: an addition or product costs O(lanes), and none needs a division. A word has room for
-2^12 residues below 2^50: vectors add residues as plain integers, and reduce them later
-(`semiring`). Rejected: primes of 62
-bits, which are a fifth fewer: LLVM computes their products one at a time, and each addition needs a
-reduction. Rejected: limbs with carries, whose products cost the square of them. In most numbers of
-a window the upper limbs are 0; leaving these out makes loops so short that sequences of 24 took 1.2
-times as long.
+Cost contract: in lanes an addition or product costs O(lanes), and none needs a division; in passes,
+a pass for each 26 bits of the largest count. A word has room for 2^12 residues below 2^50: vectors
+add residues as plain integers, and reduce them later (`semiring`). Rejected: primes of 62 bits,
+which are a fifth fewer: LLVM computes their products one at a time, and each addition needs a
+reduction. Rejected: limbs with carries, whose products cost the square of them; in most numbers of
+a window the upper limbs are 0, and leaving these out makes loops so short that sequences of 24 took
+1.2 times as long. `cernis.engine.unary.count` has limbs all the same: it only adds, a carry tells
+that they are too few, and choosing a match by its rank compares, which residues cannot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from math import isfinite, log2, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.compiled import borrowing, inlined
+from cernis.compiled import borrowing, inlined, inner
 from cernis.integers import to_nearest
 
 LANE_BITS = 50
+_PASS_BITS = 26
+EXACT = float(2**53)
+"""Floats below it are exact numbers."""
 _WORD = 2**64
 _WORD_SIZE = 2.0**64
 _ROUNDED_UP = 1 + 1e-9
@@ -48,16 +60,7 @@ class Moduli(NamedTuple):
 
 def new_moduli(lanes: int) -> Moduli:
     """Return the moduli of so many lanes."""
-    return _list_moduli([_modulus(i) for i in range(lanes)])
-
-
-def prime_moduli(lanes: int) -> Moduli:
-    """Return moduli that are all prime, which frozen states of before have."""
-    return _list_moduli([_prime(i) for i in range(lanes)])
-
-
-def _list_moduli(moduli: Sequence[int]) -> Moduli:
-    """Return moduli, of which only the first may be 2^64, for the kernels."""
+    moduli = [_modulus(i) for i in range(lanes)]
     crossings = np.zeros((len(moduli), len(moduli)), np.int64)
     for j, q in enumerate(moduli):
         crossings[:j, j] = [pow(p, -1, q) for p in moduli[:j]]
@@ -68,20 +71,20 @@ def _list_moduli(moduli: Sequence[int]) -> Moduli:
 
 def _modulus(lane: int) -> int:
     """Return the modulus of a lane."""
-    return _prime(lane - 1) if lane else _WORD
+    return _prime(LANE_BITS, lane - 1) if lane else _WORD
 
 
 @cache
-def _prime(rank: int) -> int:
-    """Return the rank-th prime below 2^50, the largest first."""
-    number = _prime(rank - 1) - 1 if rank else 2**LANE_BITS - 1
+def _prime(bits: int, rank: int) -> int:
+    """Return the rank-th prime below 2^bits, the largest first."""
+    number = _prime(bits, rank - 1) - 1 if rank else 2**bits - 1
     while not _is_prime(number):
         number -= 1
     return number
 
 
 def _is_prime(number: int) -> bool:
-    """Whether an integer between 2^49 and 2^50 is a prime (Miller-Rabin)."""
+    """Whether an integer between 2^6 and 2^64 is a prime (Miller-Rabin)."""
     odd, twos = number - 1, 0
     while odd % 2 == 0:
         odd, twos = odd // 2, twos + 1
@@ -107,7 +110,7 @@ def read_residues(residues: NDArray[np.int64], moduli: Moduli) -> Integers:
 
     Digits can be added up, and few sums become Python's integers.
 
-    >>> read_residues(np.array([[5, 5], [-7, _prime(0) - 7]]), new_moduli(2)).tolist()
+    >>> read_residues(np.array([[5, 5], [-7, _prime(LANE_BITS, 0) - 7]]), new_moduli(2)).tolist()
     [5, -7]
     """
     if residues.shape[1] == 1:
@@ -287,3 +290,92 @@ def extend(old, new, residues, digits):
             digit = reduce_integer(digits[i], prime, inverse)
             value = reduce_integer(multiply(value, radix, prime, inverse) + digit, prime, inverse)
         residues[lane] = value
+
+
+# --------------------------------------------------------------------- passes
+
+
+@inner
+def reduce(value, prime):
+    """Return a number modulo a prime; 0: there is none."""
+    if prime > 0:
+        value -= np.floor(value / prime) * prime
+        if value < 0:
+            value += prime
+    return value
+
+
+@inner
+def add(one, other, prime):
+    """Return the sum of two numbers modulo a prime; 0: there is none."""
+    total = one + other
+    if total >= prime:
+        total -= prime
+    return total
+
+
+@cache
+def list_primes(bits: int) -> tuple[int, ...]:
+    """Return primes below 2^26 whose product has more than so many bits, the largest first.
+
+    >>> len(list_primes(103)), len(list_primes(104))
+    (4, 5)
+    """
+    primes: list[int] = []
+    while prod(primes) >> bits == 0:
+        primes.append(_prime(_PASS_BITS, len(primes)))
+    return tuple(primes)
+
+
+def join_residues(residues: NDArray[np.int64], primes: Sequence[int]) -> list[int]:
+    """Return the numbers with these residues: a row for each prime.
+
+    >>> join_residues(np.array([[1, 2], [3, 2], [2, 5]]), (3, 5, 7))
+    [58, 47]
+    """
+    rows, moduli, last = [], [], len(primes) // 2 * 2
+    # the product of two primes fits into 64 bits
+    for at in range(0, last, 2):
+        one, other = primes[at : at + 2]
+        times = (residues[at + 1] - residues[at]) * pow(one, -1, other) % other
+        rows.append(residues[at] + one * times)
+        moduli.append(one * other)
+    rows, moduli = [*rows, *residues[last:]], [*moduli, *primes[last:]]
+    whole = prod(moduli)
+    total = np.zeros(residues.shape[1], object)
+    for modulus, row in zip(moduli, rows, strict=True):
+        others = whole // modulus
+        total += row.astype(object) * (others * pow(others, -1, modulus))
+    joined: list[int] = (total % whole).tolist()
+    return joined
+
+
+Count = Callable[[float], NDArray[np.float64]]
+"""Returns numbers modulo a prime; 0: there is none."""
+
+
+def count_large(count: Count, largest: float, bound_bits: Callable[[], int]) -> list[int]:
+    """Return numbers of any size, the largest of which is near to a float.
+
+    `bound_bits` is for numbers beyond floats.
+    """
+    primes = list_primes(int(log2(largest)) + 2 if isfinite(largest) else bound_bits())
+    residues = np.array([count(float(prime)) for prime in primes])
+    return join_residues(residues.astype(np.int64), primes)
+
+
+def count_exactly(count: Count, bound_bits: Callable[[], int]) -> list[int]:
+    """Return numbers of any size.
+
+    `count` adds and multiplies numbers that are not negative, so a float is near to its number, and
+    exact where that is below 2^53.
+    """
+    numbers = count(0.0)
+    is_exact = numbers < EXACT
+    counts: list[int] = np.where(is_exact, numbers, 0.0).astype(np.int64).tolist()
+    large = np.flatnonzero(~is_exact)
+    if len(large):
+        found = count_large(lambda prime: count(prime)[large], float(numbers.max()), bound_bits)
+        for index, number in zip(large.tolist(), found, strict=True):
+            counts[index] = number
+    return counts
