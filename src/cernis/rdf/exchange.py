@@ -144,8 +144,8 @@ def _encode(column: pa.ChunkedArray, terms: Terms) -> Codes:
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
     known = np.append(terms.add(encoded.dictionary.to_pylist()), np.int32(UNBOUND))
-    places = encoded.indices.fill_null(len(known) - 1)
-    codes: Codes = known[np.asarray(places)]
+    indices = encoded.indices.fill_null(len(known) - 1)
+    codes: Codes = known[np.asarray(indices)]
     return codes
 
 

@@ -175,9 +175,9 @@ class GraphMatches(Result[GraphMatch]):
         if not counts:
             return {}
         totals: dict[int, int] = {}
-        for places, count in zip(self._store.rows(found).event.tolist(), counts, strict=True):
-            for place in {place for place in places if place >= 0}:
-                totals[place] = totals.get(place, 0) + count
+        for events, count in zip(self._store.rows(found).event.tolist(), counts, strict=True):
+            for event in {event for event in events if event >= 0}:
+                totals[event] = totals.get(event, 0) + count
         streams, numbers, _ = self._store.events(np.array([*totals], np.int64))
         pairs = zip(streams.tolist(), numbers.tolist(), strict=True)
         return dict(zip(pairs, totals.values(), strict=True))
@@ -230,7 +230,7 @@ class GraphMatches(Result[GraphMatch]):
         bound = [table.column(label).to_pylist() for label in self._shape.labels]
         names = [output.name for output in self._shape.outputs]
         used: list[Any] = [()] * len(start)
-        times, offsets = self._clock.places(block.positions[-4]), block.offsets[-4]
+        times, offsets = self._clock.find_positions(block.positions[-4]), block.offsets[-4]
         if self._shape.versions is not None:
             used = [tuple(versions) for versions in table.column("background").to_pylist()]
         for i in range(len(start)):
@@ -256,7 +256,7 @@ class GraphMatches(Result[GraphMatch]):
         """Return what a picture of an interval shows, in `width` bins; `svg()` draws it.
 
         A lane is a stream, with the events in which a graph pattern of the query has a solution.
-        `start` and `stop` are places on its axis: milliseconds since 1970, or numbers.
+        `start` and `stop` lie on its axis: milliseconds since 1970, or numbers.
         """
         return self.timeline_index().view(start, stop, width)
 
@@ -278,15 +278,17 @@ class GraphMatches(Result[GraphMatch]):
         ticks, streams, numbers = self._solved
         names = self._shape.streams
         pairs = zip(streams.tolist(), numbers.tolist(), strict=True)
-        places = {(names[stream], number): place for place, (stream, number) in enumerate(pairs)}
+        ranks = {(names[stream], number): rank for rank, (stream, number) in enumerate(pairs)}
 
         def hold(match: GraphMatch) -> dict[str, list[int]]:
             found: dict[str, list[int]] = {}
             for event in match.events:
-                found.setdefault(event[0], []).append(places[event])
+                found.setdefault(event[0], []).append(ranks[event])
             return found
 
-        lanes = GraphLanes(ticks, self._clock.places(ticks), self._clock.axis, streams, names)
+        lanes = GraphLanes(
+            ticks, self._clock.find_positions(ticks), self._clock.axis, streams, names
+        )
         ends = GraphEnds(*self.count_times(), lambda number: self.page(number, 1), hold)
         return index_graphs(lanes, ends)
 
@@ -303,9 +305,7 @@ class GraphMatches(Result[GraphMatch]):
             return ""
         view, (_, streams, numbers) = self.timeline(), self._solved
         held = {mark.position for one in view.matches for mark in one.marks}
-        titles = {
-            place: f"{self._shape.streams[streams[place]]} {numbers[place]}" for place in held
-        }
+        titles = {rank: f"{self._shape.streams[streams[rank]]} {numbers[rank]}" for rank in held}
         return draw_timeline(view, standalone=False, titles=titles)
 
     # ----------------------------------------------------------------- blocks
@@ -365,12 +365,12 @@ class GraphMatches(Result[GraphMatch]):
         order = np.lexsort((-block.start, block.end))
         start, end = block.start[order], block.end[order]
         if ((start[1:] == start[:-1]) & (end[1:] == end[:-1])).any():
-            order, tied = _sort_places(block.end, self._places(block, terms=False))
+            order, tied = _sort_by_keys(block.end, self._sort_keys(block, terms=False))
             if tied:
-                order, _ = _sort_places(block.end, self._places(block))
+                order, _ = _sort_by_keys(block.end, self._sort_keys(block))
         return block if (np.diff(order) == 1).all() else take(block, order)
 
-    def _places(self, block: MatchBlock, *, terms: bool = True) -> pa.Array:
+    def _sort_keys(self, block: MatchBlock, *, terms: bool = True) -> pa.Array:
         """Return bytes that sort as the matches of one end do: by start, events and terms.
 
         No term has a byte below 32 in it.
@@ -416,9 +416,9 @@ class GraphMatches(Result[GraphMatch]):
     def _outputs(self, block: MatchBlock) -> Iterator[tuple[str, Int64s | None, pa.Array]]:
         """Return the names of what is shown, offsets of lists, and terms; null where unbound."""
         columns = list(self._columns(block))
-        for name, place, expression in self._shape.outputs:
+        for name, index, expression in self._shape.outputs:
             if expression is None:
-                column, offsets, codes = columns[place]
+                column, offsets, codes = columns[index]
                 yield name, offsets if column.listed else None, self._terms.texts(codes)
                 continue
             yield name, None, self._compute(expression, columns, len(block.start))
@@ -446,18 +446,18 @@ class GraphMatches(Result[GraphMatch]):
         self, column: AnswerColumn, rows: StoredRows, offsets: Int64s
     ) -> tuple[Int64s, Codes]:
         """Return the terms of a column as lists, by the offsets of matches among the rows."""
-        codes = rows.codes[:, column.place]
+        codes = rows.codes[:, column.row_column]
         bound = codes >= 0
         if column.listed:
             upto = np.concatenate(([0], np.cumsum(bound)))
             return upto[offsets], codes[bound]
         if column.step is not None:  # the last round decides, also that it is unbound
             bound = self._shape.steps[rows.alternative] == column.step
-        places = np.where(bound, np.arange(len(codes)), -1)
+        rows_bound = np.where(bound, np.arange(len(codes)), -1)
         single = np.arange(len(offsets))
         if len(offsets) == 1:
             return single, codes[:0]
-        latest = np.maximum.reduceat(places, offsets[:-1])
+        latest = np.maximum.reduceat(rows_bound, offsets[:-1])
         return single, np.where(latest >= 0, codes[latest], np.int32(-1))
 
     # ------------------------------------------------------------------ Arrow
@@ -501,7 +501,7 @@ class GraphMatches(Result[GraphMatch]):
         That order is by `end` in nanoseconds, then by `place`.
         """
         for block in self._blocks(limit):
-            yield self._with_places(block, self._json_lines(block, ""))
+            yield self._with_order(block, self._json_lines(block, ""))
 
     def placed_quads(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         """Return the graphs of CONSTRUCT with their order, as `placed_lines` does.
@@ -510,17 +510,17 @@ class GraphMatches(Result[GraphMatch]):
         """
         for block in self._blocks(limit):
             numbers = pa.array(["\0"] * len(block.start), pa.string())
-            yield self._with_places(block, self._quads(block, numbers))
+            yield self._with_order(block, self._quads(block, numbers))
 
     def placed_batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         """Return the columns of `to_arrow` after `@end` and `@place`, which order them."""
         for block in self._blocks(limit):
             batch = self._batch(block)
-            columns = [pa.array(block.end), self._places(block), *batch.columns]
+            columns = [pa.array(block.end), self._sort_keys(block), *batch.columns]
             yield pa.RecordBatch.from_arrays(columns, ["@end", "@place", *batch.schema.names])
 
-    def _with_places(self, block: MatchBlock, lines: pa.Array) -> pa.RecordBatch:
-        columns = [pa.array(block.end), self._places(block), lines]
+    def _with_order(self, block: MatchBlock, lines: pa.Array) -> pa.RecordBatch:
+        columns = [pa.array(block.end), self._sort_keys(block), lines]
         return pa.RecordBatch.from_arrays(columns, ["end", "place", "line"])
 
     def _json_lines(self, block: MatchBlock, newline: str) -> pa.StringArray:
@@ -593,10 +593,10 @@ class GraphMatches(Result[GraphMatch]):
     def _quads(self, block: MatchBlock, numbers: pa.StringArray) -> pa.StringArray:
         graph = pc.binary_join_element_wise("<urn:cernis:match:", numbers, ">", "")
         lines = [_quad(graph, _PROV, self._clock.terms(block.end), None)]
-        places = {column.name: codes for column, _, codes in self._columns(block)}
+        values = {column.name: codes for column, _, codes in self._columns(block)}
         for template in self._shape.construct or ():
             triple, forms = g.split_template(template)
-            nodes = [self._node(node, places, numbers, forms) for node in triple.nodes()]
+            nodes = [self._node(node, values, numbers, forms) for node in triple.nodes()]
             lines.append(_quad(nodes[0], nodes[1], nodes[2], graph, _are_triples(nodes)))
         some = np.zeros(len(block.start), np.bool_)
         for line in lines[1:]:
@@ -620,7 +620,7 @@ class GraphMatches(Result[GraphMatch]):
     def _node(
         self,
         node: g.Node,
-        places: Mapping[str, Any],
+        values: Mapping[str, Any],
         numbers: pa.Array,
         forms: Mapping[str, g.Triple],
     ) -> pa.Array:
@@ -628,13 +628,13 @@ class GraphMatches(Result[GraphMatch]):
         if isinstance(node, g.Term):
             return pa.array([node.text] * len(numbers), pa.string())
         if node.name in forms:
-            inside = [self._node(one, places, numbers, forms) for one in forms[node.name].nodes()]
+            inside = [self._node(one, values, numbers, forms) for one in forms[node.name].nodes()]
             term = pc.binary_join_element_wise("<<(", *inside, ")>>", " ")
             return pc.if_else(_are_triples(inside), term, None)
         if node.hidden:
             name = "".join(c for c in node.name if c.isalnum())
             return pc.binary_join_element_wise("_:m", numbers, f"x{name}", "")
-        codes = places[node.name]
+        codes = values[node.name]
         return pc.if_else(pa.array(codes >= 0), self._terms.texts(codes), None)
 
 
@@ -685,11 +685,11 @@ def _match_keys(block: MatchBlock) -> pa.Array:
     return pc.binary_join_element_wise(*parts, b"").cast(pa.large_binary())
 
 
-def _sort_places(end: Int64s, places: pa.Array) -> tuple[Int64s, bool]:
-    """Return the order of matches by end and place, and whether two have the same."""
-    by = [("end", "ascending"), ("place", "ascending")]
-    order = pc.sort_indices(pa.table({"end": end, "place": places}), sort_keys=by).to_numpy()
-    in_order, ends = places.take(pa.array(order)), end[order]
+def _sort_by_keys(end: Int64s, keys: pa.Array) -> tuple[Int64s, bool]:
+    """Return the order of matches by end and sort key, and whether two have the same."""
+    by = [("end", "ascending"), ("key", "ascending")]
+    order = pc.sort_indices(pa.table({"end": end, "key": keys}), sort_keys=by).to_numpy()
+    in_order, ends = keys.take(pa.array(order)), end[order]
     same = np.asarray(pc.equal(in_order.slice(1), in_order.slice(0, len(in_order) - 1)))
     return order, bool((same & (ends[1:] == ends[:-1])).any())
 

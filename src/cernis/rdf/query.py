@@ -14,10 +14,9 @@ from cernis.plan.explain_graphs import GraphExplanation
 from cernis.plan.graphs import GraphPlan, make_graph_plan
 from cernis.rdf.hoist import hoist_functions
 from cernis.rdf.matches import GraphMatches
-from cernis.rdf.name_streams import name_streams
 from cernis.rdf.reading.times import DIGITS_IN_NAME, TimeRule
 from cernis.rdf.session import GraphSession, read_state
-from cernis.rdf.source import GraphSource
+from cernis.rdf.source import GraphSource, name_streams
 from cernis.signature import Secret, open_state
 from cernis.views.progress import find_display, show_progress
 

@@ -27,7 +27,7 @@ class AnswerColumn(NamedTuple):
     each round, if one does."""
 
     name: str
-    place: int
+    row_column: int
     listed: bool
     step: int | None
 
@@ -88,7 +88,7 @@ class TimeFormat(NamedTuple):
         """The unit of a picture's axis: `ms` since 1970, or `number`."""
         return "ms" if self.unit is None else "number"
 
-    def places(self, times: Int64s) -> NDArray[np.float64]:
+    def find_positions(self, times: Int64s) -> NDArray[np.float64]:
         """Return times on that axis."""
         return times / (1_000_000 if self.unit is None else UNITS[self.unit])
 
@@ -135,7 +135,7 @@ def shape_answers(query: SpaseqQuery, linked: LinkedAutomaton) -> AnswerShape:
     else:
         empty = AnswerShape((), streams, steps, is_distinct=query.distinct)
         return _shape_selected(query, empty, column)
-    outputs = tuple(AnswerOutput(one.name, place) for place, one in enumerate(chosen))
+    outputs = tuple(AnswerOutput(one.name, index) for index, one in enumerate(chosen))
     whole = AnswerShape(tuple(chosen), streams, steps, outputs, query.construct)
     return whole._replace(is_distinct=query.distinct)
 

@@ -45,14 +45,14 @@ class GraphEnds(NamedTuple):
 def index_graphs(lanes: GraphLanes, ends: GraphEnds) -> TimelineIndex:
     """Return the index of a result."""
     totals = cumulate(ends.counts)
-    places = np.searchsorted(lanes.ticks, ends.ticks, side="right") - 1
+    ranks = np.searchsorted(lanes.ticks, ends.ticks, side="right") - 1
 
     def find_matches(asked: Places) -> list[FoundMatch]:
         found = []
-        for place in asked.tolist():
-            for match in ends.find_page(totals[int(np.searchsorted(places, place))]):
+        for rank in asked.tolist():
+            for match in ends.find_page(totals[int(np.searchsorted(ranks, rank))]):
                 held = ends.hold(match)
-                found.append(FoundMatch(place, tuple((n, tuple(r)) for n, r in held.items())))
+                found.append(FoundMatch(rank, tuple((n, tuple(r)) for n, r in held.items())))
         return found
 
     return TimelineIndex(
@@ -63,7 +63,7 @@ def index_graphs(lanes: GraphLanes, ends: GraphEnds) -> TimelineIndex:
             Lane(name, np.flatnonzero(lanes.streams == i)) for i, name in enumerate(lanes.names)
         ),
         lane_of=lanes.streams.astype(np.int64),
-        ends=places,
+        ends=ranks,
         counts=totals,
         find_matches=find_matches,
     )

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from cernis.errors import DataError
-from cernis.rdf.name_streams import name_streams
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.events import GraphEvents, Int64s, join_events
 from cernis.rdf.reading.streams import Streamset
 from cernis.rdf.reading.terms import Terms
+from cernis.rdf.source import name_streams
 from cernis.serve.axis import Axis, Floats, count_bins, find_range, to_milliseconds, to_number
 from cernis.serve.data import BINS, MOST_ROWS, SourceFile
 

@@ -34,7 +34,7 @@ def choose_solution_layout(plan: GraphPlan) -> Layout:
     if plan.distribution is not Distribution.KEYED:
         return _lay_out(plan, plan.distribution)
     shape = shape_answers(plan.query, plan.linked)
-    answer = {plan.linked.columns[column.place] for column in shape.columns}
+    answer = {plan.linked.columns[column.row_column] for column in shape.columns}
     shown = tuple(name for name in plan.key if name in answer)
     if not shown and any(output.expression is not None for output in shape.outputs):
         # matches that look the same may differ, so repeats cannot be found by their looks

@@ -17,11 +17,11 @@ from typing import Any
 
 from cernis.errors import CernisError, DataError
 from cernis.events.mistakes import did_you_mean
-from cernis.rdf.name_streams import name_streams
 from cernis.rdf.query import GraphQuery, parse_time_rule
 from cernis.rdf.reading.parts import FilePart, look_ahead
 from cernis.rdf.reading.quads import find_format
 from cernis.rdf.reading.times import TimeRule
+from cernis.rdf.source import name_streams
 from cernis.run.session import RunOptions
 from cernis.spark.streaming.endpoints import Folder, Source, Topic, parse_source
 from cernis.spark.streaming.sources import ARRIVED, check_folder, list_names
