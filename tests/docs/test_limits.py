@@ -16,7 +16,7 @@ from cernis.languages.text import read
 from cernis.pattern.check import MAX_DEPTH
 from cernis.rdf.reading import group
 from cernis.rdf.solving import plan, solutions
-from cernis.run.budget import CANDIDATE_BUDGET
+from cernis.results.budget import CANDIDATE_BUDGET
 from cernis.serve.limits import Limits
 from cernis.spark import carriers
 

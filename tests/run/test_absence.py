@@ -17,6 +17,7 @@ from cernis.cli.main import main
 from cernis.pattern.query import Consume, Strategy
 from cernis.pattern.selection import counts_only
 from cernis.run.session import describe_waiting
+from cernis.run.stages.absence.decide import Absences
 from tools.cases.differential import assert_agrees, assert_counts_agree
 from tools.cases.grammar import split_batches as split
 from tools.cases.strategies import cases, cuts
@@ -187,8 +188,8 @@ def test_forgetting_all_that_can_be_after_each_batch_changes_nothing(
     drawn = data.draw(with_cuts(**links, forget=forget))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cernis.run.pipeline._FORGET_KEYS", -100)
-        patch.setattr("cernis.run.absence.links._SPARE", -100)
-        patch.setattr("cernis.run.absence.following._SHRINK", 0)
+        patch.setattr("cernis.run.stages.absence.links._SPARE", -100)
+        patch.setattr("cernis.run.stages.absence.following._SHRINK", 0)
         patch.setattr("cernis.engine.deadlines._FIRST", 1)
         check_batches(*drawn, freezes=True)
 
@@ -198,7 +199,7 @@ def test_forgetting_all_that_can_be_after_each_batch_changes_nothing(
 @given(drawn=with_cuts(after=("free",), forget=False))
 def test_compact_sets_wait_as_they_are(freezes: bool, drawn: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cernis.run.absence.decide._FEW", 0)
+        patch.setattr("cernis.run.stages.absence.decide._FEW", 0)
         check_batches(*drawn, freezes)
 
 
@@ -294,8 +295,8 @@ def test_state_is_bounded_by_what_waits() -> None:
         )
         session.push(events)
         session.forget()
-    absence = session.pipeline.absence
-    assert absence is not None
+    absence = session.pipeline.stages.opening
+    assert isinstance(absence, Absences)
     assert absence.after is not None
     assert len(absence.after.deadlines) == 100
     assert len(absence.after.waiting) == 100

@@ -18,7 +18,8 @@ from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.results.answers import Answer, Answers
-from cernis.run import history
+from cernis.run.stages import history
+from cernis.run.stages.projection import Projector
 from cernis.testing import oracle
 from cernis.testing.conjunctive import oracle as conjunctive_oracle
 from tools.cases.differential import comparable_match
@@ -117,8 +118,9 @@ def test_theorem_1s_query_keeps_no_runs() -> None:
         session.push(pa.table(events))
         session.forget()
         records.append(session.engine.records)
-        assert session.pipeline.projector is not None
-        assert len(session.pipeline.projector.given) <= 1
+        projector = session.pipeline.stages.closing
+        assert isinstance(projector, Projector)
+        assert len(projector.given) <= 1
     assert max(records) < 100
 
 
@@ -402,8 +404,9 @@ def test_matches_that_have_left_the_window_are_let_go_of(monkeypatch: Any) -> No
     for turn in range(40):
         session.push([{"type": name, "k": turn % 3} for name in "AB"])
         session.forget()
-    assert session.pipeline.history is not None
-    assert session.pipeline.history._number <= 16
+    (kept,) = session.pipeline.stages.choosing
+    assert isinstance(kept, history.MatchHistory)
+    assert kept._number <= 16
     assert sum(len(batch) for batch in session.store.stored_batches()) <= 20
     assert session.pull().count() == 9
 

@@ -17,6 +17,7 @@ import cernis
 import cernis.pattern as p
 from cernis.cli.main import main
 from cernis.pattern.query import Consume, Pattern, Strategy
+from cernis.run.stages.suppress import Suppressor
 from tools.cases.differential import assert_suppression_agrees
 from tools.cases.grammar import split_batches
 from tools.cases.strategies import cuts, suppressed_cases
@@ -132,8 +133,9 @@ def test_keys_that_have_silenced_nothing_leave_the_state() -> None:
         ts = np.arange(first, first + 10_000)
         session.push(pa.table({"type": ["ALARM"] * len(ts), "host": ts, "ts": ts}))
         session.forget()
-        assert session.pipeline.suppressor is not None
-        assert len(session.pipeline.suppressor) == 11
+        (suppressor,) = session.pipeline.stages.choosing
+        assert isinstance(suppressor, Suppressor)
+        assert len(suppressor) == 11
 
 
 def test_it_needs_a_time_column() -> None:

@@ -22,8 +22,8 @@ from cernis.events.source import stream_of
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.pattern.selection import counts_only
 from cernis.run.feed import Measures
-from cernis.run.group import find_measures
 from cernis.run.session import RunOptions
+from cernis.run.stages.groups import find_measures
 from cernis.schema import Schema
 from cernis.spark.carriers import write_blob
 from cernis.spark.columns import ROW, STREAM

@@ -15,7 +15,7 @@ kept), for chains of any length, and every event takes constant time. An index b
 by ≠ has no such single best entry; states whose runs are found through one are not
 collapsed.
 
-All other matches are enumerated and projected: `run.project`.
+All other matches are enumerated and projected: `run.stages.projection`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ the attributes whose order no index keeps. Sessions, Spark and its workers recei
 There are two engines: one reads symbols (`unary`), the other also compares events with each
 other (`tables`). Either gives matches in one of two ways. *Compact*: the automaton and the
 resolution of roots decide the whole query; counting and sampling never enumerate. *Listed*: the
-automaton finds candidates. Each is verified where conditions are undecided (`run.verify`); then
-strategy, projection, consumption and limit apply (`run.choose`).
+automaton finds candidates. Each is verified where conditions are undecided (`run.check.verify`);
+then strategy, projection, consumption and limit apply (`run.stages.sieve`).
 """
 
 from __future__ import annotations

@@ -27,20 +27,20 @@ class CountedMatches:
 
     def __init__(self, variables: Sequence[str], taken: Sequence[EndAggregates]) -> None:
         self.variables = tuple(variables)
-        self._taken = tuple(taken)
+        self.taken = tuple(taken)
 
     @cached_property
     def _numbers(self) -> list[int]:
-        return [n for each in self._taken for n in flatten_integers(each.counts).tolist()]
+        return [n for each in self.taken for n in flatten_integers(each.counts).tolist()]
 
     def count(self) -> int:
         return sum(self._numbers)
 
     def is_empty(self) -> bool:
-        return not any(len(each.ends) for each in self._taken)
+        return not any(len(each.ends) for each in self.taken)
 
     def counts(self) -> tuple[Positions, list[int]]:
-        ends = np.concatenate([np.empty(0, np.int64), *(each.ends for each in self._taken)])
+        ends = np.concatenate([np.empty(0, np.int64), *(each.ends for each in self.taken)])
         return ends, self._numbers
 
     def blocks(self, limit: int | None = None) -> Iterator[MatchBlock]:

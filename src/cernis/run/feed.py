@@ -54,12 +54,12 @@ from cernis.events.kinds import OTHER
 from cernis.events.order import Scale
 from cernis.pattern.window import Unit
 from cernis.plan.plan import Plan, Unary
+from cernis.results.budget import Budget
+from cernis.results.calculated import calculate_from_table
 from cernis.results.correlated import CorrelatedMatches
 from cernis.results.counted import CountedMatches
 from cernis.results.matchset import ListedMatches, MatchSet
 from cernis.results.unary import CompactMatches, Recount
-from cernis.run.budget import Budget
-from cernis.run.calculated import calculate_from_table
 from cernis.state import (
     MOST_EVENTS,
     Sizes,

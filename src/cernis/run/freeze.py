@@ -8,26 +8,22 @@ their query; thawing them with another query is refused before anything is touch
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import astuple, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from cernis.automata.correlated.pcea import Unindexed
-from cernis.encoding.keys import KeyCoder, select_arrays
+from cernis.encoding.keys import KeyCoder
 from cernis.encoding.lives import LifeCoder
 from cernis.engine.unary.aggregate import Measure
-from cernis.errors import DataError, StateError
-from cernis.events.batch import EventBatch
+from cernis.errors import StateError
+from cernis.events.frozen import freeze_batches, thaw_batches
 from cernis.events.order import StreamPosition
-from cernis.events.reader import read_stream
 from cernis.events.source import TimeColumns, TypeColumns
 from cernis.events.times import DAY, UNITS
 from cernis.plan.plan import Plan
-from cernis.run.best import BestFirst
 from cernis.run.feed import SlidingFeed, make_feed
 from cernis.run.pipeline import Pipeline
 from cernis.state import (
@@ -44,7 +40,6 @@ from cernis.state import (
     unpack,
 )
 
-Arrays = dict[str, NDArray[Any]]
 Columns = tuple[TimeColumns, TypeColumns, str]
 """The time columns, the type columns, and the unit of time."""
 
@@ -52,8 +47,7 @@ Columns = tuple[TimeColumns, TypeColumns, str]
 class FrozenState(NamedTuple):
     """The parts of a frozen session."""
 
-    meta: dict[str, Any]
-    arrays: Arrays
+    tree: Tree
     columns: Columns
     progress: StreamPosition
     """Without its position, which is that of the engine."""
@@ -95,73 +89,52 @@ def freeze_pipeline(
 ) -> bytes:
     """Return the state of a pipeline, how its stream is read, and the columns of its tables."""
     pipeline.forget(every_key=True)  # compacts the engine; the bytes hold live keys only
-    arrays: Arrays = {}
-    batches, stored = _freeze_batches(pipeline.store.stored_batches())
-    meta: dict[str, Any] = {
-        "query": fingerprint(pipeline.plan),
-        "engine": pipeline.feed.freeze(),
+    run, plan = pipeline.run, pipeline.plan
+    tree: Tree = {
+        "query": fingerprint(plan),
+        "engine": run.feed.freeze(),
         "progress": list(astuple(progress)),
         "reading": freeze_reading(columns),
-        "batches": batches,
-        "kept_from": pipeline.kept_from,
-        "candidates": pipeline.budget.used,
-        "unordered": pipeline.plan.unindexed.write_names(),
+        "batches": freeze_batches(run.store.stored_batches()),
+        "kept_from": run.kept_from,
+        "candidates": run.budget.used,
+        "unordered": plan.unindexed.write_names(),
+        "stages": {stage.name: stage.freeze(pipeline.stages) for stage in pipeline.stages},
     }
-    if pipeline.counting:
-        meta["counting"] = True
+    if run.purpose.counting:
+        tree["counting"] = True
     if tables:
-        meta["tables"] = dict(tables)
-    if pipeline.sieve:
-        meta["sieve"] = pipeline.sieve.freeze()
-    sieves = pipeline.sieves()
-    if sieves and pipeline.plan.pattern.forget is not None:
-        arrays["lives"] = sieves[0].read_keys(pipeline.kept_from, pipeline.engine.position)
-    if pipeline.absence is not None:
-        meta["absence"], waiting = pipeline.absence.freeze(pipeline.feed, pipeline.retained_ends())
-        arrays |= {f"absence.{name}": array for name, array in waiting.items()}
-    if pipeline.grouper is not None:
-        arrays["groups"] = write_table(pipeline.grouper.freeze())
-        if isinstance(pipeline.feed, SlidingFeed):
-            meta["measures"] = [
-                [*astuple(measure), list(path)] for measure, path in pipeline.feed.measures.items()
-            ]
-    if pipeline.best is not None:
-        best = pipeline.best.waiting.freeze()
-        thinned = [*pipeline.store.thinned_batches()]
-        if thinned:
-            meta["best"], events = _freeze_batches(batch for _, batch in thinned)
-            places = {f"positions.{b}": places for b, (places, _) in enumerate(thinned)}
-            best |= {f"events.{name}": array for name, array in {**events, **places}.items()}
-        arrays |= {f"best.{name}": array for name, array in best.items()}
-    if pipeline.suppressor is not None:
-        silences = pipeline.suppressor.freeze()
-        arrays |= {f"silences.{name}": array for name, array in silences.items()}
-    if pipeline.longest is not None:
-        waiting = pipeline.longest.freeze()
-        arrays |= {f"waiting.{name}": array for name, array in waiting.items()}
-    if pipeline.projector is not None:
-        meta["moment"], arrays["answers"] = pipeline.projector.freeze()
-    if pipeline.keys is not None:
-        arrays |= {f"keys.{name}": array for name, array in pipeline.keys.freeze().items()}
+        tree["tables"] = dict(tables)
+    if isinstance(run.feed, SlidingFeed) and plan.pattern.grouping is not None:
+        tree["measures"] = [[*astuple(each), list(p)] for each, p in run.feed.measures.items()]
+    if thinned := [*run.store.thinned_batches()]:
+        tree["thinned"] = freeze_batches(batch for _, batch in thinned)
+        for batch, (positions, _) in zip(tree["thinned"], thinned, strict=True):
+            batch["positions"] = positions
+    if isinstance(run.keys, LifeCoder):
+        lives = pipeline.stages.opening.read_keys(run.kept_from, run.position)
+        tree |= {} if lives is None else {"lives": lives}
+    if run.keys is not None:
+        tree["keys"] = run.keys.freeze()
     if pipeline.limit.most is not None:
-        arrays["last_events"] = pipeline.limit.last
+        tree["last_events"] = pipeline.limit.last
     if pipeline.clock is not None:
-        arrays |= {f"clock.{name}": array for name, array in pipeline.clock.freeze().items()}
-    return pack({**meta, **arrays, **stored})
+        tree["clock"] = pipeline.clock.freeze()
+    return pack(tree)
 
 
 def read_state(state: bytes, plan: Plan) -> FrozenState:
     """Return the parts of frozen bytes, if they belong to this query."""
-    meta = arrays = unpack_own(state, _write_query(plan))
-    reading = read_reading(meta)
-    unordered = check_list(meta.get("unordered", []), "the attributes that hold text")
+    tree = unpack_own(state, _write_query(plan))
+    reading = read_reading(tree)
+    unordered = check_list(tree.get("unordered", []), "the attributes that hold text")
     names = [check_text(name, "an attribute that holds text") for name in unordered]
     unindexed = Unindexed.read_names(names)
-    written = check_mapping(meta.get("tables", {}), "the tables")
+    written = check_mapping(tree.get("tables", {}), "the tables")
     tables = {name: check_text(each, "the columns of a table") for name, each in written.items()}
-    counting = meta.get("counting", False)
+    counting = tree.get("counting", False)
     require(isinstance(counting, bool), "it does not say whether it counts")
-    return FrozenState(meta, arrays, *reading, unindexed, tables, counting)
+    return FrozenState(tree, *reading, unindexed, tables, counting)
 
 
 class FrozenReading(NamedTuple):
@@ -197,97 +170,68 @@ def read_reading(meta: Mapping[str, Any]) -> FrozenReading:
 
 def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     """Put a new pipeline into the state that was frozen."""
-    meta, arrays = frozen.meta, frozen.arrays
-    engine = check_mapping(meta.get("engine"), "'engine'")
-    if pipeline.grouper is not None:
-        if "measures" in meta:
-            measures = _read_measures(check_list(meta["measures"], "the measures"))
-            unit = pipeline.store.time_unit
-            pipeline.feed = make_feed(pipeline.plan, pipeline.encode, unit, measures)
-        pipeline.grouper.thaw(read_table(arrays, "groups"))
-    pipeline.feed.thaw(engine)
-    position = pipeline.engine.position
-    if pipeline.keys is not None:
-        coded = select_arrays("keys.", arrays)
-        if isinstance(pipeline.keys, LifeCoder):
+    tree, run = frozen.tree, pipeline.run
+    states = check_mapping(tree.get("stages"), "'stages'")
+    if "measures" in tree:
+        measures = _read_measures(check_list(tree["measures"], "the measures"))
+        run.feed = make_feed(run.plan, run.encode, run.store.time_unit, measures)
+    run.feed.thaw(check_mapping(tree.get("engine"), "'engine'"))
+    position = run.position
+    if run.keys is not None:
+        coded = check_mapping(tree.get("keys"), "the keys")
+        if isinstance(run.keys, LifeCoder):
             # the matches of LONGEST that wait for a deadline keep their lives
-            pipeline.keys.thaw(coded, len(arrays.get("absence.after.held.keys", ())))
+            opening = pipeline.stages.opening
+            opened = check_mapping(states.get(opening.name), f"'{opening.name}'")
+            run.keys.thaw(coded, opening.count_held(opened))
         else:
-            pipeline.keys.thaw(coded)
-        live = pipeline.engine.live_keys()
-        require(is_inside(live, 0, len(pipeline.keys)), "a partition has no key")
-    if "last_events" in arrays:
-        pipeline.limit.last = read_array(arrays, "last_events", np.int64).copy()
+            run.keys.thaw(coded)
+        live = run.feed.engine.live_keys()
+        require(is_inside(live, 0, len(run.keys)), "a partition has no key")
+    if "last_events" in tree:
+        pipeline.limit.last = read_array(tree, "last_events", np.int64).copy()
     if pipeline.clock is not None:
-        pipeline.clock.thaw(select_arrays("clock.", arrays), len(pipeline.keys or ()))
-    pipeline.kept_from = check_number(meta.get("kept_from"), "'kept_from'", 0, position + 1)
-    earliest = pipeline.engine.earliest()
-    require(earliest >= pipeline.kept_from, "it needs events that it does not hold")
-    sieve = check_mapping(meta.get("sieve", {}), "'sieve'")
-    used = check_number(meta.get("candidates"), "the number of candidates", 0)
-    pipeline.budget.used = used
-    if pipeline.sieve:
-        pipeline.sieve.thaw(sieve)
-    if pipeline.absence is not None:
-        waiting = select_arrays("absence.", arrays)
-        number = 0 if pipeline.keys is None else len(pipeline.keys)
-        pipeline.absence.thaw(meta.get("absence"), waiting, position, number)
-        require(
-            pipeline.absence.earliest(earliest) >= pipeline.kept_from,
-            "it needs events that it does not hold",
-        )
-    if pipeline.suppressor is not None:
-        pipeline.suppressor.thaw(select_arrays("silences.", arrays))
-    if pipeline.longest is not None:
-        pipeline.longest.thaw(select_arrays("waiting.", arrays), pipeline.kept_from, position)
-        partitions = 1 if pipeline.keys is None else len(pipeline.keys)
-        held = pipeline.longest.waiting.intervals.keys
-        require(is_inside(held, 0, partitions), "a partition has no key")
-    if pipeline.projector is not None:
-        pipeline.projector.thaw(meta.get("moment"), arrays)
-    batches = list(_thaw_batches(check_list(meta.get("batches"), "'batches'"), arrays))
+        pipeline.clock.thaw(check_mapping(tree.get("clock"), "the clock"), len(run.keys or ()))
+    run.kept_from = check_number(tree.get("kept_from"), "'kept_from'", 0, position + 1)
+    is_held = run.feed.engine.earliest() >= run.kept_from
+    require(is_held, "it needs events that it does not hold")
+    run.budget.used = check_number(tree.get("candidates"), "the number of candidates", 0)
+    for stage in pipeline.stages:
+        stage.thaw(check_mapping(states.get(stage.name), f"'{stage.name}'"))
+    batches = list(thaw_batches(tree.get("batches")))
     ends = [batch.base + len(batch) for batch in batches]
     require(
-        [batch.base for batch in batches[1:]] + [position] == (ends or [pipeline.kept_from])
-        and all(batch.base <= pipeline.kept_from for batch in batches[:1]),
+        [batch.base for batch in batches[1:]] + [position] == (ends or [run.kept_from])
+        and all(batch.base <= run.kept_from for batch in batches[:1]),
         "some of its events are missing",
     )
-    if pipeline.best is not None:
-        base = batches[0].base if batches else position
-        _thaw_best(pipeline, pipeline.best, meta, select_arrays("best.", arrays), base)
-    lives, sieves = None, pipeline.sieves()
-    if sieves and isinstance(pipeline.keys, LifeCoder):
-        stored, below = (position - pipeline.kept_from,), len(pipeline.keys)
-        lives = read_array(arrays, "lives", np.int64, stored, low=-1, below=below)
-        before = pipeline.kept_from - batches[0].base if batches else 0
+    _thaw_thinned(pipeline, tree, batches[0].base if batches else position)
+    lives = None
+    if isinstance(run.keys, LifeCoder) and "lives" in tree:
+        stored, below = (position - run.kept_from,), len(run.keys)
+        lives = read_array(tree, "lives", np.int64, stored, low=-1, below=below)
+        before = run.kept_from - batches[0].base if batches else 0
         lives = np.concatenate([np.full(before, -1, np.int64), lives])
     for batch in batches:
-        pipeline.store.append(batch)
-        if pipeline.absence is not None:
-            pipeline.absence.note_stored(batch)
-        if sieves:
-            keys = pipeline.keys.encode(batch) if isinstance(pipeline.keys, KeyCoder) else None
-            if lives is not None:
-                keys, lives = lives[: len(batch)], lives[len(batch) :]
-            for each in sieves:
-                each.note(batch, keys, pipeline.kept_from)
+        run.store.append(batch)
+        keys = run.keys.encode(batch) if isinstance(run.keys, KeyCoder) else None
+        if lives is not None:
+            keys, lives = lives[: len(batch)], lives[len(batch) :]
+        for stage in pipeline.stages:
+            stage.note_stored(batch, keys)
 
 
-def _thaw_best(
-    pipeline: Pipeline, best: BestFirst, meta: Mapping[str, Any], arrays: Arrays, base: int
-) -> None:
-    """Restore the best matches so far, and their events from before the position `base`."""
-    known = np.empty(0, np.int64)
-    events = select_arrays("events.", arrays)
-    for b, batch in enumerate(_thaw_batches(check_list(meta.get("best", []), "'best'"), events)):
-        name, shape, low = f"positions.{b}", batch.rows.shape, int(known.max(initial=-1)) + 1
-        places = read_array(events, name, np.int64, shape, low=low, below=base)
-        require(is_inside(np.diff(places), 1), "the events of the best matches are not in order")
-        pipeline.store.append_thinned(places, batch)
-        known = np.append(known, places)
-    first = 0 if pipeline.plan.pattern.ranks_overall else pipeline.kept_from
-    best.waiting.thaw(arrays, first, pipeline.engine.position)
-    held = best.list_held()
+def _thaw_thinned(pipeline: Pipeline, tree: Tree, base: int) -> None:
+    """Restore the events from before the position `base` that stages hold."""
+    known, thinned = np.empty(0, np.int64), tree.get("thinned", [])
+    for batch, written in zip(thaw_batches(thinned), thinned, strict=True):
+        low = int(known.max(initial=-1)) + 1
+        shape = batch.rows.shape
+        positions = read_array(written, "positions", np.int64, shape, low=low, below=base)
+        require(is_inside(np.diff(positions), 1), "the events of the best matches are not in order")
+        pipeline.store.append_thinned(positions, batch)
+        known = np.append(known, positions)
+    held = pipeline.list_held()
     early = held[held < base]
     require(bool(np.isin(early, known).all()), "it needs events that it does not hold")
 
@@ -308,62 +252,6 @@ def _read_measures(written: list[Any]) -> dict[Measure, tuple[str, ...]]:
     return measures
 
 
-def _freeze_batches(batches: Iterator[EventBatch]) -> tuple[list[Any], Arrays]:
-    described: list[Any] = []
-    arrays: Arrays = {}
-    for b, batch in enumerate(batches):
-        arrays[f"rows.{b}"] = batch.rows
-        if batch.which is not None:
-            arrays[f"which.{b}"] = batch.which
-        if batch.index is not None:
-            arrays[f"index.{b}"] = batch.index
-        for t, (_, table) in enumerate(batch.parts):
-            arrays[f"table.{b}.{t}"] = write_table(_decode_rows(table))
-        described.append(
-            {
-                "base": batch.base,
-                "streams": [name for name, _ in batch.parts],
-                "type": batch.type_column,
-                "time": batch.time_column,
-            }
-        )
-    return described, arrays
-
-
-def _thaw_batches(described: list[Any], arrays: Arrays) -> Iterator[EventBatch]:
-    for b, written in enumerate(described):
-        batch = check_mapping(written, "a batch")
-        parts = tuple(
-            (check_text(name, "a stream"), read_table(arrays, f"table.{b}.{t}"))
-            for t, name in enumerate(check_list(batch.get("streams"), "the streams of a batch"))
-        )
-        rows = read_array(arrays, f"rows.{b}", np.int64, low=0, below=MOST_EVENTS)
-        sizes = np.array([table.num_rows for _, table in parts], np.int64)
-        which = index = None
-        if f"which.{b}" in arrays:
-            shape, most = (len(rows),), len(parts)
-            which = read_array(arrays, f"which.{b}", np.int16, shape, low=0, below=most)
-        if f"index.{b}" in arrays:
-            own = sizes[:1] if which is None else sizes[which]
-            index = read_array(arrays, f"index.{b}", np.int64, (len(rows),), low=0, below=own)
-        require(
-            len(rows) > 0
-            and (which is not None or len(parts) == 1)
-            and (index is not None or (which is None and sizes[0] == len(rows))),
-            "the rows of a batch are not those of its events",
-        )
-        yield EventBatch(
-            check_number(batch.get("base"), "the position of a batch", 0, MOST_EVENTS),
-            rows,
-            None,
-            parts,
-            which,
-            index,
-            check_text(batch.get("type"), "the type column"),
-            _check_name(batch.get("time")),
-        )
-
-
 def _check_columns(given: object, what: str) -> str | dict[str, str | None] | None:
     """Return a column, or columns by stream."""
     if not isinstance(given, dict):
@@ -372,37 +260,3 @@ def _check_columns(given: object, what: str) -> str | dict[str, str | None] | No
         check_text(stream, "a stream"): None if name is None else check_text(name, what)
         for stream, name in given.items()
     }
-
-
-def _check_name(name: object) -> str | None:
-    """Return the name of a time column; None where there is none."""
-    return None if name is None else check_text(name, "the time column")
-
-
-def _decode_rows(table: pa.Table) -> pa.Table:
-    """Return the table with the rows of joined tables in place: not the whole of those tables."""
-    for i, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type) and pa.types.is_struct(field.type.value_type):
-            chunks = [chunk.dictionary_decode() for chunk in table.column(i).chunks]
-            decoded = pa.chunked_array(chunks, field.type.value_type)
-            table = table.set_column(i, field.name, decoded)
-    return table
-
-
-def write_table(table: pa.Table) -> NDArray[np.uint8]:
-    """Return a table as an array of a frozen state."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return np.frombuffer(sink.getvalue(), np.uint8)
-
-
-def read_table(arrays: Arrays, name: str) -> pa.Table:
-    """Return a table of a frozen state, if it is sound."""
-    written = read_array(arrays, name, np.uint8)
-    try:
-        table = read_stream(written.tobytes())
-    except DataError as error:
-        raise StateError(f"the frozen state is damaged: {error}") from error
-    require(len(set(table.column_names)) == table.num_columns, "a column comes twice")
-    return table

@@ -28,9 +28,9 @@ from cernis.pattern.query import Pattern
 from cernis.plan.explain import Explanation
 from cernis.plan.lower_terms import list_decided
 from cernis.plan.plan import Plan, make_plan, write_warnings
+from cernis.results.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.results.matches import Matches
 from cernis.results.result import Found
-from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.key_limit import OnFull
 from cernis.run.session import MatchForm, RunOptions, Session
 from cernis.schema import Schema

@@ -36,29 +36,29 @@ from cernis.events.source import (
     stream_of,
 )
 from cernis.events.store import EventStore, cast_table
-from cernis.pattern.advice import limit_per_end
 from cernis.pattern.advice.event_window import note_exact_window
-from cernis.pattern.advice.limit_per_end import counts_ends, describe_idle_limit
-from cernis.pattern.query import Consume, Pattern, Strategy, Unit
+from cernis.pattern.query import Consume, Pattern, Unit
 from cernis.pattern.selection import added_columns
-from cernis.plan.explain import describe_unbounded_wait, why_idle_stay
+from cernis.plan.explain import why_idle_stay
 from cernis.plan.plan import Plan, make_plan
 from cernis.results.answers import Answers
+from cernis.results.budget import CANDIDATE_BUDGET, Budget, OnBudget
 from cernis.results.groups import Groups
 from cernis.results.matches import Matches
-from cernis.results.matchset import ListedMatches, MatchSet
+from cernis.results.matchset import MatchSet
 from cernis.results.result import Found, Notes
 from cernis.run.advice.absent_types import SampledTypes, find_absent_types
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.run.advice.to_blame import FirstEvents, note_blame
 from cernis.run.advice.unmet_conditions import find_passed, find_unmet_conditions
-from cernis.run.budget import CANDIDATE_BUDGET, Budget, OnBudget
 from cernis.run.feed import Engine, Measures
 from cernis.run.freeze import freeze_pipeline, read_state, thaw_pipeline
-from cernis.run.group import find_measures
 from cernis.run.key_limit import KeyLimit, OnFull
 from cernis.run.metrics import SessionMetrics
-from cernis.run.pipeline import Pipeline
+from cernis.run.pipeline import Pipeline, make_run
+from cernis.run.stages.groups import find_measures
+from cernis.run.stages.projection import Projector
+from cernis.run.stages.stage import Purpose
 from cernis.run.stream_session import Blame, StreamSession
 from cernis.run.tables import Tables
 from cernis.schema import Schema
@@ -169,9 +169,14 @@ class Session(StreamSession[Found, OpenedEvents]):
         self.options = options or RunOptions()
         mistakes = Mistakes(self.options.on_error)
         super().__init__(mistakes, strict=self.options.strict, keep=keep)
-        self._counting = _is_counting(plan, matches, keep=keep)
-        self._measures = measures
-        self._parts = parts
+        self._keeps_answers = keep and plan.head is not None and plan.within is None
+        """Without a window, an answer stays one."""
+        self._purpose = Purpose(
+            keep=keep and not self._keeps_answers,
+            counting=_is_counting(plan, matches, keep=keep),
+            measures=measures,
+            parts=parts,
+        )
         self.budget = self.options.new_budget()
         self._limit = KeyLimit(self.options.max_keys, self.options.on_full)
         self.store = EventStore(self.options.time_unit)
@@ -180,8 +185,6 @@ class Session(StreamSession[Found, OpenedEvents]):
         self._first: FirstEvents | None = FirstEvents()
         """The first events, until something matches."""
         self._encode = encode or partial(AtomEncoder, type_column=self.options.type_column)
-        self._keeps_answers = keep and plan.head is not None and plan.within is None
-        """Without a window, an answer stays one."""
         self._answers_so_far: list[pa.Table] = []
         self._tables: Tables | None = None
         self._checked: dict[str, pa.Schema] = {}
@@ -194,19 +197,8 @@ class Session(StreamSession[Found, OpenedEvents]):
         self._start(plan)
 
     def _start(self, plan: Plan) -> None:
-        keep = self.keep and not self._keeps_answers
-        self.pipeline = Pipeline(
-            plan,
-            self.store,
-            self.budget,
-            self._encode,
-            keep=keep,
-            measures=self._measures,
-            counting=self._counting,
-        )
-        self.pipeline.limit = self._limit
-        if self.pipeline.grouper is not None:
-            self.pipeline.grouper.parts = self._parts
+        run = make_run(plan, self.store, self.budget, self._encode, self._purpose)
+        self.pipeline = Pipeline(run, self._limit)
 
     @property
     def plan(self) -> Plan:
@@ -239,7 +231,8 @@ class Session(StreamSession[Found, OpenedEvents]):
 
     def pass_watermark(self, nanoseconds: int, scale: Scale) -> Iterator[Found]:
         """Yield what is certain once no event before a time comes: groups, and matches."""
-        if self.pipeline.absence is not None or self.pipeline.waits:
+        stages = self.pipeline.stages
+        if any(stage.heeds_time for stage in stages if stage is not stages.closing):
             assert scale.unit_ns is not None
             yield self.advance(nanoseconds // scale.unit_ns, scale)
         if self.first_group_end is not None:
@@ -248,15 +241,15 @@ class Session(StreamSession[Found, OpenedEvents]):
     @property
     def first_group_end(self) -> int | None:
         """The time, in nanoseconds, at which the next group of EVERY ends; None: there is none."""
-        grouper = self.pipeline.grouper
-        return None if grouper is None else grouper.find_first_end(self.pipeline.first_end())
+        stages = self.pipeline.stages
+        return None if stages.closing is None else stages.closing.first_close(stages)
 
     def pass_time(self, nanoseconds: int) -> Found:
         """Return the groups of EVERY that end at or before a time, which no event to come has."""
-        grouper = self.pipeline.grouper
-        assert grouper is not None
+        stages = self.pipeline.stages
+        assert stages.closing is not None
         with self.guard:
-            return self._groups(grouper.take_passed(nanoseconds, self.pipeline.first_end()))
+            return self._groups(stages.closing.pass_time(nanoseconds, stages))
 
     def _collect(self, reading: OpenedEvents, *, last: bool = False) -> Found:
         self._is_endless = self._is_endless or not last
@@ -283,10 +276,10 @@ class Session(StreamSession[Found, OpenedEvents]):
 
     def _end_stream(self, reading: OpenedEvents) -> Found | None:
         rest = None
-        if self.pipeline.waits or self.pipeline.grouper is not None or self._flushes:
+        if self.pipeline.waits or self.plan.pattern.grouping is not None or self._flushes:
             rest = self._result([], last=True)
         else:
-            self.notes += [*self._note_waiting(), *self._warn_about_limit()]
+            self.notes += [*self._note_waiting(), *self._warn_at_end()]
         self.notes += self._find_blame(reading.ordering.scale)()
         return rest
 
@@ -303,8 +296,8 @@ class Session(StreamSession[Found, OpenedEvents]):
 
     def keep_order(self) -> None:
         """Push matches by their ends: those of LONGEST wait for others that end earlier."""
-        if self.pipeline.longest is not None:
-            self.pipeline.longest.in_order = True
+        for stage in self.pipeline.stages:
+            stage.keep_order()
 
     def pass_over(self, batch: EventBatch, scale: Scale) -> None:
         """Read a batch for the matches that end after it; ignore those that end in it.
@@ -326,10 +319,9 @@ class Session(StreamSession[Found, OpenedEvents]):
             return self._answers(self._answers_so_far, self.budget.was_spent)
         budget = self.options.new_budget()
         found = self.pipeline.pull(budget)
-        projector = self.pipeline.new_projector(budget)
-        if projector is None:
+        if self.plan.head is None:
             return self._matches(found, self.budget.was_spent)
-        table = projector.answers(found, self.store)
+        table = Projector(replace(self.pipeline.run, budget=budget), self.plan.head).report(found)
         return self._answers([table], self.budget.was_spent or budget.spent)
 
     def check(self, events: Any) -> None:
@@ -350,10 +342,9 @@ class Session(StreamSession[Found, OpenedEvents]):
         Not after a partial answer to CONSUME BY, SUPPRESS BY or LIMIT … OVERALL: what it would have
         consumed, silenced or outranked is unknown, so no later match is certain.
         """
-        pattern = self.plan.pattern
-        chains = pattern.consume is not Consume.NONE or pattern.suppress is not None
-        chains = chains or pattern.ranks_overall
-        if not self.budget.spent or not chains:
+        is_chained = self.plan.pattern.consume is not Consume.NONE
+        is_chained = is_chained or any(stage.is_chained for stage in self.pipeline.stages)
+        if not self.budget.spent or not is_chained:
             self.budget.used = 0
 
     def _begin(self, events: Any, *, whole: bool) -> OpenedEvents:
@@ -396,7 +387,7 @@ class Session(StreamSession[Found, OpenedEvents]):
             *note_exact_window(self.plan.pattern),
             *self.plan.notes,
             *self._idle_partitions(),
-            *self._long_waits(last=last),
+            *self._describe_waits(last=last),
             *([self._limit.note_dropped] if self._limit.dropped else []),
             *spent,
         ]
@@ -429,7 +420,8 @@ class Session(StreamSession[Found, OpenedEvents]):
         if not self.events:  # the schema of the first events decides the plan
             plan = self._given.for_schema(schema)
             if pattern.grouping is not None:
-                self._measures = find_measures(pattern, schema, schemas.values())
+                measures = find_measures(pattern, schema, schemas.values())
+                self._purpose = replace(self._purpose, measures=measures)
                 self._start(plan)
             elif plan is not self.plan:
                 self._start(plan)
@@ -442,12 +434,8 @@ class Session(StreamSession[Found, OpenedEvents]):
             scale.ticks(pattern.within.size)
         if pattern.forget is not None:
             scale.ticks(pattern.forget, "FORGET AFTER")
-        if pattern.suppress is not None:
-            scale.ticks(pattern.suppress.length, "SUPPRESS BY … FOR")
-        for absence in pattern.without:
-            if absence.within.unit is Unit.TIME:
-                clause = "WITHOUT … BEFORE" if absence.before else "WITHOUT … FOR"
-                scale.ticks(absence.within.size, f"{clause} a time")
+        for stage in reversed([*self.pipeline.stages]):
+            stage.check_scale(scale)
 
     @property
     def tables(self) -> Tables | None:
@@ -472,8 +460,10 @@ class Session(StreamSession[Found, OpenedEvents]):
 
     def empty_result(self) -> Found:
         """Return a result without anything in it, for its columns and its notes."""
-        grouper = self.pipeline.grouper
-        return self._result([]) if grouper is None else self._groups(grouper.report_nothing())
+        closing = self.pipeline.stages.closing
+        if closing is None or self.plan.pattern.grouping is None:
+            return self._result([])
+        return self._groups(closing.report_nothing())
 
     def _open_tables(self) -> Tables | None:
         """Return the tables that the query joins, which are read once."""
@@ -505,15 +495,10 @@ class Session(StreamSession[Found, OpenedEvents]):
         if self._is_endless and plan.keeps_idle and keys is not None and len(keys) >= MANY_KEYS:
             yield f"{len(keys):,} partitions, and idle ones stay: {why_idle_stay(plan.pattern)}"
 
-    def _long_waits(self, *, last: bool) -> Iterator[str]:
+    def _describe_waits(self, *, last: bool) -> Iterator[str]:
         """Yield a note where a match, or a group, may wait for ever, or until the end."""
-        if self.plan.pattern.ranks_overall and not last:
-            yield "LIMIT … OVERALL reports its matches when the input ends: finish() gives them"
-        waits = describe_unbounded_wait(self.plan)
-        if self._is_endless and waits:
-            yield f"LONGEST pushes a match when no longer one can come: {waits}"
-        if self._is_endless and self.plan.pattern.group_wait is None:
-            yield "EVERY … OF START pushes groups when the input ends; add WITHIN a time"
+        for stage in self.pipeline.stages:
+            yield from stage.describe_waits(endless=self._is_endless, last=last)
 
     def _warn_about_events(
         self, ordering: Ordering, times: TimeSpan | None, *, last: bool
@@ -526,26 +511,19 @@ class Session(StreamSession[Found, OpenedEvents]):
 
     def _note_waiting(self) -> Iterator[str]:
         """Yield a note if the input has ended before the deadlines of some matches."""
-        absence, pattern = self.pipeline.absence, self.plan.pattern
-        if absence is None or self.options.complete or self.budget.spent:
+        if self.options.complete or self.budget.spent:
             return
-        if number := absence.count_waiting(self.pipeline.feed):
+        if number := sum(stage.count_waiting() for stage in self.pipeline.stages):
             self._first = None  # nothing else keeps these away
-            chooses = pattern.order is not None or pattern.suppress is not None
-            chooses = chooses or pattern.strategy is Strategy.LONGEST
-            note = describe_waiting(None if chooses or pattern.grouping is not None else number)
+            stays = not any(stage.drops for stage in self.pipeline.stages)
+            note = describe_waiting(number if stays else None)
             if note not in self.notes:
                 yield note
 
-    def _warn_about_limit(self) -> Iterator[WarningNote]:
-        """Yield a warning where the LIMIT of ORDER BY has left nothing out."""
-        pattern, best = self.plan.pattern, self.pipeline.best
-        if best is None or not counts_ends(pattern) or best.has_cut:
-            return
-        is_known = any(warning.code == limit_per_end.CODE for warning in self.plan.warnings)
-        if best.given > (pattern.limit or 0) and not is_known:
-            found = describe_idle_limit(pattern, "and no end has more")
-            yield WarningNote.of(found, pattern.source)
+    def _warn_at_end(self) -> Iterator[WarningNote]:
+        """Yield warnings of the clauses, after all events."""
+        for stage in self.pipeline.stages:
+            yield from stage.warn_at_end()
 
     def warn_about_truths(self, types: SampledTypes) -> Iterator[WarningNote]:
         """Yield warnings about types and conditions, after all events that they can concern."""
@@ -566,28 +544,21 @@ class Session(StreamSession[Found, OpenedEvents]):
 
         With the `scale` of the events, a note says what is to blame if there are none.
         """
-        if last and self._flushes and self.pipeline.absence is not None:
-            segments = [*segments, *self.pipeline.absence.finish()]
-        if self.pipeline.grouper is not None:
-            grouper = self.pipeline.grouper
-            self.pipeline.add_to_groups(segments, last=last)
-            if last:
-                self.notes += self._note_waiting()
-                return self._groups(grouper.take_all())
-            return self._groups(grouper.take_closed(self.events, self.pipeline.first_end()))
-        found = self.pipeline.find(segments, last=last)
+        if last and self._flushes:
+            segments = [*segments, *self.pipeline.finish()]
+        found: Any = self.pipeline.report(segments, last=last)
         if last:
-            self.notes += [*self._note_waiting(), *self._warn_about_limit()]
-        if self._first is not None and not found.is_empty():
+            self.notes += [*self._note_waiting(), *self._warn_at_end()]
+        if self.plan.pattern.grouping is not None:
+            return self._groups(found)
+        if self.pipeline.has_matched:
             self._first = None
         blame = None if scale is None else self._find_blame(scale)
-        projector = self.pipeline.projector
-        if projector is None:
+        if self.plan.head is None:
             return self._matches(found, self.budget.spent, blame)
-        table = projector.answers(found, self.store)
-        if self._keeps_answers and table.num_rows:
-            self._answers_so_far.append(table)
-        return self._answers([table], self.budget.spent, blame)
+        if self._keeps_answers and found.num_rows:
+            self._answers_so_far.append(found)
+        return self._answers([found], self.budget.spent, blame)
 
     def _find_blame(self, scale: Scale) -> Blame:
         """Return a function that says what keeps every match away.
@@ -596,14 +567,14 @@ class Session(StreamSession[Found, OpenedEvents]):
         are read.
         """
         first, plan = self._first, self.plan
-        if first is None or self.pipeline.grouper is not None or list_warnings(self.notes):
+        if first is None or plan.pattern.grouping is not None or list_warnings(self.notes):
             return list
         encode, time_unit = self._encode, self.options.time_unit
 
         def has_matches(trial: Pattern) -> bool:
             tried = make_plan(trial, plan.unindexed)
             budget = Budget(_TRIED_CANDIDATES, "partial")
-            pipeline = Pipeline(tried, EventStore(time_unit), budget, encode)
+            pipeline = Pipeline(make_run(tried, EventStore(time_unit), budget, encode))
             taken = [each for batch in first.batches for each in pipeline.take(batch, scale)]
             return not pipeline.find(taken, last=True).is_empty()
 
@@ -631,7 +602,7 @@ class Session(StreamSession[Found, OpenedEvents]):
             partial=partial,
             used=used,
             deadline=self.pipeline.deadline(),
-            counting=self._counting,
+            counting=self._purpose.counting,
         )
         return cast(Found, matches)
 
@@ -655,9 +626,8 @@ class Session(StreamSession[Found, OpenedEvents]):
 
     def _unite(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Return the tables as one, in types that hold the values of all events so far."""
-        projector = self.pipeline.new_projector(self.budget)
-        assert projector is not None
-        nothing = projector.answers(ListedMatches(self.plan.variables, ()), self.store)
+        assert self.plan.head is not None
+        nothing = Projector(self.pipeline.run, self.plan.head).report_nothing()
         return pa.concat_tables([nothing, *(cast_table(table, nothing.schema) for table in tables)])
 
     def _note_partial(self, partial: bool) -> None:

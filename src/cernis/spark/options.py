@@ -14,8 +14,8 @@ from typing import Any, Literal
 from cernis.errors import CernisError
 from cernis.events.batch import TYPES
 from cernis.events.source import TimeColumns, TypeColumns
+from cernis.results.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.results.jsonlines import TextEvents
-from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.signature import Secret
 
 AnswerForm = Literal["events", "count", "lines", "flat", "quads", "measures"]

@@ -29,13 +29,13 @@ from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Pattern, Unit
 from cernis.plan.plan import Distribution, Plan
 from cernis.run.feed import Measures
-from cernis.run.group import find_measures
 from cernis.run.query import Query, refuse_insert
 from cernis.run.rules.rule import Rule, RuleSetError, describe_mistake, refuse_inserts
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
 from cernis.run.rules.streams import name_streams
 from cernis.run.session import RunOptions
+from cernis.run.stages.groups import find_measures
 from cernis.run.tables import find_table
 from cernis.schema import Schema
 from cernis.spark.arrangement import Arrangement, find_arrangement, is_small

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from cernis.errors import CernisError
 from cernis.events.source import TimeColumns, TypeColumns
 from cernis.pattern.query import Pattern
-from cernis.run.budget import CANDIDATE_BUDGET, OnBudget
+from cernis.results.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.run.query import Query
 from cernis.run.rules.rule_set import RuleSet
 from cernis.signature import Secret

@@ -22,7 +22,7 @@ from cernis.pattern.selection import group_terms
 from cernis.plan.absence import link_guard
 from cernis.plan.plan import Plan
 from cernis.results.columns import MatchFields
-from cernis.run.verify import Verifier, list_condition_atoms
+from cernis.run.check.verify import Verifier, list_condition_atoms
 
 _COMPUTED = frozenset({pred.TIME.name, pred.TIME_NS.name, pred.RANK.name})
 

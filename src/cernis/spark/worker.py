@@ -28,6 +28,8 @@ from cernis.results.sortable import write_sortable
 from cernis.run.feed import Measures
 from cernis.run.query import Query
 from cernis.run.session import Session
+from cernis.run.stages.best import BestFirst
+from cernis.run.stages.groups import Grouper
 from cernis.spark.carriers import carrier_of
 from cernis.spark.columns import NOW, OWN, PLACE
 from cernis.spark.group_parts import (
@@ -202,7 +204,7 @@ class QueryRecognizer(Recognizer):
         """Read events of other slices; give the matches of this one that they make certain."""
         if not table.num_rows or self.is_done:
             return
-        if self.session.pipeline.absence is None:
+        if not self.work.plan.pattern.without:
             self.pass_over(table)
         else:
             batch = self._batch(table)
@@ -224,8 +226,9 @@ class QueryRecognizer(Recognizer):
 
     def add_up(self, parts: pa.Table) -> Iterator[pa.RecordBatch]:
         """Give the groups of these parts, one for each group."""
-        assert self.session.pipeline.grouper is not None
-        self.session.pipeline.grouper.thaw(parts)
+        grouper = self.session.pipeline.stages.closing
+        assert isinstance(grouper, Grouper)
+        grouper.read_groups(parts)
         yield from self.finish()
 
     def _give(self, found: Matches | Answers | Groups) -> Iterator[pa.RecordBatch]:
@@ -248,8 +251,8 @@ class QueryRecognizer(Recognizer):
 
     def _rank(self, found: Matches) -> tuple[pa.Array, pa.Array]:
         """Return the columns of `RANKING`; matches of one end are those of one task."""
-        best, store = self.session.pipeline.best, self.session.store
-        assert best is not None
+        store = self.session.store
+        (best,) = (one for one in self.session.pipeline.stages if isinstance(one, BestFirst))
         block = join(tuple(found.match_set.blocks()), len(found.match_set.variables))
         values, ends = best.evaluate(block), block.end
         times = store.column(ends, TIME.name).to_pylist() if store.is_timed else [0] * len(ends)

@@ -16,8 +16,8 @@ from cernis.languages.ceql.parse import parse
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
-from cernis.run.conditions import EventView
-from cernis.run.verify import Mark, Verifier
+from cernis.run.check.conditions import EventView
+from cernis.run.check.verify import Mark, Verifier
 from cernis.testing import oracle
 from cernis.testing.predicates import holds, read_attribute
 from tools.cases.grammar import FAMILIES, Features, random_case

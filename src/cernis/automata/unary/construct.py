@@ -11,7 +11,7 @@ one of the transitions that begin the part after the arrow, with all their condi
 
 Conditions between events (`x[a] op y[b]`, PARTITION BY and WITHIN inside a formula, gaps)
 cannot be asked of one event. They are left out here: the automaton then accepts a superset of
-the formula, and `run.verify` filters its matches. A guard that contains such a
+the formula, and `run.check.verify` filters its matches. A guard that contains such a
 condition is left out entirely, since weakening it would lose matches. A wait whose events such
 a condition compares is *open*: any event passes it.
 """

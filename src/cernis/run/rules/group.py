@@ -56,14 +56,14 @@ from cernis.events.times import is_text
 from cernis.pattern.query import Pattern
 from cernis.plan.plan import Plan, Unary
 from cernis.plan.templates import Template
+from cernis.results.budget import Budget
 from cernis.results.matches import Matches
 from cernis.results.matchset import MatchSet
 from cernis.results.unary import CompactMatches
 from cernis.run.advice.absent_types import SampledTypes
-from cernis.run.budget import Budget
 from cernis.run.feed import EncodedBatch, Feed, Keys, push_pieces
 from cernis.run.freeze import read_state, thaw_pipeline
-from cernis.run.pipeline import Pipeline
+from cernis.run.pipeline import Pipeline, make_run
 from cernis.run.query import Query
 from cernis.run.rules.owned_suppress import OwnedClauses, OwnedSuppressor, SilencedMatches
 from cernis.run.rules.routing import RoutedRules, sort_numbers
@@ -389,8 +389,7 @@ class BundleFeed(Feed):
 class GroupPipeline(Pipeline):
     """The plan of a group of rules at work."""
 
-    keys: OwnedKeys
-    suppressor: OwnedSuppressor | None
+    suppressor: OwnedSuppressor | None = None
 
     def __init__(
         self,
@@ -401,15 +400,21 @@ class GroupPipeline(Pipeline):
         encode: Encode,
         type_column: str,
     ) -> None:
-        super().__init__(plan, store, budget, encode)
+        run = make_run(plan, store, budget, encode)
         self._group = group
-        self.keys = OwnedKeys(group.partition)
+        self._keys = run.keys = OwnedKeys(group.partition)
         if not group.is_family:
-            self.feed = BundleFeed(group, type_column, self.keys)
+            run.feed = BundleFeed(group, type_column, self._keys)
+        super().__init__(run)
         if (suppress := plan.pattern.suppress) is not None:
-            self.suppressor = OwnedSuppressor(plan, suppress, store, budget, self.keys)
+            self.suppressor = OwnedSuppressor(run, suppress, self._keys)
             self.suppressor.use(group.list_clauses())
+            self.stages.replace(self.suppressor)
         self._windows: tuple[RuleGroup, Scale, Int64s | None] | None = None
+
+    @property
+    def keys(self) -> OwnedKeys:
+        return self._keys
 
     @property
     def group(self) -> RuleGroup:
@@ -435,7 +440,7 @@ class GroupPipeline(Pipeline):
 
     def take(self, batch: EventBatch, scale: Scale, *, own: bool = True) -> list[Any]:
         taken = super().take(batch, scale, own=own)
-        reach = self._window_ticks(scale)
+        reach = self.run.window_ticks(scale)
         if isinstance(self.engine, BundleEngine) and reach is not None and batch.time is not None:
             last = int(batch.time[-1])
             self.engine.advance(last, last - reach)

@@ -15,19 +15,16 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cernis.encoding.keys import OwnedKeys, Tuples
 from cernis.engine.listing import Listing
 from cernis.engine.silence import MOST, Numbers
-from cernis.events.store import EventStore
 from cernis.pattern.query import Suppression
-from cernis.plan.plan import Plan
 from cernis.results.matchset import MatchBlock, MatchSet
 from cernis.results.unary import CompactMatches
-from cernis.run.budget import Budget
-from cernis.run.suppress import Suppressor, count_ends
-from cernis.state import read_array
+from cernis.run.stages.stage import Run, Stages
+from cernis.run.stages.suppress import Suppressor, count_ends
+from cernis.state import Tree, read_array
 
 
 class ReportedEnds(NamedTuple):
@@ -76,15 +73,8 @@ class OwnedClauses(NamedTuple):
 class OwnedSuppressor(Suppressor):
     """Silences the matches of many rules, each apart from the others."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        suppress: Suppression,
-        store: EventStore,
-        budget: Budget,
-        partitions: OwnedKeys,
-    ) -> None:
-        super().__init__(plan, suppress, store, budget)
+    def __init__(self, run: Run, suppress: Suppression, partitions: OwnedKeys) -> None:
+        super().__init__(run, suppress)
         self._keys = Tuples(len(suppress.names), leading=True)
         self._partitions = partitions
         self._clauses = OwnedClauses((), np.empty(0, np.int64))
@@ -98,7 +88,7 @@ class OwnedSuppressor(Suppressor):
         known = min(len(before), len(clauses.limits))
         self.silenced_of[:known] = before[:known]
 
-    def choose(self, found: MatchSet) -> MatchSet:
+    def choose(self, found: MatchSet, stages: Stages, *, last: bool) -> MatchSet:
         assert isinstance(found, CompactMatches)
         ends, numbers = count_ends(found)
         owners = self._find_owners(found, ends)
@@ -142,10 +132,10 @@ class OwnedSuppressor(Suppressor):
         self.silenced_of[owners] = 0
         self._keep(np.flatnonzero(~np.isin(self._keys.list_first(), owners)))
 
-    def freeze(self) -> dict[str, NDArray[Any]]:
-        return super().freeze() | {"owned": self.silenced_of.copy()}
+    def freeze(self, stages: Stages) -> Tree:
+        return {**super().freeze(stages), "owned": self.silenced_of.copy()}
 
-    def thaw(self, arrays: dict[str, NDArray[Any]]) -> None:
-        super().thaw(arrays)
+    def thaw(self, tree: Tree) -> None:
+        super().thaw(tree)
         shape = self.silenced_of.shape
-        self.silenced_of = read_array(arrays, "owned", np.int64, shape, low=0).copy()
+        self.silenced_of = read_array(tree, "owned", np.int64, shape, low=0).copy()

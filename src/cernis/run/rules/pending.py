@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.events.batch import Int64s
-from cernis.run.freeze import read_table, write_table
+from cernis.events.frozen import read_table, write_table
 from cernis.run.rules.derived import LATE, NOTHING, InputLog, PathLog, PlacedPart, widen
 from cernis.state import check_list, check_text, read_array, require
 
@@ -113,7 +113,7 @@ class PendingEvents:
         parts = []
         for i, stream in enumerate(check_list(streams, "the streams of waiting events")):
             own = f"{name}.{i}"
-            table = read_table(arrays, f"{own}.table")
+            table = read_table(arrays.get(f"{own}.table"))
             size, time = (table.num_rows,), None
             if f"{own}.time" in arrays:
                 time = read_array(arrays, f"{own}.time", np.int64, size)

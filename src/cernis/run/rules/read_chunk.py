@@ -204,7 +204,7 @@ def _list_certain(
 ) -> Iterator[tuple[str, Any]]:
     """Yield what rules find in a chunk: at its events, then by their time, then at the end."""
     session, name = running.session, running.rules[0].name
-    waits = session.pipeline.waits_for_time
+    waits = session.pipeline.heeds_time
     if segments or waits or how.last:
         last = how.last and not waits
         yield from running.conclude(segments, last=last, forget=how.forget, every=False)

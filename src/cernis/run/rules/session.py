@@ -322,7 +322,7 @@ class RuleSession:
                 derived = list(self._list_found(read))
             yield from derived
         for place, running in enumerate(self.running):
-            if running.session.pipeline.waits_for_time and running.pattern.into is None:
+            if running.session.pipeline.heeds_time and running.pattern.into is None:
                 until = limit_time(nanoseconds, self._reader.bounds.get(place), scale)
                 for found in running.session.pass_watermark(until, scale):
                     yield running.rules[0].name, found
@@ -332,7 +332,7 @@ class RuleSession:
             running = self.running[place]
             if parts := self._reader.take_found(place):
                 yield from running.join_found(parts, every=False)
-            elif segments or running.session.pipeline.waits_for_time:
+            elif segments or running.session.pipeline.heeds_time:
                 yield from running.conclude(segments, every=False)
 
     # ------------------------------------------------------------- answers

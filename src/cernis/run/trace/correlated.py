@@ -20,9 +20,9 @@ from cernis.automata.unary.alphabet import passes
 from cernis.pattern.predicate import Attribute
 from cernis.pattern.window import Unit
 from cernis.results.trace_steps import ExampleMark, PartialMatches, Replayed
-from cernis.run.conditions import EventView, compare
+from cernis.run.check.conditions import EventView, compare
+from cernis.run.check.verify import measure_time
 from cernis.run.trace.events import Int64s, TracedEvents
-from cernis.run.verify import measure_time
 from cernis.views.describe_automaton import DrawnPcea
 
 

@@ -27,8 +27,8 @@ from cernis.pattern.predicate import TIME_NS, Attribute
 from cernis.pattern.query import Pattern, Unit
 from cernis.pattern.window import Window
 from cernis.results.values import python_records
-from cernis.run.checked_events import read_values
-from cernis.run.conditions import EventView
+from cernis.run.check.checked_events import read_values
+from cernis.run.check.conditions import EventView
 
 Int64s = NDArray[np.int64]
 

@@ -26,16 +26,16 @@ from cernis.pattern.write import (
     write_window,
 )
 from cernis.results.finding import Obstacle
-from cernis.run.conditions import (
+from cernis.run.check.conditions import (
     EventView,
     MarkedEvents,
     compare,
     find_broken_pair,
     satisfies,
 )
-from cernis.run.terms import Elapsed, Instant, Valued, evaluate_term
+from cernis.run.check.terms import Elapsed, Instant, Valued, evaluate_term
+from cernis.run.check.verify import measure_time
 from cernis.run.trace.events import Int64s, TracedEvents
-from cernis.run.verify import measure_time
 
 _LONGEST = 60
 

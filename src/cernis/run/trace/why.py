@@ -32,10 +32,8 @@ from cernis.pattern.waits import Path, Wait, find_bound, list_events, list_waits
 from cernis.pattern.write import write_formula
 from cernis.results.finding import Finding, Obstacle, RowStep, write_finding
 from cernis.results.matches import Matches
-from cernis.run.conditions import EventView, MarkedEvents, satisfies
-from cernis.run.trace.events import Int64s, TracedEvents
-from cernis.run.trace.reasons import Reasons
-from cernis.run.verify import (
+from cernis.run.check.conditions import EventView, MarkedEvents, satisfies
+from cernis.run.check.verify import (
     Mark,
     Marks,
     SearchedGuard,
@@ -46,6 +44,8 @@ from cernis.run.verify import (
     list_atoms,
     search_guard,
 )
+from cernis.run.trace.events import Int64s, TracedEvents
+from cernis.run.trace.reasons import Reasons
 
 MOST_ROWS = 64
 MOST_PARTS = 80_000

@@ -15,7 +15,7 @@ from cernis.automata.unary import construct
 from cernis.automata.unary.alphabet import passes
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom
-from cernis.run.terms import Valued, compare_terms, evaluate_term
+from cernis.run.check.terms import Valued, compare_terms, evaluate_term
 
 _KINDS: Any = (str, bool, int | float | Decimal, bytes, date, time, timedelta, list, dict)
 """The classes of the values of each kind."""

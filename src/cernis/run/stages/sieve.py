@@ -3,102 +3,183 @@
 For queries that compare events with each other (and for NEXT and MAX over patterns
 that begin with NOT). The engine's automaton yields a superset of the matches. The sieve
 verifies each candidate against the formula, then applies strategy, SELECT, CONSUME BY and
-LIMIT, in that order.
+LIMIT, in that order. Plans that are not listed decide all of these on compact sets.
 
-Cost contract: linear in the candidates, which can be many more than the matches; a
-budget (`run.budget`) bounds their number. Every match in a partial answer is real: where the
-strategy or CONSUME BY depends on candidates that were not checked, an end position gives none.
+Cost contract: linear in the candidates, which can be many more than the matches (for MAX, quadratic
+in those of one end); a budget (`results.budget`) bounds their number. Every match in a partial
+answer is real: where the strategy or CONSUME BY depends on candidates that were not checked, an end
+position gives none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cernis.encoding.encode import Encode
+from cernis.engine.settings import NEVER
 from cernis.events.batch import EventBatch
-from cernis.events.store import EventStore
 from cernis.pattern.query import Consume, Strategy
-from cernis.plan.plan import Plan
-from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
-from cernis.run.budget import Budget, describe_candidates
-from cernis.run.checked_events import CheckedEvents
-from cernis.run.choose import Candidate, choose, mark_variables, project
-from cernis.run.conditions import EventView
-from cernis.run.partition_places import PartitionPlaces
-from cernis.run.verify import Mark, Verifier
-from cernis.state import MOST_EVENTS, check_list, check_mapping, check_number
+from cernis.results.budget import describe_candidates
+from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.run.check.checked_events import CheckedEvents
+from cernis.run.check.conditions import EventView
+from cernis.run.check.verify import Mark, Verifier
+from cernis.run.stages.ranked_events import RankedEvents
+from cernis.run.stages.stage import Numbers, OpeningStage, ReadBatch, Run, Stages
+from cernis.state import MOST_EVENTS, Tree, check_list, check_number
 
 Found = Iterator[tuple[int, int, list[list[int]]]]
 """Candidates: start, end, and the positions of each of the plan's candidate variables."""
 
 
-class Sieve:
+class Candidate(NamedTuple):
+    """A valuation: its start, and which variables each marked position has."""
+
+    start: int
+    labels: frozenset[tuple[str, int]]
+
+    @property
+    def positions(self) -> frozenset[int]:
+        return frozenset(position for _, position in self.labels)
+
+
+def mark_variables(candidate: Candidate) -> dict[str, list[int]]:
+    """Return the positions of each variable."""
+    marks: dict[str, list[int]] = {}
+    for variable, position in candidate.labels:
+        marks.setdefault(variable, []).append(position)
+    return marks
+
+
+def choose(strategy: Strategy, end: int, found: set[Candidate]) -> set[Candidate]:
+    """Return the candidates of one end position that the strategy keeps."""
+    match strategy:
+        case Strategy.ALL:
+            return found
+        case Strategy.STRICT:
+            return {c for c in found if len(c.positions) == end - c.start + 1}
+        case Strategy.MAX:
+            sets = {c.positions for c in found}
+            maximal = {s for s in sets if not any(s < other for other in sets)}
+            return {c for c in found if c.positions in maximal}
+        case Strategy.NEXT:
+            best = max((c.positions for c in found), key=_sort_earliest_first, default=None)
+            return {c for c in found if c.positions == best}
+        case Strategy.LAST | Strategy.ANY:
+            best = max((c.positions for c in found), key=_sort_latest_first, default=None)
+            last = {c for c in found if c.positions == best}
+            if strategy is Strategy.LAST or not last:
+                return last
+            return {min(last, key=lambda c: (-c.start, sorted(c.labels)))}
+        case Strategy.LONGEST:  # `run.stages.longest` compares the intervals of different ends
+            first = min((c.start for c in found), default=0)
+            return choose(Strategy.MAX, end, {c for c in found if c.start == first})
+
+
+def _sort_latest_first(positions: frozenset[int]) -> list[int]:
+    return sorted(positions, reverse=True)
+
+
+def _sort_earliest_first(positions: frozenset[int]) -> list[int]:
+    # the greater list has the smaller number at the first difference, or is longer
+    return [-position for position in sorted(positions)]
+
+
+def project(found: Iterable[Candidate], variables: Iterable[str]) -> set[Candidate]:
+    """Return the candidates restricted to some variables, as a set."""
+    kept = frozenset(variables)
+    return {Candidate(c.start, frozenset((v, p) for v, p in c.labels if v in kept)) for c in found}
+
+
+class Sieve(OpeningStage):
     """Turns candidates into matches, batch after batch."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        store: EventStore,
-        budget: Budget,
-        encode: Encode,
-    ) -> None:
+    name = "sieve"
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        plan = run.plan
         self.plan = plan
         self.verifier = Verifier(plan.pattern.formula)
-        self.events = CheckedEvents(self.verifier.atoms, store, encode)
-        self.budget = budget
+        self.events = CheckedEvents(self.verifier.atoms, run.store, run.encode)
+        self.budget = run.budget
         self._why = describe_candidates(plan.pattern.formula)
         self.limit = plan.limit
         self.consumed: dict[int, int] = {}
-        self._places: PartitionPlaces | None = None
+        self._ranks: RankedEvents | None = None
 
-    def note(self, batch: EventBatch, keys: NDArray[np.int64] | None, since: int = 0) -> None:
+    def note(self, read: ReadBatch) -> None:
+        self.read(read.batch, read.keys)
+
+    def note_stored(self, batch: EventBatch, keys: Numbers | None) -> None:
+        self.read(batch, keys, self.run.kept_from)
+
+    def read(self, batch: EventBatch, keys: Numbers | None, since: int = 0) -> None:
         """Store the codes of a batch, and the ranks of its events from position `since` on."""
         self.events.note(batch)
         if keys is not None:
-            if self._places is None:
-                self._places = PartitionPlaces()
+            if self._ranks is None:
+                self._ranks = RankedEvents()
             old = max(0, since - batch.base)
-            self._places.note(batch.base + old, keys[old:])
+            self._ranks.note(batch.base + old, keys[old:])
 
-    def forget_before(self, position: int) -> None:
-        """Drop the events before this position, which no candidate reaches."""
+    def find_candidates(self, segments: list[Any]) -> MatchSet:
+        """Return the candidates in compact sets."""
+        names = self.plan.candidate_variables
+        return self.run.feed.find(names, segments, None, self.budget)
+
+    def open(self, segments: list[Any], stages: Stages | None = None) -> ListedMatches:
+        candidates = self.find_candidates(segments)
+        if self.plan.exact and self.plan.pattern.strategy is Strategy.LONGEST:
+            candidates = self._keep_earliest(candidates)
+        return self.matches(candidates)
+
+    def _keep_earliest(self, candidates: MatchSet) -> ListedMatches:
+        """Return the candidates of the earliest start of each end; all spend the budget.
+
+        Each of them is a valuation, so that shorter ones need no check.
+        """
+        names, blocks = self.plan.candidate_variables, []
+        for block in candidates.blocks():
+            self.budget.spend(len(block.end))
+            blocks.append(keep_earliest(block))
+            if self.budget.spent:
+                break
+        return ListedMatches(names, [keep_earliest(join(blocks, len(names)))])
+
+    def forget_before(self, position: int, stages: Stages | None = None) -> None:
         self.events.forget_before(position)
-        if self._places is not None:
-            self._places.forget_before(position)
+        if self._ranks is not None:
+            self._ranks.forget_before(position)
 
-    def keep_keys(self, keys: NDArray[np.int64]) -> None:
-        """Renumber keys: keys[i] becomes i; the others have nothing alive."""
-        if self._places is not None:
-            self._places.keep_keys(keys)
+    def keep_keys(self, keys: Numbers) -> None:
+        if self._ranks is not None:
+            self._ranks.keep_keys(keys)
         if self.plan.pattern.consume is Consume.PARTITION:
             number = {key: i for i, key in enumerate(keys.tolist())}
             self.consumed = {number[k]: v for k, v in self.consumed.items() if k in number}
 
-    def read_keys(self, first: int, end: int) -> NDArray[np.int64]:
-        """Return the partition of each event from position `first` on, or -1."""
-        if self._places is None:
+    @property
+    def find_keys(self) -> Callable[[Numbers], Numbers] | None:
+        return None if self.run.keys is None else self.keys_of
+
+    def read_keys(self, first: int, end: int) -> Numbers | None:
+        if self._ranks is None:
             return np.full(end - first, -1, np.int64)
-        return self._places.keys_of(np.arange(first, end))
+        return self._ranks.keys_of(np.arange(first, end))
 
-    def keys_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the partitions of events that matches end with."""
-        if self._places is None:
-            return np.zeros(len(positions), np.int64)
-        return self._places.keys_of(positions)
+    def keys_of(self, ends: Numbers) -> Numbers:
+        return np.zeros(len(ends), np.int64) if self._ranks is None else self._ranks.keys_of(ends)
 
-    def freeze(self) -> dict[str, Any]:
+    def freeze(self, stages: Stages | None = None) -> Tree:
         """Return the state that the stored events do not determine."""
         return {"consumed": list(self.consumed.items())}
 
-    def thaw(self, frozen: object) -> None:
-        """Restore what `freeze` returned, before the stored events are noted again."""
-        parts = check_mapping(frozen, "'sieve'")
-        pairs = check_list(parts.get("consumed"), "consumed")
+    def thaw(self, tree: Tree) -> None:
+        pairs = check_list(tree.get("consumed"), "consumed")
         self.consumed = {
             check_number(key, "consumed", -1): check_number(number, "consumed", 0, MOST_EVENTS)
             for key, number in (check_list(pair, "consumed", 2) for pair in pairs)
@@ -200,10 +281,10 @@ class Sieve:
 
     def _to_local(self, position: int) -> tuple[int, int]:
         """Return the partition of an event, and its position inside."""
-        return (0, position) if self._places is None else self._places.to_local(position)
+        return (0, position) if self._ranks is None else self._ranks.to_local(position)
 
     def _to_global(self, key: int, local: int) -> int:
-        return local if self._places is None else self._places.to_global(key, local)
+        return local if self._ranks is None else self._ranks.to_global(key, local)
 
 
 def unpack(block: MatchBlock) -> Found:
@@ -213,3 +294,11 @@ def unpack(block: MatchBlock) -> Found:
     positions = [position.tolist() for position in block.positions]
     for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
         yield start, end, [p[o[i] : o[i + 1]] for p, o in zip(positions, offsets, strict=True)]
+
+
+def keep_earliest(block: MatchBlock) -> MatchBlock:
+    """Return the matches of the earliest start of each end."""
+    ends, which = np.unique(block.end, return_inverse=True)
+    earliest = np.full(len(ends), NEVER)
+    np.minimum.at(earliest, which, block.start)
+    return take(block, np.flatnonzero(block.start == earliest[which]))

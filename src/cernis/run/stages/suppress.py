@@ -17,45 +17,40 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import floor
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from cernis.encoding.keys import Tuples, select_arrays
+from cernis.encoding.keys import Tuples
 from cernis.engine.settings import pack_distance
 from cernis.engine.silence import MOST, NEVER, Numbers, Pushed, Silences, silence
 from cernis.errors import DataError
-from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
-from cernis.events.store import EventStore
 from cernis.events.times import to_ticks
 from cernis.pattern.query import SelectedTerm, Suppression
-from cernis.plan.plan import Plan
 from cernis.results.columns import MatchFields, partition_columns
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
 from cernis.results.rooted import RootedMatches
 from cernis.results.term import evaluate_term
-from cernis.run.budget import Budget
-from cernis.state import read_array, require
+from cernis.run.stages.stage import ReadBatch, Run, Stage, Stages
+from cernis.state import Tree, check_mapping, read_array, require
 
 CLAUSE = "SUPPRESS BY … FOR"
 
 
-class Suppressor:
-    """Silences the matches of one pipeline."""
+class Suppressor(Stage):
+    """Silences the matches of one run."""
 
-    def __init__(
-        self, plan: Plan, suppress: Suppression, store: EventStore, budget: Budget
-    ) -> None:
-        pattern = plan.pattern
+    name = "silences"
+    is_chained = drops = True
+
+    def __init__(self, run: Run, suppress: Suppression) -> None:
+        super().__init__(run)
+        plan, pattern = run.plan, run.plan.pattern
         self.variables = plan.variables
         self.suppress = suppress
-        self.store = store
-        self.budget = budget
-        self.silenced = 0
-        """How many matches were silenced in all."""
+        self.store = run.store
+        self.budget = run.budget
         self._components = pattern.components
         self._fields = MatchFields.of(pattern, plan.variables)
         terms = (item for item in pattern.select.items if isinstance(item, SelectedTerm))
@@ -70,14 +65,17 @@ class Suppressor:
         """Return how many keys are kept."""
         return len(self._keys)
 
-    def note(self, batch: EventBatch, scale: Scale) -> None:
-        """Learn the unit of times, and how far time has come; an error where there are no times."""
+    def check_scale(self, scale: Scale) -> None:
         scale.ticks(self.suppress.length, CLAUSE)
-        self._tick = scale.unit_ns
-        if batch.time is not None and len(batch):
-            self._now = int(batch.time[-1])
 
-    def choose(self, found: MatchSet) -> MatchSet:
+    def note(self, read: ReadBatch) -> None:
+        """Learn the unit of times, and how far time has come; an error where there are no times."""
+        self.check_scale(read.scale)
+        self._tick, times = read.scale.unit_ns, read.batch.time
+        if times is not None and len(times):
+            self._now = int(times[-1])
+
+    def choose(self, found: MatchSet, stages: Stages, *, last: bool) -> MatchSet:
         """Return the matches that are reported, each with the number silenced before it."""
         if self._by_end and isinstance(found, RootedMatches):
             return ListedMatches(self.variables, [self._choose_ends(found)])
@@ -175,12 +173,9 @@ class Suppressor:
 
     # ----------------------------------------------------------- forgetting
 
-    def forget(self, first: int | None) -> None:
-        """Drop the keys that are silent no more and have silenced nothing since.
-
-        `first` is the earliest end of a match that is not certain yet.
-        """
-        now = self._now
+    def forget_before(self, position: int, stages: Stages) -> None:
+        """Drop the keys that are silent no more and have silenced nothing since."""
+        now, first = self._now, stages.first_end()
         if first is not None:
             now = min(now, int(self._read_times(np.array([first]))[0]))
         number = len(self._keys)
@@ -197,22 +192,20 @@ class Suppressor:
 
     # -------------------------------------------------------------- frozen
 
-    def freeze(self) -> dict[str, NDArray[Any]]:
-        """Return the state as plain arrays."""
+    def freeze(self, stages: Stages) -> Tree:
         number = len(self._keys)
         until, silenced = (array[:number].copy() for array in self._silences)
-        keys = {f"keys.{name}": array for name, array in self._keys.freeze().items()}
         totals = np.array([self._tick or 0, self.silenced], np.int64)
-        return {"until": until, "silenced": silenced, "totals": totals} | keys
+        keys = self._keys.freeze()
+        return {"until": until, "silenced": silenced, "totals": totals, "keys": keys}
 
-    def thaw(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Restore what `freeze` returned."""
-        self._keys.thaw(select_arrays("keys.", arrays))
+    def thaw(self, tree: Tree) -> None:
+        self._keys.thaw(check_mapping(tree.get("keys"), "the keys of SUPPRESS BY"))
         shape = (len(self._keys),)
-        until = read_array(arrays, "until", np.int64, shape).copy()
-        silenced = read_array(arrays, "silenced", np.int64, shape, low=0).copy()
+        until = read_array(tree, "until", np.int64, shape).copy()
+        silenced = read_array(tree, "silenced", np.int64, shape, low=0).copy()
         self._silences = Silences(until, silenced)
-        tick, self.silenced = read_array(arrays, "totals", np.int64, (2,), low=0).tolist()
+        tick, self.silenced = read_array(tree, "totals", np.int64, (2,), low=0).tolist()
         require(tick > 0 or not len(until), "it silences matches without a unit of time")
         self._tick = tick or None
 

@@ -28,40 +28,48 @@ from cernis.plan.heads import Head, HeadColumn
 from cernis.results.distinct import number_distinct, write_value
 from cernis.results.matchset import MatchBlock, MatchSet, join
 from cernis.results.values import python_values
-from cernis.run.budget import Budget
-from cernis.state import Arrays, check_text, read_array, require
+from cernis.run.stages.stage import ClosingStage, Run, Stages
+from cernis.state import Tree, check_text, read_array, require
 
 _DIGEST = 16
 
 
-class Projector:
+class Projector(ClosingStage):
     """Turns matches into answers that were not given before."""
 
-    def __init__(self, head: Head, variables: Sequence[str], budget: Budget) -> None:
+    name = "answers"
+
+    def __init__(self, run: Run, head: Head) -> None:
+        super().__init__(run)
         self.head = head
         self.names = tuple(column.name for column in head.columns)
-        self.budget = budget
         self.given: set[bytes] = set()
-        self._places = [list(variables).index(str(column.atom)) for column in head.columns]
+        self._columns = [run.plan.variables.index(str(column.atom)) for column in head.columns]
         self._dated = None if head.dated is None else self.names.index(head.dated)
-        self._moment = ""
+        self._time = ""
 
-    def answers(self, found: MatchSet, store: EventStore) -> pa.Table:
+    def report(
+        self, found: MatchSet, stages: Stages | None = None, *, last: bool = False
+    ) -> pa.Table:
         """Return the new answers, with the row and the time at which each appears."""
-        tables = [self._find_new(join((), len(found.variables)), store)]
+        tables, budget = [self.report_nothing()], self.run.budget
         for block in found.blocks():
-            if self.budget.spent:
+            if budget.spent:
                 break
-            tables.append(self._find_new(block, store))
+            tables.append(self._find_new(block))
             new = tables[-1].num_rows
             fair = len(np.unique(block.end))  # one look at each end is not in vain
-            self.budget.spend(max(0, len(block.start) - max(new, fair)))
+            budget.spend(max(0, len(block.start) - max(new, fair)))
         return pa.concat_tables(tables)
 
-    def _find_new(self, block: MatchBlock, store: EventStore) -> pa.Table:
+    def report_nothing(self) -> pa.Table:
+        return self._find_new(join((), len(self.run.plan.variables)))
+
+    def _find_new(self, block: MatchBlock) -> pa.Table:
+        store = self.run.store
         columns = [
-            _read_values(column, block, place, store)
-            for column, place in zip(self.head.columns, self._places, strict=True)
+            _read_values(column, block, variable, store)
+            for column, variable in zip(self.head.columns, self._columns, strict=True)
         ]
         first = _find_first(columns, len(block.end))
         columns = [column.take(pa.array(first)) for column in columns]
@@ -84,8 +92,8 @@ class Projector:
             rows = np.flatnonzero(moments == edge)
             taken = [column.take(pa.array(rows)) for column in columns]
             moment = write_value(python_values(taken[self._dated].slice(0, 1))[0])
-            if moment != self._moment:
-                self._moment = moment
+            if moment != self._time:
+                self._time = moment
                 self.given.clear()
             new[rows] = self._keep_unknown(taken)
         return np.flatnonzero(new)
@@ -101,20 +109,21 @@ class Projector:
             self.given.add(key)
         return np.array(new, np.bool_)
 
-    def freeze(self) -> tuple[str, NDArray[np.uint8]]:
+    def freeze(self, stages: Stages) -> Tree:
         """Return the digests of the answers given, and the time they belong to."""
         digests = np.frombuffer(b"".join(sorted(self.given)), np.uint8)
-        return self._moment, digests.reshape(-1, _DIGEST)
+        return {"time": self._time, "digests": digests.reshape(-1, _DIGEST)}
 
-    def thaw(self, moment: object, arrays: Arrays) -> None:
-        """Restore what `freeze` returned."""
-        digests = read_array(arrays, "answers", np.uint8, (None, _DIGEST))
-        self._moment = check_text(moment, "the time of the answers given")
+    def thaw(self, tree: Tree) -> None:
+        digests = read_array(tree, "digests", np.uint8, (None, _DIGEST))
+        self._time = check_text(tree.get("time"), "the time of the answers given")
         self.given = {row.tobytes() for row in digests}
 
 
-def _read_values(column: HeadColumn, block: MatchBlock, place: int, store: EventStore) -> pa.Array:
-    positions = block.positions[place]
+def _read_values(
+    column: HeadColumn, block: MatchBlock, variable: int, store: EventStore
+) -> pa.Array:
+    positions = block.positions[variable]
     require(len(positions) == len(block.end), "a match does not have one event for each atom")
     if column.attribute is None:
         return store.times(positions)

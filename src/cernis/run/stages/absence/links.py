@@ -1,25 +1,27 @@
-"""`LinkCodes`: codes of the values that link a guard to a match.
+"""What links a guard to a match: equal values (`LinkCodes`), and other conditions (`PairCheck`).
 
 Cost contract: per event, a look into a hash table for each side of the equalities. Values that
-neither a recent event nor anything that waits has are dropped once they are the majority.
+neither a recent event nor anything that waits has are dropped once they are the majority. Residual
+conditions cost one check of Python for each pair of a match and an occurrence; the budget bounds
+their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cernis.encoding.compare import Equality
-from cernis.encoding.keys import select_arrays
 from cernis.events.batch import EventBatch
 from cernis.plan.absence import GuardLinks
-from cernis.run.event_log import EventLog
-
-Numbers = NDArray[np.int64]
-Arrays = dict[str, NDArray[Any]]
+from cernis.results.matchset import MatchBlock
+from cernis.run.check.checked_events import CheckedEvents
+from cernis.run.check.conditions import MarkedEvents, satisfies
+from cernis.run.check.verify import list_condition_atoms
+from cernis.run.stages.absence.event_log import EventLog
+from cernis.run.stages.stage import Numbers, Run
+from cernis.state import Tree, check_mapping
 
 _SPARE = 1 << 16
 """So many dead values are kept in any case."""
@@ -83,11 +85,46 @@ class LinkCodes:
     def keep_keys(self, keys: Numbers) -> None:
         self._equality.keep_partitions(keys)
 
-    def freeze(self) -> Arrays:
-        arrays = {f"equality.{name}": array for name, array in self._equality.freeze().items()}
-        return arrays | {f"log.{name}": array for name, array in self._log.freeze().items()}
+    def freeze(self) -> Tree:
+        return {"equality": self._equality.freeze(), "log": self._log.freeze()}
 
-    def thaw(self, arrays: Mapping[str, NDArray[Any]], position: int) -> None:
-        self._equality.thaw(select_arrays("equality.", arrays))
+    def thaw(self, tree: Tree, position: int) -> None:
+        self._equality.thaw(check_mapping(tree.get("equality"), "the values of links"))
         codes = dict.fromkeys(range(self._log.rows), self.size)
-        self._log.thaw(select_arrays("log.", arrays), position, codes)
+        self._log.thaw(check_mapping(tree.get("log"), "the codes of events"), position, codes)
+
+
+class ListedOne(NamedTuple):
+    """One match of a block."""
+
+    block: MatchBlock
+    variables: tuple[str, ...]
+    at: int
+
+    def find(self, variable: str) -> list[int]:
+        """Return the positions of a variable."""
+        v = self.variables.index(variable)
+        first, last = self.block.offsets[v][self.at : self.at + 2].tolist()
+        return [int(position) for position in self.block.positions[v][first:last]]
+
+
+class PairCheck:
+    """Checks the residual conditions of one guard."""
+
+    def __init__(self, links: GuardLinks, run: Run) -> None:
+        self.links = links
+        self.budget = run.budget
+        atoms = [atom for one in links.residual for atom in list_condition_atoms(one)]
+        self.events = CheckedEvents([*dict.fromkeys(atoms)], run.store, run.encode)
+
+    def holds(self, match: ListedOne, occurrence: ListedOne) -> bool:
+        """Whether the conditions hold of the events of both together."""
+        self.budget.spend(1)
+
+        def find(variable: str) -> list[int]:
+            side = occurrence if variable in self.links.names else match
+            return side.find(variable)
+
+        found = MarkedEvents(find, list)
+        view = self.events.view
+        return all(satisfies(condition, found, view) for condition in self.links.residual)

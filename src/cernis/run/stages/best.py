@@ -30,20 +30,22 @@ from numpy.typing import NDArray
 
 from cernis.engine.unary.arena import ArenaSegment
 from cernis.engine.unary.best import find_reachable
-from cernis.errors import DataError
-from cernis.events.store import EventStore
+from cernis.errors import DataError, WarningNote
+from cernis.events.order import Scale
+from cernis.pattern.advice import limit_per_end
+from cernis.pattern.advice.limit_per_end import counts_ends, describe_idle_limit
 from cernis.pattern.query import OrderBy, Overall
 from cernis.pattern.write import write_term
-from cernis.plan.plan import Plan
 from cernis.results.columns import MatchFields, partition_columns
 from cernis.results.distinct import number_distinct
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
 from cernis.results.sortable import list_sortable
 from cernis.results.term import evaluate_term
 from cernis.results.unary import CompactMatches
-from cernis.run.budget import Budget
-from cernis.run.group import number_intervals
-from cernis.run.waiting import Numbers, WaitingMatches
+from cernis.run.stages.groups import number_intervals
+from cernis.run.stages.stage import Numbers, Run, Stage, Stages
+from cernis.run.stages.waiting import WaitingMatches
+from cernis.state import Tree
 
 _LARGEST = 2**62
 _BEFORE_ALL, _AFTER_ALL = -(2**63), 2**63 - 1
@@ -51,16 +53,23 @@ _PRUNED = 1 << 16
 """So many matches are compared with the best so far at once, or as many as these are."""
 
 
-class BestFirst:
-    """Orders the matches of one pipeline, and holds the best of open intervals."""
+class BestFirst(Stage):
+    """Orders the matches of one run, and holds the best of open intervals."""
 
-    def __init__(self, plan: Plan, order: OrderBy, store: EventStore, budget: Budget) -> None:
+    name = "best"
+    drops = True
+
+    def __init__(self, run: Run, order: OrderBy) -> None:
+        super().__init__(run)
+        plan = run.plan
         self.variables = plan.variables
         self.order = order
+        self.waits = self.heeds_time = plan.pattern.ranks_intervals or plan.pattern.ranks_overall
+        self.is_chained = plan.pattern.ranks_overall
         self.most = plan.pattern.limit
         self.weights = plan.weights
-        self.store = store
-        self.budget = budget
+        self.store = run.store
+        self.budget = run.budget
         self.waiting = WaitingMatches(len(plan.variables))
         self.time = _BEFORE_ALL
         """Up to where time has passed without events, in nanoseconds."""
@@ -70,14 +79,15 @@ class BestFirst:
         """Whether it has left one out."""
         self._fields = MatchFields.of(plan.pattern, plan.variables)
 
-    def choose(self, found: MatchSet, position: int, first: int | None) -> ListedMatches:
-        """Return the matches in order; with EVERY, those of intervals that time has passed.
+    def advance(self, time: int, scale: Scale) -> list[Any]:
+        if scale.unit_ns is not None:
+            self.time = time * scale.unit_ns
+        return []
 
-        `position` is the end of the stream so far, or -1: no further event comes. `first` is the
-        earliest end of a match that is not certain yet.
-        """
+    def choose(self, found: MatchSet, stages: Stages, *, last: bool) -> ListedMatches:
+        """Return the matches in order; with EVERY, those of intervals that time has passed."""
         if self.order.overall is not None:
-            return self._choose_overall(found, last=position < 0)
+            return self._choose_overall(found, last=last)
         block = join(tuple(self._list(found)), len(self.variables))
         if self.budget.spent:  # the best of the last end may be missing
             if self.order.every is not None:
@@ -96,8 +106,10 @@ class BestFirst:
         numbers = self._number_intervals(block.end)
         kept = self._sort(block, [numbers, *self._number_partitions(block.end)])
         is_open = np.zeros(len(kept.end), np.bool_)
-        if position >= 0:
-            now = self._number_intervals(np.array([position - 1 if first is None else first]))[0]
+        if not last:
+            first = stages.first_end()
+            until = self.run.position - 1 if first is None else first
+            now = self._number_intervals(np.array([until]))[0]
             if first is None:
                 now = max(now, self.time // int(every))
             is_open = self._number_intervals(kept.end) >= now
@@ -133,19 +145,52 @@ class BestFirst:
         values = evaluate_term(self.order.term, block, self.variables, self.store)
         return list_sortable(values)
 
-    def find_first_end(self, first: int | None) -> int | None:
-        """Return the time, in nanoseconds, at which the next interval with a match ends.
+    def next_deadline(self, scale: Scale, stages: Stages) -> int | None:
+        """Return the time at which the next interval with a match ends.
 
-        None: there is none, or a match that is not certain yet may join it; `first` is the
-        earliest end of such a match.
+        None: there is none, or a match that is not certain yet may join it.
         """
-        every, ends = self.order.every, self.waiting.intervals.ends
+        every, ends, first = self.order.every, self.waiting.intervals.ends, stages.first_end()
         if every is None or not len(ends):
             return None
         number = int(self._number_intervals(ends).min())
         if first is not None and number >= self._number_intervals(np.array([first]))[0]:
             return None
-        return (number + 1) * int(every)
+        end = (number + 1) * int(every)
+        return end if scale.unit_ns is None else -(-end // scale.unit_ns) - 1
+
+    # ---------------------------------------------------------------- state
+
+    def held_ends(self) -> Numbers:
+        return self.waiting.intervals.ends
+
+    def earliest(self, position: int) -> int:
+        return position if self.order.overall is not None else self.waiting.earliest(position)
+
+    def freeze(self, stages: Stages) -> Tree:
+        return {**self.waiting.freeze()}
+
+    def thaw(self, tree: Tree) -> None:
+        first = 0 if self.order.overall is not None else self.run.kept_from
+        self.waiting.thaw(tree, first, self.run.position)
+
+    # ---------------------------------------------------------------- notes
+
+    def describe_waits(self, *, endless: bool, last: bool) -> Iterator[str]:
+        if self.order.overall is not None and not last:
+            yield "LIMIT … OVERALL reports its matches when the input ends: finish() gives them"
+
+    def warn_at_end(self) -> Iterator[WarningNote]:
+        """Yield a warning where LIMIT has left nothing out."""
+        plan, pattern = self.run.plan, self.run.plan.pattern
+        if not counts_ends(pattern) or self.has_cut:
+            return
+        is_known = any(warning.code == limit_per_end.CODE for warning in plan.warnings)
+        if self.given > (pattern.limit or 0) and not is_known:
+            found = describe_idle_limit(pattern, "and no end has more")
+            yield WarningNote.of(found, pattern.source)
+
+    # ------------------------------------------------------------- choosing
 
     def _number_intervals(self, ends: Numbers) -> Numbers:
         assert self.order.every is not None

@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cernis.run.partition_places import PartitionPlaces
+from cernis.run.stages.ranked_events import RankedEvents
 
 batches = st.lists(st.lists(st.integers(-1, 3), max_size=6), max_size=8)
 
 
 @given(batches, st.data())
 def test_neighbours_in_a_partition_have_neighbouring_ranks_and_both_ways_agree(given_keys, data):
-    where, keys, begin = PartitionPlaces(), [], 0
+    where, keys, begin = RankedEvents(), [], 0
     for batch in given_keys:
         where.note(len(keys), np.array(batch, np.int64))
         keys += batch

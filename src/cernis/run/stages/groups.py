@@ -16,7 +16,7 @@ numbers of 64 bits. State: the open groups, with the different values that they 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,17 +35,19 @@ from cernis.engine.unary.aggregate import (
     join_found,
 )
 from cernis.errors import DataError, StateError
+from cernis.events.frozen import read_table, write_table
 from cernis.events.source import list_attributes
 from cernis.events.store import EventStore, common_type
 from cernis.events.times import DAY, UNITS, is_text, tick_of
 from cernis.integers import read_integer, to_nearest, write_integer
 from cernis.pattern import predicate as pred
-from cernis.pattern.query import Pattern, SelectedTerm
+from cernis.pattern.query import Grouping, Pattern, SelectedTerm
 from cernis.pattern.selection import group_terms, list_distinct
 from cernis.pattern.write import write_term
 from cernis.results.aggregate import evaluate
 from cernis.results.columns import MatchFields, count_column, partition_columns
 from cernis.results.correlated import CorrelatedMatches
+from cernis.results.counted import CountedMatches
 from cernis.results.distinct import make_hashable, number_distinct, write_value
 from cernis.results.group_columns import (
     average_column,
@@ -59,9 +61,10 @@ from cernis.results.group_columns import (
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
 from cernis.results.term import calculate_term, to_column
 from cernis.results.values import python_values
-from cernis.run.budget import Budget
 from cernis.run.feed import Measures, number_ticks
+from cernis.run.stages.stage import ClosingStage, Run, Stages
 from cernis.schema import Kind, Schema
+from cernis.state import Tree
 
 Source = tuple[str, str | None]
 """A variable, and the attribute that is aggregated; None: the events themselves."""
@@ -222,29 +225,38 @@ def _read_times(
     return ticks, tick
 
 
-@dataclass
-class Grouper:
+class Grouper(ClosingStage):
     """The open groups of one query."""
 
-    pattern: Pattern
-    store: EventStore
-    budget: Budget
-    groups: dict[GroupKey, OpenGroup] = field(default_factory=dict)
-    ended: list[EndAggregates] = field(default_factory=list)
-    """With GROUP BY END, the aggregates of ends that are not reported yet."""
-    parts: bool = False
-    """Groups are reported as `freeze` writes them, for another grouper to add up."""
+    name = "groups"
+    heeds_time = drops = True
 
-    def __post_init__(self) -> None:
-        assert self.pattern.grouping is not None
-        self.grouping = self.pattern.grouping
+    def __init__(self, run: Run, grouping: Grouping) -> None:
+        super().__init__(run)
+        self.pattern, self.store, self.budget = run.plan.pattern, run.store, run.budget
+        self.grouping = grouping
+        self.groups: dict[GroupKey, OpenGroup] = {}
+        self.ended: list[EndAggregates] = []
+        """With GROUP BY END, the aggregates of ends that are not reported yet."""
         self.sources = find_sources(self.pattern)
         self.distinct = list_distinct(self.pattern)
-        self.lists = self.grouping.of_start or bool(self.distinct)
+        self.lists = grouping.of_start or bool(self.distinct)
         self._wait = self.pattern.group_wait
         self._fields = MatchFields.of(self.pattern, ())
         self._known: dict[str, pa.DataType] = {}
         self._scales: dict[str, int] = {}
+
+    def describe_waits(self, *, endless: bool, last: bool) -> Iterator[str]:
+        if endless and self._wait is None:
+            yield "EVERY … OF START pushes groups when the input ends; add WITHIN a time"
+
+    def report(self, found: MatchSet, stages: Stages, *, last: bool) -> pa.Table:
+        """Add matches; report the groups that time has passed, or all if no event follows."""
+        if isinstance(found, CountedMatches):
+            self.add_ends(found.taken)
+        else:
+            self.add_matches(found)
+        return self.take_all() if last else self._take_closed(stages)
 
     # -------------------------------------------------------------- adding
 
@@ -437,33 +449,31 @@ class Grouper:
 
     # ------------------------------------------------------------ reporting
 
-    def take_closed(self, position: int, waiting: int | None = None) -> pa.Table:
-        """Report the groups that time has passed at this position of the stream.
+    def _take_closed(self, stages: Stages) -> pa.Table:
+        """Report the groups that time has passed.
 
-        `waiting` is the earliest end of a match that is not certain yet. An event that is stored no
+        A match that is not certain yet may join the groups of its end. An event that is stored no
         longer was the last one before: what it closes was reported then.
         """
         if self.grouping.end:
             return self.take_all()
-        last = position - 1 if waiting is None else waiting
+        waiting = stages.first_end()
+        last = self.run.position - 1 if waiting is None else waiting
         if self.grouping.every is None or not self.groups or last not in self.store.span:
             return self.report_nothing()
         return self._report(self._list_complete(last))
 
-    def take_passed(self, nanoseconds: int, waiting: int | None = None) -> pa.Table:
-        """Report the groups of EVERY that end at or before a time, which no event to come has.
-
-        `waiting` is the earliest end of a match that is not certain yet.
-        """
-        closed = self._list_complete(waiting)
+    def pass_time(self, nanoseconds: int, stages: Stages) -> pa.Table:
+        closed = self._list_complete(stages.first_end())
         return self._report([key for key in closed if self._closes_at(key) <= nanoseconds])
 
-    def find_first_end(self, waiting: int | None = None) -> int | None:
+    def first_close(self, stages: Stages) -> int | None:
         """Return the time, in nanoseconds, that closes the next group of EVERY; None: none does.
 
         A group that a match which is not certain yet may join does not close.
         """
-        return min(map(self._closes_at, self._list_complete(waiting)), default=None)
+        complete = self._list_complete(stages.first_end())
+        return min(map(self._closes_at, complete), default=None)
 
     def _list_complete(self, waiting: int | None) -> list[GroupKey]:
         """List the groups of EVERY that no match can join which ends at `waiting` or later."""
@@ -492,7 +502,6 @@ class Grouper:
         return self._finish(columns, lambda leaf: self._read_ended(leaf, ended), len(ended.ends))
 
     def report_nothing(self) -> pa.Table:
-        """Return the columns of groups, without any."""
         return self._report([])
 
     def _report(self, keys: list[GroupKey]) -> pa.Table:
@@ -501,7 +510,7 @@ class Grouper:
         except TypeError:  # records have no order
             keys.sort(key=lambda key: (key[0], repr(key[1])))
         groups = [self.groups.pop(key) for key in keys]
-        if self.parts:
+        if self.run.purpose.parts:
             return self._write_groups(keys, groups)
         columns = self._time_columns(np.array([number for number, _ in keys], np.int64))
         for place, name in enumerate(self.grouping.components):
@@ -532,11 +541,15 @@ class Grouper:
 
     # -------------------------------------------------------------- frozen
 
-    def freeze(self) -> pa.Table:
-        """Return the open groups as a table; integers of any size are texts."""
-        return self._write_groups(list(self.groups), list(self.groups.values()))
+    def freeze(self, stages: Stages) -> Tree:
+        table = self._write_groups(list(self.groups), list(self.groups.values()))
+        return {"table": write_table(table)}
+
+    def thaw(self, tree: Tree) -> None:
+        self.read_groups(read_table(tree.get("table")))
 
     def _write_groups(self, keys: Sequence[GroupKey], groups: Sequence[OpenGroup]) -> pa.Table:
+        """Return groups as a table; integers of any size are texts."""
         columns = {"number": pa.array([number for number, _ in keys], pa.int64())}
         for place, name in enumerate(self.grouping.components):
             held = [values[place] for _, values in keys]
@@ -561,8 +574,8 @@ class Grouper:
             return value_column(totals, pa.float64())
         return _write_integers(totals)
 
-    def thaw(self, table: pa.Table) -> None:
-        """Restore what `freeze` returned."""
+    def read_groups(self, table: pa.Table) -> None:
+        """Read groups that were written as a table."""
         try:
             self._learn(table)
             column = {

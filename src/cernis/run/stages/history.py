@@ -22,24 +22,23 @@ has doubled.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.encoding.clock import Clock
+from cernis.encoding.clock import Clock, read_time_clock
+from cernis.encoding.lives import LifeCoder
 from cernis.encoding.ranks import rank_events
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.renumber import list_distinct
 from cernis.engine.settings import EVENT_WINDOW, FOREVER, NO_WINDOW
 from cernis.engine.unary.arena import ArenaSegment
-from cernis.events.batch import EventBatch
 from cernis.pattern.query import Strategy
-from cernis.plan.plan import Plan
+from cernis.results.budget import Budget
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, take
-
-Numbers = NDArray[np.int64]
+from cernis.results.rooted import RootedMatches
+from cernis.run.stages.stage import Numbers, ReadBatch, Run, Stage, Stages
 
 _TRIM_EVERY = 1 << 16
 
@@ -75,10 +74,14 @@ class _ListedBlock(NamedTuple):
     starts: Numbers
 
 
-class MatchHistory:
+class MatchHistory(Stage):
     """The matches found so far that are inside the window."""
 
-    def __init__(self, plan: Plan) -> None:
+    name = "history"
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        plan = run.plan
         self.window = plan.settings.window if plan.within is not None else NO_WINDOW
         self.size = plan.settings.size
         self.partitioned = plan.settings.partitioned
@@ -103,12 +106,17 @@ class MatchHistory:
 
     # ------------------------------------------------------------- reading
 
-    def note(self, batch: EventBatch, keys: Numbers | None, clock: Clock | None) -> None:
+    def note(self, read: ReadBatch) -> None:
         """Store the ranks or times of the events of a batch."""
+        batch = read.batch
         if not self.needs_readings or not len(batch):
             return
-        own = np.zeros(len(batch), np.int64) if keys is None else keys
+        own = np.zeros(len(batch), np.int64) if read.keys is None else read.keys
         self._reserve(int(own.max()) + 1)
+        clock, within = read.clock, self.run.plan.within
+        if within is not None and within != self.run.plan.pattern.within:
+            # a condition has made the engine's window smaller
+            clock = read_time_clock(batch, read.scale.ticks(within.size))
         if clock is not None:
             self._move_bounds(own, clock)
             values = clock.clock
@@ -136,8 +144,8 @@ class MatchHistory:
             self._counts = np.concatenate([self._counts, np.zeros(more, np.int64)])
             self._bounds = np.concatenate([self._bounds, np.full(more, newest, np.int64)])
 
-    def add(self, taken: Sequence[ArenaSegment | DagSegment], found: MatchSet) -> None:
-        """Add the matches that a batch gave, as roots or one by one."""
+    def choose(self, found: MatchSet, stages: Stages, *, last: bool) -> MatchSet:
+        """Add matches, as roots or one by one; all of them pass."""
         if self.lists:
             for block in found.blocks():
                 keys, _ = self._read(block.end)
@@ -145,13 +153,15 @@ class MatchHistory:
                 self._listed.append(_ListedBlock(block, keys, starts))
                 self._number += len(block.end)
         else:
-            for one in taken:
+            assert isinstance(found, RootedMatches)
+            for one in found.segments:
                 _, readings = self._read(one.roots["end"])
                 self._roots.append(_Roots(one, readings))
                 self._number += len(one.roots)
         if self._number >= self._trim_at:
             self.trim()
             self._trim_at = max(_TRIM_EVERY, 2 * self._number)
+        return found
 
     def _read(self, positions: Numbers) -> tuple[Numbers, Numbers]:
         """Return the partitions of events, and their readings."""
@@ -168,20 +178,21 @@ class MatchHistory:
 
     # ------------------------------------------------------------- pulling
 
-    def roots(self) -> list[ArenaSegment | DagSegment]:
-        """Return the compact sets, bounded by the window that ends now."""
+    def pull(self, budget: Budget) -> MatchSet:
+        """Return the matches inside the window that ends now."""
+        run = self.run
+        if isinstance(run.keys, LifeCoder):
+            self.drop_keys(run.keys.find_alive())
         self.trim()
+        variables = run.plan.variables
+        if self.lists:
+            return ListedMatches(variables, [listed.block for listed in self._listed])
         bounded = []
         for one in self._roots:
             roots = one.taken.roots.copy()
             roots["bound"] = self._find_bound(one)
             bounded.append(one.taken._replace(roots=roots))
-        return bounded
-
-    def listed(self, variables: Sequence[str]) -> ListedMatches:
-        """Return the matches one by one."""
-        self.trim()
-        return ListedMatches(variables, [listed.block for listed in self._listed])
+        return run.feed.find(variables, bounded, run.plan.limit, budget)
 
     def trim(self) -> None:
         """Drop the matches that have left the window."""
@@ -217,7 +228,6 @@ class MatchHistory:
     # ----------------------------------------------------------- forgetting
 
     def earliest(self, position: int) -> int:
-        """Return the first position that a match reaches; `position` if there is no match."""
         self.trim()
         if not self._number:
             return position
@@ -230,27 +240,23 @@ class MatchHistory:
                 return min(position, readings.base + int(np.argmax(inside)))
         return position
 
-    def forget_before(self, position: int) -> None:
-        """Drop the readings before this position, which no later match reaches."""
+    def forget_before(self, position: int, stages: Stages) -> None:
         last = bisect_right(self._readings, position, key=lambda readings: readings.base) - 1
         del self._readings[: max(0, last)]
 
     def drop_keys(self, keys: Numbers) -> None:
-        """Drop the matches of all partitions but these."""
         roots = (_keep_inside(one, np.isin(one.taken.roots["key"], keys)) for one in self._roots)
         self._roots = [one for one in roots if len(one.taken.roots)]
         listed = (_keep_listed(one, np.isin(one.keys, keys)) for one in self._listed)
         self._listed = [one for one in listed if len(one.keys)]
         self._recount()
 
-    def keys(self) -> Numbers:
-        """Return the partitions that have matches, ascending."""
+    def live_keys(self) -> Numbers:
         found = [one.taken.roots["key"] for one in self._roots]
         found += [one.keys for one in self._listed]
         return list_distinct(*found)
 
     def keep_keys(self, keys: Numbers) -> None:
-        """Renumber partitions: keys[i] becomes i; no other partition has a match."""
         self._reserve(int(keys.max(initial=-1)) + 1)
         number = np.full(len(self._counts), -1, np.int64)
         number[keys] = np.arange(len(keys))

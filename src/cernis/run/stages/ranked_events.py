@@ -1,4 +1,4 @@
-"""`PartitionPlaces`: where recent events stand inside their partitions, both ways.
+"""`RankedEvents`: where recent events stand inside their partitions, both ways.
 
 Checks of candidates count positions inside a partition: two of its events are neighbours there,
 however many events of other partitions lie between them in the stream.
@@ -59,10 +59,10 @@ class _RankedStretch:
         return self.base + int(offsets[place]) if begin <= place < first[at + 1] else -1
 
 
-class PartitionPlaces:
+class RankedEvents:
     """The partitions and ranks of the events of a stream.
 
-    >>> places = PartitionPlaces()
+    >>> places = RankedEvents()
     >>> places.note(0, np.array([5, 7, 5]))
     >>> places.note(3, np.array([7, -1, 5]))
     >>> places.to_local(5), places.to_global(5, 2), places.to_global(7, 1)

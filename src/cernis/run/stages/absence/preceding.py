@@ -12,28 +12,22 @@ with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from cernis.encoding import clock as clocks
 from cernis.encoding.clock import Clock
-from cernis.encoding.keys import select_arrays
 from cernis.engine.precedence import Precedence
 from cernis.engine.renumber import list_distinct, renumber
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.results.matchset import MatchBlock, join, take
-from cernis.run.absence.pairs import ListedOne, PairCheck
-from cernis.run.absence.side import LARGEST_SIZE, GuardSide
-from cernis.run.event_log import EventLog
-from cernis.run.waiting import freeze_block, thaw_block
-from cernis.state import check_number, is_inside, read_array, require
-
-Numbers = NDArray[np.int64]
-Arrays = dict[str, NDArray[Any]]
+from cernis.run.stages.absence.event_log import EventLog
+from cernis.run.stages.absence.guard import LARGEST_SIZE, GuardSide
+from cernis.run.stages.absence.links import ListedOne, PairCheck
+from cernis.run.stages.stage import Numbers
+from cernis.run.stages.waiting import freeze_block, thaw_block
+from cernis.state import Tree, check_mapping, check_number, is_inside, read_array, require
 
 _FIRST = -(2**63)
 _CLOCK, _KEY = range(2)
@@ -171,32 +165,28 @@ class Preceding(GuardSide):
 
     # --------------------------------------------------------------- frozen
 
-    def freeze(self) -> tuple[dict[str, Any], Arrays]:
+    def freeze(self) -> Tree:
         """Return the state."""
-        meta, frozen = self.freeze_guard()
-        frozen |= {f"seen.{name}": array for name, array in self.seen.freeze().items()}
-        frozen |= {f"log.{name}": array for name, array in self._log.freeze().items()}
-        if self.pairs is not None:
-            block = freeze_block(self.listed)
-            frozen |= {f"listed.{name}": array for name, array in block.items()}
-        return {**meta, "size": self._size}, frozen
+        tree = {**self.freeze_guard(), "size": self._size}
+        tree |= {"seen": self.seen.freeze(), "log": self._log.freeze()}
+        return tree if self.pairs is None else {**tree, "listed": freeze_block(self.listed)}
 
-    def thaw(
-        self, meta: object, arrays: Mapping[str, NDArray[Any]], position: int, keys: int
-    ) -> None:
+    def thaw(self, frozen: object, position: int, keys: int) -> None:
         """Restore what `freeze` returned; there are so many events before, and partitions."""
-        written, own = self.thaw_guard(meta, arrays, position, keys), dict(arrays)
-        self._size = check_number(written.get("size"), "a window", 0, LARGEST_SIZE + 1)
+        tree = self.thaw_guard(frozen, position, keys)
+        self._size = check_number(tree.get("size"), "a window", 0, LARGEST_SIZE + 1)
         most = keys if self.partitioned else 1
-        self._log.thaw(select_arrays("log.", arrays), position, {_KEY: most})
-        ends = read_array(own, "seen.end", np.int64, low=0, below=max(1, position))
-        starts = read_array(own, "seen.start", np.int64, ends.shape)
+        log = check_mapping(tree.get("log"), "the clock of events")
+        self._log.thaw(log, position, {_KEY: most})
+        seen = check_mapping(tree.get("seen"), "the occurrences")
+        ends = read_array(seen, "end", np.int64, low=0, below=max(1, position))
+        starts = read_array(seen, "start", np.int64, ends.shape)
         most = max(1, self.count_buckets(keys))
-        buckets = read_array(own, "seen.bucket", np.int64, ends.shape, low=-1, below=most)
+        buckets = read_array(seen, "bucket", np.int64, ends.shape, low=-1, below=most)
         require(bool((np.diff(ends) >= 0).all()), "occurrences are not in order")
         if self.pairs is not None:
-            width = len(self.guard.plan.variables)
-            self.listed = thaw_block(select_arrays("listed.", arrays), width, 0, position)
+            width, listed = len(self.guard.plan.variables), tree.get("listed")
+            self.listed = thaw_block(check_mapping(listed, "'listed'"), width, 0, position)
             require(np.array_equal(self.listed.end, ends), "an occurrence is missing")
         require(is_inside(starts, _FIRST), "a start is out of range")
         self.seen.add(ends, starts, buckets)

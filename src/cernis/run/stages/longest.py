@@ -18,42 +18,52 @@ are events enough to pay for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from cernis.encoding.lives import LifeCoder
+from cernis.engine.correlated.runtime import CorrelatedEngine
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.longest import consume, keep_longest
-from cernis.engine.settings import FOREVER, NEVER
+from cernis.engine.settings import FOREVER, LAST_TIME, NEVER, add_ticks
 from cernis.engine.unary.arena import ArenaSegment
+from cernis.events.order import Scale
 from cernis.pattern.query import Consume
-from cernis.plan.plan import Plan
-from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, take
-from cernis.run.waiting import NO_INTERVALS, Intervals, Mask, Numbers, WaitingMatches
-from cernis.state import read_array, require
+from cernis.plan.explain import describe_unbounded_wait
+from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.results.rooted import RootedMatches
+from cernis.run.stages.stage import ReadBatch, Run, Stage, Stages
+from cernis.run.stages.waiting import NO_INTERVALS, Intervals, Mask, Numbers, WaitingMatches
+from cernis.state import Tree, is_inside, read_array, require
 
 Segment = ArenaSegment | DagSegment
-FindMatches = Callable[[Sequence[Segment]], MatchSet]
 LiveStarts = Callable[[Numbers], Numbers]
 """Gives, per partition, where its earliest partial match starts. None in its place: no further
-event comes. It is asked for at each choice and not kept: it knows the session, which would then
-hold itself."""
+event comes."""
 
 _EVENTS_PAY = 16
 _FEW = 4096
 """So many waiting matches are looked at in each push."""
 
 
-class LongestMatches:
+class LongestMatches(Stage):
     """The matches of LONGEST that are not certain yet."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.variables = plan.variables
-        self.consumes = plan.pattern.consume
-        self.in_order = plan.pattern.consume is Consume.ANY
+    name = "longest"
+    waits = heeds_time = drops = True
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        pattern = run.plan.pattern
+        self.variables = run.plan.variables
+        self.consumes = pattern.consume
+        self.in_order = pattern.consume is Consume.ANY
         """Whether a match waits for all that end before it, of any partition."""
-        self.waiting = WaitingMatches(len(plan.variables))
+        if pattern.suppress is not None and not pattern.suppresses_whole_keys:
+            self.in_order = True
+        self.waiting = WaitingMatches(len(run.plan.variables))
         self.used = np.full(1, -1, np.int64)
         """Per scope of CONSUME BY, the end of the last match."""
         self.time = int(FOREVER)
@@ -61,15 +71,46 @@ class LongestMatches:
         self._events = 0
         """The events since the last look."""
 
-    def note_events(self, events: int) -> None:
-        self._events += events
+    def keep_order(self) -> None:
+        self.in_order = True
 
-    def note_time(self, time: int) -> None:
-        """Note that no event before a time comes: the next look is at all waiting matches."""
+    def note(self, read: ReadBatch) -> None:
+        self._events += len(read.batch)
+
+    # ----------------------------------------------------------------- time
+
+    def advance(self, time: int, scale: Scale) -> list[Any]:
+        run = self.run
+        if isinstance(run.keys, LifeCoder):
+            run.keys.advance(time)
+        if run.plan.pattern.inner_units:
+            run.feed.measure(scale)
+        size = run.window_ticks(scale)
+        run.runtime.advance(time, None if size is None else time - size)
         self.time = time
-        self._events = max(self._events, len(self.waiting))
+        self._events = max(self._events, len(self.waiting))  # the next look is at all of them
+        return []
 
-    def list_first_starts(self) -> tuple[Numbers, Numbers]:
+    def next_deadline(self, scale: Scale, stages: Stages) -> int | None:
+        """Return when time ends the partial matches that a waiting match waits for."""
+        if not len(self.waiting) or scale.unit_ns is None:
+            return None
+        run = self.run
+        keys, starts = self._list_first_starts()
+        deadlines = run.runtime.find_deadlines(keys, starts)
+        forget, size = run.plan.pattern.forget, run.window_ticks(scale)
+        if isinstance(run.keys, LifeCoder) and forget is not None:
+            deadlines = np.minimum(
+                deadlines, add_ticks(run.keys.find_last(keys), scale.ticks(forget))
+            )
+        if size is not None:
+            times, _ = run.store.ticks(starts, scale.unit_ns)
+            deadlines = np.minimum(deadlines, add_ticks(times, size))
+        # what has passed waits for something else: other partitions, or WITHOUT
+        coming = deadlines[(deadlines >= self.time) & (deadlines < LAST_TIME)]
+        return int(coming.min()) if len(coming) else None
+
+    def _list_first_starts(self) -> tuple[Numbers, Numbers]:
         """Return the partitions with waiting matches, and the earliest start in each."""
         intervals = self.waiting.intervals
         keys, which = np.unique(intervals.keys, return_inverse=True)
@@ -77,13 +118,48 @@ class LongestMatches:
         np.minimum.at(starts, which, intervals.starts)
         return keys, starts
 
-    def choose_compact(
-        self, segments: Sequence[Segment], find: FindMatches, live_starts: LiveStarts | None
-    ) -> MatchSet:
-        """Return the matches that are certain, of these and of the waiting ones.
+    def describe_waits(self, *, endless: bool, last: bool) -> Iterator[str]:
+        waits = describe_unbounded_wait(self.run.plan)
+        if endless and waits:
+            yield f"LONGEST pushes a match when no longer one can come: {waits}"
 
-        `find` gives the matches below roots.
+    # -------------------------------------------------------------- choosing
+
+    def choose(self, found: MatchSet, stages: Stages, *, last: bool) -> MatchSet:
+        live_starts = None if last else lambda keys: self._find_live_starts(keys, stages)
+        if isinstance(found, RootedMatches):
+            return self._choose_compact(found, live_starts, stages)
+        if self.run.budget.spent:  # a longer one may be missing
+            stages.opening.drop_all()
+            self._drop_all()
+            return ListedMatches(self.variables, ())
+        listed = ListedMatches(self.variables, [join(tuple(found.blocks()), len(self.variables))])
+        return self._choose_listed(listed, stages.opening.keys_of(listed.block.end), live_starts)
+
+    def _find_live_starts(self, keys: Numbers, stages: Stages) -> Numbers:
+        """Return where the earliest partial match of each partition starts.
+
+        With WITHOUT also the earliest one that waits for its deadline.
         """
+        engine, lives = self.run.runtime, self.run.keys
+        if isinstance(engine, CorrelatedEngine):
+            starts = engine.live_starts(keys, stages.opening.find_keys)
+        else:
+            starts = engine.live_starts(keys)
+        if isinstance(lives, LifeCoder):
+            starts[~np.isin(keys, lives.find_alive())] = NEVER
+        waiting = stages.opening.live_starts(keys)
+        return starts if waiting is None else np.minimum(starts, waiting)
+
+    def _choose_compact(
+        self, found: RootedMatches, live_starts: LiveStarts | None, stages: Stages
+    ) -> MatchSet:
+        """Return the matches that are certain, of compact sets and of the waiting ones."""
+        segments = found.segments
+
+        def find(kept: list[Segment]) -> MatchSet:
+            return stages.opening.open(kept, stages)
+
         ended = [_read_intervals(segment) for segment in segments]
         new = Intervals(
             *(np.concatenate(parts) for parts in zip(NO_INTERVALS, *ended, strict=True))
@@ -99,7 +175,7 @@ class LongestMatches:
             return find(taken)
         return ListedMatches(self.variables, [block, *find(taken).blocks()])
 
-    def choose_listed(
+    def _choose_listed(
         self, found: ListedMatches, keys: Numbers, live_starts: LiveStarts | None
     ) -> ListedMatches:
         """Return the matches that are certain, of these and of the waiting ones.
@@ -112,7 +188,7 @@ class LongestMatches:
         self.waiting.add(take(found.block, held), keys[held])
         return ListedMatches(self.variables, [block, take(found.block, np.flatnonzero(certain))])
 
-    def drop_all(self) -> None:
+    def _drop_all(self) -> None:
         """Drop the waiting matches: ends that were not looked at may have longer ones."""
         everything = np.ones(len(self.waiting), np.bool_)
         self.waiting.take(~everything, everything)
@@ -159,8 +235,13 @@ class LongestMatches:
 
     # ----------------------------------------------------------- forgetting
 
+    def earliest(self, position: int) -> int:
+        return self.waiting.earliest(position)
+
+    def live_keys(self) -> Numbers:
+        return self.waiting.keys()
+
     def keep_keys(self, keys: Numbers) -> None:
-        """Renumber partitions: keys[i] becomes i."""
         self.waiting.keep_keys(keys)
         if self.consumes is Consume.PARTITION:
             used = np.full(max(1, len(keys)), -1, np.int64)
@@ -169,27 +250,25 @@ class LongestMatches:
             self.used = used
 
     def first_end(self) -> int | None:
-        """Return the earliest end of a waiting match."""
         ends = self.waiting.intervals.ends
         return int(ends.min()) if len(ends) else None
 
-    def freeze(self) -> dict[str, Any]:
+    def held_ends(self) -> Numbers:
+        return self.waiting.intervals.ends
+
+    # --------------------------------------------------------------- frozen
+
+    def freeze(self, stages: Stages) -> Tree:
         """Return the waiting matches, and what they and others have used up."""
         return {"used": self.used, **self.waiting.freeze()}
 
-    def thaw(self, arrays: dict[str, Any], first: int, position: int) -> None:
-        """Restore what `freeze` returned; positions lie in [first, position)."""
-        self.used = read_array(arrays, "used", np.int64, low=-1, below=max(position, 1))
+    def thaw(self, tree: Tree) -> None:
+        position = self.run.position
+        self.used = read_array(tree, "used", np.int64, low=-1, below=max(position, 1))
         require(len(self.used) > 0, "'used' is empty")
-        self.waiting.thaw(arrays, first, position)
-
-
-def keep_earliest(block: MatchBlock) -> MatchBlock:
-    """Return the matches of the earliest start of each end."""
-    ends, which = np.unique(block.end, return_inverse=True)
-    earliest = np.full(len(ends), NEVER)
-    np.minimum.at(earliest, which, block.start)
-    return take(block, np.flatnonzero(block.start == earliest[which]))
+        self.waiting.thaw(tree, self.run.kept_from, position)
+        held = self.waiting.intervals.keys
+        require(is_inside(held, 0, self.run.partitions), "a partition has no key")
 
 
 def _read_intervals(segment: Segment) -> Intervals:

@@ -33,7 +33,7 @@ from cernis.pattern.guard import SplitGuard, split_guard
 from cernis.pattern.selection import single_variables
 from cernis.pattern.waits import Path, Wait, find_bound, is_below, list_events, list_waits
 from cernis.pattern.window import Gap, Unit, Window
-from cernis.run.conditions import EventView, MarkedEvents, compare, satisfies
+from cernis.run.check.conditions import EventView, MarkedEvents, compare, satisfies
 
 MOST_GUARD_STEPS = 1_000_000
 

@@ -1,6 +1,6 @@
 """`WITHOUT ψ FOR d`: matches wait until their deadline, unless an occurrence of ψ removes them.
 
-Matches that end in a batch wait (`run.waiting`), each with a deadline (`engine.deadlines`). The
+Matches that end in a batch wait (`stages.waiting`), each with a deadline (`engine.deadlines`). The
 guard reads the same batch. An occurrence that starts at s removes the matches of its bucket that
 ended before s. Residual conditions are checked on each pair. A match that is still there when time
 has passed its deadline is certain.
@@ -15,15 +15,13 @@ bucket, within the budget. State: the waiting matches, and the events that they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import floor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cernis.encoding.clock import Clock
-from cernis.encoding.keys import select_arrays
 from cernis.engine.deadlines import (
     NO_OCCURRENCES,
     Arrivals,
@@ -36,13 +34,11 @@ from cernis.engine.settings import MOST_EVENTS, NEVER, add_ticks
 from cernis.events.batch import EventBatch
 from cernis.events.order import Scale
 from cernis.results.matchset import MatchBlock
-from cernis.run.absence.pairs import ListedOne, PairCheck
-from cernis.run.absence.side import GuardSide
-from cernis.run.waiting import Held, WaitingMatches, ends_of
-from cernis.state import is_inside, read_array, require
-
-Numbers = NDArray[np.int64]
-Arrays = dict[str, NDArray[Any]]
+from cernis.run.stages.absence.guard import GuardSide
+from cernis.run.stages.absence.links import ListedOne, PairCheck
+from cernis.run.stages.stage import Numbers
+from cernis.run.stages.waiting import Held, WaitingMatches, ends_of
+from cernis.state import Tree, check_mapping, is_inside, read_array, require
 
 _SHRINK = 1 << 16
 
@@ -117,7 +113,7 @@ class Following(GuardSide):
         """The next time, in ticks, that makes matches certain when it has passed."""
         return None if self.counts_events else self.deadlines.first_deadline()
 
-    def first_moment(self) -> int | None:
+    def first_due(self) -> int | None:
         """Return the first event at the deadline of a match that waits; None: none has come."""
         if not self.counts_events:
             return None
@@ -137,7 +133,7 @@ class Following(GuardSide):
 
     @property
     def _position(self) -> int:
-        return self.guard.feed.engine.position
+        return self.guard.run.feed.engine.position
 
     def _find_occurrences(
         self, batch: EventBatch, keys: Numbers | None, clock: Numbers
@@ -255,7 +251,7 @@ class Following(GuardSide):
 
     # --------------------------------------------------------------- frozen
 
-    def freeze(self, list_held: Callable[[Held], MatchBlock]) -> tuple[dict[str, Any], Arrays]:
+    def freeze(self, list_held: Callable[[Held], MatchBlock]) -> Tree:
         """Return the state; `list_held` lists the matches of a compact set.
 
         From now on each of these matches waits for itself.
@@ -263,21 +259,17 @@ class Following(GuardSide):
         self.shrink()
         counts = self.waiting.list_all(list_held)
         self.deadlines.repeat(counts, np.arange(len(self.waiting)))
-        meta, frozen = self.freeze_guard()
-        frozen |= {f"waiting.{name}": array for name, array in self.deadlines.freeze().items()}
-        frozen |= {f"held.{name}": array for name, array in self.waiting.freeze().items()}
-        return meta, frozen
+        waiting, held = self.deadlines.freeze(), self.waiting.freeze()
+        return {**self.freeze_guard(), "waiting": waiting, "held": held}
 
-    def thaw(
-        self, meta: object, arrays: Mapping[str, NDArray[Any]], position: int, keys: int
-    ) -> None:
+    def thaw(self, frozen: object, position: int, keys: int) -> None:
         """Restore what `freeze` returned; there are so many events before, and partitions."""
-        self.thaw_guard(meta, arrays, position, keys)
-        self.waiting.thaw(select_arrays("held.", arrays), 0, position)
+        tree = self.thaw_guard(frozen, position, keys)
+        self.waiting.thaw(check_mapping(tree.get("held"), "the matches that wait"), 0, position)
         ends, most = self.waiting.intervals.ends, keys if self.partitioned else 1
-        waiting: Arrays = {}
-        for name in ("end", "deadline", "bucket", "line", "moment", "payload"):
-            waiting[name] = read_array(dict(arrays), f"waiting.{name}", np.int64, ends.shape)
+        written = check_mapping(tree.get("waiting"), "the deadlines")
+        names = ("end", "deadline", "bucket", "line", "moment", "payload")
+        waiting = {name: read_array(written, name, np.int64, ends.shape) for name in names}
         require(
             np.array_equal(waiting["end"], ends)
             and np.array_equal(waiting["payload"], np.arange(len(ends)))
