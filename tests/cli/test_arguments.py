@@ -155,18 +155,23 @@ def test_the_form_of_the_output_is_known_before_the_work(tmp_path: Path) -> None
 
 
 def test_what_rdf_streams_do_not_have_is_refused() -> None:
-    kept = {"text": "", "language": "spaseq", "type": "type", "time_unit": "ms", "format": None}
     for given, said in (
-        ({"delimiter": ";"}, "--columns, --delimiter and --quote are for CSV, not for RDF streams"),
-        ({"time": {"S": "p"}}, "--time NAME=COLUMN: RDF streams have one rule for their times"),
+        (
+            {"options": RunOptions(delimiter=";")},
+            "--columns, --delimiter and --quote are for CSV, not for RDF streams",
+        ),
+        (
+            {"options": RunOptions(time={"S": "p"})},
+            "--time NAME=COLUMN: RDF streams have one rule for their times",
+        ),
         (
             {"files": {"S": [Path("a.nq"), Path("b.nq")]}},
             "RDF streams have one file each; name them apart with NAME=FILE",
         ),
     ):
-        arguments: dict[str, Any] = {**kept, "time": None, "files": [], **given}
+        arguments: dict[str, Any] = {"files": [], "options": RunOptions(), **given}
         with pytest.raises(CernisError) as error:
-            RunArguments(**arguments).reading_graphs  # noqa: B018
+            RunArguments(text="", language="spaseq", **arguments).reading_graphs  # noqa: B018
         assert str(error.value) == said
 
 

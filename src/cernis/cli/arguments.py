@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import typer
 
 from cernis.errors import CernisError
 from cernis.output import UsedFile, input_files, refuse_overwriting
 from cernis.signature import derive_key
+
+if TYPE_CHECKING:
+    from cernis.run.session import RunOptions
 
 LARGEST_QUERY = 1 << 20
 """In bytes. A person writes a query; a larger file is a mistake, or hostile."""
@@ -84,65 +87,38 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True)
 class RunArguments:
-    """A query or rules, the files, how they are read, and how many candidates may be checked."""
+    """A query or rules, the files, and how they are read."""
 
     text: str
     language: str
     files: Files
     rules: str | Path | None = None
     """A folder, a file or a text of rules; None: `text` is a single query."""
-    time: str | dict[str, str] | None
-    type: str | None
-    time_unit: str
-    format: str | None
-    columns: list[str] | dict[str, list[str]] | None = None
-    delimiter: str | None = None
-    quote: str | None = None
-    on_error: str = "fail"
-    budget: int | None = None
-    partial: bool = False
-    max_keys: int | None = None
-    drop_oldest: bool = False
-    complete: bool = False
-    in_order: bool = False
-    strict: bool = False
-    tables: Mapping[str, Path] = field(default_factory=dict)
+    options: RunOptions
+    """How events are read, and how much a query may cost."""
     background: Sequence[str] = ()
 
     @property
     def reading(self) -> dict[str, Any]:
         """How files of events are read."""
         names = ("time", "type", "time_unit", "format", "columns", "delimiter", "quote")
-        return {name: getattr(self, name) for name in names}
-
-    @property
-    def limits(self) -> dict[str, Any]:
-        budget = {} if self.budget is None else {"budget": self.budget}
-        keys: dict[str, Any] = {}
-        if self.max_keys is not None:
-            keys = {"max_keys": self.max_keys, "on_full": "oldest" if self.drop_oldest else "fail"}
-        if self.complete:
-            keys["complete"] = True
-        return {**budget, "on_budget": "partial" if self.partial else "fail", **keys}
+        return {name: getattr(self.options, name) for name in names}
 
     @property
     def reading_graphs(self) -> dict[str, Any]:
         """How RDF streams are read."""
-        if self.format not in _GRAPH_FORMATS:
-            raise CernisError(f"--format {self.format}: RDF streams are nquads, trig or jsonld")
-        if self.columns is not None or self.delimiter is not None or self.quote is not None:
+        options = self.options
+        if options.format not in _GRAPH_FORMATS:
+            raise CernisError(f"--format {options.format}: RDF streams are nquads, trig or jsonld")
+        if any(given is not None for given in (options.columns, options.delimiter, options.quote)):
             raise CernisError("--columns, --delimiter and --quote are for CSV, not for RDF streams")
-        if isinstance(self.time, dict):
+        if isinstance(options.time, dict):
             raise CernisError("--time NAME=COLUMN: RDF streams have one rule for their times")
         if any(not isinstance(path, Path) for path in files_of(self.files)):
             raise CernisError("RDF streams have one file each; name them apart with NAME=FILE")
-        return {
-            "background": named_graphs(self.background) if self.background else None,
-            "time": self.time,
-            "time_unit": self.time_unit,
-            "format": self.format,
-            "on_error": self.on_error,
-        }
+        names = ("time", "time_unit", "format", "on_error")
+        reading = {name: getattr(options, name) for name in names}
+        return {"background": named_graphs(self.background) if self.background else None, **reading}
 
 
 class Runner(Protocol):
@@ -353,12 +329,13 @@ def check_outputs(query: str, arguments: RunArguments, output: str | None) -> No
         graphs = named_graphs(background)
         several = graphs.values() if isinstance(graphs, dict) else [graphs]
         used += [UsedFile("the background", path) for paths in several for path in paths]
-    used += [UsedFile(f"the table {name}", path) for name, path in arguments.tables.items()]
+    tables, on_error = arguments.options.tables, str(arguments.options.on_error)
+    used += [UsedFile(f"the table {name}", path) for name, path in tables.items()]
     if _exists(Path(query)):
         used.append(UsedFile("the query", query))
-    if arguments.on_error not in ("fail", "skip"):
-        refuse_overwriting(arguments.on_error, "the bad rows", used)
-        used.append(UsedFile("the file of bad rows", arguments.on_error))
+    if on_error not in ("fail", "skip"):
+        refuse_overwriting(on_error, "the bad rows", used)
+        used.append(UsedFile("the file of bad rows", on_error))
     if output is not None:
         refuse_overwriting(output, "the matches", used)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from importlib.abc import MetaPathFinder
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -57,6 +57,9 @@ from cernis.cli.options import (
     Unit,
 )
 from cernis.errors import CernisError, DataError, neutralize
+
+if TYPE_CHECKING:
+    from cernis.run.session import RunOptions
 
 app = typer.Typer(
     name="cernis",
@@ -172,27 +175,32 @@ def run(
             )
         if in_order and output is None and output_format is None and not count:
             output = "-"
+        limits = {
+            "budget": budget,
+            "on_budget": "partial" if partial else None,
+            "max_keys": max_keys,
+            "on_full": "oldest" if drop_oldest and max_keys is not None else None,
+        }
         arguments = RunArguments(
             text=text,
             language=language,
             files=files,
             rules=rules,
-            time=by_stream(time or ()),
-            type=None if no_type else type,
-            time_unit=time_unit.value,
-            format=_value(format),
-            columns=named_columns(columns or ()),
-            delimiter=delimiter,
-            quote=quote,
-            on_error=on_error,
-            budget=budget,
-            partial=partial,
-            max_keys=max_keys,
-            drop_oldest=drop_oldest,
-            complete=complete,
-            in_order=in_order,
-            strict=strict,
-            tables=named_tables(table or ()),
+            options=_read_options(
+                time,
+                None if no_type else type,
+                time_unit,
+                format,
+                columns=named_columns(columns or ()),
+                delimiter=delimiter,
+                quote=quote,
+                tables=named_tables(table or ()),
+                on_error=on_error,
+                complete=complete,
+                in_order=in_order,
+                strict=strict,
+                **{name: value for name, value in limits.items() if value is not None},
+            ),
             background=background or (),
         )
         delivery = Delivery.of(
@@ -211,6 +219,20 @@ def run(
 
 _GRAPHS_ONLY = "nq is for the graphs of CONSTRUCT (.spaseq)"
 _RULES_EXPLAINED = "a rule set is explained as text; draw its rules one by one"
+
+
+def _read_options(
+    time: Sequence[str] | None,
+    type: str | None,
+    unit: TimeUnit | None,
+    format: StrEnum | None,
+    **others: Any,
+) -> RunOptions:
+    """Return how events are read."""
+    from cernis.run.session import RunOptions
+
+    times, unit_ = by_stream(time or ()), _value(unit) or "ms"
+    return RunOptions(time=times, type=type, time_unit=unit_, format=_value(format), **others)
 
 
 def _value(option: StrEnum | None) -> str | None:
@@ -351,18 +373,17 @@ def stream(
 
         from cernis.cli.stream import stream as run_stream
         from cernis.cli.stream_plan import StreamArguments
-        from cernis.run.session import RunOptions
 
-        reading = RunOptions(
-            time=by_stream(time or ()),
-            type=None if no_type else type,
-            time_unit=_value(time_unit) or "ms",
-            format=_value(format),
+        reading = _read_options(
+            time,
+            None if no_type else type,
+            time_unit,
+            format,
             columns=named_columns(columns or ()),
             delimiter=delimiter,
             quote=quote,
-            on_error=on_error.value,
             tables=named_tables(table or ()),
+            on_error=on_error.value,
             strict=strict,
         )
         arguments = StreamArguments(
@@ -425,15 +446,17 @@ def explain(
             language=language,
             files=named_files(events or ()),
             rules=rules,
-            time=by_stream(time or ()),
-            type=None if no_type else type,
-            time_unit=time_unit.value,
-            format=_value(format),
-            columns=named_columns(columns or ()),
-            delimiter=delimiter,
-            quote=quote,
-            strict=strict,
-            tables=named_tables(table or ()),
+            options=_read_options(
+                time,
+                None if no_type else type,
+                time_unit,
+                format,
+                columns=named_columns(columns or ()),
+                delimiter=delimiter,
+                quote=quote,
+                tables=named_tables(table or ()),
+                strict=strict,
+            ),
         )
         runner = choose_runner(on_spark=engine is EngineName.spark and not mermaid)
         explanation = runner.explain(arguments)

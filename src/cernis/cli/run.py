@@ -41,7 +41,7 @@ from cernis.pattern.query import Unit
 from cernis.results.matches import Matches
 from cernis.results.of_rules import fill_table, unite_columns
 from cernis.run.feed import Measures
-from cernis.run.session import RunOptions, Session
+from cernis.run.session import Session
 
 if TYPE_CHECKING:
     from cernis.rdf.query import GraphQuery
@@ -65,22 +65,16 @@ def _find(arguments: RunArguments, delivery: Delivery) -> Found:
         return _FoundHere(arguments)
     if arguments.language == "spaseq":
         graphs = parse_graph_query(arguments, delivery)
-        reading = graphs.session(**arguments.reading_graphs, strict=arguments.strict)
+        reading = graphs.session(**arguments.reading_graphs, strict=arguments.options.strict)
         runs = stream_files(reading, graphs.name_streams(arguments.files), delivery.output)
         return FoundRuns(reading, runs, GRAPH_MATCHES, lambda: reading.matches([]))
     query = parse_query(arguments)
     announce_waiting(lambda: print_note(_WAITS))
     counts = delivery.count and not _has_narrow_window(query, arguments.files)
     measures: Measures | None = {} if counts else None
-    session: Session[Any] = Session(query.plan, _read_options(arguments), measures=measures)
+    session: Session[Any] = Session(query.plan, arguments.options, measures=measures)
     runs = stream_files(session, arguments.files, delivery.output)
     return FoundRuns(session, runs, kind_of(query), session.finish)
-
-
-def _read_options(arguments: RunArguments) -> RunOptions:
-    reading = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
-    reading |= {"tables": arguments.tables, "strict": arguments.strict}
-    return RunOptions(**reading, in_order=arguments.in_order)
 
 
 def _has_narrow_window(query: cernis.Query[Any], files: Files) -> bool:
@@ -100,22 +94,21 @@ def _has_narrow_window(query: cernis.Query[Any], files: Files) -> bool:
 
 def explain(arguments: RunArguments) -> Any:
     """Explain what a query does and costs, or what rules share and which find nothing."""
-    files = arguments.files or None
+    files, tables = arguments.files or None, arguments.options.tables
     if arguments.rules is not None:
         from cernis.run.rules.rule_set import RuleSet
 
-        reading = {**arguments.reading, "on_error": arguments.on_error, **arguments.limits}
-        return RuleSet.of(arguments.rules).explain(files, **reading, tables=arguments.tables)
+        return RuleSet.of(arguments.rules).explain(files, **arguments.reading, tables=tables)
     if arguments.language == "spaseq":
         return cernis.query(arguments.text, lang="spaseq").explain()
-    return parse_query(arguments).explain(files, **arguments.reading, tables=arguments.tables)
+    return parse_query(arguments).explain(files, **arguments.reading, tables=tables)
 
 
 def parse_query(arguments: RunArguments) -> cernis.Query[Any]:
     """Parse a query; arguments by position may take their names from the files."""
     try:
         query = cernis.query(arguments.text, lang=arguments.language)
-        if arguments.strict and query.warnings:
+        if arguments.options.strict and query.warnings:
             raise cernis.StrictError(query.warnings)
         return query
     except cernis.QueryError:
@@ -146,7 +139,7 @@ class _FoundHere(FoundByRules):
 
         self._rules = RuleSet.of(arguments.rules)
         announce_compiling(print_note)
-        self._session = RuleSession(self._rules, _read_options(arguments))
+        self._session = RuleSession(self._rules, arguments.options)
         self._found = self._session.collect(arguments.files)
         self.names = [*self._found]
 

@@ -101,7 +101,7 @@ _EXPLAIN = "cernis explain --engine spark says which condition no event satisfie
 def run(arguments: RunArguments, delivery: Delivery) -> None:
     """Find the matches of a query, or of all rules, in files, and deliver them."""
     if arguments.language == "spaseq":
-        deliver(_open_graphs(arguments, delivery), delivery, strict=arguments.strict)
+        deliver(_open_graphs(arguments, delivery), delivery, strict=arguments.options.strict)
         return
     with _open(arguments) as (rules, queries, frames), ExitStack() as stack:
         found: Found = (
@@ -109,7 +109,7 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
             if rules is None
             else _FoundOnSpark(rules, frames, arguments, stack)
         )
-        deliver(found, delivery, strict=arguments.strict)
+        deliver(found, delivery, strict=arguments.options.strict)
 
 
 def explain(arguments: RunArguments) -> str:
@@ -165,7 +165,7 @@ def _open(
     arguments: RunArguments,
 ) -> Iterator[tuple[RuleSet | None, list[Query[Any]], FileFrames]]:
     """Check the queries and the files, start Spark, and load the streams that queries read."""
-    rules, on_error, reading = None, arguments.on_error, arguments.reading
+    rules, on_error, reading = None, str(arguments.options.on_error), arguments.reading
     if arguments.rules is not None:
         rules = RuleSet.of(arguments.rules)
         queries = [rule.query for rule in rules]
@@ -203,8 +203,8 @@ def _types(query: Query[Any]) -> list[TypeIs]:
 
 def _make_job_options(arguments: RunArguments, frames: FileFrames) -> dict[str, Any]:
     """Return how a job reads the frames of files."""
-    names = ("time", "type", "time_unit", "tables")
-    reading = {name: getattr(arguments, name) for name in names}
+    names = ("time", "type", "time_unit", "tables", "budget", "on_budget", "complete")
+    reading = {name: getattr(arguments.options, name) for name in names}
     return {**reading, "row": frames.row, "on_error": frames.on_error}
 
 
@@ -525,7 +525,7 @@ class _QueryRun(_SparkRun):
         from cernis.spark.options import JobOptions
         from cernis.spark.prepare import make_work, prepare_job
 
-        options |= {**_make_job_options(self.arguments, self.frames), **self.arguments.limits}
+        options |= _make_job_options(self.arguments, self.frames)
         job = prepare_job(self.frames.frames, self.query, JobOptions(**options))
         return job, make_work(job)
 
@@ -548,9 +548,9 @@ class _QueryRun(_SparkRun):
         yield from self.query.warnings
         yield from self._warn_about_events() if self._warns else ()
         yield from self.query.plan.notes
-        if self.query.pattern.absent_after is not None and not self.arguments.complete:
+        if self.query.pattern.absent_after is not None and not self.arguments.options.complete:
             yield MAY_WAIT
-        if self.arguments.partial and self.query.plan.tables is not None:
+        if self.arguments.options.on_budget == "partial" and self.query.plan.tables is not None:
             yield "--partial: a task that spends its budget stops there, and matches may be missing"
 
     def _warn_about_events(self) -> Iterator[str]:
@@ -567,7 +567,7 @@ class _QueryRun(_SparkRun):
             return
         options = RunOptions(
             **self.arguments.reading,
-            tables=self.arguments.tables,
+            tables=self.arguments.options.tables,
             on_error=self.frames.on_error,
             budget=0,
             on_budget="partial",
@@ -596,8 +596,8 @@ class _QueryRun(_SparkRun):
     def _has(self, stream: str, type_: str) -> bool:
         from cernis.spark.unify import quote_name
 
-        data, column = self.frames.frames[stream], self.arguments.type
-        if column is None or column not in data.columns:
+        data, column = self.frames.frames[stream], self.arguments.options.type
+        if not isinstance(column, str) or column not in data.columns:
             return type_ == stream
         return not data.filter(data[quote_name(column)].cast("string") == type_).isEmpty()
 
@@ -645,7 +645,7 @@ _FORMS: dict[str, AnswerForm] = {
 
 def _open_graphs(arguments: RunArguments, delivery: Delivery) -> Found:
     query, reading = parse_graph_query(arguments, delivery), arguments.reading_graphs
-    on_error = arguments.on_error
+    on_error = arguments.options.on_error
     if on_error not in ("fail", "skip"):
         raise CernisError(f"--on-error {on_error}: on Spark it is fail or skip")
     spark_class()  # an error if Spark is missing
@@ -733,7 +733,7 @@ class _SolutionRun(_SparkRun):
     def notes(self) -> Iterator[str]:
         yield from super().notes()
         yield from self._warn_about_events()
-        if self.arguments.on_error == "skip":
+        if self.arguments.options.on_error == "skip":
             yield "--on-error skip: lines and events that cannot be read are left out, uncounted"
 
     def _warn_about_events(self) -> Iterator[str]:
@@ -811,7 +811,7 @@ class _FoundOnSpark(FoundByRules):
         from cernis.spark.options import JobOptions
         from cernis.spark.prepare import prepare_rule_job
 
-        options |= {**_make_job_options(self.arguments, self.frames), **self.arguments.limits}
+        options |= _make_job_options(self.arguments, self.frames)
         return prepare_rule_job(self.frames.frames, self.rules, JobOptions(**options))
 
     def _find(self, job: RuleJob, delivery: Delivery) -> MatchFiles:
