@@ -3,7 +3,8 @@
 A source puts events in order, a chain of feed and stages finds matches in them. What a user does
 with a session is here, once: push, collect, stream, finish, pull, freeze; which errors close it,
 and when warnings are errors. A subclass says how events are opened (`_begin`), what its chain finds
-in each batch (`_batches`), and what makes a result of that (`_result`).
+in each batch (`_batches`), and what makes a result of that (`_result`). The session of a rule set
+(`run.rules.session`) is an `EventSession`, too: its results are dictionaries by rule.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ Blame = Callable[[], list[str]]
 """Says what keeps every match away."""
 
 
-class StreamSession(ABC, Generic[Answer, Reading]):
-    """One run over one stream, for one thread at a time.
+class EventSession(ABC, Generic[Answer, Reading]):
+    """One run, of a query or of a rule set, over one stream, for one thread at a time.
 
     Events that cannot be opened raise an error before any of them is read, and the session goes
     on. After any other error it is closed.
@@ -52,8 +53,8 @@ class StreamSession(ABC, Generic[Answer, Reading]):
         """Open events; `whole` streams, or what follows. An error leaves the session as it was."""
 
     @abstractmethod
-    def _batches(self, reading: Reading, *, last: bool = False) -> Iterator[list[Any]]:
-        """Read the batches, and yield the compact sets of each; with `last`, nothing follows."""
+    def _collect(self, reading: Reading, *, last: bool = False) -> Answer:
+        """Read the events, and return what is found; with `last`, nothing follows."""
 
     @abstractmethod
     def _result(self, segments: list[Any], *, last: bool = False) -> Answer:
@@ -62,10 +63,6 @@ class StreamSession(ABC, Generic[Answer, Reading]):
     @abstractmethod
     def _forget_if_due(self) -> None:
         """Drop what no match to come needs, if there is much of it."""
-
-    @abstractmethod
-    def _pull(self) -> Answer:
-        """Return the matches that are kept."""
 
     @abstractmethod
     def _freeze(self) -> bytes:
@@ -91,6 +88,54 @@ class StreamSession(ABC, Generic[Answer, Reading]):
             found = self._collect(reading, last=True)
             self._refuse_warnings()
             return found
+
+    def finish(self) -> Answer:
+        """Return what is certain now that no further event comes.
+
+        These are the matches of the last timestamp of RDF, the groups that are still open, the
+        matches of LONGEST that still wait, and the best of open intervals or of the input. With
+        `complete=True` also the matches that wait for their deadline.
+        """
+        with self.guard:
+            return self._result([], last=True)
+
+    def _refuse_warnings(self) -> None:
+        """Raise the warnings about the events, if they are errors."""
+        if self.strict and (found := list_warnings(self.notes)):
+            raise StrictError(found)
+
+    def _list_notes(self, blame: Blame | None = None) -> Notes:
+        """Return the notes of a result; some are made when they are read."""
+        notes, compiled = tuple(self.notes), self._compiled
+        return lambda: (*notes, *(blame() if blame else ()), *note_compiling(compiled))
+
+    # ----------------------------------------------------------------- frozen
+
+    def freeze(self, *, secret: Secret = None) -> bytes:
+        """Return the state as versioned bytes; `thaw` of the query goes on from there.
+
+        With a `secret`, the bytes are signed, and thaw with the same secret only.
+        """
+        if self.keep:
+            raise StateError(
+                "a session that keeps its matches (keep=True) cannot be frozen; freeze one "
+                "that only pushes"
+            )
+        with self.guard:
+            state = self._freeze()
+        return sign_state(state, secret)
+
+
+class StreamSession(EventSession[Answer, Reading]):
+    """The run of a query, which can also be asked batch by batch, or for all matches."""
+
+    @abstractmethod
+    def _batches(self, reading: Reading, *, last: bool = False) -> Iterator[list[Any]]:
+        """Read the batches, and yield the compact sets of each; with `last`, nothing follows."""
+
+    @abstractmethod
+    def _pull(self) -> Answer:
+        """Return the matches that are kept."""
 
     def _collect(self, reading: Reading, *, last: bool = False) -> Answer:
         segments = chain.from_iterable(self._batches(reading, last=last))
@@ -120,16 +165,6 @@ class StreamSession(ABC, Generic[Answer, Reading]):
         """Return what is certain now that the stream has ended; None if nothing waits."""
         return None
 
-    def finish(self) -> Answer:
-        """Return what is certain now that no further event comes.
-
-        These are the matches of the last timestamp of RDF, the groups that are still open, the
-        matches of LONGEST that still wait, and the best of open intervals or of the input. With
-        `complete=True` also the matches that wait for their deadline.
-        """
-        with self.guard:
-            return self._result([], last=True)
-
     def pull(self) -> Answer:
         """Return all matches (or answers); with a window, those inside the one that ends now.
 
@@ -140,29 +175,3 @@ class StreamSession(ABC, Generic[Answer, Reading]):
             raise StateError("nothing is kept to pull: open the session with keep=True")
         self.guard.check()
         return self._pull()
-
-    def _refuse_warnings(self) -> None:
-        """Raise the warnings about the events, if they are errors."""
-        if self.strict and (found := list_warnings(self.notes)):
-            raise StrictError(found)
-
-    def _list_notes(self, blame: Blame | None = None) -> Notes:
-        """Return the notes of a result; some are made when they are read."""
-        notes, compiled = tuple(self.notes), self._compiled
-        return lambda: (*notes, *(blame() if blame else ()), *note_compiling(compiled))
-
-    # ----------------------------------------------------------------- frozen
-
-    def freeze(self, *, secret: Secret = None) -> bytes:
-        """Return the state as versioned bytes; `thaw` of the query goes on from there.
-
-        With a `secret`, the bytes are signed, and thaw with the same secret only.
-        """
-        if self.keep:
-            raise StateError(
-                "a session that keeps its matches (keep=True) cannot be frozen; freeze one "
-                "that only pushes"
-            )
-        with self.guard:
-            state = self._freeze()
-        return sign_state(state, secret)

@@ -24,7 +24,6 @@ import numpy as np
 
 from cernis.errors import (
     DataError,
-    SessionGuard,
     StateError,
     StrictError,
     WarningNote,
@@ -57,7 +56,7 @@ from cernis.run.rules.running import (
 from cernis.run.rules.shared_rules import RuleChanges, SharedRules, compare_rules
 from cernis.run.rules.streams import name_streams, unite_declared
 from cernis.run.session import OpenedEvents, RunOptions, Session
-from cernis.signature import Secret, sign_state
+from cernis.run.stream_session import EventSession
 
 _NUMBERS = tuple(each.name for each in fields(SessionMetrics))
 _FORGET_EVERY = 1 << 22
@@ -66,17 +65,16 @@ _BATCH = 64
 """A stored batch of a rule costs as much as so many places."""
 
 
-class RuleSession:
+class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
     """The rules of a set over one stream of events."""
 
     def __init__(self, rules: SharedRules, options: RunOptions, *, families: bool = True) -> None:
         """Without `families` each rule has a session of its own, as `strict` and limits need it."""
+        super().__init__(Mistakes(options.on_error), strict=options.strict)
         self.rules = rules
         self._has_groups = families and _can_share(options)
         plan_rules(rules.list_planned() if self._has_groups else rules)
-        self.mistakes = Mistakes(options.on_error)
         self.progress = StreamPosition()
-        self.notes: list[str] = []
         self._types = SampledTypes()
         self._is_updated = False
         self._matches: Counter[str] = Counter()
@@ -84,10 +82,10 @@ class RuleSession:
         self._time_column: str | None = options.time_column
         self._opener = SessionOpener(options)
         self._reader = ChunkReader(self._index([]), options.time_unit)
-        self._guard = SessionGuard("begin a new one, or thaw a state that was frozen before")
         self._kept = 0
         """What the rules kept when they last forgot."""
-        self._begin([*rules.families, *rules.bundles] if self._has_groups else [], [])
+        groups = [*rules.families, *rules.bundles] if self._has_groups else []
+        self._use(self._opener.start(rules.rules, groups, []))
 
     @property
     def options(self) -> RunOptions:
@@ -102,10 +100,6 @@ class RuleSession:
     def sessions(self) -> list[Session[Any]]:
         """The sessions of all rules and groups."""
         return [running.session for running in self.running]
-
-    def _begin(self, groups: Sequence[RuleGroup], kept: Sequence[RunningRule]) -> None:
-        """Open the sessions of the rules, but for those that are kept."""
-        self._use(self._opener.start(self.rules.rules, groups, kept))
 
     def _use(self, running: Sequence[RunningRule]) -> None:
         self._reader.use(self._index(running))
@@ -122,7 +116,7 @@ class RuleSession:
         raise an error when they are read (`cernis.rules`) or here, if they are too large to run.
         The session goes on as it was.
         """
-        self._guard.check()
+        self.guard.check()
         plan_rules(rules)
         changes = compare_rules(self.rules, rules)
         names = {*changes.kept}
@@ -135,7 +129,7 @@ class RuleSession:
             alone = [each.rules[0].name for each in kept if each.group is None]
             groups = rules.extend_groups(before, alone)
         self.rules = rules
-        self._begin(groups, kept)
+        self._use(self._opener.start(rules.rules, groups, kept))
         return changes
 
     def use_tables(self, tables: Mapping[str, Any]) -> None:
@@ -143,7 +137,7 @@ class RuleSession:
 
         Tables that are not given stay. An error leaves the session as it was.
         """
-        self._guard.check()
+        self.guard.check()
         tables = {**self.options.tables, **tables}
         joining = [each.session for each in self.running if each.pattern.joins]
         if not joining:
@@ -156,17 +150,11 @@ class RuleSession:
 
     # -------------------------------------------------------------- frozen
 
-    def freeze(self, *, secret: Secret = None) -> bytes:
-        """Return the state of all rules as versioned bytes; `RuleSet.thaw` goes on from there.
-
-        With a `secret`, the bytes are signed, and thaw with the same secret only. They hold the
-        names and the texts of the rules, and the state of those that have read events.
-        """
-        with self._guard:
-            columns = self.options.time, self.options.type, self.options.time_unit
-            stream = StreamState(columns, self.progress, self._time_column, self._matches)
-            state = freeze_rules(self.rules, self._reader, stream)
-        return sign_state(state, secret)
+    def _freeze(self) -> bytes:
+        """Return the names and texts of the rules, and the state of those that have read events."""
+        columns = self.options.time, self.options.type, self.options.time_unit
+        stream = StreamState(columns, self.progress, self._time_column, self._matches)
+        return freeze_rules(self.rules, self._reader, stream)
 
     @classmethod
     def thaw(
@@ -193,42 +181,35 @@ class RuleSession:
 
     # ------------------------------------------------------------- reading
 
-    def collect(self, events: Any) -> dict[str, Any]:
-        """Return all that the rules find in the last events of a stream."""
-        return self.collect_sources(self.open(events))
+    def _begin(self, events: Any, *, whole: bool) -> OpenedEvents:
+        return self._start(self.open(events))
 
-    def collect_sources(self, sources: Sequence[Source]) -> dict[str, Any]:
-        """Return all that the rules find in sources that `open` gave."""
-        opened = self._start(sources)
-        with self._guard:
-            read = self._read(opened, forget=False)
-            self._read_last(read, opened.ordering.scale, forget=False)
-            found = self._conclude(read, last=True, warns=True)
-        if self.options.strict:
+    def _collect(self, reading: OpenedEvents, *, last: bool = False) -> dict[str, Any]:
+        """Return what each rule finds in these events."""
+        if not last:
+            self.renew_budget()
+            return self._count(self._conclude(self._read(reading)))
+        read = self._read(reading, forget=False)
+        self._read_last(read, reading.ordering.scale, forget=False)
+        found = self._conclude(read, last=True, warns=True)
+        if self.strict:
             pairs = ((rule, list_warnings(found[rule.name].notes)) for rule in self.rules)
             self._refuse([(rule, one) for rule, several in pairs for one in several])
         return found
 
-    def push(self, events: Any) -> dict[str, Any]:
-        """Return what each rule finds in these events, which follow all events pushed before."""
-        self.renew_budget()
-        opened = self._start(self.open(events))
-        with self._guard:
-            found = self._count(self._conclude(self._read(opened)))
-            self.forget_if_due()
-            return found
-
-    def finish(self) -> dict[str, Any]:
+    def _result(self, segments: list[Any], *, last: bool = False) -> dict[str, Any]:
         """Return what is certain now that no further event comes."""
-        with self._guard:
-            read = self._reader.begin()
-            if self._reader.scale is not None:
-                self._read_last(read, self._reader.scale)
-            return self._count(self._conclude(read, last=True))
+        read = self._reader.begin()
+        if self._reader.scale is not None:
+            self._read_last(read, self._reader.scale)
+        return self._count(self._conclude(read, last=last))
+
+    def _forget_if_due(self) -> None:
+        self.forget_if_due()
 
     def open(self, events: Any) -> list[Source]:
         """Open the streams that any rule reads."""
-        self._guard.check()
+        self.guard.check()
         patterns = self.running.patterns
         names, declared = name_streams(patterns), unite_declared(patterns)
         sources = self.options.open_sources(events, names, self.mistakes, declared)
@@ -296,7 +277,7 @@ class RuleSession:
 
         Raises all mistakes together. Necessary before the first batch, and after `update`.
         """
-        self._guard.check()
+        self.guard.check()
         options = self.options
         self._prepare(GivenStreams(streams, scale, options.type_column, options.time_column))
 
@@ -305,7 +286,7 @@ class RuleSession:
 
         Only rules that may have found something are named.
         """
-        with self._guard:
+        with self.guard:
             read = self._reader.begin()
             self._reader.read(batch, scale, read, ChunkReading())
             found = list(self._list_found(read))
@@ -316,7 +297,7 @@ class RuleSession:
         """Yield what is certain for each rule once no event before a time comes."""
         inserting = [each for each in self.running.patterns if each.into is not None]
         if any(is_late(each) or is_held(each) for each in inserting):
-            with self._guard:
+            with self.guard:
                 read = self._reader.begin()
                 self._reader.read(self._empty, scale, read, ChunkReading(until=nanoseconds))
                 derived = list(self._list_found(read))
@@ -404,7 +385,7 @@ class RuleSession:
 
     def forget(self) -> None:
         """Drop the events that no partial match of any rule reaches back to."""
-        with self._guard:
+        with self.guard:
             self._forget()
 
     def _forget(self) -> None:
