@@ -212,9 +212,13 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
         lives = read_array(tree, "lives", np.int64, stored, low=-1, below=below)
         before = run.kept_from - batches[0].base if batches else 0
         lives = np.concatenate([np.full(before, -1, np.int64), lives])
+    # the stages of other queries do not ask for the partitions of stored events
+    needs_keys = run.plan.listed or bool(run.plan.pattern.without)
     for batch in batches:
         run.store.append(batch)
-        keys = run.keys.encode(batch) if isinstance(run.keys, KeyCoder) else None
+        keys = None
+        if needs_keys and isinstance(run.keys, KeyCoder):
+            keys = run.keys.encode(batch)
         if lives is not None:
             keys, lives = lives[: len(batch)], lives[len(batch) :]
         for stage in pipeline.stages:
