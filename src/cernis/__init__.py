@@ -17,6 +17,7 @@ from cernis.errors import BudgetError, CernisError, DataError, QueryError, State
 
 if TYPE_CHECKING:
     from cernis import pattern, rdf, spark
+    from cernis.events.user_functions import forget_function, function
     from cernis.pattern.conjunctive import ConjunctiveQuery
     from cernis.pattern.query import Pattern
     from cernis.rdf.matches import GraphMatches
@@ -54,6 +55,8 @@ __all__ = [
     "Session",
     "StateError",
     "StrictError",
+    "forget_function",
+    "function",
     "pattern",
     "query",
     "rdf",
@@ -63,6 +66,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "forget_function": "cernis.events.user_functions",
+    "function": "cernis.events.user_functions",
     "Answer": "cernis.results.answers",
     "Answers": "cernis.results.answers",
     "GraphMatches": "cernis.rdf.matches",

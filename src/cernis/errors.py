@@ -209,6 +209,25 @@ class DataError(CernisError):
     """The events are wrong: which input, row and column, and what to do about it."""
 
 
+class RowError(DataError):
+    """A row of a table is wrong; whoever knows the stream of the table names it."""
+
+    def __init__(self, message: str, row: int, length: int) -> None:
+        super().__init__(message)
+        self.row = row
+        """The first such row."""
+        self.length = length
+        """The number of rows of the table."""
+
+    def __reduce__(self) -> tuple[type[RowError], tuple[str, int, int]]:
+        return RowError, (str(self), self.row, self.length)
+
+    def locate(self, stream: str, row: int | None) -> DataError:
+        """Return the error with the stream, and with the number of the row if that is known."""
+        where = "" if row is None else f", row {row}"
+        return DataError(f"stream {stream!r}{where}: {self}")
+
+
 class BudgetError(CernisError):
     """A query or a stream would cost more than the limit that guards it."""
 

@@ -259,10 +259,6 @@ def test_queries_equal_their_text(query: QueryBuilder, text: str) -> None:
             "a formula has no truth value in Python\n  help: combine with >> | & instead",
         ),
         (
-            lambda: ~(a["x"] > 1),
-            "a condition cannot be negated\n  help: negate the predicate: p.var('x')[~(…)]",
-        ),
-        (
             lambda: price > [1],
             "a constant must be a number, a string, a boolean or a time, not [1]",
         ),

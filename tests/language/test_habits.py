@@ -355,25 +355,6 @@ line 1, column 19: unexpected 'FROM'
 PARTITION BY [user] GROUP BY [user]""",
         ),
         (
-            "SELECT HOUR(f[ts]) FROM S WHERE FAIL AS f",
-            """\
-line 1, column 12: unexpected '('
-  SELECT HOUR(f[ts]) FROM S WHERE FAIL AS f
-             ^
-  expected: an arithmetic operator, AS, FROM, WHERE, ',', '>' or '['
-  help: the functions are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST; for others, add a column \
-'hour' to the events, and write x[hour]""",
-        ),
-        (
-            "SELECT * FROM S WHERE FAIL AS f FILTER f[HOUR(ts) > 3]",
-            """\
-line 1, column 46: unexpected '('
-  SELECT * FROM S WHERE FAIL AS f FILTER f[HOUR(ts) > 3]
-                                               ^
-  expected: a comparison such as = or <, an arithmetic operator, NOT, IN, IS, LIKE, '.' or ']'
-  help: there are no functions of values; add a column 'hour' to the events, and write x[hour]""",
-        ),
-        (
             "SELECT TOP 5 * FROM S WHERE FAIL",
             """\
 line 1, column 12: unexpected '5'

@@ -135,7 +135,7 @@ line 1, column 41: an attribute alone is not a condition
 line 1, column 51: unexpected '>'
   SELECT * WHERE (A AS x ; B AS y) FILTER PREV(x)[a > 3]
                                                     ^
-  expected: '.' or ']'
+  expected: an arithmetic operator, '.' or ']'
   help: the comparison stands outside the brackets: PREV(x)[price] < y[price]""",
         ),
         (

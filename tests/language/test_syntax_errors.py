@@ -299,15 +299,6 @@ line 1, column 32: unexpected 'AND'
   help: compare the attribute with something: flag = TRUE""",
         ),
         (
-            "SELECT * WHERE A FILTER NOT A[x = 1]",
-            """\
-line 1, column 25: unexpected 'NOT'
-  SELECT * WHERE A FILTER NOT A[x = 1]
-                          ^^^
-  expected: a condition such as x[price > 100] or '('
-  help: write NOT inside the brackets: x[NOT price > 100]""",
-        ),
-        (
             "SELECT * WHERE A FILTER A[x = NULL]",
             """\
 line 1, column 31: unexpected 'NULL'

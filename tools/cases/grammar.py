@@ -769,6 +769,8 @@ def _find_attributes_of(condition: pred.Condition) -> Iterable[pred.Attribute]:
             return (*pred.term_attributes(one), *pred.term_attributes(other))
         case pred.Monotone(attribute=attribute):
             return (attribute,)
+        case pred.Denied(body=body):
+            return _find_attributes_of(body)
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
             return [attribute for part in parts for attribute in _find_attributes_of(part)]
 

@@ -11,6 +11,7 @@ from cernis.languages.text.tables import FILE
 from tools.manual.codes import write_codes_pages
 from tools.manual.diagrams import draw_section
 from tools.manual.files import write_files_page
+from tools.manual.functions import write_functions_page
 from tools.manual.grammar import SOURCES, name_diagram, read_sections, write_grammar_page
 from tools.manual.measured import with_numbers
 from tools.manual.messages import write_messages_page
@@ -24,6 +25,7 @@ def make_pages(root: Path) -> dict[str, str]:
     return {
         "README.md": with_numbers(root),
         **{f"{_CODES}/{name}": text for name, text in write_codes_pages().items()},
+        "docs/reference/functions.md": write_functions_page(),
         "docs/reference/messages.md": write_messages_page(root / "src" / "cernis"),
         "docs/explanation/files.md": write_files_page(root),
         **{f"docs/pictures/{name}": text for name, text in draw_pictures(root).items()},

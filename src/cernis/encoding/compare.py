@@ -44,10 +44,10 @@ import pyarrow as pa
 from cernis.compiled import kernel
 from cernis.compiled.tiers import arrays_first
 from cernis.encoding.clock import to_sortable
-from cernis.encoding.evaluate import EXACT
 from cernis.encoding.keys import NONE, Tuples, ticks_of, valid_rows
 from cernis.errors import DataError
 from cernis.events.batch import EventBatch, Int64s, attribute
+from cernis.events.evaluate import EXACT
 from cernis.events.kinds import (
     BOOLEAN,
     BYTES,
@@ -564,7 +564,10 @@ def _columns(
 ) -> list[pa.ChunkedArray]:
     """Return the attribute in each part of the batch."""
     if name in calculated:
-        return [pa.chunked_array([calculated[name](table)]) for _, table in batch.parts]
+        calculate = calculated[name]
+        parts = range(len(batch.parts))
+        columns = (batch.read_part(i, lambda _, table: calculate(table)) for i in parts)
+        return [pa.chunked_array([column]) for column in columns]
     if name == TIME:
         if batch.time_column is None:
             return [pa.chunked_array([at]) for at in _positions(batch)]

@@ -31,14 +31,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cernis.encoding import classify
-from cernis.encoding.evaluate import (
+from cernis.encoding.hashing import BytesTable, IntTable
+from cernis.events.batch import EventBatch, Int32s, attribute
+from cernis.events.evaluate import (
     evaluate_predicate,
     float_at_most,
     parse_instant,
     replace_surrogates,
 )
-from cernis.encoding.hashing import BytesTable, IntTable
-from cernis.events.batch import EventBatch, Int32s, attribute
 from cernis.events.reader import join_chunks
 from cernis.events.times import is_text
 from cernis.pattern import predicate as pred

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cernis.errors import RowError
 from cernis.pattern.predicate import RANK
 
 Int64s = npt.NDArray[np.int64]
@@ -25,6 +26,7 @@ Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 Parts = tuple[tuple[str, pa.Table], ...]
 _numbers = count()
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +105,7 @@ class EventBatch:
 
     def interleave(self, per_part: Callable[[str, pa.Table], npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """Compute one value per row of every part; return them per event."""
-        results = [per_part(name, table) for name, table in self.parts]
+        results = [self.read_part(i, per_part) for i in range(len(self.parts))]
         if self.which is None:
             flat = results[0]
             return flat if self.index is None else flat[self.index]
@@ -111,6 +113,18 @@ class EventBatch:
             raise ValueError("a batch of several parts needs the row of each event in its part")
         starts = np.cumsum([0, *(len(r) for r in results[:-1])])
         return np.concatenate(results)[starts[self.which] + self.index]
+
+    def read_part(self, number: int, per_part: Callable[[str, pa.Table], Read]) -> Read:
+        """Return the values of one part; an error of a row of it names the stream and the row."""
+        name, table = self.parts[number]
+        try:
+            return per_part(name, table)
+        except RowError as error:
+            here = np.ones(len(self), np.bool_) if self.which is None else self.which == number
+            index = np.arange(len(self)) if self.index is None else self.index
+            found = np.flatnonzero(here & (index == error.row))
+            is_row = error.length == table.num_rows and len(found) > 0
+            raise error.locate(name, int(self.rows[found[0]]) if is_row else None) from error
 
 
 def select_events(batch: EventBatch, kept: Sequence[Bools]) -> EventBatch:
@@ -203,6 +217,8 @@ def is_computed(name: str) -> bool:
 def attribute(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray | None:
     """Return the column that a (dotted) attribute names, or None where the table has none.
 
+    The name of a calculated attribute is its text: `LOWER(user)`.
+
     >>> attribute(pa.table({"user": [{"id": 7}, None]}), ("user", "id")).to_pylist()
     [7, None]
     """
@@ -210,6 +226,10 @@ def attribute(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray | None:
     if len(path) > 1 and (whole := schema.get_field_index(".".join(path))) >= 0:
         return table.column(whole)
     if (first := schema.get_field_index(path[0])) < 0:
+        if path[-1].endswith(")"):
+            from cernis.events.calculated import calculate_attribute
+
+            return calculate_attribute(table, ".".join(path))
         return None
     column = table.column(first)
     for name in path[1:]:

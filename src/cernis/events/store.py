@@ -33,6 +33,7 @@ from cernis.events.batch import (
     is_computed,
     take_parts,
 )
+from cernis.events.calculated import take_sources
 from cernis.events.kinds import NULL, Int8s, kind_of, kinds_in
 from cernis.events.times import UNITS, is_number, is_text, tick_of, to_ticks, value_type
 from cernis.pattern.predicate import TIME, TIME_NS
@@ -324,6 +325,8 @@ class EventStore:
     def _type_of(self, name: str, path: tuple[str, ...]) -> pa.DataType:
         if name in self._types:
             return self._types[name]
+        if name.endswith(")"):  # calculated: its type depends on the columns of each table
+            return reduce(common_type, (_find_type(one, path) for one in self._schemas), pa.null())
         type_ = self._types.get(path[0], pa.null())
         for step in path[1:]:
             if not pa.types.is_struct(type_) or type_.get_field_index(step) < 0:
@@ -346,6 +349,8 @@ class EventStore:
         arrays: list[pa.Array] = []
         places: list[Int64s] = []
         for table, rows, own in self._read_parts(distinct):
+            if path[-1].endswith(")"):  # calculated: of these rows alone
+                table, rows = take_sources(table, path, rows), np.arange(len(rows))
             found = attribute(table, path)
             if found is None or (kind is not None and kind_of(found.type) != kind):
                 arrays.append(pa.nulls(len(rows), type_))

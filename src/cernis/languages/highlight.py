@@ -20,6 +20,7 @@ from cernis.languages.conjunctive.parse import SYNTAX as CONJUNCTIVE
 from cernis.languages.spaseq.parse import SYNTAX as SPASEQ
 from cernis.languages.text.read import Syntax
 from cernis.languages.text.tokens import span_of
+from cernis.pattern.functions import find_function
 from cernis.pattern.write import capitalize_ascii
 
 _COLOURS: dict[str, Any] = {
@@ -90,7 +91,8 @@ def find_colour(tokens: Sequence[Token], i: int) -> Any:
     kind = tokens[i].type
     before = tokens[i - 1].type if i else ""
     after = tokens[i + 1].type if i + 1 < len(tokens) else ""
-    if kind in _AGGREGATES and after == "LPAR":
+    is_function = kind in ("NAME", "UNIT") and find_function(tokens[i].value) is not None
+    if (kind in _AGGREGATES or is_function) and after == "LPAR":
         return colour.Name.Function
     if kind in _STRATEGIES:
         return colour.Keyword if before in ("_SELECT", "_BY") else colour.Name

@@ -14,7 +14,7 @@ SELECT NEXT a, b FROM S WHERE (BUY AS a ; BUY AS b) FILTER a[price] < b[price] W
 from __future__ import annotations
 
 from cernis.pattern import formula, predicate
-from cernis.pattern.builder.conditions import END, START, aggregate, count, prev, var
+from cernis.pattern.builder.conditions import END, START, aggregate, call, count, prev, var
 from cernis.pattern.builder.durations import gap
 from cernis.pattern.builder.formulas import all_of, either, event, follow, no, seq, then
 from cernis.pattern.builder.predicates import attr, const
@@ -53,6 +53,7 @@ __all__ = [
     "all_of",
     "attr",
     "const",
+    "call",
     "count",
     "either",
     "event",

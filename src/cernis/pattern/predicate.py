@@ -4,15 +4,17 @@ Three layers, all plain frozen trees that keep the span of their text (spans do 
 take part in equality):
 
 * *predicates* look at one event and follow SQL's three-valued logic. Values are
-  `Attribute`, `Literal`, `Arithmetic`, `Negative`; predicates are `Comparison`,
-  `Like`, `InSet`, `InRange`, `IsNull` and `And`, `Or`, `Negation` over them.
+  `Attribute`, `Literal`, `Arithmetic`, `Negative`, `Call` of a function and `Case`; predicates are
+  `Comparison`, `Like`, `InSet`, `InRange`, `IsNull` and `And`, `Or`, `Negation` over them.
 * *terms* give a valuation one value: `Reference` to a variable with one event, `Aggregate` over
   the events of a variable, `IntervalTime` (START and END), `Literal`, `ConstantDuration`, and
-  `Calculation`, `Opposite` of terms.
+  `Calculation`, `Opposite`, `TermCall` of terms. A function of one event's attributes is an
+  attribute of that event: `LOWER(x[a])` is the `Reference` `x[LOWER(a)]`.
 * *conditions* look at a valuation: `Holds` is `x[P]` (every event of x satisfies P),
   `Compare` is `x[a] op y[b]` (every pair does) or `PREV(x)[a] op y[b]` (every pair of
   neighbours does), `CompareNeighbours` is that with arithmetic, `CompareTerms` is `term op term`,
-  `Monotone` is `x INCREASING BY a`, `AllOf` and `AnyOf` are AND and OR.
+  `Monotone` is `x INCREASING BY a`, `AllOf` and `AnyOf` are AND and OR, and `Denied` is NOT before
+  one of the others.
 """
 
 from __future__ import annotations
@@ -127,9 +129,8 @@ def span_field() -> Span | None:
 class Attribute:
     """An attribute of the event; `path` has one name, or several for nested structs.
 
-    A *calculated* attribute has a `value` that is computed from others of the event, and is named
-    by it, in parentheses; or a `term` of `CompareNeighbours` that reads this event alone. Only
-    plans have such.
+    A *calculated* attribute has a `value` that is computed from others of the event, and its name
+    is the text of it; or a `term` of `CompareNeighbours` that reads this event alone, in plans.
     """
 
     path: tuple[str, ...]
@@ -140,6 +141,11 @@ class Attribute:
     @property
     def name(self) -> str:
         return ".".join(self.path)
+
+    @property
+    def own_value(self) -> Value:
+        """The value that a calculated attribute has; another is a value itself."""
+        return self if self.value is None else self.value
 
     @classmethod
     def named(cls, name: str, *, span: Span | None = None) -> Attribute:
@@ -212,7 +218,25 @@ class Negative:
     span: Span | None = span_field()
 
 
-Value = Attribute | Literal | Arithmetic | Negative
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of values, by its name in capitals; `CAST(v AS t)` has the type as a text."""
+
+    function: str
+    arguments: tuple[Value, ...]
+    span: Span | None = span_field()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`CASE WHEN P THEN v … ELSE v END`: the value of the first predicate that is true."""
+
+    branches: tuple[tuple[Predicate, Value], ...]
+    otherwise: Value | None = None
+    span: Span | None = span_field()
+
+
+Value = Attribute | Literal | Arithmetic | Negative | Call | Case
 
 # -------------------------------------------------------------- predicates
 
@@ -343,12 +367,28 @@ class Opposite:
     span: Span | None = span_field()
 
 
+@dataclass(frozen=True, slots=True)
+class TermCall:
+    """A function of terms, by its name in capitals, that is not one of a single event."""
+
+    function: str
+    arguments: tuple[MatchTerm, ...]
+    span: Span | None = span_field()
+
+
 MatchTerm = (
-    Reference | Aggregate | IntervalTime | Literal | ConstantDuration | Calculation | Opposite
+    Reference
+    | Aggregate
+    | IntervalTime
+    | Literal
+    | ConstantDuration
+    | Calculation
+    | Opposite
+    | TermCall
 )
 """A value that a whole match has."""
 
-PairTerm = Reference | Calculation | Opposite
+PairTerm = Reference | Calculation | Opposite | TermCall
 """A side of `CompareNeighbours` that reads an event."""
 
 
@@ -371,6 +411,29 @@ def walk_term(term: MatchTerm) -> Iterator[MatchTerm]:
             yield from walk_term(right)
         case Opposite(body=body):
             yield from walk_term(body)
+        case TermCall(arguments=arguments):
+            for argument in arguments:
+                yield from walk_term(argument)
+
+
+def to_value(term: MatchTerm) -> Value | None:
+    """Return a term of attributes and constants as a value of an event; None for any other."""
+    match term:
+        case Literal():
+            return term
+        case Reference(attribute=attribute):
+            return attribute.own_value
+        case Opposite(body=body, span=span):
+            value = to_value(body)
+            return None if value is None else Negative(value, span=span)
+        case Calculation(op=op, left=left, right=right, span=span):
+            one, other = to_value(left), to_value(right)
+            return None if one is None or other is None else Arithmetic(op, one, other, span=span)
+        case TermCall(function=function, arguments=arguments, span=span):
+            values = tuple(value for each in arguments if (value := to_value(each)) is not None)
+            return Call(function, values, span=span) if len(values) == len(arguments) else None
+        case _:
+            return None
 
 
 def variables_of(term: MatchTerm) -> Iterator[str]:
@@ -491,8 +554,11 @@ class Monotone:
 
 def compare_terms(
     op: Operator, left: MatchTerm, right: MatchTerm
-) -> Compare | CompareNeighbours | CompareTerms:
+) -> Holds | Compare | CompareNeighbours | CompareTerms:
     """Return the condition that a comparison of two terms is.
+
+    With a calculated attribute, it is one of each event of the variable: `HOUR(x[ts]) < 6` is
+    `x[HOUR(ts) < 6]`.
 
     >>> x, y = Reference("x", Attribute(("a",)), previous=True), Reference("y", Attribute(("b",)))
     >>> compare_terms(">", y, x) == Compare("<", replace(x, previous=False), y, adjacent=True)
@@ -506,9 +572,38 @@ def compare_terms(
         case Reference(previous=False), Reference(previous=True):
             return Compare(MIRRORED[op], replace(right, previous=False), left, adjacent=True)
     parts = (*walk_term(left), *walk_term(right))
-    if any(isinstance(part, Reference) and part.previous for part in parts):
+    references = [part for part in parts if isinstance(part, Reference)]
+    if any(part.previous for part in references):
         return CompareNeighbours(op, left, right)
+    if len({part.variable for part in references}) == 1 and any(
+        part.attribute.value is not None for part in references
+    ):
+        one, other = to_value(left), to_value(right)
+        if one is not None and other is not None:
+            return Holds(references[0].variable, Comparison(op, one, other))
     return CompareTerms(op, left, right)
+
+
+def to_predicate(condition: Condition) -> Predicate | None:
+    """Return a condition on the events of one variable as a predicate; None for any other."""
+    match condition:
+        case Holds(predicate=predicate):
+            return predicate
+        case Compare(op=op, left=left, right=right, adjacent=False, shift=None):
+            return Comparison(op, left.attribute.own_value, right.attribute.own_value)
+        case CompareTerms(op=op, left=one, right=other):
+            first, second = to_value(one), to_value(other)
+            return None if first is None or second is None else Comparison(op, first, second)
+        case Denied(body=body):
+            test = to_predicate(body)
+            return None if test is None else Negation(test)
+        case AllOf(parts=parts) | AnyOf(parts=parts):
+            tests = tuple(test for part in parts if (test := to_predicate(part)) is not None)
+            if len(tests) < len(parts):
+                return None
+            return And(tests) if isinstance(condition, AllOf) else Or(tests)
+        case _:
+            return None
 
 
 MONOTONE: Mapping[str, OneOf["<", "<=", ">", ">="]] = {
@@ -532,8 +627,35 @@ class AnyOf:
     span: Span | None = span_field()
 
 
-Leaf = Holds | Compare | CompareNeighbours | CompareTerms | Monotone
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """`NOT c`: it holds where c is false. NOT of AND and OR is one of their parts."""
+
+    body: Statement
+    span: Span | None = span_field()
+
+
+Statement = Holds | Compare | CompareNeighbours | CompareTerms | Monotone
+Leaf = Statement | Denied
 Condition = Leaf | AllOf | AnyOf
+
+
+def deny(condition: Condition, span: Span | None = None) -> Condition:
+    """Return the condition that holds where another one is false.
+
+    >>> one, other = (Holds(x, IsNull(Attribute(("a",)))) for x in "xy")
+    >>> deny(AllOf((one, Denied(other)))) == AnyOf((Denied(one), other))
+    True
+    """
+    match condition:
+        case AllOf(parts=parts):
+            return AnyOf(tuple(deny(part, part.span) for part in parts), span=span)
+        case AnyOf(parts=parts):
+            return AllOf(tuple(deny(part, part.span) for part in parts), span=span)
+        case Denied(body=body):
+            return body
+        case _:
+            return Denied(condition, span=span)
 
 
 def conjuncts(condition: Condition) -> Iterator[Condition]:
@@ -561,6 +683,8 @@ def leaf_variables(leaf: Leaf) -> tuple[str, ...]:
             return left.variable, right.variable
         case CompareTerms(left=one, right=other) | CompareNeighbours(left=one, right=other):
             return *variables_of(one), *variables_of(other)
+        case Denied(body=body):
+            return leaf_variables(body)
         case _:
             return (leaf.variable,)
 
@@ -568,10 +692,22 @@ def leaf_variables(leaf: Leaf) -> tuple[str, ...]:
 def attributes_of(node: Predicate | Value) -> Iterator[Attribute]:
     """Yield every attribute that a predicate or value mentions, left to right."""
     match node:
-        case Attribute():
+        case Attribute(value=None):
             yield node
+        case Attribute(value=value):
+            assert value is not None
+            yield from attributes_of(value)
         case Literal():
             return
+        case Call(arguments=arguments):
+            for argument in arguments:
+                yield from attributes_of(argument)
+        case Case(branches=branches, otherwise=otherwise):
+            for test, value in branches:
+                yield from attributes_of(test)
+                yield from attributes_of(value)
+            if otherwise is not None:
+                yield from attributes_of(otherwise)
         case Arithmetic(left=left, right=right) | Comparison(left=left, right=right):
             yield from attributes_of(left)
             yield from attributes_of(right)

@@ -22,7 +22,7 @@ from cernis.pattern.formula import (
     list_units,
     walk,
 )
-from cernis.pattern.predicate import Condition, MatchTerm, span_field
+from cernis.pattern.predicate import Condition, MatchTerm, Value, span_field
 from cernis.pattern.window import Unit as Unit
 from cernis.pattern.window import Window as Window
 from cernis.pattern.write import (
@@ -256,6 +256,10 @@ class Pattern:
     """Where the plain names of `streams` and `partition` (flattened) and some clauses stand."""
     qualified: tuple[Event, ...] = field(default=(), compare=False, repr=False, kw_only=True)
     """Each variable of FILTER and SELECT that is written with its stream: `S>E[…]`."""
+    calculated: Mapping[str, Value] = field(
+        default_factory=dict, compare=False, repr=False, kw_only=True
+    )
+    """The values that PARTITION BY and ON name, by their names."""
 
     @property
     def components(self) -> list[str]:

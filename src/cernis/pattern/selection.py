@@ -12,6 +12,7 @@ from cernis.pattern.predicate import (
     Aggregate,
     Attribute,
     CompareTerms,
+    Denied,
     IntervalTime,
     MatchTerm,
     Reference,
@@ -141,6 +142,7 @@ def group_terms(pattern: Pattern) -> list[MatchTerm]:
     terms = [item.term for item in pattern.select.items if isinstance(item, SelectedTerm)]
     having = pattern.grouping.having if pattern.grouping else None
     for leaf in leaves(having) if having is not None else ():
+        leaf = leaf.body if isinstance(leaf, Denied) else leaf
         if isinstance(leaf, CompareTerms):
             terms += (leaf.left, leaf.right)
     return terms

@@ -34,11 +34,11 @@ def find_closest(word: str, candidates: Iterable[str], *, cutoff: float = 0.6) -
     return by_folded[found[0]] if found else None
 
 
-def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
+def did_you_mean(word: str, candidates: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """Suggest the closest candidate in a sentence; None if none is close.
 
     >>> did_you_mean("prise", ["volume", "price"])
     "did you mean 'price'?"
     """
-    found = find_closest(word, candidates)
+    found = find_closest(word, candidates, cutoff=cutoff)
     return None if found is None else f"did you mean '{found}'?"

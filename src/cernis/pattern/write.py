@@ -14,14 +14,18 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
+from cernis.errors import Span
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.functions import find_function
 from cernis.pattern.window import Gap, Unit, Window
 from cernis.schema import Attributes, Schema, Stream
 
 __all__ = [
     "KEYWORDS",
+    "call_terms",
     "capitalize_ascii",
+    "name_calculated",
     "write_condition",
     "write_decimal",
     "write_dotted",
@@ -160,7 +164,9 @@ def _write_path(path: Iterable[str]) -> str:
 
 
 def write_dotted(name: str) -> str:
-    """Write an attribute that is known by its dotted name."""
+    """Write an attribute that is known by its dotted name; that of a calculated one is its text."""
+    if name.endswith(")"):
+        return name
     path = name.split(".")
     return _write_path(path) if all(path) else write_name(name)
 
@@ -200,12 +206,35 @@ def _write_inner_value(value: pred.Value, level: int) -> str:
 def name_calculated(value: pred.Value) -> pred.Attribute:
     """Return the attribute that has this value: itself, or a calculated one.
 
+    Its name is its text, from which `cernis.events` computes it.
+
     >>> name_calculated(pred.Arithmetic("*", pred.Literal(2), pred.Attribute(("a",)))).name
     '(2 * a)'
     """
     if isinstance(value, pred.Attribute):
         return value
-    return pred.Attribute((f"({write_value(value)})",), value=value)
+    text = write_value(value)
+    name = text if isinstance(value, pred.Call) else f"({text})"
+    return pred.Attribute((name,), value=value, span=value.span)
+
+
+def call_terms(
+    function: str, arguments: tuple[pred.MatchTerm, ...], span: Span | None = None
+) -> pred.MatchTerm:
+    """Return a function of terms; of the attributes of one event, it is an attribute of it.
+
+    >>> a, b = (pred.Reference(x, pred.Attribute(("u",))) for x in "ab")
+    >>> write_term(call_terms("LOWER", (a,))), write_term(call_terms("CONCAT", (a, b)))
+    ('a[LOWER(u)]', 'CONCAT(a[u], b[u])')
+    """
+    call = pred.TermCall(capitalize_ascii(function), arguments, span=span)
+    value = pred.to_value(call)
+    parts = (part for part in pred.walk_term(call) if isinstance(part, pred.Reference))
+    sides = {(part.variable, part.previous) for part in parts}
+    if value is None or len(sides) != 1:
+        return call
+    ((variable, previous),) = sides
+    return pred.Reference(variable, name_calculated(value), previous=previous, span=span)
 
 
 def write_value(value: pred.Value) -> str:
@@ -216,19 +245,39 @@ def write_value(value: pred.Value) -> str:
     '(a + 1) * -2'
     """
     match value:
-        case pred.Attribute(value=pred.Arithmetic() | pred.Negative() as inner):
-            return write_value(inner)
+        case pred.Attribute() if value.value is not None:
+            return write_value(value.value)
         case pred.Attribute(path=path):
             return _write_path(path)
         case pred.Literal():
             return _write_literal(value)
-        case pred.Negative(body=pred.Attribute() as body):
+        case pred.Negative(body=pred.Attribute() | pred.Call() | pred.Case() as body):
             return f"-{write_value(body)}"
         case pred.Negative(body=body):
             return f"-({write_value(body)})"
         case pred.Arithmetic(op=op, left=left, right=right):
             level = _VALUE_LEVEL[op]
             return f"{_write_inner_value(left, level)} {op} {_write_inner_value(right, level - 1)}"
+        case pred.Call(function=function, arguments=arguments):
+            return _write_call(function, [write_value(each) for each in arguments])
+        case pred.Case(branches=branches, otherwise=otherwise):
+            text = " ".join(
+                f"WHEN {write_predicate(test)} THEN {write_value(each)}" for test, each in branches
+            )
+            other = "" if otherwise is None else f" ELSE {write_value(otherwise)}"
+            return f"CASE {text}{other} END"
+
+
+def _write_call(function: str, arguments: list[str]) -> str:
+    if function == "CAST":
+        return f"CAST({arguments[0]} AS {arguments[1][1:-1]})"
+    return f"{function}({', '.join(arguments)})"
+
+
+def _is_test(function: str, value: object) -> bool:
+    """Whether a comparison of a call with a constant is that call as a condition."""
+    known = find_function(function)
+    return known is not None and known.gives == "boolean" and value is True
 
 
 def _predicate_level(predicate: pred.Predicate) -> int:
@@ -253,6 +302,10 @@ def write_predicate(predicate: pred.Predicate) -> str:
     "NOT name LIKE 'MS.*'"
     """
     match predicate:
+        case pred.Comparison("=", pred.Call(function=name) as call, pred.Literal(value=flag)) if (
+            _is_test(name, flag)
+        ):
+            return write_value(call)
         case pred.Comparison(op=op, left=left, right=right):
             return f"{write_value(left)} {op} {write_value(right)}"
         case pred.Like(body=body, pattern=pattern):
@@ -278,6 +331,18 @@ def write_reference(reference: pred.Reference) -> str:
     owner = write_name(reference.variable)
     if reference.previous:
         owner = f"PREV({owner})"
+    match reference.attribute.value:
+        case pred.Call(function=function, arguments=arguments) if _is_test(function, True):
+            # between brackets it would be a condition
+            return _write_call(
+                function,
+                [
+                    f"{owner}[{write_value(each)}]"
+                    if any(pred.attributes_of(each))
+                    else write_value(each)
+                    for each in arguments
+                ],
+            )
     return f"{owner}[{write_value(reference.attribute)}]"
 
 
@@ -327,6 +392,8 @@ def write_term(term: pred.MatchTerm) -> str:
                 case reference:
                     inside = write_reference(reference)
             return f"{function}({'DISTINCT ' if distinct else ''}{inside})"
+        case pred.TermCall(function=function, arguments=arguments):
+            return _write_call(function, [write_term(each) for each in arguments])
 
 
 # -------------------------------------------------------------------- conditions
@@ -358,6 +425,10 @@ def write_condition(condition: pred.Condition) -> str:
             earlier = write_previous(left) if adjacent else write_reference(left)
             more = "" if shift is None else f" + {shift}" if shift >= 0 else f" - {-shift}"
             return f"{earlier} {op} {write_reference(right)}{more}"
+        case pred.CompareTerms("=", pred.TermCall(function=name) as call, pred.Literal(flag)) if (
+            _is_test(name, flag)
+        ):
+            return write_term(call)
         case (
             pred.CompareTerms(op=op, left=left, right=right)
             | pred.CompareNeighbours(op=op, left=left, right=right)
@@ -366,6 +437,8 @@ def write_condition(condition: pred.Condition) -> str:
         case pred.Monotone(variable=variable, attribute=attribute, op=op):
             word = next(word for word, its in pred.MONOTONE.items() if its == op)
             return f"{write_name(variable)} {word} BY {write_value(attribute)}"
+        case pred.Denied(body=body):
+            return f"NOT {write_condition(body)}"
         case pred.AllOf(parts=parts):
             return " AND ".join(_write_inner_condition(part, None) for part in parts)
         case pred.AnyOf(parts=parts):

@@ -14,6 +14,8 @@
 - `y[a] < LAST(x[a])` of such an iteration compares y with one event, the last of x that has a
   value: an index keeps the order where that is the neighbour of y. Where events without a value
   follow it, the two are compared while matches are listed. FIRST likewise.
+- `NOT x[P]` of one event is `x[NOT P]`, and `NOT a[u] = b[u]` of two is `a[u] != b[u]`. Of an order
+  it is no other order, because of NaN.
 - AND and OR are rewritten part by part.
 
 Everything else stays as it is, and is checked on candidates.
@@ -403,6 +405,16 @@ def _lower_condition(condition: pred.Condition, body: cel.Formula) -> pred.Condi
                 return pred.Compare(op, former, latter, span=span)
         case pred.CompareNeighbours():
             return _compare_columns(condition)
+        case pred.Denied(body=denied, span=span):
+            lowered = _lower_condition(denied, body)
+            if isinstance(lowered, pred.Holds) and lowered.variable in single_variables(body):
+                return replace(lowered, predicate=pred.Negation(lowered.predicate), span=span)
+            names = {*pred.leaf_variables(denied)}
+            match lowered:
+                case (
+                    pred.Compare(op="=" | "!=", adjacent=False) | pred.CompareTerms(op="=" | "!=")
+                ) if names <= single_variables(body):
+                    return replace(lowered, op=pred.OPPOSITE[lowered.op], span=span)
         case pred.Monotone(variable=variable, attribute=attribute, op=op, span=span):
             if _is_run(body, variable):
                 side = pred.Reference(variable, attribute, span=span)
@@ -447,17 +459,21 @@ def _to_value(term: pred.MatchTerm) -> pred.Value | None:
         case pred.Literal():
             return term
         case pred.Reference(attribute=attribute):
-            return attribute
+            return attribute.own_value
         case pred.Aggregate(function="COUNT", argument=str()):
             return pred.Literal(1)
         case pred.Aggregate(function=function, argument=pred.Reference(attribute=attribute)):
-            return None if function in ("COUNT", "AVG") else attribute
+            return None if function in ("COUNT", "AVG") else attribute.own_value
         case pred.Opposite(body=body):
             value = _to_value(body)
             return None if value is None else pred.Negative(value)
         case pred.Calculation(op=op, left=left, right=right):
             one, other = _to_value(left), _to_value(right)
             return None if one is None or other is None else pred.Arithmetic(op, one, other)
+        case pred.TermCall(function=function, arguments=arguments):
+            values = [_to_value(each) for each in arguments]
+            known = tuple(value for value in values if value is not None)
+            return pred.Call(function, known) if len(known) == len(values) else None
         case _:
             return None
 

@@ -34,6 +34,7 @@ from cernis.pattern.advice import find_warnings
 from cernis.pattern.check import resolve
 from cernis.pattern.check.scopes import is_single_event
 from cernis.pattern.conjunctive import ConjunctiveQuery
+from cernis.pattern.functions import FUNCTIONS, Function, find_user_functions
 from cernis.pattern.predicate import RANK, Attribute
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
 from cernis.pattern.selection import marked_variables, selected_variables
@@ -230,7 +231,10 @@ class Plan:
         return make_plan(pattern, self.unindexed, self.conjunctive)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_plan, (self.pattern, self.unindexed, self.conjunctive)
+        # the functions that users registered travel with the plan that calls them
+        functions = find_user_functions(str(self.pattern))
+        made_from = self.pattern, self.unindexed, self.conjunctive
+        return _restore_plan, (functions, *made_from)
 
     @property
     def gaps_in_time(self) -> bool:
@@ -418,6 +422,12 @@ def _plan_formula(
         conjunctive=conjunctive,
         head=head,
     )
+
+
+def _restore_plan(functions: Mapping[str, Function], *made_from: Any) -> Plan:
+    """Return the plan that was pickled, and register the functions that it calls."""
+    FUNCTIONS.update(functions)
+    return _rebuild_plan(*made_from)
 
 
 @lru_cache(maxsize=64)

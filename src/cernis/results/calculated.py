@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from cernis.encoding.evaluate import Lookup, Operand, calculate_column
 from cernis.events.batch import attribute as read_column
+from cernis.events.evaluate import Lookup, calculate_column
+from cernis.events.functions import Operand
 from cernis.events.times import is_text, parse_timestamps, value_type
 from cernis.pattern import predicate as pred
 from cernis.results.term import calculate_term, to_column

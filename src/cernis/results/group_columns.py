@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cernis.encoding.evaluate import EXACT, Constant, Operand
+from cernis.events.evaluate import EXACT
+from cernis.events.functions import Constant, Operand
 from cernis.integers import to_nearest
 from cernis.results.columns import count_column
 from cernis.results.term import TermValue

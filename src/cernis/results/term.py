@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cernis.encoding.evaluate import Constant, Operand, calculate, read_literal, spread_constant
 from cernis.errors import DataError
+from cernis.events.evaluate import calculate, call_function, read_literal, spread_constant
+from cernis.events.functions import Constant, Operand
 from cernis.events.kinds import NULL, Int8s, split_by_kind
 from cernis.events.store import EventStore, cast_to, common_type
 from cernis.events.times import UNITS, is_text, parse_timestamps
@@ -150,6 +151,9 @@ def calculate_term(
             return _ConstantSpan(nanoseconds)
         case pred.IntervalTime() | pred.Reference() | pred.Aggregate():
             return read(term)
+        case pred.TermCall(function=function, arguments=arguments):
+            found = [calculate_term(each, read, time_unit) for each in arguments]
+            return _call(function, found)
         case pred.Opposite(body=body):
             value = calculate_term(body, read, time_unit)
             return _calculate("-", Constant(0), value, time_unit, negative=True)
@@ -160,6 +164,21 @@ def calculate_term(
                 return _calculate(op, one, other, time_unit)
             except pa.ArrowInvalid as error:
                 raise DataError(f"{write_term(term)}: a time is out of range: {error}") from error
+
+
+def _call(function: str, arguments: Sequence[TermValue]) -> TermValue:
+    """Return a function of values; ABS takes durations as well."""
+    operands: list[Operand] = []
+    for value in arguments:
+        if isinstance(value, _ConstantSpan):
+            return None
+        if isinstance(value, pa.Array) and pa.types.is_duration(value.type):
+            if function != "ABS":
+                return None
+            return pc.abs(value.cast(pa.int64())).cast(value.type)
+        operands.append(value)
+    columns = [one for one in operands if isinstance(one, pa.Array)]
+    return call_function(function, operands, len(columns[0]) if columns else 1)
 
 
 def _read_times(term: pred.MatchTerm, value: TermValue) -> TermValue:

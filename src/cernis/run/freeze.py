@@ -23,6 +23,7 @@ from cernis.events.frozen import freeze_batches, thaw_batches
 from cernis.events.order import StreamPosition
 from cernis.events.source import TimeColumns, TypeColumns
 from cernis.events.times import DAY, UNITS
+from cernis.pattern.functions import find_user_functions
 from cernis.plan.plan import Plan
 from cernis.run.feed import SlidingFeed, make_feed
 from cernis.run.pipeline import Pipeline
@@ -73,6 +74,26 @@ def fingerprint_text(query: str) -> str:
     return hashlib.sha256(query.encode()).hexdigest()[:16]
 
 
+def _list_versions(plan: Plan) -> dict[str, str]:
+    """Return the versions of the functions that users registered, by name."""
+    used = find_user_functions(_write_query(plan))
+    return {name: function.version for name, function in used.items()}
+
+
+def _check_versions(tree: Tree, plan: Plan) -> None:
+    """Raise StateError where a function has another version than when the state was frozen."""
+    noted = tree.get("functions", {})
+    require(isinstance(noted, dict), "the versions of functions are no table")
+    for name, function in find_user_functions(_write_query(plan)).items():
+        before = noted.get(name, function.version)
+        if before != function.version and before not in function.accepts_versions:
+            raise StateError(
+                f"the state was frozen with version {before!r} of the function {name}, and "
+                f"{function.version!r} is registered; register that version, or register this one "
+                f"with accepts=({before!r},) to go on with it"
+            )
+
+
 def unpack_own(state: bytes, query: str) -> Tree:
     """Return the tree of frozen bytes, if they belong to the text of a query."""
     tree = unpack(state)
@@ -101,6 +122,8 @@ def freeze_pipeline(
         "unordered": plan.unindexed.write_names(),
         "stages": {stage.name: stage.freeze(pipeline.stages) for stage in pipeline.stages},
     }
+    if versions := _list_versions(plan):
+        tree["functions"] = versions
     if run.purpose.counting:
         tree["counting"] = True
     if tables:
@@ -126,6 +149,7 @@ def freeze_pipeline(
 def read_state(state: bytes, plan: Plan) -> FrozenState:
     """Return the parts of frozen bytes, if they belong to this query."""
     tree = unpack_own(state, _write_query(plan))
+    _check_versions(tree, plan)
     reading = read_reading(tree)
     unordered = check_list(tree.get("unordered", []), "the attributes that hold text")
     names = [check_text(name, "an attribute that holds text") for name in unordered]

@@ -8,9 +8,9 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from cernis.encoding.regex import like_mistake
 from cernis.errors import CernisError, Diagnostic, QueryError, WarningNote
 from cernis.events.csv_form import Columns
+from cernis.events.regex import like_mistake
 from cernis.events.source import (
     OnError,
     TimeColumns,

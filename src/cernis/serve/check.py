@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cernis.encoding.regex import like_mistake
 from cernis.errors import Diagnostic, QueryError, Span
+from cernis.events.regex import like_mistake
 from cernis.languages.ceql.parse import parse
 from cernis.languages.ceql.rules import is_rule_set
 from cernis.pattern import formula as cel

@@ -15,6 +15,7 @@ from cernis.languages.ceql import words as ceql_words
 from cernis.languages.conjunctive import words as conjunctive_words
 from cernis.languages.spaseq import words as spaseq_words
 from cernis.languages.text import words as text_words
+from cernis.pattern.functions import FUNCTIONS
 from cernis.pattern.write import write_name
 from cernis.serve.check import KnownData, count_units
 
@@ -111,6 +112,9 @@ def _list_words(language: str, text: str, known: KnownData | None) -> Iterator[C
             yield Completion(word, "keyword")
     for word in _FUNCTIONS.get(language, ()):
         yield Completion(word, "function")
+    if language == "ceql":  # those of the package, and what this process registered
+        for function in FUNCTIONS.values():
+            yield Completion(function.name, "function", function.signature)
     if (pattern := _VARIABLES.get(language)) is not None:
         for name in pattern.findall(text):
             yield Completion(name, "variable")

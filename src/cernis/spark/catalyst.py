@@ -1,4 +1,4 @@
-"""Translate atoms to Spark SQL expressions with the truth of `encoding.evaluate`.
+"""Translate atoms to Spark SQL expressions with the truth of `events.evaluate`.
 
 `translate_exactly` gives a condition that is true exactly on the events on which the atom holds
 in the embedded engine. An atom that Catalyst cannot evaluate exactly is `Untranslated`, with a
@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -43,10 +43,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cernis.encoding import evaluate
-from cernis.encoding.evaluate import Constant, float_at_most, read_literal
+from cernis.errors import DataError
+from cernis.events import evaluate
+from cernis.events.calculated import read_calculated
+from cernis.events.evaluate import float_at_most, read_literal
+from cernis.events.functions import Constant, Operand
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
+from cernis.pattern.functions import BUILTIN, find_function
 
 Columns = Mapping[str, tuple[Column, T.DataType]]
 """The top-level columns of a stream by name, each as an expression with its type.
@@ -376,15 +380,47 @@ class _Translation:
         match node:
             case pred.Literal():
                 return read_literal(node)
+            case pred.Attribute() if node.value is not None:
+                return self._value(node.value)
             case pred.Attribute(path=path):
                 return self._attribute(path)
             case pred.Negative(body=body):
                 return _negative(self._value(body))
-            case pred.Arithmetic(left=left, right=right):
-                return _arithmetic(node, self._value(left), self._value(right))
+            case pred.Arithmetic(op=op, left=left, right=right):
+                return _arithmetic(op, self._value(left), self._value(right))
+            case pred.Call(function=name, arguments=arguments):
+                return self._call(name, [self._value(each) for each in arguments])
+            case pred.Case(branches=branches, otherwise=otherwise):
+                found = None if otherwise is None else self._value(otherwise)
+                for test, value in reversed(branches):
+                    holds = _Translation(self.columns, Mode.EXACT).truth(test, True)
+                    found = choose_value(holds, self._value(value), found)
+                return found
+
+    def _call(self, name: str, arguments: list[_Operand]) -> _Operand:
+        """Return a function of values, if Spark computes the same bits."""
+        if all(one is None or isinstance(one, Constant) for one in arguments):
+            constants = [one for one in arguments if not isinstance(one, _Typed)]
+            return _as_constant(evaluate.call_function(name, constants, 1))
+        match name, arguments:
+            case "MOD", [one, other]:
+                return _arithmetic("%", one, other)
+            case "COALESCE", [*values, found]:
+                for value in reversed(values):
+                    there: Truth = value is not None
+                    if isinstance(value, _Typed):
+                        there = value.column.isNotNull()
+                    found = choose_value(there, value, found)
+                return found
+            case "NULLIF", [one, other]:
+                equal = _Translation(self.columns, Mode.EXACT)._compare("=", one, other, True)
+                return choose_value(F.coalesce(as_column(equal), F.lit(False)), None, one)
+        return call_function(name, arguments)
 
     def _attribute(self, path: tuple[str, ...]) -> _Typed | None:
         found, rest = _follow_path(self.columns, path)
+        if found is None and (value := _read_calculated(path)) is not None:
+            return cast("_Typed | None", self._value(value))
         if found is None or isinstance(found[1], T.NullType):
             return None
         if rest:
@@ -394,9 +430,26 @@ class _Translation:
 
 
 def attribute(columns: Columns, path: tuple[str, ...]) -> tuple[Column, T.DataType] | None:
-    """Return the column of a dotted attribute, as `events.batch.attribute` does."""
+    """Return the column of a dotted attribute, as `events.batch.attribute` does.
+
+    Raise DataError for a calculated one that Spark would compute differently.
+    """
     found, rest = _follow_path(columns, path)
+    if found is None and (value := _read_calculated(path)) is not None:
+        try:
+            typed = _Translation(columns, Mode.EXACT)._value(value)
+        except _CannotTranslate as why:
+            raise DataError(
+                f"Spark cannot compute the key {'.'.join(path)} itself ({why}); give the events a "
+                "column with it"
+            ) from None
+        return (typed.column, typed.type) if isinstance(typed, _Typed) else None
     return None if rest else found
+
+
+def _read_calculated(path: tuple[str, ...]) -> pred.Value | None:
+    """Return the value that a calculated attribute has; None for any other."""
+    return read_calculated(".".join(path)) if path[-1].endswith(")") else None
 
 
 def _follow_path(
@@ -667,8 +720,8 @@ def _widen(side: Constant | _Typed) -> _Typed:
         return _Typed(F.lit(math.inf if int(number) > 0 else -math.inf), T.DoubleType())
 
 
-def _arithmetic(node: pred.Arithmetic, left: _Operand, right: _Operand) -> _Operand:
-    op, left, right = node.op, _number(left), _number(right)
+def _arithmetic(op: str, left: _Operand, right: _Operand) -> _Operand:
+    left, right = _number(left), _number(right)
     if left is None or right is None:
         return None
     if isinstance(left, Constant) and isinstance(right, Constant):
@@ -713,7 +766,140 @@ def _negative(side: _Operand) -> _Operand:
     return _Typed(-x.column, T.DoubleType(), plain=False)
 
 
-def _as_constant(found: evaluate.Operand) -> Constant | None:
+# -------------------------------------------------------------- functions
+
+_DAY, _HOUR, _MINUTE, _SECOND = 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000
+
+
+def choose_value(holds: Truth, one: _Operand, other: _Operand) -> _Operand:
+    """Return one value where a condition holds, and the other elsewhere."""
+    if isinstance(holds, bool):
+        return one if holds else other
+    if one is None and other is None:
+        return None
+    sides = [None if side is None else _to_typed(side) for side in (one, other)]
+    kinds = {_kind(side.type) for side in sides if side is not None}
+    if not kinds <= {"integer", "float"} and len(kinds) > 1:
+        raise _CannotTranslate("a choice between values of several types")
+    type_: T.DataType
+    if kinds & {"integer", "float"}:
+        type_ = T.DoubleType() if "float" in kinds else T.LongType()
+        columns = [None if side is None else side.column.cast(type_) for side in sides]
+    else:
+        types = {side.type for side in sides if side is not None}
+        if len(types) > 1:
+            raise _CannotTranslate("a choice between values of several types")
+        type_ = types.pop()
+        columns = [None if side is None else side.column for side in sides]
+    first, second = (F.lit(None).cast(type_) if c is None else c for c in columns)
+    return _Typed(F.when(holds, first).otherwise(second), type_, plain=False)
+
+
+def _to_typed(operand: Constant | _Typed) -> _Typed:
+    """Return a constant as a column."""
+    if isinstance(operand, _Typed):
+        return operand
+    match operand.value:
+        case bool():
+            return _Typed(F.lit(operand.value), T.BooleanType(), plain=False)
+        case str():
+            text = evaluate.replace_surrogates(operand.value)
+            return _Typed(F.lit(text), T.StringType(), plain=False)
+    return _widen(operand)
+
+
+_CLASSES = {"integer": "number", "float": "number", "decimal": "number", "text": "string"}
+_CLASSES |= {"boolean": "boolean", "time": "timestamp"}
+
+
+def call_function(name: str, arguments: list[_Operand]) -> _Operand:
+    """Return a function of values; raise `_CannotTranslate` unless Spark gives the same bits."""
+    function = find_function(name)
+    if function is None or (name not in BUILTIN):
+        raise _CannotTranslate(f"{name} is a function in Python")
+    typed = []
+    for index, one in enumerate(arguments):
+        side = None if one is None else _to_typed(one)
+        kind = "null" if side is None else _kind(side.type)
+        wanted = function.taken(index)
+        if kind in ("none", "decimal") or (wanted == "timestamp" and kind == "text"):
+            raise _CannotTranslate(f"{name} of such values: computed differently")
+        if wanted not in ("any", _CLASSES.get(kind)):
+            if not function.takes_null:
+                return None
+            side = None
+        typed.append(side)
+    if None in typed and not function.takes_null:
+        return None
+    known = [side for side in typed if side is not None]
+    kinds = {_kind(side.type) for side in known}
+    columns = [side.column for side in known]
+    constants = [one.value for one in arguments[1:] if isinstance(one, Constant)]
+    text, whole = T.StringType(), T.LongType()
+    found: Column
+    match name:
+        case "ABS" if kinds == {"integer"}:
+            wide = columns[0].cast(whole)
+            return _Typed(F.when(wide > F.lit(-(2**63)), F.abs(wide)), whole, plain=False)
+        case "ABS" | "SIGN" | "SQRT":
+            found = F.call_function(function.spark, columns[0].cast("double"))
+            return _Typed(found, T.DoubleType(), plain=False)
+        case "FLOOR" | "CEIL":
+            if kinds == {"integer"}:
+                return _Typed(columns[0].cast(whole), whole, plain=False)
+            real = columns[0].cast("double")
+            found = F.floor(real) if name == "FLOOR" else F.ceil(real)
+            fits = (real >= F.lit(-(2.0**63))) & (real < F.lit(2.0**63)) & ~F.isnan(real)
+            return _Typed(F.when(fits, found), whole, plain=False)
+        case "LEAST" | "GREATEST" if kinds <= {"integer", "float"} or kinds == {"text"}:
+            type_ = text if kinds == {"text"} else whole if kinds == {"integer"} else T.DoubleType()
+            least = F.least if name == "LEAST" else F.greatest
+            columns = [column.cast(type_) for column in columns]
+            found = least(*columns) if len(columns) > 1 else columns[0]
+            return _Typed(found, type_, plain=False)
+        case "LOWER" | "UPPER" | "TRIM" | "CONCAT":
+            return _Typed(F.call_function(function.spark, *columns), text, plain=False)
+        case "LENGTH":
+            return _Typed(F.length(columns[0]).cast(whole), whole, plain=False)
+        case "SUBSTRING" if len(constants) == len(arguments) - 1:
+            first, size, *_ = (*map(int, constants), 2**31 - 1)
+            if abs(first) < 2**31 and abs(size) < 2**31:
+                return _Typed(F.substring(columns[0], first, size), text, plain=False)
+        case "REPLACE" if len(constants) == 2:
+            return _Typed(F.replace(*columns), text, plain=False)
+        case "STARTS_WITH" | "ENDS_WITH" | "CONTAINS" if kinds == {"text"}:
+            found = F.call_function(function.spark, *columns)
+            return _Typed(found, T.BooleanType(), plain=False)
+        case "CAST" if constants[0] in ("INT", "BIGINT") and kinds <= {"integer", "text"}:
+            if _kind(known[0].type) == "integer":
+                return _Typed(columns[0].cast(whole), whole, plain=False)
+        case "CAST" if constants[0] == "STRING" and _kind(known[0].type) in ("integer", "text"):
+            return _Typed(columns[0].cast(text), text, plain=False)
+        case _ if function.group == "Time" and function.spark and len(arguments) == 1:
+            return _Typed(_read_part(name, known[0]).cast(whole), whole, plain=False)
+    raise _CannotTranslate(f"{name}: Spark computes it differently")
+
+
+def _read_part(name: str, time: _Typed) -> Column:
+    """Return a part of a time in UTC, in any session."""
+    function = find_function(name)
+    assert function is not None
+    if not isinstance(time.type, T.TimestampType):
+        return F.call_function(function.spark, time.column.cast(T.TimestampNTZType()))
+    micros = F.unix_micros(time.column)
+    match name:
+        case "HOUR":
+            return F.floor(F.pmod(micros, F.lit(_DAY)) / F.lit(_HOUR))
+        case "MINUTE":
+            return F.floor(F.pmod(micros, F.lit(_HOUR)) / F.lit(_MINUTE))
+        case "SECOND":
+            return F.floor(F.pmod(micros, F.lit(_MINUTE)) / F.lit(_SECOND))
+    midnight = micros - F.pmod(micros, F.lit(_DAY))
+    day = F.date_from_unix_date(F.round(midnight / F.lit(_DAY)).cast("int"))
+    return F.call_function(function.spark, day)
+
+
+def _as_constant(found: Operand) -> Constant | None:
     assert found is None or isinstance(found, Constant)
     return found
 

@@ -357,7 +357,8 @@ def _choose_columns(
         every = [name for name in frame.fields if whole and not is_computed(name)]
         for name in dict.fromkeys([*every, *sorted(names)]):
             found = frame.attribute(name)
-            if found is None or (whole and name not in frame.fields and "." in name):
+            is_inside = name not in frame.fields and ("." in name or name.endswith(")"))
+            if found is None or (whole and is_inside):
                 continue
             if arrow_type(found[1]) is None:
                 raise DataError(

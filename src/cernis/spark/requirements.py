@@ -9,7 +9,7 @@ Does not import Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from cernis.automata.unary.alphabet import TestedAutomaton
@@ -82,14 +82,14 @@ def required_attributes(
         return names - _COMPUTED, False
     if plan.pattern.grouping is not None:
         for term in group_terms(plan.pattern):
-            names |= {attribute.name for attribute in pred.term_attributes(term)}
+            names |= _list_sources(pred.term_attributes(term))
         return names - _COMPUTED, False
     fields = MatchFields.of(plan.pattern, plan.variables)
     for item in fields.terms:
-        names |= {attribute.name for attribute in pred.term_attributes(item.term)}
+        names |= _list_sources(pred.term_attributes(item.term))
     if plan.pattern.order is not None:
         ordering = pred.term_attributes(plan.pattern.order.term)
-        names |= {attribute.name for attribute in ordering}
+        names |= _list_sources(ordering)
     if (shown or named) and not fields.counting:
         names |= {name for held in fields.attributes.values() for name in held}
     if shown and not fields.counting:
@@ -97,18 +97,23 @@ def required_attributes(
     return names - _COMPUTED, whole
 
 
+def _list_sources(attributes: Iterable[pred.Attribute]) -> set[str]:
+    """Return the attributes that events have, from which others are calculated."""
+    return {source.name for attribute in attributes for source in attribute.sources}
+
+
 def compared_attributes(pattern: Pattern) -> Iterator[str]:
     """Yield the attributes by which events are compared."""
     formulas = [pattern.formula, *(absence.formula for absence in pattern.without)]
     for node in chain.from_iterable(map(cel.walk, formulas)):
         if isinstance(node, cel.PartitionBy):
-            yield from (key.attribute.name for key in node.keys)
+            yield from _list_sources(key.attribute for key in node.keys)
         elif isinstance(node, cel.Within):
             if node.window.attribute is not None:
                 yield node.window.attribute.name
         elif isinstance(node, cel.Filter):
             for leaf in pred.leaves(node.condition):
-                match leaf:
+                match leaf.body if isinstance(leaf, pred.Denied) else leaf:
                     case pred.Compare(left=left, right=right):
                         for side in (left, right):
                             yield from (source.name for source in side.attribute.sources)
@@ -117,6 +122,6 @@ def compared_attributes(pattern: Pattern) -> Iterator[str]:
                         | pred.CompareNeighbours(left=one, right=other)
                     ):
                         for term in (one, other):
-                            yield from (part.name for part in pred.term_attributes(term))
+                            yield from _list_sources(pred.term_attributes(term))
                     case pred.Monotone(attribute=attribute):
                         yield attribute.name

@@ -63,6 +63,7 @@ from cernis.pattern.window import Gap
 from cernis.testing.predicates import (
     Event,
     calculate,
+    call,
     compare,
     holds,
     kind_of,
@@ -70,6 +71,7 @@ from cernis.testing.predicates import (
     read_attribute,
     read_literal,
     shift_value,
+    truth,
 )
 
 Labels = frozenset[tuple[str, int]]
@@ -428,10 +430,52 @@ def satisfies(
             inside = sorted(position for variable, position in v.labels if variable == x)
             values = [read_attribute(attribute, events[position]) for position in inside]
             return all(compare(op, a, b) is True for a, b in pairwise(values))
+        case pred.Denied(body=body):
+            return _is_false(body, v, events, counts)
         case pred.AllOf(parts=parts):
             return all(satisfies(part, v, events, counts) for part in parts)
         case pred.AnyOf(parts=parts):
             return any(satisfies(part, v, events, counts) for part in parts)
+
+
+def _is_false(
+    leaf: pred.Statement,
+    v: Valuation,
+    events: Sequence[Event],
+    counts: Callable[[pred.CompareTerms], bool],
+) -> bool:
+    """Whether a condition is false of an event, of a pair, of two neighbours; not unknown."""
+    if isinstance(leaf, pred.CompareTerms) and not counts(leaf):
+        return True
+    inside = sorted(positions(v))
+    found: list[bool | None] = []
+    match leaf:
+        case pred.Holds(variable=x, predicate=predicate):
+            found = [truth(predicate, events[p]) for y, p in v.labels if x == y]
+        case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
+            found = [
+                compare(
+                    op,
+                    read_attribute(left.attribute, events[p]),
+                    shift_value(read_attribute(right.attribute, events[q]), shift),
+                )
+                for p, q in (pairwise(inside) if adjacent else pairs(inside, inside))
+                if (left.variable, p) in v.labels and (right.variable, q) in v.labels
+            ]
+        case pred.CompareNeighbours(op=op, left=one, right=other):
+            x, y = leaf.variables
+            found = [
+                compare(op, *(_evaluate_pair(term, events[p], events[q]) for term in (one, other)))
+                for p, q in pairwise(inside)
+                if (x, p) in v.labels and (y, q) in v.labels
+            ]
+        case pred.CompareTerms(op=op, left=one, right=other):
+            found = [compare(op, *(evaluate_term(term, v, events) for term in (one, other)))]
+        case pred.Monotone(variable=x, attribute=attribute, op=op):
+            own = sorted(position for variable, position in v.labels if variable == x)
+            values = [read_attribute(attribute, events[position]) for position in own]
+            found = [compare(op, a, b) for a, b in pairwise(values)]
+    return False in found
 
 
 def evaluate_term(term: pred.MatchTerm, v: Valuation, events: Sequence[Event]) -> Any:
@@ -463,6 +507,8 @@ def evaluate_term(term: pred.MatchTerm, v: Valuation, events: Sequence[Event]) -
             return _count_ticks(nanoseconds, events[0] if events else {})
         case pred.Opposite(body=body):
             return negate(evaluate_term(body, v, events))
+        case pred.TermCall(function=function, arguments=arguments):
+            return call(function, [evaluate_term(each, v, events) for each in arguments])
         case pred.Calculation(op=op, left=left, right=right):
             return calculate(op, evaluate_term(left, v, events), evaluate_term(right, v, events))
 
@@ -482,6 +528,8 @@ def _evaluate_pair(term: pred.MatchTerm, earlier: Event, later: Event) -> Any:
             return _count_ticks(nanoseconds, later)
         case pred.Opposite(body=body):
             return calculate("-", 0, _evaluate_pair(body, earlier, later))
+        case pred.TermCall(function=function, arguments=arguments):
+            return call(function, [_evaluate_pair(each, earlier, later) for each in arguments])
         case pred.Calculation(op=op, left=left, right=right):
             return calculate(op, *(_evaluate_pair(each, earlier, later) for each in (left, right)))
         case _:
@@ -799,6 +847,8 @@ def _evaluate_over(
             return _count_distinct(known) if term.distinct else _aggregate(function, known)
         case pred.Opposite(body=body):
             return negate(_evaluate_over(body, matches, ordered))
+        case pred.TermCall(function=function, arguments=arguments):
+            return call(function, [_evaluate_over(each, matches, ordered) for each in arguments])
         case pred.Calculation(op=op, left=left, right=right):
             one, other = (_evaluate_over(side, matches, ordered) for side in (left, right))
             return calculate(op, one, other)
@@ -814,6 +864,8 @@ def _is_kept(condition: pred.Condition, value: Callable[[pred.MatchTerm], Any]) 
             return any(_is_kept(part, value) for part in parts)
         case pred.CompareTerms(op=op, left=left, right=right):
             return compare(op, value(left), value(right)) is True
+        case pred.Denied(body=pred.CompareTerms(op=op, left=left, right=right)):
+            return compare(op, value(left), value(right)) is False
         case _:
             raise ValueError(f"not a condition of HAVING: {condition}")
 

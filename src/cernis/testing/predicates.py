@@ -29,12 +29,14 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from cernis.languages.ceql.parse import parse_value
 from cernis.pattern import predicate as pred
+from cernis.pattern.functions import find_function
 
 Event = Mapping[str, Any]
 
@@ -130,10 +132,23 @@ def evaluate_value(node: pred.Value, event: Event) -> Any:
             return read_literal(node)
         case pred.Attribute():
             return read_attribute(node, event)
+        case pred.Call(function=name, arguments=arguments):
+            return call(name, [evaluate_value(each, event) for each in arguments])
+        case pred.Case(branches=branches, otherwise=otherwise):
+            for test, value in branches:
+                if holds(test, event):
+                    return evaluate_value(value, event)
+            return None if otherwise is None else evaluate_value(otherwise, event)
         case pred.Negative(body=body):
             return negate(evaluate_value(body, event))
         case pred.Arithmetic(op=op, left=left, right=right):
             return calculate(op, evaluate_value(left, event), evaluate_value(right, event))
+
+
+def call(name: str, arguments: Sequence[Any]) -> Any:
+    """Return the value of a function, by the table of functions; None for an unknown one."""
+    function = find_function(name)
+    return None if function is None else function(*arguments)
 
 
 def read_literal(literal: pred.Literal) -> Any:
@@ -159,6 +174,10 @@ def calculate(op: str, a: Any, b: Any) -> Any:
 
 def read_attribute(node: pred.Attribute, event: Event) -> Any:
     """Return an attribute, through nested records; None where any step is missing."""
+    if node.value is not None:
+        return evaluate_value(node.value, event)
+    if node.name.endswith(")"):  # a key of PARTITION BY or JOIN
+        return evaluate_value(parse_value(node.name), event)
     found: Any = event
     for name in node.path:
         found = found.get(name) if isinstance(found, Mapping) else None

@@ -575,7 +575,7 @@ class _CorrelatedBuilder:
 
     def build_filter(self, node: cel.Filter, path: Path, preceded: bool) -> Fragment:
         leaves = tuple(pred.leaves(node.condition))
-        whole = any(isinstance(leaf, pred.CompareTerms) for leaf in leaves)
+        whole = any(isinstance(leaf, pred.CompareTerms | pred.Denied) for leaf in leaves)
         if _is_one_event(node.body) and not whole:
             body = self.build(node.body, (*path, 0), preceded)
             for i, leaf in enumerate(leaves):

@@ -401,6 +401,8 @@ def list_disjuncts(condition: pred.Condition) -> Iterator[tuple[pred.Holds, ...]
             yield (condition,)
         case pred.Compare() | pred.CompareNeighbours() | pred.CompareTerms() | pred.Monotone():
             yield ()
+        case pred.Denied():
+            yield ()
         case pred.AnyOf(parts=parts):
             for part in parts:
                 yield from list_disjuncts(part)
@@ -467,7 +469,7 @@ def build_condition_test(condition: pred.Condition, labels: frozenset[str]) -> T
             return compare_with_itself(condition)
         case pred.Monotone() | pred.CompareNeighbours():
             return ANYTHING
-        case pred.CompareTerms():
+        case pred.CompareTerms() | pred.Denied():
             raise QueryError([Diagnostic("NOT looks at one event alone", condition.span)])
         case pred.AllOf(parts=parts):
             return conjoin_tests(build_condition_test(part, labels) for part in parts)

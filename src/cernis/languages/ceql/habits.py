@@ -24,6 +24,8 @@ _ABSENCE = "write WITHOUT B FOR 5 MINUTES after the formula, or A ; C UNLESS B"
 _CONDITIONS = "conditions on attributes stand in FILTER: SELL AS x FILTER x[price > 100]"
 _BEFORE = frozenset(("PREVIOUS", "LAG", "PRIOR", "LASTVALUE"))
 _AGGREGATES = {"MEDIAN", "MODE", "PERCENTILE", "STDDEV", "VARIANCE"}
+NO_FUNCTIONS = _BEFORE | _AGGREGATES
+"""Words that look like functions of values, and have a sentence of their own."""
 _CONSTANTS = frozenset(("INT", "FLOAT", "STRING", "MINUS"))
 _VALUES = frozenset(("_SELECT", "_FILTER", "_HAVING", "_ORDER"))
 """The clauses in which values stand."""
@@ -63,7 +65,7 @@ def suggest_for_habit(
     if token.type == "LPAR" and in_formula and last is not None:
         return _suggest_for_call(token, last)
     if token.type == "LPAR" and clause in _VALUES and last is not None and _is_word(last):
-        return _suggest_for_function(last, clause)
+        return _suggest_for_function(last)
     if clause == "_SELECT" and any(_is_distinct(*pair) for pair in pairwise(before)):
         return (
             "matches are distinct already; for each user once, write SELECT [user], COUNT(*) … "
@@ -114,16 +116,11 @@ def _is_distinct(first: Token, second: Token) -> bool:
     return first.type == "_SELECT" and second.type == "DISTINCT"
 
 
-def _suggest_for_function(name: Token, clause: str) -> str:
-    """Suggest for `HOUR(x[ts])`, `LAG(price)` and other functions."""
+def _suggest_for_function(name: Token) -> str:
+    """Suggest for `LAG(price)`, `MEDIAN(x[price])` and the like."""
     if name.value.upper() in _BEFORE:
         return "PREV(x)[price] is the event before: FILTER PREV(x)[price] < x[price]"
-    column = name.value.lower()
-    add = f"add a column '{column}' to the events, and write x[{column}]"
-    if clause == "_FILTER":
-        return f"there are no functions of values; {add}"
-    known = "the functions are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST"
-    return known if name.value.upper() in _AGGREGATES else f"{known}; for others, {add}"
+    return "the functions of several events are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST"
 
 
 def _suggest_for_call(token: Token, last: Token) -> str | None:

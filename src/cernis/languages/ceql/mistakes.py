@@ -133,8 +133,6 @@ def _suggest(token: Token, accepted: set[str], before: Sequence[Token]) -> str |
             return "use ';' for a sequence, ALL for any order"
         case "_AND" if in_formula:
             return "AND joins conditions; use ALL for events in any order, ';' for a sequence"
-        case "NOT" if "NAME" in accepted and clause == "_FILTER":
-            return "write NOT inside the brackets: x[NOT price > 100]"
         case "_NULL" if "INT" in accepted:
             return "use IS NULL or IS NOT NULL"
         case "RSQB" | "RPAR" | "_AND" | "_OR" if "CMP" in accepted:

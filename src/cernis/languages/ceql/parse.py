@@ -7,12 +7,15 @@ from collections.abc import Callable
 from lark import Token, Tree
 
 from cernis.errors import Diagnostic, QueryError
+from cernis.languages.ceql.habits import NO_FUNCTIONS
 from cernis.languages.ceql.mistakes import explain_lexeme, explain_token
 from cernis.languages.ceql.tree import MOMENTS, CeqlReader
 from cernis.languages.ceql.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
 from cernis.languages.text.read import Syntax, read_tokens, read_tree
 from cernis.pattern.check import check, find_too_deep
+from cernis.pattern.functions import find_function
+from cernis.pattern.predicate import Value
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import settle_select
 from cernis.pattern.write import capitalize_ascii
@@ -23,7 +26,7 @@ FindSchema = Callable[[Pattern], Schema | None]
 
 SYNTAX = Syntax(
     ["cernis.languages.text", "cernis.languages.ceql"],
-    ["query", "schema"],
+    ["query", "schema", "alone_value"],
     TERMINALS,
     explain_lexeme,
     explain_token,
@@ -70,6 +73,7 @@ def _retype_in_context(tokens: list[Token]) -> None:
     for token, following in zip(tokens, [*tokens[1:], None], strict=False):
         if token.type == "_ORDER" and (following is None or following.type != "_BY"):
             token.type = "NAME"
+    _retype_functions(tokens)
     fourths = [*(token.type for token in tokens[3:]), None]
     for first, second, third, fourth in zip(tokens, tokens[1:], tokens[2:], fourths, strict=False):
         if first.type == "_SELECT" and second.type in ("ANY", "STRATEGY", "LASTMAX"):
@@ -81,6 +85,44 @@ def _retype_in_context(tokens: list[Token]) -> None:
         is_named = second.type == "NAME" and third.type == "GT"
         if is_named and is_compared and first.type in _BEFORE_TERM:
             third.type = "CMP"
+
+
+_CALLED = {"CAST": "CAST", "IF": "IF"}
+_BEFORE_CALL = _BEFORE_TERM | {"LSQB", "COMMA", "NOT", "_SELECT", "_BY", "GT", "_WHEN", "_THEN"}
+"""What may stand before a function, so that a name which is none can be reported as one."""
+_OPEN = _BEFORE_CALL | {"_ELSE", "DOT"}
+"""What may not stand before the END of a CASE: a value follows."""
+
+
+def _retype_functions(tokens: list[Token]) -> None:
+    """Tell functions from names: `(` follows them. So none of their names is a keyword.
+
+    The words of CASE are keywords from `CASE WHEN` to its `END`; MATCHES is LIKE before a text.
+    """
+    depth, before = 0, ""
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        after = "" if following is None else following.type
+        word = capitalize_ascii(token.value)
+        is_name, is_closed = token.type == "NAME", before not in _OPEN
+        if is_name and word == "CASE" and _is_word(following, "WHEN"):
+            depth, token.type = depth + 1, "CASE"
+        elif is_name and depth and word in ("WHEN", "THEN", "ELSE") and is_closed:
+            token.type = f"_{word}"
+        elif is_name and depth and word == "END" and is_closed:
+            depth, token.type = depth - 1, "_END"
+        elif is_name and word == "MATCHES" and after == "STRING":
+            token.type = "_LIKE"
+        elif after == "LPAR" and (is_name or (token.type == "UNIT" and before != "INT")):
+            function = find_function(word)
+            may_be = before in _BEFORE_CALL and word.isascii() and word not in NO_FUNCTIONS
+            if function is not None or word in _CALLED or may_be:
+                is_test = function is not None and function.gives == "boolean"
+                token.type = _CALLED.get(word) or ("TEST" if is_test else "FUNCTION")
+        before = token.type
+
+
+def _is_word(token: Token | None, word: str) -> bool:
+    return token is not None and token.type == "NAME" and capitalize_ascii(token.value) == word
 
 
 def _is_in_formula(word: Token, tokens: list[Token]) -> bool:
@@ -138,3 +180,14 @@ def parse_schema(text: str) -> Schema:
     if reader.mistakes.found:
         raise QueryError(sort_mistakes(reader.mistakes.found), text)
     return schema
+
+
+def parse_value(text: str) -> Value:
+    """Return the value that the text of a calculated attribute stands for.
+
+    >>> parse_value("LOWER(user.name)").function
+    'LOWER'
+    """
+    reader = CeqlReader(text)
+    value: Value = reader.transform(_read(text, "alone_value", reader.mistakes.found))
+    return value

@@ -36,7 +36,7 @@ from cernis.pattern.query import (
 )
 from cernis.pattern.selection import marked_variables, starred_variables
 from cernis.pattern.window import Gap, Unit
-from cernis.pattern.write import capitalize_ascii, write_term
+from cernis.pattern.write import call_terms, capitalize_ascii, name_calculated, write_term
 from cernis.schema import Schema
 
 MOMENTS = ("START", "END")
@@ -57,6 +57,20 @@ class Alone(NamedTuple):
 
     variable: str
     span: Span
+
+
+class When(NamedTuple):
+    """`WHEN test THEN value` of a CASE."""
+
+    test: Any
+    value: Any
+
+
+def _split_branches(parts: list[Any]) -> tuple[list[When], Any]:
+    """Return the branches of a CASE and its ELSE, None if it has none."""
+    branches = [part for part in parts if isinstance(part, When)]
+    last = parts[-1]
+    return branches, None if isinstance(last, When) else last
 
 
 class EveryOf(NamedTuple):
@@ -87,6 +101,7 @@ class CeqlReader(TreeReader):
         super().__init__(source)
         self.qualified: list[cel.Event] = []
         self.spans: dict[str, tuple[Span, ...]] = {}
+        self.calculated: dict[str, pred.Value] = {}
         self._bare: list[Alone] = []
         """Names that stand for values; the formula, read later, says which are variables."""
         self._columns: dict[str, pred.MatchTerm] = {}
@@ -124,6 +139,7 @@ class CeqlReader(TreeReader):
             source=self.source,
             spans=self.spans,
             qualified=tuple(self.qualified),
+            calculated=self.calculated,
         )
 
     def schema(self, meta: Meta, parts: list[Any]) -> Schema:
@@ -154,6 +170,9 @@ class CeqlReader(TreeReader):
     def nothing(self, meta: Meta, parts: list[Any]) -> Nothing:
         return Nothing(span_of_tree(meta))
 
+    def alone_value(self, meta: Meta, parts: list[Any]) -> pred.Value:
+        return cast(pred.Value, parts[0])
+
     def attributes_of(self, meta: Meta, parts: list[Any]) -> Variable:
         owner: Owner = parts[0]
         attributes = tuple(part.name for part in parts[1:])
@@ -182,6 +201,7 @@ class CeqlReader(TreeReader):
         left, name, *equals = parts
         keys = []
         for one, op, other, span in equals:
+            one, other = self._name_value(one), self._name_value(other)
             if other.path[0] != name.text or one.path[0] == name.text:
                 one, other = other, one
             if op != "=" or len(other.path) < 2 or other.path[0] != name.text:
@@ -200,13 +220,21 @@ class CeqlReader(TreeReader):
     def partition(self, meta: Meta, parts: list[Any]) -> tuple[tuple[str, ...], ...]:
         return tuple(parts)
 
-    def group(self, meta: Meta, parts: list[pred.Attribute]) -> tuple[str, ...]:
+    def group(self, meta: Meta, parts: list[pred.Value]) -> tuple[str, ...]:
         spans = tuple(cast(Span, part.span) for part in parts)
         self.spans["partition"] = self.spans.get("partition", ()) + spans
-        return tuple(part.name for part in parts)
+        return tuple(self._name_value(part).name for part in parts)
 
-    def component(self, meta: Meta, parts: list[pred.Attribute]) -> Variable:
-        return Variable("|".join(part.name for part in parts), span=span_of_tree(meta))
+    def _name_value(self, value: pred.Value) -> pred.Attribute:
+        """Return the attribute that has a value; the pattern keeps a calculated one by its name."""
+        attribute = name_calculated(value)
+        if attribute.value is not None:
+            self.calculated[attribute.name] = attribute.value
+        return attribute
+
+    def component(self, meta: Meta, parts: list[pred.Value]) -> Variable:
+        names = (name_calculated(part).name for part in parts)
+        return Variable("|".join(names), span=span_of_tree(meta))
 
     def every(self, meta: Meta, parts: list[pred.ConstantDuration]) -> pred.ConstantDuration:
         return parts[0]
@@ -298,8 +326,8 @@ class CeqlReader(TreeReader):
         self.spans["forget"] = (span_of_tree(meta),)
         return self._read_nanoseconds(parts)
 
-    def silenced_by(self, meta: Meta, parts: list[pred.Attribute]) -> tuple[str, ...]:
-        return tuple(part.name for part in parts)
+    def silenced_by(self, meta: Meta, parts: list[pred.Value]) -> tuple[str, ...]:
+        return tuple(name_calculated(part).name for part in parts)
 
     def suppress(self, meta: Meta, parts: list[Any]) -> tuple[list[Any], Fraction, Span]:
         *brackets, duration = parts
@@ -410,9 +438,9 @@ class CeqlReader(TreeReader):
         return cel.PartitionBy(parts[0], tuple(parts[1:]), span=span_of_tree(meta))
 
     def key(self, meta: Meta, parts: list[Any]) -> cel.KeyPart:
-        if len(parts) == 1:
-            return cel.KeyPart(None, parts[0], span=span_of_tree(meta))
-        return cel.KeyPart(parts[0].text, parts[1], span=span_of_tree(meta))
+        attribute = name_calculated(parts[-1])
+        variable = None if len(parts) == 1 else parts[0].text
+        return cel.KeyPart(variable, attribute, span=span_of_tree(meta))
 
     # ----------------------------------------------------------------- conditions
 
@@ -431,6 +459,13 @@ class CeqlReader(TreeReader):
         left, right = self._read_term(left), self._read_term(right)
         return replace(pred.compare_terms(op, left, right), span=span)
 
+    def denied(self, meta: Meta, parts: list[Any]) -> pred.Condition:
+        return pred.deny(parts[1], span_of_tree(meta))
+
+    def claim(self, meta: Meta, parts: list[pred.MatchTerm]) -> pred.Condition:
+        term, span = parts[0], span_of_tree(meta)
+        return replace(pred.compare_terms("=", term, pred.Literal(True, span=span)), span=span)
+
     def monotone(self, meta: Meta, parts: list[Any]) -> pred.Monotone:
         owner, word, attribute = parts
         op = pred.MONOTONE[word.value.upper()]
@@ -439,10 +474,11 @@ class CeqlReader(TreeReader):
     def previous(self, meta: Meta, parts: list[Any]) -> pred.Reference:
         _, owner, attribute = parts
         name = self._read_variable(owner)
-        return pred.Reference(name, attribute, previous=True, span=owner.span)
+        return pred.Reference(name, name_calculated(attribute), previous=True, span=owner.span)
 
     def reference(self, meta: Meta, parts: list[Any]) -> pred.Reference:
-        return pred.Reference(self._read_variable(parts[0]), parts[1], span=span_of_tree(meta))
+        name, attribute = self._read_variable(parts[0]), name_calculated(parts[1])
+        return pred.Reference(name, attribute, span=span_of_tree(meta))
 
     def dotted(self, meta: Meta, parts: list[Any]) -> pred.Reference:
         """Read `x.a`, the habit of SQL, as `x[a]`."""
@@ -506,17 +542,34 @@ class CeqlReader(TreeReader):
 
     def aggregate(self, meta: Meta, parts: list[Any]) -> pred.Aggregate:
         function, *distinct, inside = parts
+        span = span_of_tree(meta)
         argument: str | pred.Reference | None
         match inside:
             case Everything():
                 argument = None
-            case pred.Reference() as argument:
+            case Alone(variable=argument):
                 pass
-            case owner:
-                argument = self._read_variable(owner)
-        return pred.Aggregate(
-            function.value.upper(), argument, any(distinct), span=span_of_tree(meta)
-        )
+            case pred.IntervalTime(which=argument):
+                pass
+            case term:
+                argument = self._read_argument(function.value.upper(), self._read_term(term), span)
+        return pred.Aggregate(function.value.upper(), argument, any(distinct), span=span)
+
+    def _read_argument(
+        self, function: str, term: pred.MatchTerm, span: Span
+    ) -> pred.Reference | None:
+        """Return what an aggregate goes over: an attribute of each event, or one calculated."""
+        if isinstance(term, pred.Reference):
+            return term
+        value, names = pred.to_value(term), set(pred.variables_of(term))
+        if value is None or len(names) != 1:
+            self.mistakes.note(
+                f"{function} goes over the events of one variable",
+                term.span or span,
+                expected=f"{function}(x[a]), or a value of x such as {function}(x[a] * x[b])",
+            )
+            return None
+        return pred.Reference(names.pop(), name_calculated(value), span=term.span or span)
 
     star = everything
 
@@ -526,6 +579,53 @@ class CeqlReader(TreeReader):
         if word in MOMENTS:
             return pred.IntervalTime(cast(Any, word), span=span)
         return Alone(self._read_variable(owner), span)
+
+    def term_call(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
+        word, *terms = parts
+        return self._fold(word.value, [one for one in terms if one is not None], span_of_tree(meta))
+
+    def term_cast(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
+        _, term, name = parts
+        return self._fold("CAST", [term, self._read_type(name)], span_of_tree(meta))
+
+    def _fold(self, function: str, terms: Sequence[Any], span: Span) -> pred.MatchTerm:
+        return call_terms(function, tuple(map(self._read_term, terms)), span)
+
+    def term_when(self, meta: Meta, parts: list[Any]) -> When:
+        return When(parts[0], self._read_term(parts[1]))
+
+    def term_case(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
+        branches, otherwise = _split_branches(parts)
+        return self._choose(branches, otherwise, span_of_tree(meta))
+
+    def term_if(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
+        _, condition, chosen, otherwise = parts
+        return self._choose([(condition, self._read_term(chosen))], otherwise, span_of_tree(meta))
+
+    def _choose(
+        self, branches: Sequence[tuple[Any, Any]], otherwise: Any, span: Span
+    ) -> pred.MatchTerm:
+        """Return a choice between values, which looks at one event."""
+        rest = None if otherwise is None else self._read_term(otherwise)
+        terms = [term for _, term in branches] + ([] if rest is None else [rest])
+        names = {name for term in terms for name in pred.variables_of(term)}
+        tests = []
+        for condition, _ in branches:
+            names |= {name for leaf in pred.leaves(condition) for name in pred.leaf_variables(leaf)}
+            tests.append(pred.to_predicate(condition))
+        values = [pred.to_value(term) for term in terms]
+        if len(names) != 1 or None in tests or None in values:
+            self.mistakes.note(
+                "IF and CASE look at the attributes of one event",
+                span,
+                suggestion="write the choice as two conditions, joined with OR",
+            )
+            return pred.Literal(0, span=span)
+        known = cast("list[pred.Value]", values)
+        chosen = tuple(zip(cast("list[pred.Predicate]", tests), known, strict=False))
+        last = known[-1] if rest is not None else None
+        attribute = name_calculated(pred.Case(chosen, last, span=span))
+        return pred.Reference(names.pop(), attribute, span=span)
 
     def constant(self, meta: Meta, parts: list[Token]) -> pred.Literal:
         return self._read_constant(parts[0])
@@ -614,6 +714,35 @@ class CeqlReader(TreeReader):
         return pred.IsNull(body, negation is not None, span=span_of_tree(meta))
 
     # --------------------------------------------------------------------- values
+
+    def call(self, meta: Meta, parts: list[Any]) -> pred.Call:
+        word, *values = parts
+        name = capitalize_ascii(word.value)
+        arguments = tuple(value for value in values if value is not None)
+        return pred.Call(name, arguments, span=span_of_tree(meta))
+
+    def truth(self, meta: Meta, parts: list[Any]) -> pred.Comparison:
+        span = span_of_tree(meta)
+        return pred.Comparison("=", self.call(meta, parts), pred.Literal(True), span=span)
+
+    def cast(self, meta: Meta, parts: list[Any]) -> pred.Call:
+        _, value, name = parts
+        return pred.Call("CAST", (value, self._read_type(name)), span=span_of_tree(meta))
+
+    def _read_type(self, name: Name) -> pred.Literal:
+        return pred.Literal(capitalize_ascii(name.text), span=name.span)
+
+    def when(self, meta: Meta, parts: list[Any]) -> When:
+        return When(parts[0], parts[1])
+
+    def case_value(self, meta: Meta, parts: list[Any]) -> pred.Case:
+        branches, otherwise = _split_branches(parts)
+        chosen = tuple((test, value) for test, value in branches)
+        return pred.Case(chosen, otherwise, span=span_of_tree(meta))
+
+    def if_value(self, meta: Meta, parts: list[Any]) -> pred.Case:
+        _, test, chosen, otherwise = parts
+        return pred.Case(((test, chosen),), otherwise, span=span_of_tree(meta))
 
     def _make_arithmetic(self, meta: Meta, parts: list[Any]) -> pred.Arithmetic:
         left, operator, right = parts

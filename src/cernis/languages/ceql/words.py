@@ -58,6 +58,9 @@ _SPOKEN = dict(words.SPOKEN) | {
     "GT": "'>'",
 }
 
+_CALLS = frozenset(("FUNCTION", "TEST", "CAST", "IF", "CASE"))
+"""What begins a function: it may stand wherever a value may, which goes without saying."""
+
 _ARROWS = "ARROW ARROW_PLUS ARROW_LBRACE"
 _PHRASES = words.read_phrases(
     (
@@ -89,7 +92,7 @@ def describe_expected(terminals: Collection[str], name_role: str) -> str:
     >>> describe_expected({"NAME", "QUOTED", "LPAR"}, "an event type")
     "an event type or '('"
     """
-    left = set(terminals)
+    left = set(terminals) - _CALLS
     phrases: list[str] = []
     if "LSQB" in left:
         left -= {"DOT"}  # x.price is read, and x[price] is how it is written

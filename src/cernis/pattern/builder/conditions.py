@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, NoReturn, overload
+from typing import Any, Literal, overload
 
 from cernis.pattern import predicate as pred
 from cernis.pattern.builder.arguments import check_name, refuse, show
@@ -14,21 +14,23 @@ from cernis.pattern.builder.predicates import (
     NoTruth,
     Operators,
     PredicateBuilder,
+    ValueBuilder,
     make_attribute,
     make_literal,
     make_value,
     unwrap_predicate,
 )
 from cernis.pattern.check import AGGREGATES
+from cernis.pattern.functions import find_function, suggest_function
 from cernis.pattern.query import SelectedTerm, Variable
 from cernis.pattern.suggest import did_you_mean
-from cernis.pattern.write import capitalize_ascii, write_condition, write_term
+from cernis.pattern.write import call_terms, capitalize_ascii, write_condition, write_term
 
 MonotoneOperator = Literal["<", "<=", ">", ">="]
 
 
 class ConditionBuilder(NoTruth):
-    """A condition on a match, for `filter`; combines with & and |."""
+    """A condition on a match, for `filter`; combines with & | ~."""
 
     __slots__ = ("chained", "condition")
 
@@ -50,8 +52,8 @@ class ConditionBuilder(NoTruth):
     def __or__(self, other: ConditionBuilder) -> ConditionBuilder:
         return self._chain(pred.AnyOf, other)
 
-    def __invert__(self) -> NoReturn:
-        raise refuse("a condition cannot be negated", "negate the predicate: p.var('x')[~(…)]")
+    def __invert__(self) -> ConditionBuilder:
+        return ConditionBuilder(pred.deny(self.condition))
 
 
 def unwrap_condition(clause: object) -> pred.Condition:
@@ -102,6 +104,31 @@ def make_term(value: object) -> pred.MatchTerm:
             return pred.ConstantDuration(sum_units(value, {}))
         case _:
             return make_literal(value)
+
+
+def call(function: str, *arguments: object) -> Any:
+    """Return a function of values: of attributes inside brackets, or of terms elsewhere.
+
+    One that is true or false makes a predicate, or a condition.
+
+    >>> from cernis.pattern.builder.predicates import attr
+    >>> str(call("LOWER", attr("user")) == "ann"), str(call("STARTS_WITH", attr("user"), "a"))
+    ("LOWER(user) = 'ann'", "STARTS_WITH(user, 'a')")
+    """
+    name = capitalize_ascii(check_name(function, "a function"))
+    known = find_function(name)
+    if known is None:
+        raise refuse(f"unknown function {function!r}", suggest_function(name))
+    is_test = known.gives == "boolean"
+    if any(isinstance(each, TermBuilder) for each in arguments):
+        term = call_terms(name, tuple(map(make_term, arguments)))
+        if is_test:
+            return ConditionBuilder(pred.compare_terms("=", term, pred.Literal(True)))
+        return TermBuilder(term)
+    value = pred.Call(name, tuple(map(make_value, arguments)))
+    if is_test:
+        return PredicateBuilder(pred.Comparison("=", value, pred.Literal(True)))
+    return ValueBuilder(value)
 
 
 class Property(TermBuilder):

@@ -14,6 +14,7 @@ from cernis.pattern.predicate import (
     Attribute,
     CompareTerms,
     Condition,
+    Denied,
     IntervalTime,
     MatchTerm,
     Reference,
@@ -266,6 +267,7 @@ class PatternCheck(FormulaCheck):
 
     def check_having(self, condition: Condition, scope: VariableScope) -> None:
         for leaf in leaves(condition):
+            leaf = leaf.body if isinstance(leaf, Denied) else leaf
             if not isinstance(leaf, CompareTerms):
                 self.mistakes.note(
                     "HAVING compares aggregates over the matches of a group",
@@ -308,8 +310,15 @@ class PatternCheck(FormulaCheck):
         for group in self.pattern.partition:
             if not group:
                 self.mistakes.note("a group of PARTITION BY is empty", None)
-            unknown = [] if known is None else [name for name in group if name not in known]
+            calculated = self.pattern.calculated
+            unknown = [
+                name
+                for name in group
+                if known is not None and name not in known and name not in calculated
+            ]
             for name in group:
+                if name in calculated:
+                    self.check_value(calculated[name], known)
                 if name in unknown:
                     nothing = len(unknown) == len(group)
                     message = f"attribute '{name}' in PARTITION BY"

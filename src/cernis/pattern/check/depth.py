@@ -17,8 +17,12 @@ _Node = Formula | pred.Condition | pred.Predicate | pred.Value | pred.MatchTerm 
 
 def _list_children(node: _Node) -> Iterable[_Node]:
     match node:
+        case pred.Attribute(value=value) if value is not None:
+            return (value,)
         case Event() | pred.Attribute() | pred.Literal() | pred.Monotone():
             return ()
+        case pred.Aggregate(argument=pred.Reference() as argument):
+            return (argument,)
         case pred.Aggregate() | pred.IntervalTime() | pred.ConstantDuration():
             return ()
         case Filter(body=body, condition=condition):
@@ -45,6 +49,15 @@ def _list_children(node: _Node) -> Iterable[_Node]:
             return value, low, high
         case pred.Like(body=value) | pred.IsNull(body=value) | pred.Negative(body=value):
             return (value,)
+        case pred.Call(arguments=values):
+            return values
+        case pred.TermCall(arguments=terms):
+            return terms
+        case pred.Case(branches=branches, otherwise=otherwise):
+            parts_of = [each for branch in branches for each in branch]
+            return parts_of if otherwise is None else [*parts_of, otherwise]
+        case pred.Denied(body=denied):
+            return (denied,)
         case pred.Negation(body=inner):
             return (inner,)
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):

@@ -27,6 +27,7 @@ from cernis.pattern.predicate import (
     CompareNeighbours,
     CompareTerms,
     Condition,
+    Denied,
     Holds,
     IntervalTime,
     Leaf,
@@ -311,6 +312,8 @@ class FormulaCheck(TermCheck):
                 self.check_attribute(
                     attribute, self.check_variable(variable, scope, "FILTER", node.span)
                 )
+            case Denied(body=body):
+                self.check_condition(body, scope, single)
             case AllOf(parts=parts) | AnyOf(parts=parts):
                 if len(parts) < 2:
                     self.mistakes.note("AND and OR need at least two conditions", node.span)

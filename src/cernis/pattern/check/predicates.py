@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from cernis.errors import Span
 from cernis.pattern import predicate as pred
-from cernis.pattern.check.kinds import Kinds, KnownEvents, class_of, is_time, kind_of_literal
+from cernis.pattern.check.kinds import (
+    Kinds,
+    KnownEvents,
+    class_of,
+    is_time,
+    kind_of_literal,
+    unite_kinds,
+)
+from cernis.pattern.functions import (
+    CAST_TYPES,
+    UNITS,
+    find_function,
+    is_zone,
+    read_network,
+    suggest_function,
+)
 from cernis.pattern.mistakes import MistakeList
 from cernis.pattern.suggest import did_you_mean
 from cernis.pattern.write import write_value
@@ -21,6 +37,12 @@ RegexMistake = Callable[[str], str | None]
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _LONGEST_LIST = 8
+_KINDS = {
+    "number": Kind.FLOAT,
+    "string": Kind.STRING,
+    "boolean": Kind.BOOL,
+    "timestamp": Kind.TIMESTAMP,
+}
 
 
 class PredicateCheck:
@@ -169,11 +191,104 @@ class PredicateCheck:
                 return kind_of_literal(node)
             case pred.Negative(body=body):
                 return self.check_operand(body, known)
+            case pred.Call(function=function, arguments=arguments):
+                kinds = [self.check_value(each, known) for each in arguments]
+                shown = [
+                    (write_value(each), class_of(kind), each)
+                    for each, kind in zip(arguments, kinds, strict=True)
+                ]
+                found = self.check_call(function, shown, node.span)
+                return kinds[0] if found == "same" and kinds else _KINDS.get(str(found))
+            case pred.Case(branches=branches, otherwise=otherwise):
+                for test, _ in branches:
+                    self.check_predicate(test, known)
+                values = [value for _, value in branches]
+                values += [] if otherwise is None else [otherwise]
+                kinds = [self.check_value(value, known) for value in values]
+                for value, kind in zip(values[1:], kinds[1:], strict=True):
+                    first = write_value(values[0]), kinds[0]
+                    self.check_classes(first, (write_value(value), kind), node.span)
+                return unite_kinds(kinds)
             case pred.Arithmetic(op=op, left=left, right=right):
                 one, other = self.check_operand(left, known), self.check_operand(right, known)
                 if one is None or other is None:
                     return None
                 return Kind.FLOAT if op == "/" or Kind.FLOAT in (one, other) else Kind.INT
+
+    def check_call(
+        self,
+        name: str,
+        arguments: Sequence[tuple[str, str | None, pred.Value | pred.MatchTerm]],
+        span: Span | None,
+    ) -> str | None:
+        """Return the class that a function gives; note arguments that it does not take."""
+        function = find_function(name)
+        if function is None:
+            self.mistakes.note(
+                f"unknown function '{name}'",
+                span,
+                suggestion=suggest_function(name) or "register it: cernis.function(…)",
+            )
+            return None
+        if not function.accepts(len(arguments)):
+            given = f"{len(arguments)} argument{'' if len(arguments) == 1 else 's'}"
+            message = f"{name} does not take {given}"
+            self.mistakes.note(message, span, expected=function.signature)
+            return None
+        for index, (text, own, node) in enumerate(arguments):
+            wanted = function.taken(index)
+            if own in (None, wanted) or wanted in ("any", "same"):
+                pass
+            elif (own, wanted) == ("string", "timestamp"):
+                if isinstance(node, pred.Literal) and not is_time(str(node.value)):
+                    self.mistakes.note(f"{text} is not a time", node.span or span)
+            else:
+                message = f"{name} needs a {wanted}, {text} is a {own}"
+                self.mistakes.note(message, node.span or span, expected=function.signature)
+            if index in function.constants and not isinstance(node, pred.Literal):
+                self.mistakes.note(f"{name} needs a constant, not {text}", node.span or span)
+        if name in ("LEAST", "GREATEST", "COALESCE", "NULLIF"):
+            (first, own, _), *others = arguments
+            for text, other, _ in others:
+                if own is not None and other is not None and own != other:
+                    message = f"type clash: {first} is a {own}, {text} is a {other}"
+                    self.mistakes.note(message, span)
+        nodes = [node for _, _, node in arguments]
+        values = [node.value if isinstance(node, pred.Literal) else None for node in nodes]
+        self._check_constants(name, values, span)
+        if name == "CAST":
+            return CAST_TYPES.get(str(values[1]))
+        return arguments[0][1] if function.gives == "same" else function.gives
+
+    def _check_constants(self, name: str, values: list[Any], span: Span | None) -> None:
+        """Note constants that a function cannot work with."""
+        match name, values:
+            case "CAST", [_, str(type_)] if type_ not in CAST_TYPES:
+                names = ", ".join(CAST_TYPES)
+                suggestion = did_you_mean(type_, CAST_TYPES)
+                self.mistakes.note(
+                    f"unknown type '{type_}'", span, expected=names, suggestion=suggestion
+                )
+            case "REGEXP_EXTRACT", [_, str(pattern), *_]:
+                wrong = None if self.regex_mistake is None else self.regex_mistake(pattern)
+                if wrong is not None:
+                    self.mistakes.note(f"bad regular expression: {wrong}", span)
+            case "DATE_TRUNC", [str(unit), *_] if unit.upper() not in UNITS:
+                expected = ", ".join(UNITS)
+                self.mistakes.note(f"unknown unit '{unit}'", span, expected=expected)
+            case "CIDR_MATCH", [_, *networks]:
+                for network in networks:
+                    if isinstance(network, str) and read_network(network) is None:
+                        self.mistakes.note(
+                            f"'{network}' is no network", span, expected="such as 10.0.0.0/8"
+                        )
+        function = find_function(name)
+        if function is not None and function.group == "Time" and len(values) == len(function.takes):
+            zone = values[-1]
+            if isinstance(zone, str) and not is_zone(zone):
+                self.mistakes.note(
+                    f"unknown time zone '{zone}'", span, expected="such as 'Europe/Berlin'"
+                )
 
     def check_operand(self, node: pred.Value, known: Kinds | None) -> Kind | None:
         kind = self.check_value(node, known)

@@ -113,6 +113,12 @@ class TermCheck(PredicateCheck):
                 return None if known is None else class_of(known.get("ts"))
             case pred.ConstantDuration():
                 return "duration"
+            case pred.TermCall(function=function, arguments=arguments):
+                shown = []
+                for each in arguments:
+                    of = self.check_term(each, scope, single, where, previous=previous)
+                    shown.append((write_term(each), _read_as_time(each, of), each))
+                return self.check_call(function, shown, term.span)
             case pred.Opposite(body=body):
                 of = self.check_term(body, scope, single, where, previous=previous)
                 return self.check_calculation(term, ("number", "-", of), of != "duration")

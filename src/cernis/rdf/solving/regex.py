@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cernis.encoding.regex import regex_mistake
+from cernis.events.regex import regex_mistake
 
 
 def translate_pattern(pattern: str, flags: str) -> str:

@@ -21,6 +21,10 @@ _KINDS: Any = (str, bool, int | float | Decimal, bytes, date, time, timedelta, l
 """The classes of the values of each kind."""
 
 
+_EITHER: tuple[pred.Operator, ...] = ("=", "!=")
+"""One of the two holds of values that can be compared."""
+
+
 class EventView(NamedTuple):
     """The events that a check reads, by position."""
 
@@ -77,10 +81,53 @@ def satisfies(condition: pred.Condition, found: MarkedEvents, view: EventView) -
         case pred.Monotone(variable=variable, attribute=attribute, op=op):
             ordered = [view.value(p, attribute) for p in found.of(variable)]
             return all(compare(op, a, b) for a, b in pairwise(ordered))
+        case pred.Denied(body=body):
+            return is_false(body, found, view)
         case pred.AllOf(parts=parts):
             return all(satisfies(part, found, view) for part in parts)
         case pred.AnyOf(parts=parts):
             return any(satisfies(part, found, view) for part in parts)
+
+
+def is_false(leaf: pred.Statement, found: MarkedEvents, view: EventView) -> bool:
+    """Whether a condition is false of some of its events, and not only unknown."""
+    match leaf:
+        case pred.Holds(variable=variable, predicate=predicate):
+            test = construct.build_test(pred.Negation(predicate))
+            return any(passes(test, view.truth(p)) for p in found.of(variable))
+        case (pred.CompareNeighbours() as pair) | pred.Compare(
+            neighbours=pred.CompareNeighbours() as pair
+        ):
+            one, other = map(found.of, pair.variables)
+            pairs = (_value_pair(p, q, view) for p, q in _pair_neighbours(one, other, found))
+            return any(_is_term_false(pair, each) for each in pairs)
+        case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
+            one, other = found.of(left.variable), found.of(right.variable)
+            both = _pair_neighbours(one, other, found) if adjacent else product(one, other)
+            return any(
+                _is_known(a, b) and not compare(op, a, b)
+                for p, q in both
+                for a in (view.value(p, left.attribute),)
+                for b in (_shift(view.value(q, right.attribute), shift),)
+            )
+        case pred.CompareTerms():
+            span = found.span or (0, 0)
+            valued = Valued(found.of, found.everything(), *span, view.value, view.time, view.tick)
+            return _is_term_false(leaf, valued)
+        case pred.Monotone(variable=variable, attribute=attribute, op=op):
+            ordered = [view.value(p, attribute) for p in found.of(variable)]
+            return any(_is_known(a, b) and not compare(op, a, b) for a, b in pairwise(ordered))
+
+
+def _is_known(left: Any, right: Any) -> bool:
+    """Whether two values can be compared: one of = and != holds."""
+    return compare("=", left, right) or compare("!=", left, right)
+
+
+def _is_term_false(leaf: pred.CompareTerms | pred.CompareNeighbours, valued: Valued) -> bool:
+    one, other = evaluate_term(leaf.left, valued), evaluate_term(leaf.right, valued)
+    is_known = any(compare_terms(op, one, other, valued.tick) for op in _EITHER)
+    return is_known and not compare_terms(leaf.op, one, other, valued.tick)
 
 
 def find_broken_pair(

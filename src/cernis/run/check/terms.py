@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cernis.encoding.evaluate import EXACT
+from cernis.events.evaluate import EXACT
 from cernis.pattern import predicate as pred
+from cernis.pattern.functions import find_function
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -76,6 +77,12 @@ def evaluate_term(term: pred.MatchTerm, found: Valued) -> Any:
             if isinstance(value, Elapsed):
                 return Elapsed(-value.nanoseconds)
             return pred.negate(value) if _is_number(value) else None
+        case pred.TermCall(function=name, arguments=arguments):
+            values = [evaluate_term(each, found) for each in arguments]
+            function = find_function(name)
+            if name == "ABS" and isinstance(values[0], Elapsed):
+                return Elapsed(abs(values[0].nanoseconds))
+            return None if function is None else _read(function(*values))
         case pred.Calculation(op=op, left=left, right=right):
             one, other = (_read_operand(side, found) for side in (left, right))
             return _calculate(op, one, other, found.tick)

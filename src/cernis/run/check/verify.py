@@ -69,6 +69,8 @@ def list_condition_atoms(condition: pred.Condition) -> Iterator[Atom]:
     for leaf in pred.leaves(condition):
         if isinstance(leaf, pred.Holds):
             yield from find_atoms(construct.build_test(leaf.predicate))
+        elif isinstance(leaf, pred.Denied) and isinstance(leaf.body, pred.Holds):
+            yield from find_atoms(construct.build_test(pred.Negation(leaf.body.predicate)))
 
 
 def list_atoms(formula: cel.Formula) -> tuple[Atom, ...]:
@@ -287,8 +289,10 @@ class Verifier:
 
         def settle(condition: pred.Condition) -> pred.Condition:
             match condition:
-                case pred.CompareTerms():
-                    settled = self._is_settled(condition, one, wait, marks)
+                case pred.CompareTerms() | pred.Denied(body=pred.CompareTerms()):
+                    terms = condition.body if isinstance(condition, pred.Denied) else condition
+                    assert isinstance(terms, pred.CompareTerms)
+                    settled = self._is_settled(terms, one, wait, marks)
                     return condition if settled else pred.AllOf(())
                 case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
                     return replace(condition, parts=tuple(map(settle, parts)))
@@ -521,6 +525,8 @@ def _looks_at_interval(condition: pred.Condition) -> bool:
         case pred.CompareTerms(left=left, right=right):
             both = (*pred.walk_term(left), *pred.walk_term(right))
             return any(isinstance(part, pred.IntervalTime) for part in both)
+        case pred.Denied(body=body):
+            return _looks_at_interval(body)
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
             return any(map(_looks_at_interval, parts))
         case _:

@@ -24,7 +24,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cernis.encoding.evaluate import compare
 from cernis.encoding.measure import read_numbers
 from cernis.engine.residues import add_up, flatten_integers, is_zero
 from cernis.engine.unary.aggregate import (
@@ -35,6 +34,7 @@ from cernis.engine.unary.aggregate import (
     join_found,
 )
 from cernis.errors import DataError, StateError
+from cernis.events.evaluate import compare
 from cernis.events.frozen import read_table, write_table
 from cernis.events.source import list_attributes
 from cernis.events.store import EventStore, common_type
@@ -854,6 +854,9 @@ def _find_kept(
         case pred.CompareTerms(op=op, left=left, right=right):
             one, other = (to_operand(calculate_term(t, read, time_unit)) for t in (left, right))
             return np.asarray(compare(op, one, other, length).fill_null(False), np.bool_)
+        case pred.Denied(body=pred.CompareTerms(op=op, left=left, right=right)):
+            one, other = (to_operand(calculate_term(t, read, time_unit)) for t in (left, right))
+            return ~np.asarray(compare(op, one, other, length).fill_null(True), np.bool_)
         case _:
             raise AssertionError(condition)
 

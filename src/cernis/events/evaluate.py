@@ -19,35 +19,33 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from decimal import MAX_PREC, Context, Decimal
 from fractions import Fraction
 from functools import reduce
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cernis.encoding.regex import anchor
 from cernis.events import times
 from cernis.events.batch import Bools, Int64s
+from cernis.events.functions import (
+    Constant,
+    Operand,
+    apply_function,
+    class_of,
+    to_constant,
+)
+from cernis.events.regex import anchor
 from cernis.pattern import predicate as pred
+from cernis.pattern.functions import find_function
 
 Lookup = Callable[[tuple[str, ...]], pa.Array | None]
 Number = pred.Number | Fraction
 
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A value that is the same on every row; a float is computed, never written."""
-
-    value: pred.Scalar
-
-
-Operand: TypeAlias = Constant | pa.Array | None  # None: NULL on every row
 
 _ARROW = {
     "=": pc.equal,
@@ -81,23 +79,25 @@ def evaluate_predicate(predicate: pred.Predicate, lookup: Lookup, length: int) -
     """
     match predicate:
         case pred.Comparison(op=op, left=left, right=right):
-            return compare(op, evaluate_value(left, lookup), evaluate_value(right, lookup), length)
+            one, other = (evaluate_value(side, lookup, length) for side in (left, right))
+            return compare(op, one, other, length)
         case pred.Like(body=body, pattern=pattern):
-            return _like(evaluate_value(body, lookup), pattern, length)
+            return _like(evaluate_value(body, lookup, length), pattern, length)
         case pred.InSet(body=body, values=values):
-            return _in_set(evaluate_value(body, lookup), [read_literal(v) for v in values], length)
+            found = evaluate_value(body, lookup, length)
+            return _in_set(found, [read_literal(v) for v in values], length)
         case pred.InRange(body=body, low=low, high=high):
-            value = evaluate_value(body, lookup)
+            value = evaluate_value(body, lookup, length)
             above = compare(">=", value, read_literal(low), length)
             return pc.and_kleene(above, compare("<=", value, read_literal(high), length))
         case pred.IsNull(body=body, negated=negated):
-            return _is_null(evaluate_value(body, lookup), negated, length)
+            return _is_null(evaluate_value(body, lookup, length), negated, length)
         case pred.And(parts=parts):
-            found = [evaluate_predicate(p, lookup, length) for p in parts]
-            return reduce(pc.and_kleene, found) if found else _all(True, length)
+            tests = [evaluate_predicate(p, lookup, length) for p in parts]
+            return reduce(pc.and_kleene, tests) if tests else _all(True, length)
         case pred.Or(parts=parts):
-            found = [evaluate_predicate(p, lookup, length) for p in parts]
-            return reduce(pc.or_kleene, found) if found else _all(False, length)
+            tests = [evaluate_predicate(p, lookup, length) for p in parts]
+            return reduce(pc.or_kleene, tests) if tests else _all(False, length)
         case pred.Negation(body=inner):
             return pc.invert(evaluate_predicate(inner, lookup, length))
 
@@ -418,18 +418,108 @@ def _by_sign(
 # ------------------------------------------------------------------ values
 
 
-def evaluate_value(node: pred.Value, lookup: Lookup) -> Operand:
+def evaluate_value(node: pred.Value, lookup: Lookup, length: int) -> Operand:
     """Evaluate an expression on every row: a column, a constant, or NULL everywhere."""
     match node:
         case pred.Literal():
             return read_literal(node)
+        case pred.Attribute() if node.value is not None:
+            return evaluate_value(node.value, lookup, length)
         case pred.Attribute(path=path):
             column = lookup(path)
             return None if column is None or pa.types.is_null(column.type) else column
         case pred.Negative(body=body):
-            return calculate("-", Constant(0), evaluate_value(body, lookup), negative=True)
+            found = evaluate_value(body, lookup, length)
+            return calculate("-", Constant(0), found, negative=True)
         case pred.Arithmetic(op=op, left=left, right=right):
-            return calculate(op, evaluate_value(left, lookup), evaluate_value(right, lookup))
+            one, other = (evaluate_value(side, lookup, length) for side in (left, right))
+            return calculate(op, one, other)
+        case pred.Call(function=name, arguments=arguments):
+            found_all = [evaluate_value(each, lookup, length) for each in arguments]
+            return call_function(name, found_all, length)
+        case pred.Case(branches=branches, otherwise=otherwise):
+            found = None if otherwise is None else evaluate_value(otherwise, lookup, length)
+            for test, value in reversed(branches):
+                holds = evaluate_predicate(test, lookup, length)
+                found = _choose(holds, evaluate_value(value, lookup, length), found, length)
+            return found
+
+
+def call_function(name: str, operands: Sequence[Operand], length: int) -> Operand:
+    """Return the value of a function on every row; that of an unknown one is NULL."""
+    function = find_function(name)
+    if function is None or not function.accepts(len(operands)):
+        return None
+    constants = [one for one in operands if one is None or isinstance(one, Constant)]
+    if len(constants) == len(operands):
+        return to_constant(function(*(None if one is None else one.value for one in constants)))
+    match function.name:
+        case "MOD":
+            return calculate("%", operands[0], operands[1])
+        case "COALESCE":
+            found = operands[-1]
+            for value in reversed(operands[:-1]):
+                found = _choose(pc.invert(_is_null(value, False, length)), value, found, length)
+            return found
+        case "NULLIF":
+            one, other = operands
+            equal = pc.fill_null(compare("=", one, other, length), False)
+            return _choose(equal, None, one, length)
+        case "CONTAINS":
+            return _contains(operands[0], operands[1], length)
+    return apply_function(function, operands, length)
+
+
+def _contains(where: Operand, what: Operand, length: int) -> Operand:
+    """Evaluate whether text has a text in it, or a list an element."""
+    kinds = class_of(where), class_of(what)
+    if kinds == ("string", "string") and isinstance(what, Constant):
+        return pc.match_substring(where, what.value)
+    function = find_function("CONTAINS")
+    assert function is not None
+    if kinds[0] != "list" or not isinstance(where, pa.Array):
+        return apply_function(function, (where, what), length) if kinds[0] == "string" else None
+    owner = pc.list_parent_indices(where)
+    found = compare("=", pc.list_flatten(where), _spread_to(what, owner), len(owner))
+    hits, gaps = (
+        np.bincount(np.asarray(owner)[np.asarray(marks)], minlength=length) > 0
+        for marks in (pc.fill_null(found, False), found.is_null())
+    )
+    known = pc.and_(where.is_valid(), pa.array(hits | ~gaps))
+    return pc.if_else(known, pa.array(hits), None)
+
+
+def _spread_to(operand: Operand, owner: pa.Array) -> Operand:
+    return operand.take(owner) if isinstance(operand, pa.Array) else operand
+
+
+def _choose(holds: pa.BooleanArray, one: Operand, other: Operand, length: int) -> Operand:
+    """Return one value where a condition holds, and the other elsewhere.
+
+    The two are numbers, or of one class; otherwise the second counts as NULL.
+    """
+    kinds = {class_of(one), class_of(other)} - {"null"}
+    if not kinds:
+        return None
+    if len(kinds) > 1:
+        other = None
+    first, second = (
+        spread_constant(side, length) if isinstance(side, Constant) else side
+        for side in (one, other)
+    )
+    if first is None or second is None:
+        nothing = pa.scalar(None, next(side.type for side in (first, second) if side is not None))
+        first, second = nothing if first is None else first, nothing if second is None else second
+    elif first.type != second.type:
+        first, second = (_widen(side, kinds, (first.type, second.type)) for side in (first, second))
+    return pc.if_else(pc.fill_null(holds, False), first, second)
+
+
+def _widen(column: pa.Array, kinds: set[str], types: tuple[pa.DataType, pa.DataType]) -> pa.Array:
+    """Return a column in the type that it shares with another one of its class."""
+    if kinds == {"number"}:
+        return _number(column) if all(map(pa.types.is_integer, types)) else times.as_floats(column)
+    return column.cast(pa.string() if kinds == {"string"} else pa.timestamp("us", "UTC"))
 
 
 def read_literal(literal: pred.Literal) -> Constant:
@@ -445,7 +535,7 @@ def calculate_column(value: pred.Value, lookup: Lookup, length: int) -> pa.Array
     >>> calculate_column(double, lambda path: pa.array([1, None]), 2).to_pylist()
     [2, None]
     """
-    found = evaluate_value(value, lookup)
+    found = evaluate_value(value, lookup, length)
     if found is None:
         return pa.nulls(length)
     return spread_constant(found, length) if isinstance(found, Constant) else found

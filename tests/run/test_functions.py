@@ -1,0 +1,193 @@
+"""Functions in every place of a query: the embedded engine against the oracle."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from numpy.typing import NDArray
+
+import cernis
+from cernis.languages.ceql import parse
+from cernis.pattern.functions import FUNCTIONS
+from tools.cases.differential import assert_agrees
+from tools.cases.functions import SCHEMA, make_events, make_query
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_random_expressions_agree_with_the_oracle(seed: int) -> None:
+    chance = random.Random(seed)
+    text, events = make_query(chance), make_events(chance, 7)
+    pattern = parse(text)
+    assert parse(str(pattern)) == pattern
+    table = pa.Table.from_pylist(events, SCHEMA)
+    assert_agrees(pattern, events, list(cernis.query(text).run(table)))
+
+
+# ------------------------------------------------------ functions of users
+
+EVENTS = pa.table(
+    {
+        "type": ["A", "B", "A", "B"],
+        "ts": [1, 2, 3, 4],
+        "v": [1.0, 2.0, None, 8.0],
+        "s": ["x", "Y", "z", "W"],
+    }
+)
+SCORED = (
+    "SELECT a, b, SCORE(b[v], b[s]) AS score FROM S WHERE A AS a ; B AS b FILTER b[score(v, s) > 3]"
+)
+
+
+def score(values: pa.Array, texts: pa.Array) -> pa.Array:
+    """Two points for each unit, and one for a text."""
+    return pc.add(pc.multiply(values, 2.0), pc.cast(pc.utf8_length(texts), pa.float64()))
+
+
+@pytest.fixture
+def register() -> Iterator[Callable[..., None]]:
+    names = []
+
+    def add(name: str, *arguments: Any, **options: Any) -> None:
+        names.append(name)
+        cernis.function(name, *arguments, **options)
+
+    yield add
+    for name in names:
+        cernis.forget_function(name)
+
+
+def test_a_users_function_stands_in_any_place(register: Callable[..., None]) -> None:
+    with pytest.raises(cernis.QueryError, match="unknown function 'SCORE'"):
+        cernis.query(SCORED).run(EVENTS)
+    register("score", score, returns="double", args=("double", "string"))
+    found = cernis.query(SCORED).run(EVENTS).to_arrow()
+    assert found["score"].to_pylist() == [5.0, 17.0, 17.0]
+    keyed = "SELECT * FROM S WHERE A AS a ; B AS b PARTITION BY [SCORE(NULLIF(v, 8.0), 'ab')]"
+    assert len(cernis.query(keyed).run(EVENTS)) == 0
+    best = "SELECT b FROM S WHERE B AS b ORDER BY SCORE(b[v], b[s]) DESC LIMIT 1 OVERALL"
+    assert [match.end for match in cernis.query(best).run(EVENTS)] == [3]
+
+
+def test_numpy_and_pandas_are_taken_by_annotation(register: Callable[..., None]) -> None:
+    def of_numpy(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        assert isinstance(values, np.ndarray)
+        return values + 1
+
+    def of_pandas(values: pd.Series) -> pd.Series:
+        assert isinstance(values, pd.Series)
+        return values.fillna(0) + 2
+
+    register("plus_one", of_numpy, returns="double", args=("double",))
+    register("plus_two", of_pandas, returns="double", args=("double",))
+    text = "SELECT PLUS_ONE(x[v]) AS p, PLUS_TWO(x[v]) AS q FROM S WHERE B AS x"
+    found = cernis.query(text).run(EVENTS).to_arrow()
+    assert found.select(["p", "q"]).to_pylist() == [{"p": 3.0, "q": 4.0}, {"p": 9.0, "q": 10.0}]
+
+
+def test_an_exception_names_the_function_the_stream_and_the_row(
+    register: Callable[..., None],
+) -> None:
+    def fragile(values: pa.Array) -> list[float]:
+        return [1 / (value - 2) for value in values.to_pylist() if value is not None]
+
+    register("fragile", fragile, returns="double", args=("double",))
+    table = EVENTS.filter(EVENTS["v"].is_valid())
+    query = cernis.query(
+        "SELECT * FROM S WHERE * AS x ; B AS y FILTER FRAGILE(x[v]) = FRAGILE(y[v])"
+    )
+    with pytest.raises(cernis.DataError) as caught:
+        query.run(table)
+    message = "stream 'S', row 1: the function FRAGILE failed on (2.0): ZeroDivisionError"
+    assert str(caught.value).startswith(message)
+
+
+def test_a_wrong_length_or_type_is_an_error(register: Callable[..., None]) -> None:
+    register("short", lambda x: x[:0], returns="double", args=("double",))
+    register("text", lambda x: pa.array(["a"] * len(x)), returns="int", args=("double",))
+    for name, words in (("SHORT", "it returned 0 values for"), ("TEXT", "ArrowInvalid")):
+        with pytest.raises(cernis.DataError, match=words):
+            cernis.query(f"SELECT {name}(x[v]) AS v FROM S WHERE B AS x").run(EVENTS).to_arrow()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("abs", {"returns": "double"}, "is one of the package"),
+        ("a b", {"returns": "double"}, "no name of a function"),
+        ("if", {"returns": "double"}, "no name of a function"),
+        ("f", {"returns": "float128"}, "unknown type 'float128'"),
+    ],
+)
+def test_what_cannot_be_registered(name: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(cernis.CernisError, match=message):
+        cernis.function(name, lambda x: x, **options)  # type: ignore[arg-type]
+
+
+def test_a_checkpoint_notes_the_version(register: Callable[..., None]) -> None:
+    types = {"returns": "double", "args": ("double", "string")}
+    register("score", score, version="1", **types)
+    query = cernis.query(SCORED)
+    session = query.session()
+    session.push(EVENTS.slice(0, 2))
+    state = session.freeze()
+    assert len(list(query.thaw(state).push(EVENTS.slice(2)))) == 2
+    register("score", score, version="2", **types)
+    with pytest.raises(cernis.StateError, match="version '1' of the function SCORE, and '2'"):
+        query.thaw(state)
+    register("score", score, version="2", accepts=("1",), **types)
+    assert len(list(query.thaw(state).push(EVENTS.slice(2)))) == 2
+
+
+def test_a_plan_brings_its_functions(register: Callable[..., None]) -> None:
+    register("score", score, returns="double", args=("double", "string"))
+    plan = cernis.query(SCORED).plan
+    state = pickle.dumps(plan)
+    cernis.forget_function("score")
+    assert "SCORE" not in FUNCTIONS
+    pickle.loads(state)
+    assert "SCORE" in FUNCTIONS
+
+
+# ----------------------------------------------------------------- places
+
+
+def test_tables_are_joined_on_a_function() -> None:
+    users = pa.table({"name": ["x", "y"], "rank": [1, 2]})
+    text = "SELECT a[u.rank] AS r FROM S JOIN u ON LOWER(s) = u.name WHERE B AS a"
+    found = cernis.query(text).run(EVENTS, tables={"u": users}).to_arrow()
+    assert found["r"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("LOWER(a[s]) = LOWER(b[s])", "by an index on equal values"),
+        ("b[v] > 1.05 * a[v]", "by an ordered index"),
+        ("ROUND(b[v]) > 1.05 * a[v]", "by an ordered index"),
+        ("HOUR(a[ts]) < 6 AND a[v] < b[v]", "asked of each event alone"),
+        ("ABS(a[v] - b[v]) <= 5", "on each candidate"),
+    ],
+)
+def test_explain_shows_the_rewriting(condition: str, words: str) -> None:
+    explained = str(
+        cernis.query(f"SELECT * FROM S WHERE A AS a ; B AS b FILTER {condition}").explain()
+    )
+    line = next(line for line in explained.splitlines() if line.startswith("conditions"))
+    assert words in line
+
+
+def test_a_function_of_time_takes_a_zone() -> None:
+    table = pa.table({"type": ["A"] * 2, "ts": [datetime(2024, 1, 1, 5), datetime(2024, 7, 1, 5)]})
+    text = "SELECT HOUR(x[ts], 'Europe/Berlin') AS h, HOUR(END) AS e FROM S WHERE A AS x"
+    found = cernis.query(text).run(table).to_arrow()
+    assert found["h"].to_pylist() == [6, 7]
+    assert found["e"].to_pylist() == [5, 5]
