@@ -107,7 +107,7 @@ def names_in(part: Part) -> Iterator[str]:
 
 def test_a_list_is_drawn_as_a_loop_with_its_separator() -> None:
     rules = {rule.name: rule.part for one in read_sections(SOURCES[0]) for rule in one.rules}
-    group = Series((Word("["), Repeat(Named("attribute"), Word(",")), Word("]")))
+    group = Series((Word("["), Repeat(Named("key value"), Word(",")), Word("]")))
     assert rules["group"] == group
     assert rules["strategy"] == OneOf(
         (Word("ALL"), OneOf(tuple(map(Word, ("ANY", "NEXT", "STRICT", "LONGEST", "LAST", "MAX")))))

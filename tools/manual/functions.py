@@ -10,33 +10,35 @@ _HEAD = """\
 <!-- Generated from src/cernis/pattern/functions.py by `make pages`. -->
 
 A function stands wherever a value stands: between the brackets of an event, in conditions between
-events, in `SELECT`, `ORDER BY`, `HAVING`, `PARTITION BY [LOWER(user)]`, `JOIN … ON LOWER(a) = t.b`, and
-inside aggregates, as in `SUM(x[price] * x[amount])`. Names of functions are no keywords: an attribute
-may be called `hour`, and `HOUR(` is the function.
+events, in `SELECT`, `ORDER BY`, `HAVING`, `PARTITION BY [LOWER(user)]`, `JOIN … ON LOWER(a) =
+t.b`, and inside aggregates, as in `SUM(x[price] * x[amount])`. Names of functions are no keywords:
+an attribute may be called `hour`, and `HOUR(` is the function.
 
-`LOWER(x[a])` is `x[LOWER(a)]`: a function of the attributes of one event is an attribute of that event.
-So in `FILTER` it is asked of every event of x, and two of them are compared as attributes are, with an
-index. In a term, x holds one event, or the function stands inside an aggregate.
+`LOWER(x[a])` is `x[LOWER(a)]`: a function of the attributes of one event is an attribute of that
+event. So in `FILTER` it is asked of every event of x, and two of them are compared as attributes
+are, with an index. In a term, x holds one event, or the function stands inside an aggregate.
 
-- **NULL.** An argument that is NULL, or of another type, makes the value NULL, unless the line says
-  otherwise.
-- **Spark.** A value is that of Spark SQL in ANSI mode. Where Spark raises an error for one value, as for
-  an overflow, a division by zero or a text that is no number, the value is NULL. `FLOOR` and `CEIL` of NaN
-  are NULL as well.
+- **NULL.** An argument that is NULL, or of another type, makes the value NULL, unless the line
+  says otherwise.
+- **Spark.** A value is that of Spark SQL in ANSI mode. Where Spark raises an error for one value,
+  as for an overflow, a division by zero or a text that is no number, the value is NULL. `FLOOR`
+  and `CEIL` of NaN are NULL as well.
 - **Decimals** count as the nearest double in functions of numbers, as they do in arithmetic.
-- **Times** are in UTC unless a time zone is named: `HOUR(ts, 'Europe/Berlin')`. The zone of a Spark session
-  does not matter. Text in ISO 8601 is read as a time.
-- **Cost.** What depends on one event is computed once for a batch, on whole columns. On Spark, Catalyst
-  computes the functions marked *Catalyst* before events travel to Python; it gives the same bits. The
-  others run in the Python workers, where the mathematical library and regular expressions are those of
-  the embedded engine. A key of `PARTITION BY` on Spark needs one that Catalyst computes.
+- **Times** are in UTC unless a time zone is named: `HOUR(ts, 'Europe/Berlin')`. The zone of a
+  Spark session does not matter. Text in ISO 8601 is read as a time.
+- **Cost.** What depends on one event is computed once for a batch, on whole columns. On Spark,
+  Catalyst computes the functions marked *Catalyst* before events travel to Python; it gives the
+  same bits. The others run in the Python workers, where the mathematical library and regular
+  expressions are those of the embedded engine. A key of `PARTITION BY` on Spark needs one that
+  Catalyst computes.
 
-`LIKE` takes a regular expression that matches the whole text, as in the papers on CEQL. `MATCHES` is
-another word for it that says so. The wildcards of SQL have the names `SQL_LIKE` and `SQL_ILIKE`: a second
-operator that is spelt almost like `LIKE` and means something else would be mistaken for it.
+`LIKE` takes a regular expression that matches the whole text, as in the papers on CEQL. `MATCHES`
+is another word for it that says so. The wildcards of SQL have the names `SQL_LIKE` and
+`SQL_ILIKE`: a second operator that is spelt almost like `LIKE` and means something else would be
+mistaken for it.
 
-`IF` and `CASE` look at the attributes of one event. `NOT` stands before any condition; it holds where the
-condition is false, and an unknown one stays unknown.
+`IF` and `CASE` look at the attributes of one event. `NOT` stands before any condition; it holds
+where the condition is false, and an unknown one stays unknown.
 
 Your own functions are registered in Python: see [your own score](../how-to/own-function.md).
 """

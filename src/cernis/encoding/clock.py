@@ -27,7 +27,8 @@ import pyarrow.compute as pc
 
 from cernis.compiled import kernel
 from cernis.errors import DataError
-from cernis.events.batch import Bools, EventBatch, Int64s, attribute
+from cernis.events.attributes import attribute
+from cernis.events.batch import Bools, EventBatch, Int64s
 from cernis.events.evaluate import float_at_most
 from cernis.events.times import as_floats, is_fraction, value_type
 from cernis.pattern.predicate import RANK

@@ -46,7 +46,8 @@ from cernis.compiled.tiers import arrays_first
 from cernis.encoding.clock import to_sortable
 from cernis.encoding.keys import NONE, Tuples, ticks_of, valid_rows
 from cernis.errors import DataError
-from cernis.events.batch import EventBatch, Int64s, attribute
+from cernis.events.attributes import attribute
+from cernis.events.batch import EventBatch, Int64s
 from cernis.events.evaluate import EXACT
 from cernis.events.kinds import (
     BOOLEAN,

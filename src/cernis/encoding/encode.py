@@ -32,7 +32,8 @@ import pyarrow as pa
 
 from cernis.encoding import classify
 from cernis.encoding.hashing import BytesTable, IntTable
-from cernis.events.batch import EventBatch, Int32s, attribute
+from cernis.events.attributes import attribute
+from cernis.events.batch import EventBatch, Int32s
 from cernis.events.evaluate import (
     evaluate_predicate,
     float_at_most,

@@ -26,7 +26,8 @@ import pyarrow.compute as pc
 
 from cernis.encoding.classify import text_of
 from cernis.encoding.hashing import BytesTable, IntTable
-from cernis.events.batch import Bools, EventBatch, Int64s, attribute
+from cernis.events.attributes import attribute
+from cernis.events.batch import Bools, EventBatch, Int64s
 from cernis.events.times import DAY, UNITS, is_text, to_integers
 from cernis.state import (
     Tree,

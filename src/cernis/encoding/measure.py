@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.errors import DataError
-from cernis.events.batch import Bools, EventBatch, attribute
+from cernis.events.attributes import attribute
+from cernis.events.batch import Bools, EventBatch
 from cernis.events.times import as_floats, is_number, value_type
 
 _MOST_DIGITS = 38

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cernis.errors import RowError
 from cernis.pattern.predicate import RANK
@@ -212,41 +211,3 @@ def is_computed(name: str) -> bool:
     (True, False)
     """
     return name in (RANK.name, TYPES, TIMES) or name.startswith(MASK)
-
-
-def attribute(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray | None:
-    """Return the column that a (dotted) attribute names, or None where the table has none.
-
-    The name of a calculated attribute is its text: `LOWER(user)`.
-
-    >>> attribute(pa.table({"user": [{"id": 7}, None]}), ("user", "id")).to_pylist()
-    [7, None]
-    """
-    schema = table.schema  # an index, where `column_names` is a list that is made for each call
-    if len(path) > 1 and (whole := schema.get_field_index(".".join(path))) >= 0:
-        return table.column(whole)
-    if (first := schema.get_field_index(path[0])) < 0:
-        if path[-1].endswith(")"):
-            from cernis.events.calculated import calculate_attribute
-
-            return calculate_attribute(table, ".".join(path))
-        return None
-    column = table.column(first)
-    for name in path[1:]:
-        type_ = column.type
-        shared = pa.types.is_dictionary(type_)  # the rows of a joined table
-        fields = type_.value_type if shared else type_
-        if not pa.types.is_struct(fields) or fields.get_field_index(name) < 0:
-            return None
-        column = _read_field(column, name) if shared else pc.struct_field(column, name)
-    return column
-
-
-def _read_field(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Return a field of structs that are shared by index."""
-    chunks = [
-        pa.DictionaryArray.from_arrays(chunk.indices, pc.struct_field(chunk.dictionary, name))
-        for chunk in column.chunks
-    ]
-    type_ = pa.dictionary(column.type.index_type, column.type.value_type.field(name).type)
-    return pa.chunked_array(chunks, type_)

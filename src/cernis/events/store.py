@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from cernis.events.attributes import attribute, take_sources
 from cernis.events.batch import (
     TIMES,
     Bools,
@@ -29,11 +30,9 @@ from cernis.events.batch import (
     Int32s,
     Int64s,
     StoredEvents,
-    attribute,
     is_computed,
     take_parts,
 )
-from cernis.events.calculated import take_sources
 from cernis.events.kinds import NULL, Int8s, kind_of, kinds_in
 from cernis.events.times import UNITS, is_number, is_text, tick_of, to_ticks, value_type
 from cernis.pattern.predicate import TIME, TIME_NS

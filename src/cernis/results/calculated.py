@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from cernis.events.batch import attribute as read_column
+from cernis.events.attributes import attribute as read_column
 from cernis.events.evaluate import Lookup, calculate_column
 from cernis.events.functions import Operand
 from cernis.events.times import is_text, parse_timestamps, value_type

@@ -19,7 +19,7 @@ from cernis.automata.unary.alphabet import passes
 from cernis.automata.unary.cea import Either, Test, conjoin_tests, find_atoms
 from cernis.automata.unary.construct import build_test, build_type_test
 from cernis.encoding.encode import AtomEncoder
-from cernis.events.batch import attribute
+from cernis.events.attributes import attribute
 from cernis.events.event_types import convert_types
 from cernis.events.store import EventStore
 from cernis.events.times import is_number

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.errors import Diagnostic, QueryError, WarningNote
-from cernis.events.batch import attribute
+from cernis.events.attributes import attribute
 from cernis.events.times import value_type
 from cernis.integers import write_integer
 from cernis.plan.explain import Explanation

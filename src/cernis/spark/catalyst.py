@@ -45,7 +45,7 @@ from pyspark.sql import types as T
 
 from cernis.errors import DataError
 from cernis.events import evaluate
-from cernis.events.calculated import read_calculated
+from cernis.events.attributes import read_calculated
 from cernis.events.evaluate import float_at_most, read_literal
 from cernis.events.functions import Constant, Operand
 from cernis.pattern import predicate as pred
@@ -430,7 +430,7 @@ class _Translation:
 
 
 def attribute(columns: Columns, path: tuple[str, ...]) -> tuple[Column, T.DataType] | None:
-    """Return the column of a dotted attribute, as `events.batch.attribute` does.
+    """Return the column of a dotted attribute, as `events.attributes.attribute` does.
 
     Raise DataError for a calculated one that Spark would compute differently.
     """

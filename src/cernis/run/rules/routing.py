@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.encoding.lookup import Lookup
-from cernis.events.batch import EventBatch, Int64s, attribute
+from cernis.events.attributes import attribute
+from cernis.events.batch import EventBatch, Int64s
 from cernis.events.source import kind_of
 from cernis.plan.equalities import Constant, ConstantTest
 from cernis.schema import Kind

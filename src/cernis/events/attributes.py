@@ -1,4 +1,4 @@
-"""Attributes that are calculated from others of the event, by their names.
+"""The attributes of events by their names: columns, fields of structs, and calculated ones.
 
 The name of a calculated attribute is the text of its value, such as `LOWER(user)` or `(2 * a)`. So
 keys, columns of SELECT, frozen states and tasks of Spark name one as they name any other attribute,
@@ -12,13 +12,50 @@ from __future__ import annotations
 from functools import lru_cache
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cernis.errors import QueryError
-from cernis.events.batch import Int64s, attribute
+from cernis.events.batch import Int64s
 from cernis.events.evaluate import calculate_column
 from cernis.events.times import value_type
 from cernis.languages.ceql.parse import parse_value
 from cernis.pattern.predicate import Value, attributes_of
+
+
+def attribute(table: pa.Table, path: tuple[str, ...]) -> pa.ChunkedArray | None:
+    """Return the column that a (dotted) attribute names, or None where the table has none.
+
+    The name of a calculated attribute is its text: `LOWER(user)`.
+
+    >>> attribute(pa.table({"user": [{"id": 7}, None]}), ("user", "id")).to_pylist()
+    [7, None]
+    """
+    schema = table.schema  # an index, where `column_names` is a list that is made for each call
+    if len(path) > 1 and (whole := schema.get_field_index(".".join(path))) >= 0:
+        return table.column(whole)
+    if (first := schema.get_field_index(path[0])) < 0:
+        if path[-1].endswith(")"):
+            return calculate_attribute(table, ".".join(path))
+        return None
+    column = table.column(first)
+    for name in path[1:]:
+        type_ = column.type
+        shared = pa.types.is_dictionary(type_)  # the rows of a joined table
+        fields = type_.value_type if shared else type_
+        if not pa.types.is_struct(fields) or fields.get_field_index(name) < 0:
+            return None
+        column = _read_field(column, name) if shared else pc.struct_field(column, name)
+    return column
+
+
+def _read_field(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a field of structs that are shared by index."""
+    chunks = [
+        pa.DictionaryArray.from_arrays(chunk.indices, pc.struct_field(chunk.dictionary, name))
+        for chunk in column.chunks
+    ]
+    type_ = pa.dictionary(column.type.index_type, column.type.value_type.field(name).type)
+    return pa.chunked_array(chunks, type_)
 
 
 @lru_cache(maxsize=4096)
