@@ -100,7 +100,7 @@ def _retype_functions(tokens: list[Token]) -> None:
     The words of CASE are keywords from `CASE WHEN` to its `END`; MATCHES is LIKE before a text.
     """
     depth, before = 0, ""
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip(tokens, [*tokens[1:], None], strict=False):
         after = "" if following is None else following.type
         word = capitalize_ascii(token.value)
         is_name, is_closed = token.type == "NAME", before not in _OPEN
