@@ -114,7 +114,7 @@ imports: $(VENV)/.dev ## Direction of imports
 
 unit: $(VENV)/.dev web/node_modules ## Tests, doctests and the examples of the documentation
 	@echo "==> tests"
-	@$(BIN)/pytest -n $(JOBS)
+	@$(BIN)/pytest -n $(JOBS) --durations=20
 
 site: $(VENV)/.dev ## The manual as a site in build/site, without network
 	@$(BIN)/python -m tools.manual site
