@@ -196,7 +196,7 @@ def run_engine(
         listed = matches_of(tables, segment)
         counted = count_matches(segment)
         assert sum(counted) == listed.total()
-        with mock.patch.object(count, "_EXACT", 1.0):
+        with mock.patch.object(count, "EXACT", 1.0):
             assert count_matches(segment) == counted, "modulo primes"
         by_paths = PathWalk(segment, 1 << 20).count()
         assert by_paths is None or by_paths.tolist() == counted

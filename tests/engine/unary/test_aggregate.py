@@ -113,14 +113,14 @@ def aggregate(
     """Return the aggregates of each end: the count, then (pairs, total, least, greatest)."""
     session: Session[Any] = Session(plan, RunOptions())
     found: list[EndAggregates] = []
-    session.pipeline.feed = feed = RowFeed(plan, session._encode, measures)
+    session.pipeline.run.feed = feed = RowFeed(plan, session._encode, measures)
     feed.found = found
     for number, batch in enumerate(batches):
         if number == freeze_before:
             session.forget()
             tree = unpack(pack(feed.freeze()))
             other = cernis.query(plan.pattern).plan
-            session.pipeline.feed = feed = RowFeed(other, session._encode, measures)
+            session.pipeline.run.feed = feed = RowFeed(other, session._encode, measures)
             feed.found = found
             feed.thaw(tree)
         session.push(batch)
@@ -313,7 +313,7 @@ def test_numbers_of_one_window_take_no_residues_for_those_of_two(least: int) -> 
     table = make_table([{"type": f"T{i % length}"} for i in range(4 * window)])
     session: Session[Any] = Session(plan, RunOptions())
     measure = Measure("T1", total=True)
-    session.pipeline.feed = feed = RowFeed(plan, session._encode, [measure])
+    session.pipeline.run.feed = feed = RowFeed(plan, session._encode, [measure])
     feed._read_measures = lambda batch: [  # type: ignore[method-assign]
         MeasuredColumn(np.where(batch.rows % 7, 1, least))
     ]
