@@ -779,7 +779,7 @@ def _write_parts(stream: Any, batches: list[tuple[list[bytes], int | None]]) -> 
 def _numbered_events() -> Any:
     import pyarrow as pa
 
-    from cernis.spark.worker import ROW
+    from cernis.spark.columns import ROW
 
     return pa.Table.from_pylist(make_events(60)).append_column(ROW, pa.array(range(60), pa.int64()))
 
