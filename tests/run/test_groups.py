@@ -361,7 +361,7 @@ line 1, column 14: unexpected '('
   SELECT MEDIAN(A[p]) AS m WHERE A GROUP BY END
                ^
   expected: an arithmetic operator, AS, FROM, WHERE, ',', '>' or '['
-  help: the functions are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST""",
+  help: the functions of several events are COUNT, SUM, AVG, MIN, MAX, FIRST and LAST""",
         """\
 line 1, column 38: 'n' is a column of SELECT
   SELECT COUNT(A) AS n WHERE A+ FILTER n > 3
