@@ -76,7 +76,7 @@ class Function:
         """The types in and out, as the reference writes them.
 
         >>> FUNCTIONS["ROUND"].signature
-        'ROUND(number[, number]) → number'
+        'ROUND(number[, number]) → same'
         """
         least = len(self.takes) if self.least is None else self.least
         text = ", ".join(self.takes[:least])
