@@ -210,7 +210,7 @@ class DataError(CernisError):
 
 
 class RowError(DataError):
-    """A row of a table is wrong; whoever knows the stream of the table names it."""
+    """A row is wrong. The reader that knows its stream adds the stream and the row."""
 
     def __init__(self, message: str, row: int, length: int) -> None:
         super().__init__(message)

@@ -446,7 +446,7 @@ def evaluate_value(node: pred.Value, lookup: Lookup, length: int) -> Operand:
 
 
 def call_function(name: str, operands: Sequence[Operand], length: int) -> Operand:
-    """Return the value of a function on every row; that of an unknown one is NULL."""
+    """Return the value of a function on every row; an unknown function gives NULL."""
     function = find_function(name)
     if function is None or not function.accepts(len(operands)):
         return None

@@ -31,7 +31,7 @@ from zoneinfo import ZoneInfo
 from cernis.pattern.suggest import did_you_mean
 
 Class = OneOf["number", "string", "boolean", "timestamp", "list", "any", "same"]
-"""The class of values that a function takes or gives; *same* is that of the first argument."""
+"""The class of values that a function takes or gives; *same*: as its first argument."""
 
 LOW, HIGH = -(2**63), 2**63 - 1
 """The integers of 64 bits."""

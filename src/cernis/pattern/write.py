@@ -164,7 +164,7 @@ def _write_path(path: Iterable[str]) -> str:
 
 
 def write_dotted(name: str) -> str:
-    """Write an attribute that is known by its dotted name; that of a calculated one is its text."""
+    """Write an attribute by its dotted name; a calculated attribute is named by its text."""
     if name.endswith(")"):
         return name
     path = name.split(".")

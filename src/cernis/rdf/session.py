@@ -4,7 +4,7 @@ The session of all languages (`cernis.run.stream_session`) over a source of solu
 of the linked engine. `collect` keeps every row; `stream` gives the matches of each batch and drops
 the rows and terms that no partial match needs. `push` takes streams that go on, in pieces.
 
-Frozen bytes hold the state of the feed, that of the source, and the texts of all terms in these.
+Frozen bytes hold the states of the feed and of the source, and the texts of all their terms.
 Terms have codes of their own in the bytes: a session that thaws them may have other codes, of other
 background knowledge. The bytes name their query; another query refuses them. Cost: linear in the
 state.
