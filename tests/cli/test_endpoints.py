@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cernis.errors import CernisError
-from cernis.spark.streaming.endpoints import (
+from cernis.work.endpoints import (
     Folder,
     StandardOutput,
     Topic,
@@ -18,7 +18,7 @@ from cernis.spark.streaming.endpoints import (
     parse_sink,
     parse_source,
 )
-from cernis.spark.streaming.interval import parse_milliseconds
+from cernis.work.interval import parse_milliseconds
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from cernis.rdf.reading import group
 from cernis.rdf.solving import plan, solutions
 from cernis.results.budget import CANDIDATE_BUDGET
 from cernis.serve.limits import Limits
-from cernis.spark import carriers
+from cernis.work import carriers
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "errors.md"

@@ -764,8 +764,8 @@ class _Written(NamedTuple):
 
 def _write_parts(stream: Any, batches: list[tuple[list[bytes], int | None]]) -> _Written:
     """Let a bucket take some blobs in each micro-batch, up to a watermark."""
-    from cernis.spark.streaming import log
-    from cernis.spark.streaming.bucket import Bucket
+    from cernis.work import log
+    from cernis.work.bucket import Bucket
 
     store, bucket = _Store(), Bucket(stream, 0)
     smallest, log.SMALLEST_SNAPSHOT = log.SMALLEST_SNAPSHOT, 1 << 12
@@ -779,7 +779,7 @@ def _write_parts(stream: Any, batches: list[tuple[list[bytes], int | None]]) -> 
 def _numbered_events() -> Any:
     import pyarrow as pa
 
-    from cernis.spark.columns import ROW
+    from cernis.work.columns import ROW
 
     return pa.Table.from_pylist(make_events(60)).append_column(ROW, pa.array(range(60), pa.int64()))
 
@@ -787,8 +787,8 @@ def _numbered_events() -> Any:
 def _read_rows(table: Any) -> Any:
     from cernis.events.order import Scale
     from cernis.run.session import RunOptions
-    from cernis.spark.columns import ROW
-    from cernis.spark.reading import RowWork, StreamColumns
+    from cernis.work.columns import ROW
+    from cernis.work.reading import RowWork, StreamColumns
 
     columns = {name: name for name in table.column_names if name != ROW}
     return RowWork(
@@ -799,7 +799,7 @@ def _read_rows(table: Any) -> Any:
 
 
 def _cut(table: Any) -> list[tuple[list[bytes], int | None]]:
-    from cernis.spark.carriers import write_blob
+    from cernis.work.carriers import write_blob
 
     return [
         ([write_blob(table.slice(first, 10))], first - 5 if first else None)
@@ -809,8 +809,8 @@ def _cut(table: Any) -> list[tuple[list[bytes], int | None]]:
 
 @cache
 def _stream(snapshots: bool) -> _Written:
-    from cernis.spark.streaming.bucket import BucketWork
-    from cernis.spark.worker import QueryWork, answer_schema
+    from cernis.work.bucket import BucketWork
+    from cernis.work.query import QueryWork, answer_schema
 
     table = _numbered_events()
     plan = _query("unary" if snapshots else "equal").plan
@@ -823,10 +823,10 @@ def _stream(snapshots: bool) -> _Written:
 
 @cache
 def _rule_stream() -> _Written:
-    from cernis.spark.rule_record import BucketGroup, RuleKey, RuleRecord, RuleText, RuleVersion
-    from cernis.spark.rule_worker import RuleWork
-    from cernis.spark.streaming.bucket import BucketWork
-    from cernis.spark.worker import line_schema
+    from cernis.work.bucket import BucketWork
+    from cernis.work.query import line_schema
+    from cernis.work.rule_record import BucketGroup, RuleKey, RuleRecord, RuleText, RuleVersion
+    from cernis.work.rules import RuleWork
 
     table = _numbered_events()
     reading = _read_rows(table)
@@ -845,8 +845,8 @@ def _graph_stream(name: str, snapshots: bool) -> _Written:
     from cernis.spark.rdf.files import check_knowledge
     from cernis.spark.rdf.layout import choose_solution_stream_layout
     from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork, solution_answer_schema
-    from cernis.spark.streaming.bucket import BucketWork
     from cernis.spark.streaming.packing import pack_buckets
+    from cernis.work.bucket import BucketWork
 
     query = _graph_queries()[name]
     plan = query.plan
@@ -896,7 +896,7 @@ def _mutate_part(
     draw: random.Random, parts: dict[str, bytes], mutate_session: Callable[..., bytes]
 ) -> dict[str, str]:
     """Return parts of a state with changes; mostly with the digest that belongs to them."""
-    from cernis.spark.streaming.log import Header, _digest_snapshot, open_seal, seal
+    from cernis.work.log import Header, _digest_snapshot, open_seal, seal
 
     name = draw.choice(sorted(parts))
     changed = {}
@@ -919,7 +919,7 @@ def _mutate_part(
 
 
 def _restore(written: _Written, changed: dict[str, str]) -> None:
-    from cernis.spark.streaming.bucket import restore_bucket
+    from cernis.work.bucket import restore_bucket
 
     store = _Store()
     store.parts = {**written.parts, **{n: bytes.fromhex(c) for n, c in changed.items()}}

@@ -18,14 +18,14 @@ import cernis
 from cernis.errors import CernisError, DataError
 from cernis.events import text
 from cernis.spark.batch import select_rows
-from cernis.spark.carriers import carrier_of, convert, note_type, noted_type
-from cernis.spark.columns import ROW
 from cernis.spark.files import merge as parts
 from cernis.spark.files.check import check_files
 from cernis.spark.files.load import load_files
 from cernis.spark.files.merge import MatchFiles, write_matches
 from cernis.spark.options import JobOptions
 from cernis.spark.prepare import prepare_job
+from cernis.work.carriers import carrier_of, convert, note_type, noted_type
+from cernis.work.columns import ROW
 
 QUERY = cernis.query("SELECT * FROM S WHERE A AS a ; B AS b WITHIN 1 SECOND")
 

@@ -17,12 +17,12 @@ from cernis.errors import DataError
 from cernis.plan.plan import Distribution
 from cernis.rdf.exchange import TS
 from cernis.rdf.query import GraphQuery
-from cernis.spark.columns import BUCKET
 from cernis.spark.rdf.explanation import explain_graphs
 from cernis.spark.rdf.files import check_graph_files, check_knowledge
 from cernis.spark.rdf.layout import choose_solution_layout
 from cernis.spark.rdf.solve import SolutionWork, solution_answer_schema, solve_parts
-from cernis.spark.reading import recognize_rows
+from cernis.work.columns import BUCKET
+from cernis.work.reading import recognize_rows
 from tools.cases.spaseq.corpus import read_cases, write_background, write_stream
 from tools.cases.spaseq.grammar import (
     INTEGER,

@@ -10,7 +10,7 @@ import pytest
 import cernis
 from cernis.results.columns import count_column
 from cernis.results.group_columns import decimal_column
-from cernis.spark.group_parts import cast_groups
+from cernis.work.group_parts import cast_groups
 
 
 @pytest.mark.parametrize("digits", [39, 60, 77, 85, 95])

@@ -19,17 +19,17 @@ from cernis.events.order import Scale
 from cernis.pattern.query import Consume, Pattern, Unit
 from cernis.pattern.selection import counts_only
 from cernis.run.session import RunOptions
-from cernis.spark.columns import NOW, OWN, PART, ROW
-from cernis.spark.layout import (
+from cernis.work.columns import NOW, OWN, PART, ROW
+from cernis.work.layout import (
     ahead_in_events,
     ahead_in_ticks,
     back_in_events,
     back_in_ticks,
     choose_layout,
 )
-from cernis.spark.reading import StreamColumns
-from cernis.spark.reading import recognize_rows as recognize
-from cernis.spark.worker import QueryWork, answer_schema
+from cernis.work.query import QueryWork, answer_schema
+from cernis.work.reading import StreamColumns
+from cernis.work.reading import recognize_rows as recognize
 from tools.cases.differential import assert_agrees, assert_counts_agree
 from tools.cases.strategies import cases, crossing_cases, guarded_cases
 from tools.cases.tables import make_table

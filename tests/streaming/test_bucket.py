@@ -25,13 +25,13 @@ from cernis.run.feed import Measures
 from cernis.run.session import RunOptions
 from cernis.run.stages.groups import find_measures
 from cernis.schema import Schema
-from cernis.spark.carriers import write_blob
-from cernis.spark.columns import ROW, STREAM
-from cernis.spark.layout import back_in_ticks, choose_stream_layout
-from cernis.spark.reading import StreamColumns
-from cernis.spark.streaming import log
-from cernis.spark.streaming.bucket import Bucket, BucketWork, restore_bucket
-from cernis.spark.worker import QueryWork, answer_schema
+from cernis.work import log
+from cernis.work.bucket import Bucket, BucketWork, restore_bucket
+from cernis.work.carriers import write_blob
+from cernis.work.columns import ROW, STREAM
+from cernis.work.layout import back_in_ticks, choose_stream_layout
+from cernis.work.query import QueryWork, answer_schema
+from cernis.work.reading import StreamColumns
 from tools.cases.differential import (
     assert_agrees,
     assert_counts_agree,

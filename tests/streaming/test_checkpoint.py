@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cernis.errors import StateError
-from cernis.spark.streaming.checkpoint import NOTE, VERSION, claim, read_note
+from cernis.work.checkpoint import NOTE, VERSION, claim, read_note
 
 RELEASED = Path(__file__).parent / "checkpoints" / "note"
 QUERY = {"query": "SELECT * FROM S WHERE A ; B WITHIN 5 SECONDS", "buckets": 8}

@@ -17,13 +17,13 @@ import pytest
 
 from cernis.errors import StateError
 from cernis.rdf.query import GraphQuery
-from cernis.spark.columns import EVENT
 from cernis.spark.rdf.files import check_knowledge
 from cernis.spark.rdf.layout import choose_solution_stream_layout
 from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork, solution_answer_schema
-from cernis.spark.streaming import log
-from cernis.spark.streaming.bucket import Bucket, BucketWork, restore_bucket
 from cernis.spark.streaming.packing import pack_buckets
+from cernis.work import log
+from cernis.work.bucket import Bucket, BucketWork, restore_bucket
+from cernis.work.columns import EVENT
 from tools.cases.spaseq.corpus import (
     SECOND,
     comparable_match,

@@ -22,8 +22,8 @@ from cernis.spark.rdf.files import check_knowledge
 from cernis.spark.rdf.layout import choose_solution_stream_layout
 from cernis.spark.rdf.recognize import RdfOptions, check_live, recognize_rdf_stream
 from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork, solution_answer_schema
-from cernis.spark.streaming.bucket import BucketWork, restore_bucket
 from cernis.spark.streaming.packing import pack_buckets
+from cernis.work.bucket import BucketWork, restore_bucket
 from tools.cases.state_store import MemoryStore
 
 QUERY = """PREFIX : <urn:x:> SELECT ?who ?place {} FROM STREAM S <urn:s>
@@ -206,7 +206,7 @@ class Live:
 def test_matches_have_the_versions_of_their_events_also_after_a_restart(
     within: str, plan: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cernis.spark.streaming.log.SMALLEST_SNAPSHOT", 1)
+    monkeypatch.setattr("cernis.work.log.SMALLEST_SNAPSHOT", 1)
     live = Live(plan, within, monkeypatch)
     versions = folder(plan)
     assert live.batch(0, make_rows((1, "ann", "enters")), 0) == []

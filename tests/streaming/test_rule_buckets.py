@@ -24,16 +24,16 @@ from cernis.pattern.query import Consume, Strategy
 from cernis.run.rules import shared_rules
 from cernis.run.rules.shared_rules import SMALLEST
 from cernis.run.session import RunOptions
-from cernis.spark.carriers import write_blob
-from cernis.spark.columns import ROW
 from cernis.spark.keys import KeyedRules, key_rules
-from cernis.spark.reading import RowWork, StreamColumns
-from cernis.spark.rule_record import BucketGroup, RuleKey, RuleRecord, RuleText, RuleVersion
-from cernis.spark.rule_worker import RuleWork
-from cernis.spark.streaming import checkpoint, log
-from cernis.spark.streaming.bucket import Bucket, BucketWork, restore_bucket
 from cernis.spark.streaming.versions import find_last_batch, record_rules
-from cernis.spark.worker import line_schema
+from cernis.work import checkpoint, log
+from cernis.work.bucket import Bucket, BucketWork, restore_bucket
+from cernis.work.carriers import write_blob
+from cernis.work.columns import ROW
+from cernis.work.query import line_schema
+from cernis.work.reading import RowWork, StreamColumns
+from cernis.work.rule_record import BucketGroup, RuleKey, RuleRecord, RuleText, RuleVersion
+from cernis.work.rules import RuleWork
 from tools.cases.state_store import MemoryStore
 from tools.cases.strategies import cases, streams, suppressed_cases
 from tools.cases.tables import make_table

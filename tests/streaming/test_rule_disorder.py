@@ -21,15 +21,15 @@ import cernis
 from cernis.events.order import Scale
 from cernis.run.rules.shared_rules import SMALLEST
 from cernis.run.session import RunOptions
-from cernis.spark.carriers import write_blob
-from cernis.spark.columns import ROW
-from cernis.spark.reading import RowWork, StreamColumns
-from cernis.spark.rule_record import BucketGroup, RuleKey, RuleRecord, RuleText, RuleVersion
-from cernis.spark.rule_worker import RuleWork
-from cernis.spark.streaming import log
-from cernis.spark.streaming.bucket import Bucket, BucketWork, restore_bucket
-from cernis.spark.worker import line_schema
 from cernis.testing.rules import evaluate_rules
+from cernis.work import log
+from cernis.work.bucket import Bucket, BucketWork, restore_bucket
+from cernis.work.carriers import write_blob
+from cernis.work.columns import ROW
+from cernis.work.query import line_schema
+from cernis.work.reading import RowWork, StreamColumns
+from cernis.work.rule_record import BucketGroup, RuleKey, RuleRecord, RuleText, RuleVersion
+from cernis.work.rules import RuleWork
 from tools.cases.differential import (
     MatchTriple,
     assert_agrees,

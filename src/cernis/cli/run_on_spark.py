@@ -72,22 +72,22 @@ from cernis.run.rules.explain import describe_silence
 from cernis.run.rules.rule import Rule
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.session import MAY_WAIT, RunOptions, Session
-from cernis.spark.carriers import convert
 from cernis.spark.files.check import check_files, check_rule_files
 from cernis.spark.keys import explain_rules
 from cernis.spark.local.session import session, spark_class
 from cernis.spark.rdf.explanation import explain_graphs
 from cernis.spark.rdf.files import check_graph_files
-from cernis.spark.requirements import tests_and_atoms
-from cernis.spark.rule_worker import ORDER
+from cernis.work.carriers import convert
+from cernis.work.requirements import tests_and_atoms
+from cernis.work.rules import ORDER
 
 if TYPE_CHECKING:
     from cernis.spark.files.load import FileFrames
     from cernis.spark.files.merge import MatchFiles
-    from cernis.spark.options import AnswerForm
     from cernis.spark.prepare import QueryJob, RuleJob
     from cernis.spark.rdf.recognize import RdfJob
-    from cernis.spark.worker import QueryWork
+    from cernis.work.query import QueryWork
+    from cernis.work.reading import AnswerForm
 
 MOST_ROWS = 2**31 - 1
 """The largest limit that Spark takes."""

@@ -34,7 +34,7 @@ from cernis.plan.report import write_entry
 from cernis.run.advice import skipped_rows
 from cernis.spark.local.session import is_chosen, local_session, session, spark_class
 from cernis.spark.streaming import sinks
-from cernis.spark.streaming.endpoints import Folder, StandardOutput, Topic
+from cernis.work.endpoints import Folder, StandardOutput, Topic
 
 if TYPE_CHECKING:
     from cernis.spark import Notes, Progress

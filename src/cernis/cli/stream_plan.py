@@ -37,8 +37,9 @@ from cernis.run.rules.streams import name_streams, unite_declared
 from cernis.run.session import RunOptions
 from cernis.spark.keys import explain_rules
 from cernis.spark.streaming import sinks, sources
-from cernis.spark.streaming.checkpoint import read_note
-from cernis.spark.streaming.endpoints import (
+from cernis.spark.streaming.sources import UNDECODED, Places, StreamInput
+from cernis.work.checkpoint import read_note
+from cernis.work.endpoints import (
     Folder,
     Sink,
     Source,
@@ -47,15 +48,14 @@ from cernis.spark.streaming.endpoints import (
     parse_folder,
     parse_sink,
 )
-from cernis.spark.streaming.interval import parse_milliseconds
-from cernis.spark.streaming.sources import UNDECODED, Places, StreamInput
+from cernis.work.interval import parse_milliseconds
 
 if TYPE_CHECKING:
     from cernis.rdf.query import GraphQuery
     from cernis.spark import Notes, Progress
-    from cernis.spark.options import AnswerForm
     from cernis.spark.rdf.streams import GraphInput
     from cernis.spark.rdf.versions import VersionNote
+    from cernis.work.reading import AnswerForm
 
 _GRAPH_FORMS: dict[str, AnswerForm] = {"jsonl": "lines", "nq": "quads", "parquet": "events"}
 

@@ -31,20 +31,20 @@ from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Unit
 from cernis.plan.plan import Distribution
 from cernis.spark import slices
-from cernis.spark.columns import BUCKET, MOMENT, NOW, PLACE, ROW, STREAM, TICKS
 from cernis.spark.frame import Frame
-from cernis.spark.group_parts import list_columns, spark_schema
 from cernis.spark.keys import KeyedRules, spread_rules
 from cernis.spark.numbering import count_rows, number_rows
 from cernis.spark.options import SAMPLE, count_tasks
 from cernis.spark.prepare import Job, QueryJob, RuleJob, empty_rows, is_sliced
-from cernis.spark.reading import Work, recognize_rows
 from cernis.spark.relevance import relevance_condition
-from cernis.spark.requirements import tests_and_atoms
 from cernis.spark.rows import key_bucket, read_condition, spread_by_key, travelling_columns
-from cernis.spark.rule_record import RuleText
 from cernis.spark.slices import Line
-from cernis.spark.worker import RANKING, QueryWork, finish_groups
+from cernis.work.columns import BUCKET, MOMENT, NOW, PLACE, ROW, STREAM, TICKS
+from cernis.work.group_parts import list_columns, spark_schema
+from cernis.work.query import RANKING, QueryWork, finish_groups
+from cernis.work.reading import Work, recognize_rows
+from cernis.work.requirements import tests_and_atoms
+from cernis.work.rule_record import RuleText
 
 _PUSHED_RULES = 64
 """Of more rules, tasks look up the constants: so many conditions would cost more than they save."""

@@ -22,13 +22,13 @@ from cernis.plan.plan import Distribution
 from cernis.plan.reach import bound_match
 from cernis.plan.report import write_entry
 from cernis.run.query import Query
-from cernis.spark.layout import Layout
 from cernis.spark.notes import Notes, Sights, WatchedQuery
 from cernis.spark.numbering import describe_numbers
 from cernis.spark.options import JobOptions
 from cernis.spark.prepare import QueryJob, has_whole_groups, prepare_job
 from cernis.spark.relevance import make_masks
 from cernis.spark.slices import APART, HOT
+from cernis.work.layout import Layout
 
 
 @dataclass(frozen=True)

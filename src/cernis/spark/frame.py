@@ -36,9 +36,7 @@ from cernis.events.source import (
 )
 from cernis.events.times import UNITS, check_unit, own_unit, tick_of
 from cernis.pattern.predicate import TIME, TIME_NS
-from cernis.spark.carriers import noted_type
 from cernis.spark.catalyst import Columns, attribute
-from cernis.spark.columns import ROW, TICKS
 from cernis.spark.options import JobOptions
 from cernis.spark.unify import (
     FRACTIONS,
@@ -49,6 +47,8 @@ from cernis.spark.unify import (
     set_types,
     share_times,
 )
+from cernis.work.carriers import noted_type
+from cernis.work.columns import ROW, TICKS
 
 HIDDEN = (ROW, TICKS)
 """Columns that are no attributes: row numbers, and times as ticks, where Spark has no type for

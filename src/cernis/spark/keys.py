@@ -22,8 +22,9 @@ from cernis.plan.equalities import ConstantTest
 from cernis.plan.plan import Distribution, Plan
 from cernis.run.rules.rule import Rule
 from cernis.run.rules.rule_set import RuleSet
-from cernis.spark.layout import choose_stream_layout, is_ordered_by_place
-from cernis.spark.rule_record import RuleKey
+from cernis.work.layout import choose_stream_layout
+from cernis.work.rule_record import RuleKey
+from cernis.work.rules import is_ordered_by_place
 
 _SHOWN = 10
 """How many rules of a key are named."""

@@ -27,8 +27,8 @@ from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from cernis.spark.arrangement import class_name, has_fixed_partitions, is_small
-from cernis.spark.columns import ROW
 from cernis.spark.frame import Frame, rename_by_place
+from cernis.work.columns import ROW
 
 _PLACE, _BEFORE, _GROUP = "@place", "@before", "@group"
 

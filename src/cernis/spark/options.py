@@ -17,12 +17,9 @@ from cernis.events.source import TimeColumns, TypeColumns
 from cernis.results.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.results.jsonlines import TextEvents
 from cernis.signature import Secret
+from cernis.work.group_parts import NumberForm
+from cernis.work.reading import AnswerForm
 
-AnswerForm = Literal["events", "count", "lines", "flat", "quads", "measures"]
-"""Matches with their events, numbers of matches, lines of JSON, columns that CSV can hold, the
-graphs of CONSTRUCT as N-Quads, or the numbers of each rule."""
-NumberForm = Literal["decimal", "text"]
-"""How exact numbers come out: as decimals of 38 digits (an error beyond), or as texts."""
 OnRows = Literal["fail", "skip"]
 
 SAMPLE = 0.02

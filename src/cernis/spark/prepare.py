@@ -39,11 +39,15 @@ from cernis.run.stages.groups import find_measures
 from cernis.run.tables import find_table
 from cernis.schema import Schema
 from cernis.spark.arrangement import Arrangement, find_arrangement, is_small
-from cernis.spark.columns import ROW, STREAM
 from cernis.spark.frame import Frame, arrow_type, make_frames
-from cernis.spark.group_parts import exact_columns
 from cernis.spark.keys import KeyedRules, key_rules
-from cernis.spark.layout import (
+from cernis.spark.numbering import has_fixed_numbers, number_rows
+from cernis.spark.options import JobOptions, count_tasks
+from cernis.spark.relevance import Pushdown, push_down
+from cernis.spark.tables import join_tables
+from cernis.work.columns import ROW, STREAM
+from cernis.work.group_parts import exact_columns
+from cernis.work.layout import (
     Layout,
     ahead_in_events,
     ahead_in_ticks,
@@ -52,14 +56,10 @@ from cernis.spark.layout import (
     choose_layout,
     choose_stream_layout,
 )
-from cernis.spark.numbering import has_fixed_numbers, number_rows
-from cernis.spark.options import JobOptions, count_tasks
-from cernis.spark.reading import StreamColumns
-from cernis.spark.relevance import Pushdown, push_down
-from cernis.spark.requirements import required_attributes, tests_and_atoms
-from cernis.spark.rule_worker import MEASURES, RuleWork, add_order, name_answers, unite_answers
-from cernis.spark.tables import join_tables
-from cernis.spark.worker import QueryWork, answer_schema, carry_answer, line_schema, part_schema
+from cernis.work.query import QueryWork, answer_schema, carry_answer, line_schema, part_schema
+from cernis.work.reading import StreamColumns
+from cernis.work.requirements import required_attributes, tests_and_atoms
+from cernis.work.rules import MEASURES, RuleWork, add_order, name_answers, unite_answers
 
 Columns = Mapping[str, Mapping[str, str]]
 """For each stream, which of the columns that travel holds which attribute."""

@@ -25,8 +25,10 @@ from cernis.run.rules.rule_set import RuleSet
 from cernis.signature import Secret
 from cernis.spark.batch import recognize_batch, recognize_rule_batch
 from cernis.spark.notes import Notes
-from cernis.spark.options import SAMPLE, AnswerForm, JobOptions, NumberForm, OnRows
+from cernis.spark.options import SAMPLE, JobOptions, OnRows
 from cernis.spark.prepare import make_work, prepare_job, prepare_rule_job, prepare_rules_apart
+from cernis.work.group_parts import NumberForm
+from cernis.work.reading import AnswerForm
 
 if TYPE_CHECKING:
     from cernis.rdf.query import GraphQuery

@@ -35,7 +35,7 @@ from cernis.plan.plan import Plan
 from cernis.spark import catalyst
 from cernis.spark.catalyst import Bound, Columns, Mode, Truth, as_column
 from cernis.spark.frame import Frame
-from cernis.spark.requirements import tests_and_atoms
+from cernis.work.requirements import tests_and_atoms
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,10 +22,10 @@ from pyspark.sql import types as T
 from cernis.encoding.masks import mask_column
 from cernis.pattern.predicate import TIME, TIME_NS
 from cernis.plan.plan import Plan
-from cernis.spark.columns import ROW
 from cernis.spark.frame import Frame
-from cernis.spark.layout import Layout
 from cernis.spark.relevance import Pushdown
+from cernis.work.columns import ROW
+from cernis.work.layout import Layout
 
 
 def read_condition(

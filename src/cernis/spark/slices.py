@@ -18,7 +18,7 @@ from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from cernis.pattern.predicate import RANK
-from cernis.spark.columns import BUCKET, MOMENT, OWN, PART, ROW
+from cernis.work.columns import BUCKET, MOMENT, OWN, PART, ROW
 
 APART = 4
 HOT = 2

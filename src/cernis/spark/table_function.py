@@ -35,12 +35,12 @@ from cernis.results.matches import Matches
 from cernis.results.values import python_values
 from cernis.run.query import Query
 from cernis.run.session import Session
-from cernis.spark.columns import ROW
 from cernis.spark.frame import arrow_type
-from cernis.spark.group_parts import cast_groups, exact_columns
-from cernis.spark.reading import StreamColumns
 from cernis.spark.unify import quote_name
-from cernis.spark.worker import QueryWork, answer_schema, cast_counts
+from cernis.work.columns import ROW
+from cernis.work.group_parts import cast_groups, exact_columns
+from cernis.work.query import QueryWork, answer_schema, cast_counts
+from cernis.work.reading import StreamColumns
 
 _ROWS = 1 << 16
 

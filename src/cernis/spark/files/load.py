@@ -42,11 +42,11 @@ from cernis.events.source import Chunk, Source
 from cernis.events.store import cast_to, common_type
 from cernis.events.times import to_ticks, value_type
 from cernis.run.advice.skipped_rows import note_skipped
-from cernis.spark.carriers import carrier_of, convert, note_type
-from cernis.spark.columns import ROW, TICKS
 from cernis.spark.numbering import number_file_rows
 from cernis.spark.options import OnRows
 from cernis.spark.unify import quote_name
+from cernis.work.carriers import carrier_of, convert, note_type
+from cernis.work.columns import ROW, TICKS
 
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4_RAW"})
 _ODD = re.compile(r"[][{}*?\\:]|/[._][^/]*$")

@@ -20,8 +20,8 @@ PRELOADED = (
     "pyarrow.pandas_compat",
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
-    "cernis.spark.worker",
-    "cernis.spark.streaming.bucket",
+    "cernis.work.query",
+    "cernis.work.bucket",
     "cernis.spark.rdf.solve",
 )
 

@@ -13,12 +13,12 @@ from cernis.plan.plan import Distribution
 from cernis.plan.report import write_entry
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import FilePart
-from cernis.spark.layout import Layout
 from cernis.spark.rdf.layout import (
     APART,
     choose_solution_layout,
     choose_solution_stream_layout,
 )
+from cernis.work.layout import Layout
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from cernis.plan.graphs import GraphPlan
 from cernis.plan.plan import Distribution
 from cernis.rdf.shape import shape_answers
-from cernis.spark.layout import Layout
+from cernis.work.layout import Layout
 
 APART = 4
 """A cell is at least so many windows long, so at most one event in so many is read twice."""

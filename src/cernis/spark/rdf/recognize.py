@@ -32,8 +32,6 @@ from cernis.rdf.live_background import list_background_files
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import PIECE
 from cernis.rdf.reading.times import TimeRule
-from cernis.spark.columns import BUCKET, EVENT, REASON, STREAM
-from cernis.spark.layout import Layout
 from cernis.spark.notes import Notes
 from cernis.spark.options import JobOptions, check_tasks, count_tasks
 from cernis.spark.rdf import solve
@@ -45,9 +43,6 @@ from cernis.spark.rdf.layout import (
 )
 from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork, solution_answer_schema
 from cernis.spark.rdf.source import COLUMNS, UNDECODABLE
-from cernis.spark.reading import recognize_rows
-from cernis.spark.streaming.bucket import BucketWork
-from cernis.spark.streaming.checkpoint import claim
 from cernis.spark.streaming.dataflow import (
     SHIFT,
     add_watermark,
@@ -61,6 +56,11 @@ from cernis.spark.streaming.dataflow import (
     row_metrics,
 )
 from cernis.spark.streaming.progress import ROWS
+from cernis.work.bucket import BucketWork
+from cernis.work.checkpoint import claim
+from cernis.work.columns import BUCKET, EVENT, REASON, STREAM
+from cernis.work.layout import Layout
+from cernis.work.reading import recognize_rows
 
 _TIME = "time"
 

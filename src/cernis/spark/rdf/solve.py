@@ -46,15 +46,14 @@ from cernis.rdf.reading.parts import FilePart, PartReader
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.session import GraphSession
 from cernis.rdf.source import TableSource
-from cernis.spark.columns import BUCKET, EVENT, LEAD, OWN, STREAM
-from cernis.spark.layout import Layout
-from cernis.spark.options import AnswerForm
 from cernis.spark.rdf.files import Knowledge
 from cernis.spark.rdf.layout import cell_length
 from cernis.spark.rdf.versions import VersionFolder
-from cernis.spark.reading import Recognizer, Work
-from cernis.spark.streaming.report import EngineState
-from cernis.spark.streaming.side_output import find_batch
+from cernis.spark.streaming.task import find_batch
+from cernis.work.columns import BUCKET, EVENT, LEAD, OWN, STREAM
+from cernis.work.layout import Layout
+from cernis.work.reading import AnswerForm, Recognizer, Work
+from cernis.work.report import EngineState
 
 LOW, HIGH = "@low", "@high"
 

@@ -23,8 +23,8 @@ from cernis.rdf.reading.quads import find_format
 from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.source import name_streams
 from cernis.run.session import RunOptions
-from cernis.spark.streaming.endpoints import Folder, Source, Topic, parse_source
 from cernis.spark.streaming.sources import ARRIVED, check_folder, list_names
+from cernis.work.endpoints import Folder, Source, Topic, parse_source
 
 _SUFFIXES = {"nq": "nq", "nquads": "nq", "trig": "trig", "jsonld": "jsonld"}
 

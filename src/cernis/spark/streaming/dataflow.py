@@ -23,18 +23,18 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from cernis.spark.carriers import read_blob
-from cernis.spark.columns import AHEAD, REASON, UNDECODABLE, UNTIMED
 from cernis.spark.options import DEFAULT_TASKS, JobOptions, count_tasks, shuffle_partitions
-from cernis.spark.reading import Work
 from cernis.spark.streaming.balance import choose_balanced
-from cernis.spark.streaming.bucket import BucketWork
-from cernis.spark.streaming.checkpoint import read_note
-from cernis.spark.streaming.interval import parse_milliseconds
 from cernis.spark.streaming.packing import PACKED, Packing, Spread, pack_rows
 from cernis.spark.streaming.processor import ANSWER, FOUND, REPORTED, RULES, BucketProcessor
 from cernis.spark.streaming.progress import BUCKETS, GAUGES
 from cernis.spark.unify import quote_name
+from cernis.work.bucket import BucketWork
+from cernis.work.carriers import read_blob
+from cernis.work.checkpoint import read_note
+from cernis.work.columns import AHEAD, REASON, UNDECODABLE, UNTIMED
+from cernis.work.interval import parse_milliseconds
+from cernis.work.reading import Work
 
 MARK = "@mark"
 SHIFT = 2**43

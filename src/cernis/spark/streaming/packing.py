@@ -21,8 +21,9 @@ from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch
 from cernis.plan.equalities import ConstantTest
 from cernis.run.rules.routing import RoutedRules, Router
-from cernis.spark.carriers import write_blob
-from cernis.spark.columns import (
+from cernis.spark.streaming.task import find_batch
+from cernis.work.carriers import write_blob
+from cernis.work.columns import (
     AHEAD,
     ARRIVAL,
     BLOB,
@@ -32,9 +33,9 @@ from cernis.spark.columns import (
     REASON,
     STREAM,
 )
-from cernis.spark.reading import RowWork, gather
-from cernis.spark.rule_record import RuleRecord
-from cernis.spark.streaming.side_output import find_batch, select_aside
+from cernis.work.reading import RowWork, gather
+from cernis.work.rule_record import RuleRecord
+from cernis.work.side_output import select_aside
 
 PACKED = f"bucket int, {ARRIVAL} bigint, {BLOB} binary"
 _SCHEMA = pa.schema({"bucket": pa.int32(), ARRIVAL: pa.int64(), BLOB: pa.binary()})
@@ -95,7 +96,7 @@ def pack_buckets(table: pa.Table, arrival: int) -> Iterator[pa.RecordBatch]:
     """Yield a blob for each bucket that has rows.
 
     >>> table = pa.table({BUCKET: pa.array([2, 1, 2], pa.int32()), "a0": [5, 6, 7]})
-    >>> from cernis.spark.carriers import read_blob
+    >>> from cernis.work.carriers import read_blob
     >>> [packed] = pack_buckets(table, 0)
     >>> packed["bucket"].to_pylist(), read_blob(packed[BLOB][1].as_py())["a0"].to_pylist()
     ([1, 2], [5, 7])

@@ -20,8 +20,9 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from cernis.spark.columns import ARRIVAL, BLOB
-from cernis.spark.streaming.report import BucketAnswer, BucketCall, Report
+from cernis.spark.streaming.task import find_batch, find_run
+from cernis.work.columns import ARRIVAL, BLOB
+from cernis.work.report import BucketAnswer, BucketCall, Report
 
 FOUND = "found"
 REPORTED = tuple(Report.__dataclass_fields__)
@@ -70,7 +71,9 @@ class BucketProcessor(StatefulProcessor):
         self, number: int, blobs: list[bytes], timers: Any, *, rang: bool = False
     ) -> Iterator[Row]:
         watermark = timers.getCurrentWatermarkInMs()
-        call = BucketCall(number, blobs, watermark, self._move_timer, rang)
+        call = BucketCall(
+            number, blobs, watermark, self._move_timer, rang, find_batch(), find_run()
+        )
         for answer in self._unpacked(self.store, call):
             numbers = {name: float(value) for name, value in asdict(answer.report).items()}
             yield Row(bucket=number, **{FOUND: answer.found, RULES: answer.rules}, **numbers)

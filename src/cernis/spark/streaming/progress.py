@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from cernis.spark.columns import AHEAD, UNDECODABLE, UNTIMED
+from cernis.work.columns import AHEAD, UNDECODABLE, UNTIMED
 
 BUCKETS, ROWS = "cernis.buckets.", "cernis.rows."
 """The prefixes of observed metrics: of all buckets, and of the rows of a stream."""

@@ -25,17 +25,12 @@ from pyspark.sql import types as T
 from cernis.errors import DataError
 from cernis.plan.explain import describe_unbounded_wait, why_idle_stay
 from cernis.plan.plan import Distribution, Plan
-from cernis.spark.columns import BUCKET, EVENT, REASON, ROW, STREAM
 from cernis.spark.frame import Frame, arrow_type
 from cernis.spark.keys import KeyedRules
 from cernis.spark.notes import Notes, WatchedQuery
 from cernis.spark.options import JobOptions, count_tasks, shuffle_partitions
 from cernis.spark.prepare import Job, QueryJob, RuleJob, make_work
 from cernis.spark.rows import key_bucket, read_condition, spread_by_key, travelling_columns
-from cernis.spark.rule_record import BucketGroup, RuleRecord
-from cernis.spark.rule_worker import make_rules
-from cernis.spark.streaming.bucket import BucketWork
-from cernis.spark.streaming.checkpoint import claim
 from cernis.spark.streaming.dataflow import (
     SHIFT,
     add_watermark,
@@ -51,7 +46,12 @@ from cernis.spark.streaming.dataflow import (
 from cernis.spark.streaming.packing import RuleSpreader, bucket_column
 from cernis.spark.streaming.progress import ROWS
 from cernis.spark.streaming.versions import record_rules
-from cernis.spark.worker import QueryWork
+from cernis.work.bucket import BucketWork
+from cernis.work.checkpoint import claim
+from cernis.work.columns import BUCKET, EVENT, REASON, ROW, STREAM
+from cernis.work.query import QueryWork
+from cernis.work.rule_record import BucketGroup, RuleRecord
+from cernis.work.rules import make_rules
 
 Selected = tuple[Column | None, list[Column]]
 """Where the rows of a frame are read (None: everywhere), and the columns that only these have."""

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from cernis.errors import CernisError
 from cernis.results.deadline import DEADLINE
 from cernis.results.jsonlines import answer_lines, text_of
-from cernis.spark.streaming.endpoints import Folder, Sink, StandardOutput
+from cernis.work.endpoints import Folder, Sink, StandardOutput
 
 LINE = "line"
 

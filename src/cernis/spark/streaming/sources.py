@@ -45,8 +45,8 @@ from cernis.pattern.check import resolve
 from cernis.pattern.query import Pattern
 from cernis.run.session import RunOptions
 from cernis.schema import Kind, Schema, Stream
-from cernis.spark.streaming import endpoints
-from cernis.spark.streaming.endpoints import Folder, Topic, split_name
+from cernis.work import endpoints
+from cernis.work.endpoints import Folder, Topic, split_name
 
 Places = Sequence[tuple[str | None, endpoints.Source]]
 

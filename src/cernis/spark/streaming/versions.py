@@ -31,7 +31,9 @@ from pyarrow import fs
 
 from cernis.signature import Secret
 from cernis.spark.keys import KeyedRules
-from cernis.spark.rule_record import (
+from cernis.spark.streaming.balance import choose_balanced
+from cernis.work.checkpoint import check_same, read_note, write_note
+from cernis.work.rule_record import (
     BucketGroup,
     RuleKey,
     RuleRecord,
@@ -39,9 +41,7 @@ from cernis.spark.rule_record import (
     RuleTexts,
     RuleVersion,
 )
-from cernis.spark.streaming.balance import choose_balanced
-from cernis.spark.streaming.checkpoint import check_same, read_note, write_note
-from cernis.spark.streaming.side_output import open_folder
+from cernis.work.side_output import open_folder
 
 QUERY = "a rule set"
 """What the note of a rule set has in place of a query."""

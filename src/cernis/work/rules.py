@@ -36,14 +36,12 @@ from cernis.run.rules.freeze import read_rule_texts
 from cernis.run.rules.rule import Rule
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
-from cernis.spark.carriers import carrier_of
-from cernis.spark.columns import BUCKET, NOW
-from cernis.spark.group_parts import DECIMAL, cast_groups, exact_columns
-from cernis.spark.layout import is_ordered_by_place
-from cernis.spark.options import AnswerForm
-from cernis.spark.reading import Recognizer, RowWork, cast_answer
-from cernis.spark.rule_record import RuleText, RuleTexts
-from cernis.spark.streaming.report import EngineState
+from cernis.work.carriers import carrier_of
+from cernis.work.columns import BUCKET, NOW
+from cernis.work.group_parts import DECIMAL, cast_groups, exact_columns
+from cernis.work.reading import AnswerForm, Recognizer, RowWork, cast_answer
+from cernis.work.report import EngineState
+from cernis.work.rule_record import RuleText, RuleTexts
 
 NUMBERS = ("events", "matches", "suppressed", "records", "milliseconds")
 """What is counted for each rule. All but `records` count from one report to the next."""
@@ -350,6 +348,13 @@ def fill_columns(batch: pa.RecordBatch, united: pa.Schema) -> list[pa.Array]:
     table = cast_groups(table, [name for name in exact if name in table.column_names], "decimal")
     filled = fill_table(table, united)
     return [column.combine_chunks() for column in filled.columns]
+
+
+def is_ordered_by_place(pattern: Pattern) -> bool:
+    """Return whether one task has to find all matches of a rule, for their order."""
+    grouping = pattern.grouping
+    ranks = pattern.ranks_intervals or pattern.ranks_overall
+    return ranks or (grouping is not None and not grouping.end)
 
 
 def order_answers(

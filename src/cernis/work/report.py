@@ -24,6 +24,10 @@ class BucketCall(NamedTuple):
     move_timer: MoveTimer
     rang: bool = False
     """Whether the timer has called."""
+    batch: int = 0
+    """The number of the micro-batch."""
+    run: str = "run"
+    """The id of the run, which all restarts from one checkpoint share."""
 
 
 class EngineState(NamedTuple):

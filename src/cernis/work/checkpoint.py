@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from cernis.errors import StateError
 from cernis.signature import Secret, check_signature, check_signed, derive_key
-from cernis.spark.streaming.side_output import open_folder, write_file
+from cernis.work.side_output import open_folder, write_file
 
 NOTE = "cernis.json"
 VERSION = 1

@@ -28,14 +28,14 @@ import pyarrow as pa
 from cernis.errors import StateError
 from cernis.events.batch import Int64s
 from cernis.signature import Secret, derive_key
-from cernis.spark.carriers import read_blob, write_blob
-from cernis.spark.columns import EVENT, LATE, REASON, TICKS
-from cernis.spark.reading import Recognizer, Work, drop_column
-from cernis.spark.rule_record import RuleRecord
-from cernis.spark.streaming.buffer import EventBuffer
-from cernis.spark.streaming.log import Header, Log, Store, StoredChunk, damaged, read_snapshot
-from cernis.spark.streaming.report import BucketAnswer, BucketCall, MoveTimer, Report
-from cernis.spark.streaming.side_output import find_batch, select_aside, write_side_output
+from cernis.work.buffer import EventBuffer
+from cernis.work.carriers import read_blob, write_blob
+from cernis.work.columns import EVENT, LATE, REASON, TICKS
+from cernis.work.log import Header, Log, Store, StoredChunk, damaged, read_snapshot
+from cernis.work.reading import Recognizer, Work, drop_column
+from cernis.work.report import BucketAnswer, BucketCall, MoveTimer, Report
+from cernis.work.rule_record import RuleRecord
+from cernis.work.side_output import select_aside, write_side_output
 
 _MS = 1_000_000
 _ROWS = 1 << 17
@@ -75,7 +75,7 @@ class BucketWork:
         bucket = restore_bucket(self, number, store, _live.pop((self.query, number), None))
         if call.rang:
             bucket.log.header.timer = None  # Spark has removed it
-        bucket.revise(store, find_batch())
+        bucket.revise(store, call.batch)
 
         def move_timer(before: int | None, after: int | None) -> None:
             shifted = (None if time is None else time + self.shift for time in (before, after))
@@ -84,7 +84,7 @@ class BucketWork:
         for batch in bucket.take(store, call.blobs, watermark, move_timer):
             yield BucketAnswer(Report(), write_blob(pa.Table.from_batches([batch])))
         if self.side_output is not None and (aside := bucket.read_aside()) is not None:
-            write_side_output(self.side_output, number, aside, self.work.stream_names)
+            write_side_output(self.side_output, call, aside, self.work.stream_names)
         yield BucketAnswer(bucket.report, rules=bucket.recognizer.list_numbers())
         _live[self.query, number] = bucket
         while len(_live) > _MOST:

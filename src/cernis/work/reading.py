@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -32,10 +32,14 @@ from cernis.events.batch import EventBatch, Int64s, is_computed
 from cernis.events.order import Scale
 from cernis.events.times import describe_bad_time, to_ticks
 from cernis.run.session import RunOptions
-from cernis.spark.carriers import convert
-from cernis.spark.columns import LEAD, NOW, PART, ROW, STREAM, TICKS
-from cernis.spark.rule_record import RuleTexts
-from cernis.spark.streaming.report import EngineState
+from cernis.work.carriers import convert
+from cernis.work.columns import LEAD, NOW, PART, ROW, STREAM, TICKS
+from cernis.work.report import EngineState
+from cernis.work.rule_record import RuleTexts
+
+AnswerForm = Literal["events", "count", "lines", "flat", "quads", "measures"]
+"""Matches with their events, numbers of matches, lines of JSON, columns that CSV can hold, the
+graphs of CONSTRUCT as N-Quads, or the numbers of each rule."""
 
 _ROWS = 1 << 17
 _BYTES = 1 << 26

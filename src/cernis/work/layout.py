@@ -27,7 +27,7 @@ from cernis.pattern.predicate import TIME
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.plan import Distribution, Plan
 from cernis.plan.reach import bound_match, is_bounded_in_events, is_bounded_in_time
-from cernis.spark.requirements import compared_attributes
+from cernis.work.requirements import compared_attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +128,6 @@ def choose_stream_layout(plan: Plan) -> Layout:
         places=batch.places,
         parallel="" if keyed else advice,
     )
-
-
-def is_ordered_by_place(pattern: Pattern) -> bool:
-    """Return whether one task has to find all matches of a rule, for their order."""
-    grouping = pattern.grouping
-    ranks = pattern.ranks_intervals or pattern.ranks_overall
-    return ranks or (grouping is not None and not grouping.end)
 
 
 def back_in_ticks(pattern: Pattern, scale: Scale) -> int | None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.events.batch import Int64s
-from cernis.spark.columns import TICKS
+from cernis.work.columns import TICKS
 
 
 class EventBuffer:

@@ -30,18 +30,18 @@ from cernis.run.query import Query
 from cernis.run.session import Session
 from cernis.run.stages.best import BestFirst
 from cernis.run.stages.groups import Grouper
-from cernis.spark.carriers import carrier_of
-from cernis.spark.columns import NOW, OWN, PLACE
-from cernis.spark.group_parts import (
+from cernis.work.carriers import carrier_of
+from cernis.work.columns import NOW, OWN, PLACE
+from cernis.work.group_parts import (
+    NumberForm,
     cast_groups,
     group_schema,
     read_parts,
     spark_schema,
     write_parts,
 )
-from cernis.spark.options import AnswerForm, NumberForm
-from cernis.spark.reading import Recognizer, RowWork, cast_answer, gather
-from cernis.spark.streaming.report import EngineState
+from cernis.work.reading import AnswerForm, Recognizer, RowWork, cast_answer, gather
+from cernis.work.report import EngineState
 
 RANKING = (pa.field("@value", pa.binary()), pa.field("@tie", pa.binary()))
 """Keys that sort as the matches of ORDER BY do: by the value, NULL if it is last, then the rest."""

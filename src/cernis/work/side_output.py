@@ -22,14 +22,17 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from cernis.errors import CernisError
-from cernis.spark.columns import EVENT, REASON, STREAM
+from cernis.work.columns import EVENT, REASON, STREAM
+from cernis.work.report import BucketCall
 
 
-def write_side_output(folder: str, bucket: int, rows: pa.Table, streams: Sequence[str]) -> None:
-    """Write the events of one bucket in one micro-batch; a column has the reasons."""
+def write_side_output(
+    folder: str, call: BucketCall, rows: pa.Table, streams: Sequence[str]
+) -> None:
+    """Write the events of one call of a bucket; a column has the reasons."""
     lines = _lines(rows, streams).to_pylist()
     digest = hashlib.blake2b("".join(sorted(lines)).encode(), digest_size=8).hexdigest()
-    name = f"{find_run()}-{find_batch():012}-{bucket}-{digest}.jsonl"
+    name = f"{call.run}-{call.batch:012}-{call.number}-{digest}.jsonl"
     write_file(folder, name, "".join(lines).encode(), replace=False)
 
 
@@ -71,20 +74,3 @@ def _lines(rows: pa.Table, streams: Sequence[str]) -> pa.ChunkedArray:
     stream = names.take(pa.array(numbers))
     event = pc.coalesce(rows.column(EVENT), pa.scalar("null"))
     return pc.binary_join_element_wise(reasons, stream, ', "event": ', event, "}\n", "")
-
-
-def find_batch() -> int:
-    """Return the number of the micro-batch that runs."""
-    return int(_property("streaming.sql.batchId") or 0)
-
-
-def find_run() -> str:
-    """Return the id of the run, which all restarts from one checkpoint share."""
-    return _property("sql.streaming.queryId") or "run"
-
-
-def _property(name: str) -> str | None:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return None if context is None else context.getLocalProperty(name)

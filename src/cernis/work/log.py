@@ -37,8 +37,8 @@ import pyarrow as pa
 from cernis.errors import DataError, StateError
 from cernis.events.reader import read_stream
 from cernis.signature import check_signature, check_signed
-from cernis.spark.carriers import write_blob
 from cernis.state import MOST_EVENTS
+from cernis.work.carriers import write_blob
 
 VERSION = 3
 _BEFORE = "before"

@@ -25,8 +25,10 @@ from cernis.errors import DataError
 from cernis.integers import read_integer, write_integer
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
-from cernis.spark.carriers import carrier_of, convert
-from cernis.spark.options import NumberForm
+from cernis.work.carriers import carrier_of, convert
+
+NumberForm = Literal["decimal", "text"]
+"""How exact numbers come out: as decimals of 38 digits (an error beyond), or as texts."""
 
 _SUMMED = 27
 """The digits of an integer that Spark adds up."""
