@@ -10,6 +10,7 @@ Importing the package is light: a name is loaded when it is first used.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from cernis.cycles import make_lasting
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from cernis.results.matches import Matches
     from cernis.results.result import Result
     from cernis.run.query import Query
+    from cernis.run.rows.statement import SqlQuery, SqlRows
     from cernis.run.rules.rule_set import RuleSet
     from cernis.run.session import Session
     from cernis.schema import Schema
@@ -53,6 +55,8 @@ __all__ = [
     "RuleSet",
     "Schema",
     "Session",
+    "SqlQuery",
+    "SqlRows",
     "StateError",
     "StrictError",
     "forget_function",
@@ -63,6 +67,7 @@ __all__ = [
     "rules",
     "schema_of",
     "spark",
+    "sql",
 ]
 
 _MODULES = {
@@ -82,6 +87,8 @@ _MODULES = {
     "RuleSet": "cernis.run.rules.rule_set",
     "Schema": "cernis.schema",
     "Session": "cernis.run.session",
+    "SqlQuery": "cernis.run.rows.statement",
+    "SqlRows": "cernis.run.rows.statement",
 }
 
 
@@ -132,6 +139,29 @@ def rules(source: Any) -> RuleSet:
         from cernis.run.rules.rule_set import RuleSet
 
     return RuleSet.of(source)
+
+
+def sql(
+    text: str,
+    tables: Mapping[str, Any] | None = None,
+    *,
+    dialect: str = "duckdb",
+    connection: Any = None,
+    budget: int | None = None,
+    **named: Any,
+) -> SqlRows:
+    """Run a query that may have MATCH_RECOGNIZE clauses, on DuckDB (extra `sql`).
+
+    Tables are given by name: Arrow, pandas and polars frames, lists of dictionaries, or paths of
+    CSV, JSON and Parquet files. `dialect` is the SQL that the text is written in, `connection` a
+    DuckDB connection whose tables and functions the text may use, `budget` how many transitions a
+    search may try where conditions depend on the path.
+    """
+    with make_lasting():
+        from cernis.run.rows.statement import SqlQuery
+
+    query = SqlQuery(text, dialect=dialect)
+    return query.run({**(tables or {}), **named}, connection=connection, budget=budget)
 
 
 def schema_of(events: Any, **reading: Any) -> Schema:

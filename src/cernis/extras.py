@@ -12,10 +12,12 @@ from cernis.errors import CernisError
 
 _EXTRAS = {
     "altair": ("Altair", "notebook"),
+    "duckdb": ("DuckDB", "sql"),
     "pandas": ("pandas", "pandas"),
     "polars": ("polars", "polars"),
     "pyoxigraph": ("pyoxigraph", "rdf"),
     "pyspark": ("Spark", "spark"),
+    "sqlglot": ("sqlglot", "sql"),
     "starlette": ("Starlette", "serve"),
     "uvicorn": ("uvicorn", "serve"),
 }

@@ -111,6 +111,7 @@ SOURCES = (
         CONJUNCTIVE_WORDS,
     ),
     GrammarSource("spaseq", "The grammar of SPAseQ", "cernis.languages.spaseq", SPASEQ_WORDS),
+    GrammarSource("sql", "The grammar of row patterns", "cernis.languages.sql", {}),
     GrammarSource(
         "shared",
         "What CEQL and conjunctive queries share",
@@ -131,6 +132,10 @@ the like are among [what it shares with CEQL](shared.md).
 """,
     "spaseq": """\
 [SPAseQ](../spaseq.md) explains the language. Its graph patterns are those of SPARQL 1.1.
+""",
+    "sql": """\
+[SQL with MATCH_RECOGNIZE](../sql.md) explains the clause. These rules read what stands in
+`PATTERN (…)`.
 """,
     "shared": """\
 The grammars of [CEQL](ceql.md) and of [conjunctive queries](conjunctive.md) use these rules.

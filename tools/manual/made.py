@@ -7,6 +7,7 @@ from pathlib import Path
 from cernis.languages.ceql.parse import SYNTAX as CEQL
 from cernis.languages.conjunctive.parse import SYNTAX as CONJUNCTIVE
 from cernis.languages.spaseq.parse import SYNTAX as SPASEQ
+from cernis.languages.sql.pattern import SYNTAX as ROW_PATTERN
 from cernis.languages.text.tables import FILE
 from tools.manual.codes import write_codes_pages
 from tools.manual.diagrams import draw_section
@@ -50,7 +51,7 @@ def make_tables() -> dict[str, bytes]:
     """
     return {
         f"src/{grammar.packages[-1].replace('.', '/')}/{FILE}": grammar.write()
-        for grammar in (syntax.grammar for syntax in (CEQL, CONJUNCTIVE, SPASEQ))
+        for grammar in (syntax.grammar for syntax in (CEQL, CONJUNCTIVE, SPASEQ, ROW_PATTERN))
         if grammar.find_shipped() is None
     }
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LARGEST_QUERY = 1 << 20
 """In bytes. A person writes a query; a larger file is a mistake, or hostile."""
 
-_LANGUAGES = {".cq": "cq", ".ceql": "ceql", ".spaseq": "spaseq"}
+_LANGUAGES = {".cq": "cq", ".ceql": "ceql", ".spaseq": "spaseq", ".sql": "sql"}
 _GRAPH_FORMATS = (None, "nquads", "nq", "trig", "jsonld")
 _SHOWN = 10
 _FORMS = {
@@ -97,6 +97,8 @@ class RunArguments:
     options: RunOptions
     """How events are read, and how much a query may cost."""
     background: Sequence[str] = ()
+    dialect: str | None = None
+    """The SQL of a statement; None: that of its engine."""
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -157,7 +159,7 @@ def find_rules(argument: str, lang: str = "ceql") -> str | Path | None:
     if argument and _exists(path):
         if path.is_dir():
             return path
-        text = "" if path.suffix in (".cq", ".spaseq") else _read(path)
+        text = "" if path.suffix in (".cq", ".spaseq", ".sql") else _read(path)
         return path if _has_rules(text) else None
     return argument if lang == "ceql" and _has_rules(argument) else None
 

@@ -15,14 +15,14 @@ from cernis.run.query import Query
 from cernis.run.rules.rule import RuleSetError, plan_rules
 
 
-def check(argument: str, language: str, *, strict: bool) -> str:
+def check(argument: str, language: str, *, strict: bool, dialect: str | None = None) -> str:
     """Check a query or a rule set, print its warnings, and return that it is right."""
     from cernis.cli.terminal import print_notes
     from cernis.pattern.advice.event_window import note_event_window
 
     if (rules := find_rules(argument, language)) is not None:
         return f"ok: {count_noun(_check_rules(rules, strict=strict), 'rule')}"
-    _, checked = _parse(argument, language)
+    _, checked = _parse(argument, language, dialect)
     if checked is not None:
         if strict and checked.warnings:
             raise StrictError(checked.warnings)
@@ -48,32 +48,43 @@ def _check_rules(source: str | Path, *, strict: bool) -> int:
     return len(rules)
 
 
-def _parse(argument: str, language: str) -> tuple[str, Query[Any] | None]:
-    """Return the text of a query, and the query; None: it is SPAseQ, which has no warnings."""
+def _parse(
+    argument: str, language: str, dialect: str | None = None
+) -> tuple[str, Query[Any] | None]:
+    """Return the text of a query, and the query; None: SPAseQ and SQL have no warnings."""
     text, language = read_query(argument, language)
     if language == "spaseq":
         from cernis.languages.spaseq import parse
 
         parse(text)
         return text, None
+    if language == "sql":
+        from cernis.run.rows.statement import SqlQuery
+
+        SqlQuery(text, dialect=dialect or "duckdb")
+        return text, None
     query: Query[Any] = Query(text, lang=language)
     _ = query.plan  # a pattern may be too large for an automaton
     return text, query
 
 
-def check_as_json(argument: str, language: str, *, strict: bool) -> None:
+def check_as_json(
+    argument: str, language: str, *, strict: bool, dialect: str | None = None
+) -> None:
     """Print the mistakes and warnings of a query or rules as JSON; exit with 1 for mistakes."""
-    problems = list_problems(argument, language)
+    problems = list_problems(argument, language, dialect)
     wrong = any(strict or one["severity"] == "error" for one in problems)
     typer.echo(json.dumps({"ok": not wrong, "problems": problems}, ensure_ascii=False, indent=2))
     if wrong:
         raise typer.Exit(1)
 
 
-def list_problems(argument: str, language: str) -> list[dict[str, Any]]:
+def list_problems(argument: str, language: str, dialect: str | None = None) -> list[dict[str, Any]]:
     """Return the mistakes, or the warnings where there is none, with their codes and places."""
     try:
-        return [{"severity": "warning", **one} for one in _list_warnings(argument, language)]
+        return [
+            {"severity": "warning", **one} for one in _list_warnings(argument, language, dialect)
+        ]
     except QueryError as error:
         told = [one.to_dict(error.source) for one in error.diagnostics]
     except RuleSetError as error:
@@ -84,7 +95,7 @@ def list_problems(argument: str, language: str) -> list[dict[str, Any]]:
     return [{"severity": "error", **one} for one in told]
 
 
-def _list_warnings(argument: str, language: str) -> list[dict[str, Any]]:
+def _list_warnings(argument: str, language: str, dialect: str | None) -> list[dict[str, Any]]:
     from cernis.pattern.advice import find_warnings
     from cernis.run.rules.rule_set import RuleSet
 
@@ -96,7 +107,7 @@ def _list_warnings(argument: str, language: str) -> list[dict[str, Any]]:
             for rule in rules
             for note in rule.query.warnings
         ]
-    text, checked = _parse(argument, language)
+    text, checked = _parse(argument, language, dialect)
     if checked is None or checked.conjunctive is not None:
         return []
     return [one.to_dict(text) for one in find_warnings(checked.pattern)]

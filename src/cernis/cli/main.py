@@ -31,6 +31,7 @@ from cernis.cli.options import (
     BadEvents,
     ColumnNames,
     Delimiter,
+    Dialect,
     EngineName,
     EngineOption,
     Events,
@@ -151,6 +152,7 @@ def run(
     table: TableFiles = None,
     background: Background = None,
     lang: Lang = LanguageName.ceql,
+    dialect: Dialect = None,
 ) -> None:
     """Find the matches of QUERY, or of a folder or file of rules, in files of events."""
     with reported():
@@ -165,11 +167,13 @@ def run(
             if output_format is OutputForm.nq:
                 raise typer.BadParameter(_GRAPHS_ONLY, param_hint="--output-format")
             check_output(output, form=_value(output_format))
-        if max_keys is not None and (engine is EngineName.spark or language == "spaseq"):
+        if dialect is not None and language != "sql":
+            raise typer.BadParameter("is for statements (.sql)", param_hint="--dialect")
+        if max_keys is not None and (engine is EngineName.spark or language in _NO_EVENTS):
             raise typer.BadParameter(
                 "is for queries over events in this process", param_hint="--max-keys"
             )
-        if in_order and (engine is EngineName.spark or language == "spaseq" or rules is not None):
+        if in_order and (engine is EngineName.spark or language in _NO_EVENTS or rules is not None):
             raise typer.BadParameter(
                 "is for one query over events in this process", param_hint="--in-order"
             )
@@ -202,6 +206,7 @@ def run(
                 **{name: value for name, value in limits.items() if value is not None},
             ),
             background=background or (),
+            dialect=_value(dialect),
         )
         delivery = Delivery.of(
             output, _value(output_format), count=count, limit=limit, events=events_in_output
@@ -217,6 +222,7 @@ def run(
             raise DataError(f"{error}\n  help: {help_}") from None
 
 
+_NO_EVENTS = ("spaseq", "sql")
 _GRAPHS_ONLY = "nq is for the graphs of CONSTRUCT (.spaseq)"
 _RULES_EXPLAINED = "a rule set is explained as text; draw its rules one by one"
 
@@ -434,6 +440,7 @@ def explain(
     strict: Strict = False,
     table: TableFiles = None,
     lang: Lang = LanguageName.ceql,
+    dialect: Dialect = None,
 ) -> None:
     """Show how QUERY, or a rule set, is run, and what that costs."""
     with reported():
@@ -457,6 +464,7 @@ def explain(
                 tables=named_tables(table or ()),
                 strict=strict,
             ),
+            dialect=_value(dialect),
         )
         runner = choose_runner(on_spark=engine is EngineName.spark and not mermaid)
         explanation = runner.explain(arguments)
@@ -468,6 +476,7 @@ def check(
     query: QueryOrRules,
     strict: Strict = False,
     lang: Lang = LanguageName.ceql,
+    dialect: Dialect = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print mistakes and warnings, with their codes, as JSON.")
     ] = False,
@@ -477,9 +486,9 @@ def check(
         from cernis.cli import check
 
         if json:
-            check.check_as_json(query, lang.value, strict=strict)
+            check.check_as_json(query, lang.value, strict=strict, dialect=_value(dialect))
         else:
-            typer.echo(check.check(query, lang.value, strict=strict))
+            typer.echo(check.check(query, lang.value, strict=strict, dialect=_value(dialect)))
 
 
 @app.command()

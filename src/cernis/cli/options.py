@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
-LanguageName = StrEnum("LanguageName", ["ceql", "cq", "spaseq"])
+LanguageName = StrEnum("LanguageName", ["ceql", "cq", "spaseq", "sql"])
+DialectName = StrEnum(
+    "DialectName",
+    ["duckdb", "spark", "databricks", "trino", "snowflake", "oracle", "flink", "risingwave"],
+)
 EngineName = StrEnum("EngineName", ["local", "spark"])
 Format = StrEnum(
     "Format", ["csv", "tsv", "jsonl", "parquet", "arrow", "nquads", "nq", "trig", "jsonld"]
@@ -25,10 +29,14 @@ QueryOrRules = Annotated[
     str,
     typer.Argument(
         metavar="QUERY",
-        help="A file (.ceql, .cq, .spaseq), the query itself, or a folder or file of rules.",
+        help="A file (.ceql, .cq, .spaseq, .sql), the query itself, or a folder or file of rules.",
     ),
 ]
 Lang = Annotated[LanguageName, typer.Option(help="The language of a query given as text.")]
+Dialect = Annotated[
+    DialectName | None,
+    typer.Option(help="The SQL that a statement is written in; otherwise that of its engine."),
+]
 TimeColumn = Annotated[
     list[str] | None,
     typer.Option(

@@ -68,6 +68,10 @@ def _find(arguments: RunArguments, delivery: Delivery) -> Found:
         reading = graphs.session(**arguments.reading_graphs, strict=arguments.options.strict)
         runs = stream_files(reading, graphs.name_streams(arguments.files), delivery.output)
         return FoundRuns(reading, runs, GRAPH_MATCHES, lambda: reading.matches([]))
+    if arguments.language == "sql":
+        from cernis.cli.run_statement import find_rows
+
+        return find_rows(arguments)
     query = parse_query(arguments)
     announce_waiting(lambda: print_note(_WAITS))
     counts = delivery.count and not _has_narrow_window(query, arguments.files)
@@ -101,6 +105,10 @@ def explain(arguments: RunArguments) -> Any:
         return RuleSet.of(arguments.rules).explain(files, **arguments.reading, tables=tables)
     if arguments.language == "spaseq":
         return cernis.query(arguments.text, lang="spaseq").explain()
+    if arguments.language == "sql":
+        from cernis.cli.run_statement import read_statement
+
+        return read_statement(arguments).explain()
     return parse_query(arguments).explain(files, **arguments.reading, tables=tables)
 
 

@@ -108,6 +108,16 @@ def group_lines(
     return _lines(members, newline)
 
 
+def row_lines(rows: pa.RecordBatch, newline: str = "\n") -> pa.StringArray:
+    """Return one line for each row of a statement.
+
+    >>> print(row_lines(pa.record_batch({"a": [1], "b": ["x"]}), "")[0])
+    {"a":1,"b":"x"}
+    """
+    names = rows.schema.names
+    return _lines({n: [json_texts(c)] for n, c in zip(names, rows.columns, strict=True)}, newline)
+
+
 def answer_lines(
     names: Sequence[str],
     values: Sequence[pa.Array],

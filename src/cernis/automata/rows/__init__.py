@@ -1,0 +1,1 @@
+"""Automata of SQL's row patterns, whose transitions are in an order of preference."""

@@ -1,0 +1,111 @@
+"""`cernis run`, `explain` and `check` of SQL statements: files become tables by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from cernis.cli.arguments import Delivery, RunArguments, files_of
+from cernis.cli.deliver import (
+    Found,
+    ResultKind,
+    list_batches,
+    open_writer,
+    show_first,
+    write_number,
+)
+from cernis.cli.terminal import make_table, value_text
+from cernis.errors import CernisError
+from cernis.events.files import stem_of
+from cernis.output import input_files
+from cernis.results.budget import CANDIDATE_BUDGET
+from cernis.run.rows.feed import DEFAULT_BUDGET
+from cernis.run.rows.statement import SqlQuery, SqlRows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+
+def _rows_table(rows: Sequence[dict[str, Any]]) -> Table:
+    return make_table(list(rows[0]), [map(value_text, row.values()) for row in rows])
+
+
+STATEMENT_ROWS = ResultKind(SqlRows.noun, _rows_table)
+
+
+class FoundStatement(Found):
+    """The rows of a statement."""
+
+    def __init__(self, rows: SqlRows) -> None:
+        self._rows = rows
+
+    def count(self, delivery: Delivery, file: BinaryIO) -> None:
+        write_number(self._rows.count(), delivery, file)
+
+    def show(self, delivery: Delivery) -> None:
+        show_first(self._rows.head(delivery.shown), self._rows.count(), STATEMENT_ROWS)
+
+    def write_lines(self, delivery: Delivery, file: BinaryIO) -> int:
+        return self._rows.write_jsonl(file, limit=delivery.limit)
+
+    def write_columns(self, delivery: Delivery, file: BinaryIO) -> int:
+        batches = list_batches(self._rows, delivery, delivery.limit)
+        first, written = next(batches), 0
+        with open_writer(delivery.form, file, first.schema, delivery.output or "-") as writer:
+            for batch in batches:
+                if batch.num_rows:
+                    writer.write_batch(batch)
+                written += batch.num_rows
+        return written
+
+    def describe_written(self, number: int, output: str) -> str:
+        return f"wrote {STATEMENT_ROWS.describe(number)} to {output}"
+
+    def notes(self) -> Iterable[str]:
+        return self._rows.notes
+
+
+def name_tables(arguments: RunArguments) -> dict[str, Path]:
+    """Return the files of a statement by the names of their tables; refuse what SQL has itself."""
+    options = arguments.options
+    for option, given in (
+        ("--time", options.time),
+        ("--columns", options.columns),
+        ("--delimiter", options.delimiter),
+        ("--quote", options.quote),
+        ("--format", options.format),
+    ):
+        if given is not None:
+            raise CernisError(f"{option} is for queries over events; a statement names its columns")
+    named: dict[str, Path] = {}
+    files = arguments.files
+    names = list(files) if isinstance(files, dict) else [None] * len(files)
+    for name, path in zip(names, files_of(files), strict=True):
+        if not isinstance(path, Path):
+            raise CernisError(f"the table {name!r} has several files; name each by itself")
+        told = stem_of(path) if name is None else name
+        if told in named:
+            raise CernisError(f"two files for the table {told!r}: {named[told]} and {path}")
+        named[told] = path
+    return {**named, **{name: Path(path) for name, path in options.tables.items()}}
+
+
+def read_statement(arguments: RunArguments, host: str = "duckdb") -> SqlQuery:
+    """Parse a statement, in the dialect that was named or in the host's."""
+    return SqlQuery(arguments.text, dialect=arguments.dialect or host)
+
+
+def find_rows(arguments: RunArguments) -> Found:
+    """Run a statement on DuckDB, in this process."""
+    query, tables = read_statement(arguments), name_tables(arguments)
+    used = list(input_files(list(tables.values())))
+    return FoundStatement(query.run(tables, budget=choose_budget(arguments), used=used))
+
+
+def choose_budget(arguments: RunArguments) -> int:
+    """Return the budget of a search: --budget, or the one of statements."""
+    given = arguments.options.budget
+    return DEFAULT_BUDGET if given == CANDIDATE_BUDGET else given

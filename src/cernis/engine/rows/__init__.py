@@ -1,0 +1,1 @@
+"""The matcher of SQL's row patterns."""

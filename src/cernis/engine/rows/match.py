@@ -1,0 +1,170 @@
+"""`match_rows`: the preferred match at each row, in two passes, without backtracking.
+
+The first pass goes backward over a partition and finds, for each row and state, the *earliest* row
+before which the pattern can be completed from there. The second walks forward from a row and takes
+at each state the first edge, in the order of preference, from which the pattern can be completed
+before the limit of the match. So it never has to come back (Frisch and Cardelli's greedy matching,
+with the earliest end in place of a yes or no: the same pass then serves WITHIN, whose limit
+differs from row to row).
+
+Cost contract: O(rows · edges) for the first pass, O(length of a match · edges of a state) for each
+match; four bytes for each row of the longest partition and each state. A backtracking matcher, or
+a list of threads for each start, costs the square of a partition for `A+ B`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.automata.rows.construct import AT_END, AT_START
+from cernis.compiled import kernel
+from cernis.engine.rows.tables import (
+    FIRST_ROW,
+    FOUND,
+    NO_MATCH,
+    NO_TARGET,
+    FoundRows,
+    Numbers,
+    PartitionedRows,
+    RowTables,
+    Skipping,
+)
+from cernis.pattern.row_pattern import SkipMode
+
+NEVER = np.iinfo(np.int32).max
+_PAST, _NEXT, _FIRST = (mode.value for mode in list(SkipMode)[:3])
+
+
+def match_rows(tables: RowTables, rows: PartitionedRows, skipping: Skipping) -> FoundRows:
+    """Return the matches of all partitions."""
+    longest = int(np.diff(rows.bounds).max(initial=0))
+    earliest = np.empty((longest + 1, len(tables.first) - 1), np.int32)
+    found = _match_partitions(tables, rows, skipping, earliest)
+    starts, lengths, labels, status = found
+    return FoundRows(starts, lengths, labels, int(status))
+
+
+def find_limits(bounds: Numbers, times: NDArray[np.float64], ends: NDArray[np.float64]) -> Numbers:
+    """Return, for each row, the first row of its partition that is not before its end."""
+    return np.asarray(_find_limits(bounds, times, ends))
+
+
+@kernel
+def _match_partitions(tables, rows, skipping, earliest):
+    starts = np.empty(1024, np.int64)
+    lengths = np.empty(1024, np.int64)
+    labels = np.empty(1024, np.int64)
+    found = 0
+    used = 0
+    status = FOUND
+    for part in range(len(rows.bounds) - 1):
+        begin, end = rows.bounds[part], rows.bounds[part + 1]
+        find_earliest(tables, rows.holds, begin, end, earliest)
+        at = begin
+        while at < end:
+            if found == len(starts):
+                starts, lengths = grow(starts), grow(lengths)
+            starts[found] = at
+            lengths[found] = NO_MATCH
+            limit = rows.limits[at]
+            if earliest[at - begin, 0] > limit - begin:
+                found += 1
+                at += 1
+                continue
+            state, row, first = 0, at, used
+            while True:
+                edge = choose_edge(tables, rows.holds, (begin, end, row, limit), state, earliest)
+                if tables.variable[edge] < 0:
+                    break
+                if used == len(labels):
+                    labels = grow(labels)
+                labels[used] = 2 * tables.variable[edge] + tables.excluded[edge]
+                used += 1
+                row += 1
+                state = tables.target[edge]
+            lengths[found] = row - at
+            found += 1
+            following = skip_match(at, labels[first:used], skipping)
+            if following < 0:
+                return starts[:found], lengths[:found], labels[:used], -following
+            at = following
+    return starts[:found], lengths[:found], labels[:used], status
+
+
+@kernel
+def find_earliest(tables, holds, begin, end, earliest):
+    """Fill, for each row of a partition and each state, where the pattern ends first."""
+    states = len(tables.first) - 1
+    for place in range(end - begin, -1, -1):
+        row = begin + place
+        here = (AT_START if place == 0 else 0) | (AT_END if row == end else 0)
+        for state in range(states):
+            best = NEVER
+            for edge in range(tables.first[state], tables.first[state + 1]):
+                if tables.anchors[edge] & ~here:
+                    continue
+                variable = tables.variable[edge]
+                if variable < 0:
+                    best = place
+                    break
+                if row < end and holds[row, variable]:
+                    later = earliest[place + 1, tables.target[edge]]
+                    best = min(best, later)
+            earliest[place, state] = best
+
+
+@kernel
+def choose_edge(tables, holds, place, state, earliest):
+    """Return the first edge from which the pattern can be completed before the limit."""
+    begin, end, row, limit = place
+    here = (AT_START if row == begin else 0) | (AT_END if row == end else 0)
+    for edge in range(tables.first[state], tables.first[state + 1]):
+        if tables.anchors[edge] & ~here:
+            continue
+        variable = tables.variable[edge]
+        if variable < 0:
+            return edge
+        fits = row < limit and holds[row, variable]
+        if fits and earliest[row - begin + 1, tables.target[edge]] <= limit - begin:
+            return edge
+    return -1
+
+
+@kernel
+def skip_match(at, labels, skipping):
+    """Return the row at which the search goes on after a match; negative: a status."""
+    if len(labels) == 0 or skipping.mode == _NEXT:
+        return at + 1
+    if skipping.mode == _PAST:
+        return at + len(labels)
+    target = -1
+    for place in range(len(labels)):
+        if skipping.targets[labels[place] >> 1]:
+            target = place
+            if skipping.mode == _FIRST:
+                break
+    if target < 0:
+        return -NO_TARGET
+    return at + target if target > 0 else -FIRST_ROW
+
+
+@kernel
+def _find_limits(bounds, times, ends):
+    limits = np.empty(len(times), np.int64)
+    for part in range(len(bounds) - 1):
+        last = bounds[part]
+        for row in range(bounds[part], bounds[part + 1]):
+            last = max(last, row)
+            while last < bounds[part + 1] and times[last] < ends[row]:
+                last += 1
+            limits[row] = last
+    return limits
+
+
+@kernel
+def grow(array):
+    """Return a copy with twice the room."""
+    larger = np.empty(2 * len(array), array.dtype)
+    larger[: len(array)] = array
+    return larger

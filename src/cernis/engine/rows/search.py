@@ -1,0 +1,357 @@
+"""`search_rows`: the preferred match where conditions look at other rows of the match.
+
+Such conditions depend on the path: the rows mapped to each variable so far. What they need of it is
+a fixed number of *registers*: the rows of FIRST and LAST, counts, sums, least and greatest values.
+A depth-first search tries the edges in the order of preference. It remembers the configurations
+(row, state, registers) from which it has failed, and does not enter one of them twice; equal
+registers have equal futures. The pass backward of `match` prunes what not even the conditions on
+single rows allow.
+
+Conditions are programs of a stack machine over numbers, where NaN is NULL and truth is SQL's.
+The values of rows in them were computed by the host.
+
+Cost contract: O(edges · registers) for each configuration. Their number is linear in the rows where
+registers depend on the start and the last rows alone, and exponential at worst: every edge that is
+tried counts against a budget. The memory of failures is bounded; when it is full it is forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.automata.rows.construct import AT_END, AT_START
+from cernis.compiled import kernel
+from cernis.engine.rows.match import find_earliest, grow, skip_match
+from cernis.engine.rows.tables import (
+    BUDGET,
+    FOUND,
+    NO_MATCH,
+    Flags,
+    FoundRows,
+    Numbers,
+    PartitionedRows,
+    RowTables,
+    Skipping,
+)
+
+Floats = NDArray[np.float64]
+
+LAST_ROW, FIRST_ROW_OF, LAST_VARIABLE, COUNT, SUM, LEAST, GREATEST = range(7)
+"""The kinds of registers."""
+
+(
+    CONSTANT, CURRENT, VALUE_AT, REGISTER, ADD, SUBTRACT, MULTIPLY, DIVIDE, MODULO, NEGATE, EQUAL,
+    LESS, LESS_EQUAL, AND, OR, NOT, IS_NULL, ABSOLUTE, COALESCE,
+) = range(19)  # fmt: skip
+"""The operations of programs."""
+
+_REMEMBERED = 1 << 20
+DEEPEST = 64
+"""The values on the stack of a program."""
+
+
+class Registers(NamedTuple):
+    """What a path is remembered by: groups of registers, each of a kind."""
+
+    kind: Numbers
+    base: Numbers
+    """The first register of each group."""
+    depth: Numbers
+    """The number of rows after the first, or before the last."""
+    column: Numbers
+    """The value that is counted or summed; negative: rows are counted."""
+    variables: Flags
+    """Per group and variable, whether its rows matter."""
+    initial: Floats
+    """The registers of an empty path."""
+
+
+class Programs(NamedTuple):
+    """The conditions of all variables, one after the other."""
+
+    first: Numbers
+    """Per variable, its first operation; one more at the end."""
+    operation: Numbers
+    argument: Numbers
+    column: Numbers
+    constant: Floats
+    """A number; of VALUE_AT the column for a row that there is not, or -1."""
+
+
+class PathConditions(NamedTuple):
+    """Conditions on paths."""
+
+    registers: Registers
+    programs: Programs
+    values: Floats
+    """Per row, the values that conditions look at."""
+
+
+def search_rows(
+    tables: RowTables,
+    rows: PartitionedRows,
+    skipping: Skipping,
+    conditions: PathConditions,
+    budget: int,
+) -> tuple[FoundRows, int]:
+    """Return the matches of all partitions, and how many edges were tried."""
+    longest = int(np.diff(rows.bounds).max(initial=0))
+    earliest = np.empty((longest + 1, len(tables.first) - 1), np.int32)
+    stack = np.zeros((longest + 2, 2), np.int64)
+    paths = np.empty((longest + 2, len(conditions.registers.initial)), np.float64)
+    found = _search_partitions(
+        tables, rows, skipping, conditions, (earliest, stack, paths), np.int64(budget)
+    )
+    starts, lengths, labels, status, tried = found
+    return FoundRows(starts, lengths, labels, int(status)), int(tried)
+
+
+@kernel
+def _search_partitions(tables, rows, skipping, conditions, scratch, budget):
+    earliest, stack, paths = scratch
+    starts = np.empty(1024, np.int64)
+    lengths = np.empty(1024, np.int64)
+    labels = np.empty(1024, np.int64)
+    width = paths.shape[1] + 3
+    keys = np.empty((1024, width), np.int64)
+    filled = np.zeros(2048, np.int64)
+    found = used = remembered = tried = 0
+    key = np.empty(width, np.int64)
+    for part in range(len(rows.bounds) - 1):
+        begin, end = rows.bounds[part], rows.bounds[part + 1]
+        find_earliest(tables, rows.holds, begin, end, earliest)
+        filled[:] = 0
+        remembered = 0
+        at = begin
+        while at < end:
+            if found == len(starts):
+                starts, lengths = grow(starts), grow(lengths)
+            starts[found] = at
+            lengths[found] = NO_MATCH
+            limit = rows.limits[at]
+            depth = 0
+            stack[0, 0], stack[0, 1] = 0, tables.first[0]
+            paths[0, :] = conditions.registers.initial
+            if earliest[at - begin, 0] > limit - begin:
+                depth = -1
+            while depth >= 0:
+                state, edge = stack[depth]
+                row = at + depth
+                if edge == tables.first[state + 1]:
+                    if remembered == _REMEMBERED:
+                        filled[:] = 0
+                        remembered = 0
+                    if remembered == len(keys):
+                        keys, filled = _widen(keys, remembered)
+                    write_key(key, row, state, limit, paths[depth])
+                    place = find_key(keys, filled, key)
+                    if filled[place] == 0:
+                        keys[remembered] = key
+                        remembered += 1
+                        filled[place] = remembered
+                    depth -= 1
+                    if depth >= 0:
+                        stack[depth, 1] += 1
+                    continue
+                tried += 1
+                if tried > budget:
+                    return starts[:found], lengths[:found], labels[:used], BUDGET, tried
+                here = (AT_START if row == begin else 0) | (AT_END if row == end else 0)
+                if tables.anchors[edge] & ~here == 0:
+                    variable = tables.variable[edge]
+                    if variable < 0:
+                        break
+                    target = tables.target[edge]
+                    if (
+                        row < limit
+                        and rows.holds[row, variable]
+                        and earliest[row - begin + 1, target] <= limit - begin
+                    ):
+                        paths[depth + 1, :] = paths[depth]
+                        note_row(conditions, paths[depth + 1], row, variable)
+                        if is_true(conditions, paths[depth + 1], row, variable):
+                            write_key(key, row + 1, target, limit, paths[depth + 1])
+                            if filled[find_key(keys, filled, key)] == 0:
+                                depth += 1
+                                stack[depth, 0] = target
+                                stack[depth, 1] = tables.first[target]
+                                continue
+                stack[depth, 1] += 1
+            if depth < 0:
+                found += 1
+                at += 1
+                continue
+            while used + depth > len(labels):
+                labels = grow(labels)
+            for place in range(depth):
+                edge = stack[place, 1]
+                labels[used + place] = 2 * tables.variable[edge] + tables.excluded[edge]
+            lengths[found] = depth
+            found += 1
+            following = skip_match(at, labels[used : used + depth], skipping)
+            used += depth
+            if following < 0:
+                return starts[:found], lengths[:found], labels[:used], -following, tried
+            at = following
+    return starts[:found], lengths[:found], labels[:used], FOUND, tried
+
+
+# ------------------------------------------------------------------- failures
+
+
+@kernel
+def write_key(key, row, state, limit, path):
+    """Write a configuration as integers."""
+    key[0], key[1], key[2] = row, state, limit
+    key[3:] = path.view(np.int64)
+
+
+@kernel
+def find_key(keys, filled, key):
+    """Return where a configuration is in the table, or where it would be."""
+    mixed = np.uint64(0)
+    for part in key:
+        mixed = (mixed ^ np.uint64(part)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    mask = np.uint64(len(filled) - 1)
+    place = np.int64(mixed & mask)
+    while filled[place] > 0:
+        known = keys[filled[place] - 1]
+        same = True
+        for i in range(len(key)):
+            if known[i] != key[i]:
+                same = False
+                break
+        if same:
+            break
+        place = (place + 1) & np.int64(mask)
+    return place
+
+
+@kernel
+def _widen(keys, number):
+    """Return a table with twice the room."""
+    larger = np.empty((2 * len(keys), keys.shape[1]), np.int64)
+    larger[:number] = keys[:number]
+    filled = np.zeros(4 * len(keys), np.int64)
+    for i in range(number):
+        filled[find_key(larger, filled, larger[i])] = i + 1
+    return larger, filled
+
+
+# ------------------------------------------------------------------ registers
+
+
+@kernel
+def note_row(conditions, path, row, variable):
+    """Bring the registers of a path up to date with a row."""
+    registers = conditions.registers
+    for group in range(len(registers.kind)):
+        if not registers.variables[group, variable]:
+            continue
+        kind, base, depth = registers.kind[group], registers.base[group], registers.depth[group]
+        column = registers.column[group]
+        value = conditions.values[row, column] if column >= 0 else 1.0
+        if kind in (LAST_ROW, LAST_VARIABLE):
+            for place in range(base + depth, base, -1):
+                path[place] = path[place - 1]
+            path[base] = row if kind == LAST_ROW else variable
+        elif kind == FIRST_ROW_OF:
+            if path[base] == depth:
+                path[base + 1] = row
+            if path[base] <= depth:
+                path[base] += 1
+        elif not np.isnan(value):
+            before = path[base]
+            if kind == COUNT:
+                path[base] = before + 1
+            elif np.isnan(before):
+                path[base] = value
+            elif kind == SUM:
+                path[base] = before + value
+            elif kind == LEAST:
+                path[base] = min(before, value)
+            else:
+                path[base] = max(before, value)
+
+
+# ------------------------------------------------------------------- programs
+
+
+@kernel
+def is_true(conditions, path, row, variable):
+    """Return whether the condition of a variable is true of a path that ends with a row."""
+    programs, values = conditions.programs, conditions.values
+    if programs.first[variable] == programs.first[variable + 1]:
+        return True
+    stack = np.empty(DEEPEST, np.float64)
+    top = -1
+    for at in range(programs.first[variable], programs.first[variable + 1]):
+        operation, argument = programs.operation[at], programs.argument[at]
+        if operation == CONSTANT:
+            top += 1
+            stack[top] = programs.constant[at]
+        elif operation == CURRENT:
+            top += 1
+            stack[top] = values[row, programs.column[at]]
+        elif operation == VALUE_AT:
+            top += 1
+            place = path[argument]
+            column = programs.column[at]
+            if np.isnan(place):
+                missing = np.int64(programs.constant[at])
+                stack[top] = np.nan if missing < 0 else values[row, missing]
+            else:
+                stack[top] = values[np.int64(place), column]
+        elif operation == REGISTER:
+            top += 1
+            stack[top] = path[argument]
+        elif operation in (NEGATE, NOT, IS_NULL, ABSOLUTE):
+            value = stack[top]
+            if operation == NEGATE:
+                stack[top] = -value
+            elif operation == NOT:
+                stack[top] = 1.0 - value
+            elif operation == ABSOLUTE:
+                stack[top] = abs(value)
+            else:
+                stack[top] = 1.0 if np.isnan(value) else 0.0
+        else:
+            top -= 1
+            stack[top] = combine(operation, stack[top], stack[top + 1])
+    return stack[0] == 1.0
+
+
+@kernel
+def combine(operation, left, right):
+    """Return the value of an operation with two arguments."""
+    if operation == AND:
+        if left == 0.0 or right == 0.0:
+            return 0.0
+        return left * right
+    if operation == OR:
+        if left == 1.0 or right == 1.0:
+            return 1.0
+        return left + right
+    if operation == COALESCE:
+        return right if np.isnan(left) else left
+    if np.isnan(left) or np.isnan(right):
+        return np.nan
+    if operation == ADD:
+        return left + right
+    if operation == SUBTRACT:
+        return left - right
+    if operation == MULTIPLY:
+        return left * right
+    if operation == DIVIDE:
+        return np.nan if right == 0.0 else left / right
+    if operation == MODULO:
+        return np.nan if right == 0.0 else np.fmod(left, right)
+    if operation == EQUAL:
+        return 1.0 if left == right else 0.0
+    if operation == LESS:
+        return 1.0 if left < right else 0.0
+    return 1.0 if left <= right else 0.0

@@ -1,0 +1,72 @@
+"""A row automaton as arrays, the rows that kernels read, and the matches that they give."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cernis.automata.rows.construct import RowAutomaton
+
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+NO_MATCH = -1
+"""The length of a row at which no match begins."""
+
+
+class RowTables(NamedTuple):
+    """The edges of all states, one after the other, in the order of preference."""
+
+    first: Numbers
+    """Per state, the number of its first edge; one more at the end."""
+    variable: Numbers
+    """Negative: accept."""
+    target: Numbers
+    anchors: Numbers
+    excluded: Numbers
+
+
+class PartitionedRows(NamedTuple):
+    """Rows, partition by partition, each in its order."""
+
+    bounds: Numbers
+    """The first row of each partition; one more at the end."""
+    holds: Flags
+    """Per row and variable, whether the condition of the variable holds."""
+    limits: Numbers
+    """Per row, the row before which a match ends that begins there (WITHIN)."""
+
+
+class Skipping(NamedTuple):
+    """AFTER MATCH SKIP."""
+
+    mode: int
+    """The value of a `SkipMode`."""
+    targets: Flags
+    """Per variable, whether SKIP TO FIRST or LAST means its rows."""
+
+
+class FoundRows(NamedTuple):
+    """The matches, in order, and the rows at which none begins."""
+
+    starts: Numbers
+    lengths: Numbers
+    """0: an empty match; NO_MATCH."""
+    labels: Numbers
+    """The rows of all matches: twice the variable, and one more where the row is left out."""
+    status: int
+    """FOUND, or why the search ended at the last match."""
+
+
+FOUND, NO_TARGET, FIRST_ROW, BUDGET = range(4)
+
+
+def make_tables(automaton: RowAutomaton) -> RowTables:
+    """Return an automaton as arrays."""
+    edges = [edge for own in automaton.edges for edge in own]
+    first = np.cumsum([0, *map(len, automaton.edges)], dtype=np.int64)
+    columns = zip(*((e.variable, e.target, e.anchors, e.excluded) for e in edges), strict=True)
+    variable, target, anchors, excluded = (np.array(column, np.int64) for column in columns)
+    return RowTables(first, variable, target, anchors, excluded)

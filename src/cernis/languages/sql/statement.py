@@ -1,0 +1,311 @@
+"""A statement to its MATCH_RECOGNIZE clauses and the statement around them.
+
+Each `relation MATCH_RECOGNIZE (…)` is cut out and replaced by a name, padded with spaces, so that
+every offset stays that of the user's text. What is left is SQL that the library reads. The
+relation of a clause becomes a query with the common table expressions that it can see.
+
+Patterns are blanked out before the library cuts the text into tokens: `$`, `^` and `{-` mean
+something else to most dialects.
+
+Cost: linear in the text, whose length and brackets are bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+
+from cernis.errors import BudgetError, Diagnostic, QueryError, Span
+from cernis.languages.sql.clause import (
+    ClauseReader,
+    RecognizeClause,
+    explain_parse_error,
+    normalize,
+    span_of_token,
+)
+from cernis.languages.text.read import MAX_TEXT
+from cernis.pattern.suggest import did_you_mean
+
+DIALECTS = ("duckdb", "spark", "databricks", "trino", "snowflake", "oracle", "flink", "risingwave")
+_LIBRARY_DIALECTS = {"flink": "trino"}
+"""Dialects that the library reads as another one."""
+_MOST_CLAUSES = 50
+_DEEPEST = 200
+_LEXEME = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|[A-Za-z_]\w*|[()]|\S|\s+",
+    re.DOTALL,
+)
+_BEFORE_RELATION = frozenset({"FROM", "JOIN", ",", "(", "LATERAL", "USING"})
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """A MATCH_RECOGNIZE clause, the query of its rows, and the name that stands for its result."""
+
+    name: str
+    clause: RecognizeClause
+    rows: exp.Query
+    span: Span
+    """The keyword."""
+
+
+@dataclass(frozen=True)
+class SqlStatement:
+    """A statement whose clauses are cut out; they are answered in their order."""
+
+    text: str
+    dialect: str
+    recognitions: tuple[Recognition, ...]
+    query: exp.Query
+    """The statement, with names in place of the clauses."""
+
+
+def parse_statement(text: str, dialect: str = "duckdb") -> SqlStatement:
+    """Return a statement with its clauses; raise its mistakes."""
+    if dialect not in DIALECTS:
+        near = did_you_mean(dialect, DIALECTS)
+        known = f"known are {', '.join(DIALECTS)}"
+        raise QueryError([Diagnostic(f"unknown dialect '{dialect}'", suggestion=near or known)])
+    if len(text) > MAX_TEXT:
+        raise BudgetError(
+            f"the statement has {len(text):,} characters; at most {MAX_TEXT:,} are allowed"
+        )
+    return _StatementReader(text, dialect).read()
+
+
+@dataclass
+class _ClauseCut:
+    """A clause that is cut out: its name, and its relation with what is cut out of that."""
+
+    name: str
+    clause: RecognizeClause
+    relation: str
+    start: int
+    span: Span
+
+
+class _StatementReader:
+    def __init__(self, text: str, dialect: str) -> None:
+        self.text = text
+        self.dialect = dialect
+        self.library_dialect = _LIBRARY_DIALECTS.get(dialect, dialect)
+        self.letters = list(text)
+
+    def read(self) -> SqlStatement:
+        masked = _mask_patterns(self.text)
+        try:
+            tokens = Dialect.get_or_raise(self.library_dialect).tokenize(masked)
+        except SqlglotError as error:
+            raise QueryError([Diagnostic(_tell(error))], self.text) from None
+        self._check_depth(tokens)
+        while tokens and tokens[-1].text == ";":
+            self.letters[tokens[-1].start] = " "
+            tokens = tokens[:-1]
+        if not tokens or normalize(tokens[0]) not in (
+            "SELECT",
+            "WITH",
+            "FROM",
+            "(",
+            "VALUES",
+            "TABLE",
+        ):
+            first = span_of_token(tokens[0]) if tokens else Span(0, 0)
+            word = tokens[0].text if tokens else ""
+            help_ = did_you_mean(word.upper(), ["SELECT", "WITH"])
+            wanted = "a query: SELECT … or WITH …"
+            raise QueryError([Diagnostic("this is no query", first, wanted, help_)], self.text)
+        cuts = self._cut_clauses(list(tokens))
+        outer = self._parse("".join(self.letters), 0)
+        return SqlStatement(self.text, self.dialect, tuple(_scope(cuts, outer, self)), outer)
+
+    def _check_depth(self, tokens: Sequence[Any]) -> None:
+        depth = 0
+        for token in tokens:
+            depth += (token.text == "(") - (token.text == ")")
+            if depth > _DEEPEST:
+                message = f"brackets are nested more than {_DEEPEST} deep"
+                raise QueryError([Diagnostic(message, span_of_token(token))], self.text)
+
+    # ------------------------------------------------------------------ clauses
+
+    def _cut_clauses(self, tokens: list[Any]) -> list[_ClauseCut]:
+        cuts: list[_ClauseCut] = []
+        while True:
+            at = next(
+                (
+                    i
+                    for i, token in enumerate(tokens[:-1])
+                    if normalize(token) == "MATCH_RECOGNIZE" and tokens[i + 1].text == "("
+                ),
+                None,
+            )
+            if at is None:
+                return cuts
+            if len(cuts) == _MOST_CLAUSES:
+                raise BudgetError(f"a statement has at most {_MOST_CLAUSES} MATCH_RECOGNIZE")
+            opened = span_of_token(tokens[at])
+            end = _find_closing(tokens, at + 1)
+            if end is None:
+                bracket = span_of_token(tokens[at + 1])
+                raise QueryError([Diagnostic("'(' is never closed", bracket)], self.text)
+            first = self._find_relation(tokens, at)
+            reader = ClauseReader(self.text, tokens[at + 2 : end], self.library_dialect)
+            if at + 2 == end:
+                raise reader.fail("the clause has no PATTERN", opened)
+            clause = reader.read(opened)
+            start, stop = tokens[first].start, tokens[end].end + 1
+            relation = "".join(self.letters[start : opened.start])
+            name = f"_rows{len(cuts)}"
+            self.letters[start:stop] = name.ljust(stop - start)
+            cuts.append(_ClauseCut(name, clause, relation, start, opened))
+            token = tokens[first]
+            tokens[first : end + 1] = Dialect.get_or_raise(self.library_dialect).tokenize(name)
+            tokens[first].start, tokens[first].end = token.start, token.start + len(name) - 1
+
+    def _find_relation(self, tokens: Sequence[Any], at: int) -> int:
+        """Return the first token of the relation before the clause."""
+        first = self._find_primary(tokens, at - 1)
+        before = normalize(tokens[first - 1]) if first else ""
+        if before == "AS":
+            first = self._find_primary(tokens, first - 2)
+        elif before not in _BEFORE_RELATION and first:
+            first = self._find_primary(tokens, first - 1)
+        if first <= 0 or normalize(tokens[first - 1]) not in _BEFORE_RELATION:
+            raise QueryError(
+                [
+                    Diagnostic(
+                        "MATCH_RECOGNIZE stands after a relation",
+                        span_of_token(tokens[at]),
+                        expected="FROM relation MATCH_RECOGNIZE (…)",
+                    )
+                ],
+                self.text,
+            )
+        return first
+
+    def _find_primary(self, tokens: Sequence[Any], last: int) -> int:
+        """Return the first token of a name, a call or brackets that end at a token."""
+        if last < 0:
+            return -1
+        if tokens[last].text == ")":
+            depth = 0
+            while last >= 0:
+                depth += (tokens[last].text == ")") - (tokens[last].text == "(")
+                if depth == 0:
+                    break
+                last -= 1
+            called = last > 0 and tokens[last - 1].token_type.name in ("VAR", "IDENTIFIER", "TABLE")
+            return self._find_primary(tokens, last - 1) if called else last
+        while last >= 2 and tokens[last - 1].text == ".":
+            last -= 2
+        return last
+
+    # ------------------------------------------------------------------ queries
+
+    def _parse(self, text: str, offset: int, prefix: str = "") -> exp.Query:
+        """Return a query; `offset` is where its text stands."""
+        whole = Span(offset, offset + len(text))
+        try:
+            trees = sqlglot.parse(prefix + text, dialect=self.library_dialect)
+        except SqlglotError as error:
+            moved = Span(offset - len(prefix), whole.end)
+            raise explain_parse_error(error, self.text, moved) from None
+        except RecursionError:
+            raise QueryError([Diagnostic("the statement is nested too deeply")]) from None
+        tree = trees[0] if len(trees) == 1 else None
+        if not isinstance(tree, exp.Query):
+            kind = "these are several statements" if len(trees) > 1 else "this is no query"
+            raise QueryError([Diagnostic(kind, Span(0, 1), expected="one query")], self.text)
+        return tree
+
+    def parse_relation(self, cut: _ClauseCut) -> exp.Query:
+        return self._parse(cut.relation, cut.start, "SELECT * FROM ")
+
+
+def _tell(error: SqlglotError) -> str:
+    """Return the first line of what the SQL library says."""
+    return str(error).split("\n")[0]
+
+
+def _find_closing(tokens: Sequence[Any], opening: int) -> int | None:
+    depth = 0
+    for number in range(opening, len(tokens)):
+        depth += (tokens[number].text == "(") - (tokens[number].text == ")")
+        if depth == 0:
+            return number
+    return None
+
+
+def _mask_patterns(text: str) -> str:
+    """Blank out what stands in the brackets of PATTERN.
+
+    >>> _mask_patterns("PATTERN (A $) DEFINE")
+    'PATTERN (   ) DEFINE'
+    """
+    letters = list(text)
+    depth, start, last = 0, -1, ""
+    for lexeme in _LEXEME.finditer(text):
+        word = lexeme[0]
+        if word.isspace() or (word.startswith(("--", "/*")) and start < 0):
+            continue
+        if start >= 0:
+            depth += (word == "(") - (word == ")")
+            if depth == 0:
+                for i in range(start, lexeme.start()):
+                    if not text[i].isspace():
+                        letters[i] = " "
+                start = -1
+        elif word == "(" and last.upper() == "PATTERN":
+            start, depth = lexeme.end(), 1
+        last = word
+    return "".join(letters)
+
+
+def _scope(
+    cuts: Sequence[_ClauseCut], outer: exp.Query, reader: _StatementReader
+) -> list[Recognition]:
+    """Give the rows of each clause the common table expressions that they can see."""
+    trees = {cut.name: reader.parse_relation(cut) for cut in cuts}
+    seen: dict[str, list[exp.CTE]] = {}
+
+    def find_visible(name: str) -> list[exp.CTE]:
+        if name not in seen:
+            for holder, tree in [("", outer), *trees.items()]:
+                tables = (one for one in tree.find_all(exp.Table) if one.name == name)
+                if (table := next(tables, None)) is not None:
+                    around = find_visible(holder) if holder else []
+                    seen[name] = [*around, *_list_visible(table)]
+                    break
+        return seen.get(name, [])
+
+    found = []
+    for cut in cuts:
+        rows = trees[cut.name].copy()
+        visible = [cte.copy() for cte in find_visible(cut.name)]
+        if visible:
+            rows.set("with_", exp.With(expressions=visible))
+        found.append(Recognition(cut.name, cut.clause, rows, cut.span))
+    return found
+
+
+def _list_visible(table: exp.Expr) -> list[exp.CTE]:
+    """Return the common table expressions that a table can see, outer ones first."""
+    visible: list[exp.CTE] = []
+    inside: exp.Expr = table
+    node = table.parent
+    while node is not None:
+        clause = node.args.get("with_")
+        if isinstance(clause, exp.With) and inside is not clause:
+            visible[:0] = clause.expressions
+        elif isinstance(node, exp.With):
+            at = next(i for i, one in enumerate(node.expressions) if one is inside)
+            visible[:0] = node.expressions[:at]
+        inside, node = node, node.parent
+    return visible

@@ -1,0 +1,194 @@
+"""`RowPlan`: what a MATCH_RECOGNIZE clause asks of the host and of the matcher, and its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlglot import exp
+
+from cernis.automata.rows.construct import RowAutomaton, construct
+from cernis.engine.rows.tables import RowTables, make_tables
+from cernis.errors import BudgetError, Diagnostic, QueryError, Span
+from cernis.integers import count_noun
+from cernis.languages.sql.clause import RecognizeClause, SqlExpression
+from cernis.languages.sql.statement import Recognition, SqlStatement
+from cernis.languages.sql.terms import AggregateTerm, RowTerm, TermExpression, find_terms
+from cernis.pattern.row_pattern import (
+    RowAnchor,
+    RowsPerMatch,
+    SkipMode,
+    is_nullable,
+    walk_pattern,
+)
+from cernis.pattern.suggest import did_you_mean
+from cernis.plan.rows.conditions import RowConditions, plan_conditions
+
+_SKIPS = {
+    SkipMode.PAST_LAST_ROW: "past the last row of a match",
+    SkipMode.TO_NEXT_ROW: "to the next row",
+    SkipMode.TO_FIRST: "to the first row of",
+    SkipMode.TO_LAST: "to the last row of",
+}
+
+
+@dataclass(frozen=True)
+class PlannedMeasure:
+    """A measure: its name, and its expression over terms."""
+
+    name: str
+    expression: TermExpression
+    span: Span
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """A clause, ready to run on a host."""
+
+    recognition: Recognition
+    text: str
+    automaton: RowAutomaton
+    conditions: RowConditions
+    measures: tuple[PlannedMeasure, ...]
+
+    @property
+    def clause(self) -> RecognizeClause:
+        return self.recognition.clause
+
+    @cached_property
+    def tables(self) -> RowTables:
+        return make_tables(self.automaton)
+
+    @property
+    def is_dependent(self) -> bool:
+        """Whether some condition depends on the path."""
+        return bool(self.conditions.dependent)
+
+    @property
+    def needs_every_row(self) -> bool:
+        """Whether rows matter that fit no variable: for anchors, empty matches, unmatched rows."""
+        pattern = self.clause.pattern
+        anchored = any(isinstance(part, RowAnchor) for part in walk_pattern(pattern))
+        unmatched = self.clause.rows is RowsPerMatch.ALL_WITH_UNMATCHED
+        fits_all = any(
+            mask is None for mask in self.conditions.masks
+        )  # a variable that every row fits
+        return anchored or unmatched or fits_all or is_nullable(pattern)
+
+    # ------------------------------------------------------------------ columns
+
+    def list_columns(self) -> Iterator[tuple[SqlExpression, exp.Column]]:
+        """Yield the columns of rows that the clause names, with the expressions that have them."""
+        clause = self.clause
+        for expression in (*clause.partition, *clause.order):
+            for column in expression.tree.find_all(exp.Column):
+                yield expression, column
+        for name in clause.define:
+            known = find_terms(clause.define[name], clause, self.text, variable=name)
+            yield from _list_of_terms(known)
+        for measure in self.measures:
+            yield from _list_of_terms(measure.expression)
+
+    def check_columns(self, names: Iterable[str]) -> None:
+        """Refuse columns that the rows do not have."""
+        known = {name.lower(): name for name in names}
+        mistakes = [
+            Diagnostic(
+                f"unknown column '{column.name}'",
+                expression.locate(column),
+                suggestion=did_you_mean(column.name, known.values()),
+            )
+            for expression, column in self.list_columns()
+            if column.name.lower() not in known
+            and not column.name.startswith("@")
+            and not isinstance(column.this, exp.Star)
+        ]
+        if self.clause.rows is not RowsPerMatch.ONE:
+            mistakes += [
+                Diagnostic(f"the rows have a column '{measure.name}', too", measure.span)
+                for measure in self.measures
+                if measure.name.lower() in known
+            ]
+        if mistakes:
+            raise QueryError(mistakes, self.text)
+
+    # -------------------------------------------------------------- explanation
+
+    def explain(self) -> str:
+        """Return what the clause does and costs."""
+        return "\n".join(f"{name:13}{told}" for name, told in self._describe())
+
+    def _describe(self) -> Iterator[tuple[str, str]]:
+        clause, conditions = self.clause, self.conditions
+        yield "pattern", str(clause.pattern)
+        if self.is_dependent:
+            yield "class", "path-dependent: a search that remembers what has failed"
+            yield "", "per row: as many steps as there are paths with different registers"
+            yield "", "a budget ends a search that takes too many steps"
+        else:
+            yield "class", "path-independent: two passes, without backtracking"
+            yield "", f"per row: O({count_noun(self.automaton.size, 'transition')})"
+        heading = "conditions"
+        for variable, mask in zip(clause.variables, conditions.masks, strict=True):
+            told = "computed by the host"
+            if variable in conditions.dependent:
+                rest = ", after the part of it that the host computes" if mask is not None else ""
+                told = f"depends on the path, decided by the matcher{rest}"
+            elif mask is None:
+                told = "none: every row fits"
+            yield heading, f"{variable}: {told}"
+            heading = ""
+        columns = ", ".join(part.tree.name for part in clause.partition)
+        yield "partition", f"by {columns}" if columns else "none: one task reads all rows"
+        order = ", ".join(part.tree.sql() for part in clause.order)
+        yield "order", order or "none: rows as they come"
+        if clause.within is not None:
+            yield "within", f"{clause.within.tree.sql()}, from the first row to the last, exclusive"
+        yield "rows", clause.rows.value
+        target = "" if clause.target is None else f" {clause.target.text}"
+        yield "skip", f"{_SKIPS[clause.skip]}{target}"
+        states = count_noun(len(self.automaton.edges), "state")
+        yield "automaton", f"{states}, {count_noun(self.automaton.size, 'transition')}"
+
+
+def _list_of_terms(expression: TermExpression) -> Iterator[tuple[SqlExpression, exp.Column]]:
+    for term in expression.terms:
+        if isinstance(term, RowTerm | AggregateTerm):
+            for column in term.value.find_all(exp.Column):
+                yield expression.source, column
+
+
+def plan_rows(recognition: Recognition, text: str) -> RowPlan:
+    """Plan a clause; raise its mistakes."""
+    clause = recognition.clause
+    measures = tuple(
+        PlannedMeasure(name.text, find_terms(expression, clause, text), name.span)
+        for name, expression in clause.measures
+    )
+    conditions = plan_conditions(clause, text)
+    try:
+        automaton = construct(clause.pattern, clause.variables)
+    except BudgetError as error:
+        raise BudgetError(str(error), clause.pattern_span).locate(text) from None
+    _check_within(clause, text)
+    return RowPlan(recognition, text, automaton, conditions, measures)
+
+
+def _check_within(clause: RecognizeClause, text: str) -> None:
+    if clause.within is None:
+        return
+    if not clause.order:
+        raise QueryError([Diagnostic("WITHIN needs ORDER BY", clause.within.span)], text)
+    first = clause.order[0]
+    if first.tree.args.get("desc"):
+        message = "WITHIN needs an ascending ORDER BY"
+        raise QueryError([Diagnostic(message, first.span)], text)
+    if clause.within.tree.find(exp.Column, exp.Query) is not None:
+        message = "WITHIN takes a constant interval, such as INTERVAL '1' HOUR"
+        raise QueryError([Diagnostic(message, clause.within.span)], text)
+
+
+def plan_statement(statement: SqlStatement) -> tuple[RowPlan, ...]:
+    """Plan every clause of a statement."""
+    return tuple(plan_rows(one, statement.text) for one in statement.recognitions)

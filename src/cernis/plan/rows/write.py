@@ -1,0 +1,315 @@
+"""The queries of a clause, in the host's SQL: its rows with masks, and its measures.
+
+    rows ─ write_rows ─▶ rows in order, with masks and values ─ matcher ─▶ rows of matches
+         ─ write_measures ─▶ result of the clause
+
+`write_rows` adds to each row its number in its partition, a column for each mask and each value
+that the matcher looks at, and the values that PREV and NEXT see from it. The matcher gives the rows
+of matches, each with its match, classifier and place. `write_measures` computes each term as an
+aggregate over the rows of a match, grouped by match for ONE ROW PER MATCH and in a window for ALL
+ROWS PER MATCH, and the measures over these.
+
+Everything is text in one SQL dialect; nothing runs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from cernis.languages.sql.terms import (
+    CLASSIFIER,
+    AggregateTerm,
+    MatchNumberTerm,
+    RowTerm,
+    Term,
+    name_term,
+)
+from cernis.pattern.row_pattern import RowsPerMatch
+from cernis.plan.rows.conditions import HostValue
+from cernis.plan.rows.plan import RowPlan
+
+ROW = "@row"
+"""The number of a row, in the order of partitions and ORDER BY; any unique number on Spark."""
+RANK = "@rank"
+"""The number of a row in its partition, from 1 on."""
+PARTITION = "@partition"
+"""The number of the first row of its partition."""
+TIME, UNTIL = "@time", "@until"
+MATCH = "@match"
+"""The number of the row at which a match begins, or of a row without one."""
+NUMBER = "@number"
+"""MATCH_NUMBER(); NULL: no match has the row."""
+PLACE = "@place"
+EXCLUDED = "@excluded"
+
+
+def name_mask(number: int) -> str:
+    return f"@mask{number}"
+
+
+def name_value(number: int) -> str:
+    return f"@value{number}"
+
+
+@dataclass(frozen=True)
+class QueryWriter:
+    """Writes the queries of a plan in a dialect, `duckdb` or `spark`."""
+
+    plan: RowPlan
+    dialect: str
+    columns: tuple[str, ...]
+    """The columns of the rows."""
+
+    def quote(self, name: str) -> str:
+        return exp.to_identifier(name, quoted=True).sql(self.dialect)
+
+    def _sql(self, tree: exp.Expr) -> str:
+        return tree.sql(self.dialect)
+
+    # --------------------------------------------------------------------- rows
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns of PARTITION BY."""
+        return [self._sql(part.tree) for part in self.plan.clause.partition]
+
+    @property
+    def order(self) -> list[str]:
+        return [self._sql(part.tree) for part in self.plan.clause.order]
+
+    @property
+    def window(self) -> str:
+        """The partition of a row, in order; ROW breaks ties."""
+        partition = f"PARTITION BY {', '.join(self.keys)} " if self.keys else ""
+        return f"({partition}ORDER BY {', '.join([*self.order, self.quote(ROW)])})"
+
+    def write_rows(self, source: str) -> str:
+        """Return the query of the rows; `source` has them, numbered by ROW."""
+        plan, window = self.plan, self.window
+        added = {
+            RANK: f"row_number() OVER {window}",
+            PARTITION: f"first_value({self.quote(ROW)}) OVER {window}",
+        }
+        for number, mask in enumerate(plan.conditions.masks):
+            if mask is not None:
+                told = self._write_value(mask)
+                added[name_mask(number)] = f"coalesce({told}, false)"
+        for number, value in enumerate(plan.conditions.values):
+            added[name_value(number)] = self._write_value(value)
+        for name, term in self._list_shifted():
+            added[name] = self._write_term_value(term)
+        if plan.clause.within is not None:
+            time = self._sql(plan.clause.order[0].tree.this)
+            added[TIME] = time
+            added[UNTIL] = f"{time} + {self._sql(plan.clause.within.tree)}"
+        columns = [f"{sql} AS {self.quote(name)}" for name, sql in added.items()]
+        return f"SELECT *, {', '.join(columns)} FROM {source}"
+
+    def write_fitting(self) -> str | None:
+        """Return the condition on rows that a match may have; None: all."""
+        if self.plan.needs_every_row:
+            return None
+        masks = range(len(self.plan.conditions.masks))
+        return " OR ".join(self.quote(name_mask(number)) for number in masks)
+
+    def _write_value(self, value: HostValue) -> str:
+        text = self._sql(value.tree)
+        for number, term in reversed(list(enumerate(value.terms))):
+            name = self.quote(name_term(number))
+            if name in text:
+                assert isinstance(term, RowTerm)
+                text = text.replace(
+                    name, f"({self._write_term_value(term, missing=value.missing)})"
+                )
+        return text
+
+    def _write_term_value(self, term: RowTerm, *, missing: bool = False) -> str:
+        """Return the value of a row, or of a row near it; `missing`: of a row that is none."""
+        value = self._sql(term.value)
+        if missing:
+            return f"CASE WHEN false THEN {value} END"
+        if term.shift == 0:
+            return value
+        function = "lag" if term.shift < 0 else "lead"
+        return f"{function}({value}, {abs(term.shift)}) OVER {self.window}"
+
+    def _list_shifted(self) -> Iterator[tuple[str, RowTerm]]:
+        """Yield the terms of measures that look at neighbours of a row, with their columns."""
+        for i, measure in enumerate(self.plan.measures):
+            for j, term in enumerate(measure.expression.terms):
+                if isinstance(term, RowTerm) and term.shift:
+                    yield f"@near{i}_{j}", term
+
+    # ----------------------------------------------------------------- measures
+
+    @property
+    def kept(self) -> list[str]:
+        """The columns of rows that the result, or a measure, needs."""
+        near = [name for name, _ in self._list_shifted()]
+        if self.plan.clause.rows is not RowsPerMatch.ONE:
+            return [*self.columns, *near]
+        used = {part.tree.name.lower() for part in self.plan.clause.partition}
+        for measure in self.plan.measures:
+            for term in measure.expression.terms:
+                if isinstance(term, RowTerm) and term.shift:
+                    continue
+                if isinstance(term, RowTerm | AggregateTerm):
+                    used |= {column.name.lower() for column in term.value.find_all(exp.Column)}
+        return [*(name for name in self.columns if name.lower() in used), *near]
+
+    @property
+    def partition_columns(self) -> list[str]:
+        names = {name.lower(): name for name in self.columns}
+        return [names[part.tree.name.lower()] for part in self.plan.clause.partition]
+
+    def write_measures(self, source: str) -> str:
+        """Return the query of the clause's result; `source` has the rows of matches."""
+        if self.plan.clause.rows is RowsPerMatch.ONE:
+            return self._write_one_row(self._add_counts(source))
+        return self._write_all_rows(self._add_counts(source))
+
+    def _write_one_row(self, source: str) -> str:
+        q = self.quote
+        inner = [f"any_value({q(name)}) AS {q(name)}" for name in self.partition_columns]
+        inner.append(f"any_value({q(NUMBER)}) AS {q(NUMBER)}")
+        for i, j, term in self._list_terms():
+            inner.append(f"{self._write_term(i, j, term, None)} AS {q(f'@t{i}_{j}')}")
+        outer = [q(name) for name in self.partition_columns] + self._list_measures()
+        selected = ", ".join(outer) or f"1 AS {q(NUMBER)}"
+        grouped = f"SELECT {q(MATCH)}, {', '.join(inner)} FROM {source} GROUP BY {q(MATCH)}"
+        return f"SELECT {selected} FROM ({grouped}) AS m{self._write_order(MATCH)}"
+
+    def _write_all_rows(self, source: str) -> str:
+        q, clause = self.quote, self.plan.clause
+        inner = ["*"]
+        for i, j, term in self._list_terms():
+            inner.append(
+                f"{self._write_term(i, j, term, self._write_frame(term))} AS {q(f'@t{i}_{j}')}"
+            )
+        first = [*self.partition_columns]
+        ordered = {
+            part.tree.this.name.lower()
+            for part in clause.order
+            if isinstance(part.tree.this, exp.Column)
+        }
+        first += [name for name in self.columns if name.lower() in ordered and name not in first]
+        rest = [name for name in self.columns if name not in first]
+        outer = [*map(q, first), *self._list_measures(), *map(q, rest)]
+        where = f"NOT {q(EXCLUDED)}"
+        if clause.rows is RowsPerMatch.ALL_OMIT_EMPTY:
+            where += f" AND {q(CLASSIFIER)} IS NOT NULL"
+        windows = f"SELECT {', '.join(inner)} FROM {source}"
+        order = self._write_order(MATCH, PLACE)
+        return f"SELECT {', '.join(outer)} FROM ({windows}) AS m WHERE {where}{order}"
+
+    def _write_order(self, *names: str) -> str:
+        """Sort the result where one process has it."""
+        if self.dialect != "duckdb":
+            return ""
+        return f" ORDER BY {', '.join(map(self.quote, names))}"
+
+    def _list_measures(self) -> list[str]:
+        return [
+            f"{self._write_measure(i)} AS {self.quote(measure.name)}"
+            for i, measure in enumerate(self.plan.measures)
+        ]
+
+    def _write_measure(self, i: int) -> str:
+        q, expression = self.quote, self.plan.measures[i].expression
+        text = self._sql(expression.tree)
+        for j, term in reversed(list(enumerate(expression.terms))):
+            known = q(NUMBER) if isinstance(term, MatchNumberTerm) else q(f"@t{i}_{j}")
+            text = text.replace(q(name_term(j)), known)
+        if self.plan.clause.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
+            return f"CASE WHEN {q(NUMBER)} IS NOT NULL THEN {text} END"
+        return text
+
+    def _list_terms(self) -> Iterator[tuple[int, int, RowTerm | AggregateTerm]]:
+        for i, measure in enumerate(self.plan.measures):
+            for j, term in enumerate(measure.expression.terms):
+                if not isinstance(term, MatchNumberTerm):
+                    yield i, j, term
+
+    def _write_frame(self, term: Term) -> str:
+        """Return the rows of the match that a term may look at from a row."""
+        q = self.quote
+        final = isinstance(term, RowTerm | AggregateTerm) and term.final
+        until = "UNBOUNDED FOLLOWING" if final else "CURRENT ROW"
+        return (
+            f"(PARTITION BY {q(MATCH)} ORDER BY {q(PLACE)} "
+            f"ROWS BETWEEN UNBOUNDED PRECEDING AND {until})"
+        )
+
+    def _write_mapped(self, variables: frozenset[str] | None) -> str:
+        """Return the condition that a row is mapped to one of some variables."""
+        if variables is None:
+            return f"{self.quote(CLASSIFIER)} IS NOT NULL"
+        names = ", ".join(exp.Literal.string(name).sql(self.dialect) for name in sorted(variables))
+        return f"coalesce({self.quote(CLASSIFIER)} IN ({names}), false)"
+
+    def _add_counts(self, source: str) -> str:
+        """Number the rows of each variable, for FIRST and LAST with a number of rows."""
+        q, added = self.quote, []
+        for i, j, term in self._list_terms():
+            if isinstance(term, RowTerm) and term.offset:
+                mapped = self._write_mapped(term.variables)
+                over = f"OVER (PARTITION BY {q(MATCH)}, {mapped} ORDER BY {q(PLACE)})"
+                value = f"lag({self._write_row_value(i, j, term)}, {term.offset}) {over}"
+                added.append(
+                    f"{f'row_number() {over}' if term.first else value} AS {q(f'@count{i}_{j}')}"
+                )
+        return f"(SELECT *, {', '.join(added)} FROM {source}) AS r" if added else source
+
+    def _write_row_value(self, i: int, j: int, term: RowTerm) -> str:
+        return self.quote(f"@near{i}_{j}") if term.shift else self._sql(term.value)
+
+    def _write_term(self, i: int, j: int, term: RowTerm | AggregateTerm, frame: str | None) -> str:
+        mapped = self._write_mapped(term.variables)
+        if isinstance(term, AggregateTerm):
+            return self._write_aggregate(term, mapped, frame)
+        value, counted = self._write_row_value(i, j, term), self.quote(f"@count{i}_{j}")
+        if frame is not None and term == RowTerm(None, term.value, shift=term.shift):
+            return f"CASE WHEN {mapped} THEN {value} END"  # the row itself
+        if term.offset and term.first:
+            mapped += f" AND {counted} = {term.offset + 1}"
+        elif term.offset:
+            value = counted
+        over = "" if frame is None else f" OVER {frame}"
+        place = self.quote(PLACE)
+        if self.dialect == "duckdb":
+            pick = "arg_min" if term.first else "arg_max"
+            picked = f"{pick}(struct_pack(v := {value}), {place}) FILTER (WHERE {mapped}){over}"
+            return f"struct_extract({picked}, 'v')"
+        pick = "min_by" if term.first else "max_by"
+        return f"({pick}(named_struct('v', {value}), CASE WHEN {mapped} THEN {place} END){over}).v"
+
+    def _write_aggregate(self, term: AggregateTerm, mapped: str, frame: str | None) -> str:
+        over = "" if frame is None else f" OVER {frame}"
+        if self.dialect == "duckdb" or frame is None:
+            return f"{self._sql(term.value)} FILTER (WHERE {mapped}){over}"
+        return f"{self._write_guarded(term.value, mapped)}{over}"
+
+    def _write_guarded(self, value: exp.Expr, mapped: str) -> str:
+        """Return an aggregate of the mapped rows, for a host without FILTER in windows."""
+        inner = value.copy()
+        argument = inner.this
+        if isinstance(argument, exp.Star):
+            argument.replace(exp.Literal.number(1))
+            argument = inner.this
+        hold = argument.expressions[0] if isinstance(argument, exp.Distinct) else argument
+        name = exp.column(exp.to_identifier("@guarded", quoted=True))
+        text = self._sql(hold)
+        hold.replace(name)
+        guarded = f"CASE WHEN {mapped} THEN {text} END"
+        return self._sql(inner).replace(self.quote("@guarded"), guarded)
+
+
+_READ = ("@mask", "@value", RANK, PARTITION, TIME, UNTIL)
+
+
+def list_added(columns: Sequence[str]) -> list[str]:
+    """Return the columns among some that the matcher reads."""
+    return [name for name in columns if name.startswith(_READ)]

@@ -1,0 +1,1 @@
+"""MATCH_RECOGNIZE in this process: rows to the matcher, and statements on DuckDB."""

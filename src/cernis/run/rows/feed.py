@@ -1,0 +1,266 @@
+"""`RowFeed`: takes rows in order, with masks and values, and gives the rows of matches.
+
+It owns the matcher and the encoding of its input: truth values become a matrix of flags, times
+become numbers, and texts in conditions that depend on the path become their ranks. A host calls it
+with whole partitions, in Arrow; what comes back says which rows form which match, in NumPy.
+
+Cost contract: linear in the rows and in the rows of matches, besides the matcher.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from cernis.compiled.tiers import expect_events
+from cernis.engine.rows.match import find_limits, match_rows
+from cernis.engine.rows.search import PathConditions, search_rows
+from cernis.engine.rows.tables import (
+    BUDGET,
+    FIRST_ROW,
+    NO_TARGET,
+    FoundRows,
+    PartitionedRows,
+    Skipping,
+)
+from cernis.errors import BudgetError, DataError, Diagnostic, QueryError
+from cernis.pattern.row_pattern import RowsPerMatch
+from cernis.plan.rows.plan import RowPlan
+from cernis.plan.rows.write import PARTITION, RANK, TIME, UNTIL, name_mask, name_value
+
+Numbers = NDArray[np.int64]
+
+DEFAULT_BUDGET = 100_000_000
+"""How many transitions a search may try, where conditions depend on the path."""
+_FEW_STEPS = 20_000
+_EXACT = float(1 << 53)
+
+
+class MatchedRows(NamedTuple):
+    """The rows of matches, match by match; a row may be in several."""
+
+    rows: Numbers
+    """The index of each row in the table."""
+    starts: Numbers
+    """The index of the first row of its match."""
+    numbers: Numbers
+    """The number of its match in the partition, from 1 on; 0: no match has the row."""
+    places: Numbers
+    """Its place in the match, from 0 on."""
+    variables: Numbers
+    """The number of its variable; negative: none, of an empty match or a row without one."""
+    excluded: NDArray[np.bool_]
+
+
+@dataclass
+class RowFeed:
+    """The matcher of a plan."""
+
+    plan: RowPlan
+    budget: int = DEFAULT_BUDGET
+
+    def match(self, table: pa.Table) -> MatchedRows:
+        """Return the rows of matches of a table that has whole partitions, in order."""
+        ranks = np.asarray(table.column(RANK), np.int64)
+        size = len(ranks)
+        partitions = np.asarray(table.column(PARTITION), np.int64)
+        broken = np.ones(size, np.bool_)
+        broken[1:] = (partitions[1:] != partitions[:-1]) | (ranks[1:] != ranks[:-1] + 1)
+        bounds = np.append(np.flatnonzero(broken), size).astype(np.int64)
+        rows = PartitionedRows(bounds, self._read_masks(table), self._read_limits(table, bounds))
+        found = self._find(rows, table)
+        return self._expand(found, partitions)
+
+    def _find(self, rows: PartitionedRows, table: pa.Table) -> FoundRows:
+        plan, clause = self.plan, self.plan.clause
+        variables = clause.variables
+        aims = clause.expand(clause.target.text) if clause.target is not None else ()
+        targets = np.array([name in aims for name in variables], np.bool_)
+        skipping = Skipping(clause.skip.value, targets)
+        conditions = plan.conditions
+        if conditions.registers is None or conditions.programs is None:
+            expect_events(len(rows.holds) * max(plan.automaton.size // 4, 1))
+            found = match_rows(plan.tables, rows, skipping)
+        else:
+            values = PathConditions(
+                conditions.registers, conditions.programs, self._read_values(table)
+            )
+            few = min(self.budget, _FEW_STEPS)
+            expect_events(len(rows.holds))
+            found, _ = search_rows(plan.tables, rows, skipping, values, few)
+            if found.status == BUDGET and self.budget > few:
+                expect_events(self.budget)  # so many steps are for compiled code
+                found, _ = search_rows(plan.tables, rows, skipping, values, self.budget)
+        self._check(found)
+        return found
+
+    def _check(self, found: FoundRows) -> None:
+        clause, text = self.plan.clause, self.plan.text
+        if found.status == BUDGET:
+            raise BudgetError(
+                f"the search for PATTERN has tried {self.budget:,} transitions; a larger budget "
+                "lets it go on, and conditions on single rows (see explain) need none",
+                clause.pattern_span,
+            ).locate(text)
+        if clause.target is None or found.status not in (NO_TARGET, FIRST_ROW):
+            return
+        name, row = clause.target.text, int(found.starts[-1])
+        why = "is the first row of the match: the search would not end"
+        if found.status == NO_TARGET:
+            why = "is no row of the match"
+        message = f"AFTER MATCH SKIP TO: {name} {why} (match at row {row})"
+        raise QueryError([Diagnostic(message, clause.target.span)], text)
+
+    # ----------------------------------------------------------------- encoding
+
+    def _read_masks(self, table: pa.Table) -> NDArray[np.bool_]:
+        masks = self.plan.conditions.masks
+        holds = np.ones((table.num_rows, len(masks)), np.bool_)
+        for number, mask in enumerate(masks):
+            if mask is not None:
+                column = table.column(name_mask(number))
+                if not pa.types.is_boolean(column.type):
+                    column = column.cast(pa.bool_())
+                holds[:, number] = column.to_numpy()
+        return holds
+
+    def _read_limits(self, table: pa.Table, bounds: Numbers) -> Numbers:
+        """Return, for each row, the row before which a match ends that begins there."""
+        if self.plan.clause.within is None:
+            return np.repeat(bounds[1:], np.diff(bounds))
+        times, ends = (_to_numbers(table.column(name)) for name in (TIME, UNTIL))
+        if np.isnan(times).any():
+            raise DataError("WITHIN: a row has no time, or none that can be compared")
+        return find_limits(bounds, times, ends)
+
+    def _read_values(self, table: pa.Table) -> NDArray[np.float64]:
+        number = len(self.plan.conditions.values)
+        columns = [table.column(name_value(i)).combine_chunks() for i in range(number)]
+        texts = {i for i, column in enumerate(columns) if _is_text(column.type)}
+        self._check_kinds(texts)
+        values = np.empty((table.num_rows, number), np.float64)
+        ranks = _rank_texts([columns[i] for i in sorted(texts)])
+        for i, column in enumerate(columns):
+            values[:, i] = ranks.pop(0) if i in texts else _to_numbers(column)
+        return values
+
+    def _check_kinds(self, texts: set[int]) -> None:
+        """Refuse to compare texts with others, and to calculate with them."""
+        for comparison in self.plan.conditions.comparisons:
+            held = comparison.columns & texts
+            if held and (comparison.calculates or held != comparison.columns):
+                message = "the condition compares, or calculates with, a text and something else"
+                raise QueryError([Diagnostic(message, comparison.span)], self.plan.text)
+
+    # ------------------------------------------------------------------ matches
+
+    def _expand(self, found: FoundRows, partitions: Numbers) -> MatchedRows:
+        """Return the rows of all matches, numbered within their partitions."""
+        starts, lengths = found.starts, found.lengths
+        matched = lengths >= 0
+        numbers = _number_matches(partitions[starts], matched)
+        rows_mode = self.plan.clause.rows
+        shown = matched
+        if rows_mode is RowsPerMatch.ALL_WITH_UNMATCHED:
+            shown = matched | ~_find_covered(starts, lengths)
+        sizes = np.where(shown, np.maximum(lengths, 1), 0)
+        total = int(sizes.sum())
+        first = np.cumsum(sizes) - sizes
+        own = np.repeat(np.arange(len(starts)), sizes)
+        places = np.arange(total) - first[own]
+        variables = np.full(total, -1, np.int64)
+        excluded = np.zeros(total, np.bool_)
+        labelled = np.repeat(lengths > 0, sizes)
+        variables[labelled] = found.labels >> 1
+        excluded[labelled] = (found.labels & 1).astype(np.bool_)
+        return MatchedRows(
+            starts[own] + places, starts[own], numbers[own], places, variables, excluded
+        )
+
+
+def _number_matches(partitions: Numbers, matched: NDArray[np.bool_]) -> Numbers:
+    """Number the matches of each partition from 1 on; 0: no match."""
+    running = np.cumsum(matched)
+    first = np.ones(len(partitions), np.bool_)
+    first[1:] = partitions[1:] != partitions[:-1]
+    before = np.where(first, running - matched, 0)
+    numbers: Numbers = np.where(matched, running - np.maximum.accumulate(before), 0)
+    return numbers
+
+
+def _find_covered(starts: Numbers, lengths: Numbers) -> NDArray[np.bool_]:
+    """Return which searches begin at a row of an earlier match."""
+    ends = np.maximum.accumulate(starts + np.maximum(lengths, 0))
+    covered = np.zeros(len(starts), np.bool_)
+    covered[1:] = starts[1:] < ends[:-1]
+    return covered
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_dictionary(kind)
+    )
+
+
+def _rank_texts(columns: list[Any]) -> list[NDArray[np.float64]]:
+    """Return texts as their ranks among all of them; NaN is NULL."""
+    if not columns:
+        return []
+    plain = [column.cast(pa.string()) for column in columns]
+    joined = pa.chunked_array(plain).dictionary_encode().combine_chunks()
+    if isinstance(joined, pa.ChunkedArray):
+        joined = joined.chunk(0)
+    words = joined.dictionary
+    order = np.empty(len(words), np.float64)
+    order[np.asarray(pc.sort_indices(words))] = np.arange(len(words))
+    codes = joined.indices
+    ranks = np.full(len(codes), np.nan)
+    valid = np.asarray(codes.is_valid())
+    ranks[valid] = order[np.asarray(codes.drop_null())]
+    return np.split(ranks, np.cumsum([len(column) for column in plain])[:-1])
+
+
+def _to_numbers(column: Any) -> NDArray[np.float64]:
+    """Return numbers, truth values and times as floating-point numbers; NaN is NULL.
+
+    Times and durations count microseconds.
+    """
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.full(len(column), np.nan)
+    if pa.types.is_date(kind):
+        column = column.cast(pa.timestamp("us"))
+        kind = column.type
+    scale = 1.0
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_time(kind):
+        scale = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}[kind.unit]
+        column = column.cast(pa.int32() if pa.types.is_time32(kind) else pa.int64())
+    elif pa.types.is_interval(kind):
+        raise DataError("a condition compares intervals of rows; compare times instead")
+    elif not (
+        pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+    ):
+        raise DataError(f"a condition compares values of type {kind}, which have no order here")
+    elif pa.types.is_int64(kind) or pa.types.is_uint64(kind):
+        bounds = pc.min_max(column).as_py()
+        if max(abs(bounds["min"] or 0), abs(bounds["max"] or 0)) > _EXACT:
+            raise DataError("a condition compares whole numbers beyond 2^53; cast them to text")
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    numbers: NDArray[np.float64] = np.asarray(
+        column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        if isinstance(column, pa.Array)
+        else column.cast(pa.float64(), safe=False).to_numpy()
+    )
+    return numbers * scale if scale != 1.0 else numbers

@@ -1,0 +1,272 @@
+"""`cernis.sql`: statements with MATCH_RECOGNIZE on DuckDB, in this process.
+
+Each clause is answered in turn: DuckDB sorts its rows and computes masks, the matcher finds the
+matches, DuckDB computes the measures, and the result becomes a table with the clause's name. Then
+DuckDB runs the statement around the clauses.
+
+Safety. The database is in memory. Before a statement runs, it loses access to files, the network
+and extensions, and its settings are locked; the tables that it sees are those that were given.
+`connection` is for a database of one's own, with the rights that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.errors import CernisError, DataError
+from cernis.extras import import_extra
+from cernis.output import UsedFile
+from cernis.results.jsonlines import row_lines
+from cernis.results.result import Notes, Result
+from cernis.results.values import python_records
+from cernis.run.rows.feed import DEFAULT_BUDGET, MatchedRows, RowFeed
+
+_PURPOSE = "SQL with MATCH_RECOGNIZE"
+_BATCH = 1 << 16
+_READERS = {
+    ".csv": "read_csv",
+    ".tsv": "read_csv",
+    ".jsonl": "read_json",
+    ".ndjson": "read_json",
+    ".json": "read_json",
+    ".parquet": "read_parquet",
+}
+
+
+class SqlRows(Result[dict[str, Any]]):
+    """The rows of a statement."""
+
+    noun = ("row", "rows")
+
+    def __init__(self, table: pa.Table, notes: Notes = (), used: Sequence[UsedFile] = ()) -> None:
+        super().__init__(notes, used=used)
+        self._table = table
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._table.schema
+
+    def count(self) -> int:
+        """Return the number of rows."""
+        return int(self._table.num_rows)
+
+    def counts(self) -> pa.Table:
+        """Return the number of rows: they have no common time."""
+        return pa.table({"rows": [self.count()]})
+
+    def _items(self, limit: int | None) -> Iterator[dict[str, Any]]:
+        for batch in self._batches(limit):
+            yield from python_records(batch.to_struct_array())
+
+    def _draw(self, k: int, seed: int | None) -> Iterable[dict[str, Any]]:
+        chosen = sorted(Random(seed).sample(range(self.count()), min(k, self.count())))
+        return SqlRows(self._table.take(chosen))._items(None) if chosen else []
+
+    def _page(self, offset: int, n: int) -> Iterable[dict[str, Any]]:
+        return SqlRows(self._table.slice(offset, n))._items(None)
+
+    def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
+        table = self._table if limit is None else self._table.slice(0, limit)
+        yield from table.to_batches(max_chunksize=_BATCH)
+
+    def _lines(self, limit: int | None, *, whole: bool = False) -> Iterator[pa.StringArray]:
+        yield from map(row_lines, self._batches(limit))
+
+    def _table_of(self, items: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[object]]]:
+        names = list(self.schema.names)
+        return names, [[item[name] for name in names] for item in items]
+
+
+@dataclass(frozen=True)
+class SqlQuery:
+    """A statement, parsed and planned."""
+
+    text: str
+    dialect: str = "duckdb"
+
+    def __post_init__(self) -> None:
+        import_extra("sqlglot", _PURPOSE)
+        _ = self.plans
+
+    @cached_property
+    def statement(self) -> Any:
+        from cernis.languages.sql.statement import parse_statement
+
+        return parse_statement(self.text, self.dialect)
+
+    @cached_property
+    def plans(self) -> Any:
+        from cernis.plan.rows.plan import plan_statement
+
+        return plan_statement(self.statement)
+
+    def explain(self) -> str:
+        """Return what each clause does and costs."""
+        parts = [plan.explain() for plan in self.plans]
+        if not parts:
+            return "no MATCH_RECOGNIZE: the host runs the statement as it is"
+        return "\n\n".join(parts)
+
+    def run(
+        self,
+        tables: Mapping[str, Any],
+        *,
+        connection: Any = None,
+        budget: int | None = None,
+        used: Sequence[UsedFile] = (),
+    ) -> SqlRows:
+        """Run the statement over tables."""
+        duckdb = import_extra("duckdb", _PURPOSE)
+        cursor = duckdb.connect() if connection is None else connection.cursor()
+        with cursor:
+            for name, table in tables.items():
+                _add_table(cursor, name, table)
+            if connection is None:
+                lock(cursor)
+            runner = _DuckRunner(cursor, self, DEFAULT_BUDGET if budget is None else budget)
+            return SqlRows(runner.run(), runner.notes, used)
+
+
+def lock(cursor: Any) -> None:
+    """Take files, the network and settings away from a connection."""
+    cursor.execute("SET python_enable_replacements = false")
+    cursor.execute("SET autoinstall_known_extensions = false")
+    cursor.execute("SET autoload_known_extensions = false")
+    cursor.execute("SET enable_external_access = false")
+    cursor.execute("SET lock_configuration = true")
+
+
+def _add_table(cursor: Any, name: str, table: Any) -> None:
+    """Give a connection a table."""
+    if isinstance(table, str | Path):
+        path = Path(table)
+        reader = _READERS.get(path.suffix.lower())
+        if path.suffix in (".arrow", ".feather"):
+            import pyarrow.feather as feather
+
+            _add_table(cursor, name, feather.read_table(path))
+            return
+        if not path.exists():
+            raise DataError(f"{path}: no such file")
+        if reader is None:
+            raise DataError(f"{path}: the form is told by the suffix: {', '.join(_READERS)}")
+        quoted = '"' + name.replace('"', '""') + '"'
+        try:
+            cursor.execute(f"CREATE TABLE {quoted} AS SELECT * FROM {reader}(?)", [str(path)])
+        except Exception as error:
+            raise _translate(error, f"{path}: ") from None
+        return
+    if isinstance(table, list):
+        table = pa.Table.from_pylist(table)
+    cursor.register(name, table)
+
+
+def _translate(error: Exception, prefix: str = "") -> CernisError:
+    """Return an error of DuckDB as one of a user."""
+    duckdb = import_extra("duckdb", _PURPOSE)
+    if not isinstance(error, duckdb.Error):
+        raise error
+    first = str(error).split("\n\n")[0]
+    return DataError(f"{prefix}{first}")
+
+
+class _DuckRunner:
+    """Runs one statement."""
+
+    def __init__(self, cursor: Any, query: SqlQuery, budget: int) -> None:
+        self.cursor = cursor
+        self.query = query
+        self.budget = budget
+        self.notes: list[str] = []
+
+    def run(self) -> pa.Table:
+        for plan in self.query.plans:
+            self._answer(plan)
+        return self._fetch(self.query.statement.query.sql("duckdb"))
+
+    def _fetch(self, text: str) -> pa.Table:
+        try:
+            return self.cursor.sql(text).to_arrow_table()
+        except Exception as error:
+            raise self._explain(error) from None
+
+    def _execute(self, text: str) -> None:
+        try:
+            self.cursor.execute(text)
+        except Exception as error:
+            raise self._explain(error) from None
+
+    def _explain(self, error: Exception) -> CernisError:
+        """Return an error of DuckDB; where it names a word of the statement, with its place."""
+        return _translate(error)
+
+    def _answer(self, plan: Any) -> None:
+        """Make a table of a clause's result, with the clause's name."""
+        from cernis.plan.rows.write import ROW, QueryWriter, list_added
+
+        name = plan.recognition.name
+        rows = plan.recognition.rows.sql("duckdb")
+        described = self._fetch(f"DESCRIBE ({rows})")
+        columns = tuple(described.column("column_name").to_pylist())
+        plan.check_columns(columns)
+        if not plan.clause.order:
+            self.notes.append("MATCH_RECOGNIZE without ORDER BY: rows are taken as they come")
+        writer = QueryWriter(plan, "duckdb", columns)
+        q = writer.quote
+        keys = ", ".join([*writer.keys, *writer.order, q(ROW)])
+        numbered = f"(SELECT *, row_number() OVER () AS {q(ROW)} FROM ({rows}))"
+        ordered = (
+            f"(SELECT * REPLACE (row_number() OVER (ORDER BY {keys}) AS {q(ROW)}) FROM {numbered})"
+        )
+        fitting = writer.write_fitting()
+        where = f" WHERE {fitting}" if fitting else ""
+        held = q(f"{name}@rows")
+        self._execute(
+            f"CREATE TEMP TABLE {held} AS SELECT * FROM ({writer.write_rows(ordered)}){where}"
+        )
+        names = [row[0] for row in self.cursor.execute(f"DESCRIBE {held}").fetchall()]
+        read = ", ".join(map(q, [ROW, *list_added(names)]))
+        table = self._fetch(f"SELECT {read} FROM {held} ORDER BY {q(ROW)}")
+        matched = RowFeed(plan, self.budget).match(table)
+        numbers = np.asarray(table.column(ROW), np.int64)
+        self.cursor.register(f"{name}@matched", _to_table(matched, numbers, plan))
+        kept = "".join(f", s.{q(column)}" for column in writer.kept)
+        joined = (
+            f"(SELECT m.*{kept} FROM {q(f'{name}@matched')} AS m JOIN {held} AS s "
+            f"ON m.{q(ROW)} = s.{q(ROW)})"
+        )
+        self._execute(f"CREATE TEMP TABLE {q(name)} AS {writer.write_measures(joined)}")
+        self.cursor.unregister(f"{name}@matched")
+        self.cursor.execute(f"DROP TABLE {held}")
+
+
+def _to_table(matched: MatchedRows, numbers: Any, plan: Any) -> pa.Table:
+    """Return the rows of matches as the table that measures are computed over."""
+    from cernis.languages.sql.terms import CLASSIFIER
+    from cernis.plan.rows.write import EXCLUDED, MATCH, NUMBER, PLACE, ROW
+
+    return pa.table(
+        {
+            ROW: numbers[matched.rows],
+            MATCH: numbers[matched.starts],
+            NUMBER: pa.array(matched.numbers, mask=matched.numbers == 0),
+            PLACE: matched.places,
+            CLASSIFIER: name_variables(matched, plan),
+            EXCLUDED: matched.excluded,
+        }
+    )
+
+
+def name_variables(matched: MatchedRows, plan: Any) -> pa.Array:
+    """Return the classifiers of rows."""
+    codes = pa.array(matched.variables.astype(np.int32), mask=matched.variables < 0)
+    names = pa.array(plan.clause.variables, pa.string())
+    return pa.DictionaryArray.from_arrays(codes, names).cast(pa.string())

@@ -1,0 +1,203 @@
+"""Statements with MATCH_RECOGNIZE on DuckDB, against the oracle and by hand."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cernis
+from tools.cases.row_patterns import RowCase, draw_case
+
+SCHEMA = pa.schema([("g", pa.string()), ("t", pa.int64()), ("x", pa.int64())])
+PRICES = [12, 17, 25, 12, 15, 20, 25, 19, 15, 25, 25, 14, 12, 15]
+TICKS = pa.table({"symbol": ["ACME"] * 14, "price": PRICES, "ts": list(range(14))})
+VEE = """PARTITION BY symbol ORDER BY ts
+  MEASURES strt.ts AS first, LAST(up.ts) AS last
+  {rows}
+  AFTER MATCH SKIP TO LAST up
+  PATTERN (strt down+ up+)
+  DEFINE down AS price < PREV(price), up AS price > PREV(price)"""
+
+
+@pytest.fixture(scope="module")
+def database() -> Any:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+def rows_of(found: cernis.SqlRows) -> list[tuple[Any, ...]]:
+    """Return rows with whole numbers as such: sums of them are decimals in Arrow."""
+    return [
+        tuple(int(value) if isinstance(value, Decimal) else value for value in row.values())
+        for row in found
+    ]
+
+
+def run(case: RowCase, database: Any) -> list[tuple[Any, ...]] | None:
+    try:
+        table = pa.Table.from_pylist(case.rows, SCHEMA)
+        return rows_of(cernis.sql(case.statement, t=table, connection=database))
+    except cernis.QueryError as error:
+        if "AFTER MATCH SKIP TO" not in str(error):
+            raise
+        return None
+
+
+@given(seed=st.integers(0, 10**9))
+@settings(max_examples=settings.default.max_examples * 5 // 8)
+def test_random_statements_return_what_the_standard_says(database: Any, seed: int) -> None:
+    case = draw_case(seed)
+    assert run(case, database) == case.expected
+
+
+@given(seed=st.integers(0, 10**9))
+@settings(max_examples=settings.default.max_examples * 5 // 8)
+def test_conditions_that_depend_on_the_path(database: Any, seed: int) -> None:
+    case = draw_case(seed, dependent=True)
+    assert run(case, database) == case.expected
+
+
+def test_a_vee() -> None:
+    found = cernis.sql(
+        f"SELECT first, last FROM ticks MATCH_RECOGNIZE ({VEE.format(rows='')})", ticks=TICKS
+    )
+    assert rows_of(found) == [(2, 6), (6, 9), (10, 13)]
+    assert found.to_arrow().schema.names == ["first", "last"]
+
+
+def test_clauses_stand_anywhere_in_a_statement() -> None:
+    """Common table expressions, joins, one clause on top of another."""
+    found = cernis.sql(
+        f"""WITH cheap AS (SELECT * FROM ticks WHERE price < 100),
+        vees AS (
+          SELECT * FROM cheap AS c MATCH_RECOGNIZE ({VEE.format(rows="ONE ROW PER MATCH")}) AS v)
+        SELECT m.n, other.first FROM (SELECT * FROM vees) MATCH_RECOGNIZE (
+          ORDER BY first MEASURES COUNT(*) AS n, FIRST(a.first) AS start PATTERN (a+)) AS m
+        JOIN ticks MATCH_RECOGNIZE ({VEE.format(rows="ONE ROW PER MATCH")}) AS other
+          ON other.first = m.start;""",
+        ticks=TICKS,
+    )
+    assert rows_of(found) == [(3, 2)]
+
+
+def test_all_rows_have_the_columns_of_their_table() -> None:
+    text = f"SELECT * FROM ticks MATCH_RECOGNIZE ({VEE.format(rows='ALL ROWS PER MATCH')})"
+    found = cernis.sql(text, ticks=TICKS)
+    assert found.to_arrow().schema.names == ["symbol", "ts", "first", "last", "price"]
+    assert [row["ts"] for row in found] == [2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 11, 12, 13]
+
+
+def test_equal_values_of_order_by_keep_the_order_of_the_rows() -> None:
+    table = pa.table({"k": list(range(6)), "t": [0] * 6})
+    text = """SELECT * FROM t MATCH_RECOGNIZE (
+      ORDER BY t MEASURES FIRST(k) AS a, LAST(k) AS b PATTERN (x x))"""
+    assert rows_of(cernis.sql(text, t=table)) == [(0, 1), (2, 3), (4, 5)]
+
+
+def test_within_ends_before_the_interval_does() -> None:
+    day = pa.array(range(5), pa.int64()).cast(pa.timestamp("s"))
+    text = """SELECT * FROM t MATCH_RECOGNIZE (
+      ORDER BY ts MEASURES COUNT(*) AS n PATTERN (a+) WITHIN INTERVAL '2' SECOND)"""
+    assert rows_of(cernis.sql(text, t=pa.table({"ts": day}))) == [(2,), (2,), (1,)]
+
+
+@pytest.mark.parametrize("dialect", ["trino", "snowflake", "oracle", "databricks", "flink"])
+def test_statements_of_other_databases_run_as_they_are(dialect: str) -> None:
+    found = cernis.sql(
+        f"SELECT first, last FROM ticks MATCH_RECOGNIZE ({VEE.format(rows='')}) M", ticks=TICKS,
+        dialect=dialect,
+    )  # fmt: skip
+    assert rows_of(found) == [(2, 6), (6, 9), (10, 13)]
+
+
+# ------------------------------------------------------------------- mistakes
+
+CLAUSE = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts {})"
+MISTAKES = {
+    "PATERN (A)": "unexpected 'PATERN'",
+    "PATTERN (A || B)": "'||' is not part of the language",
+    "PATTERN (A |)": "the query ends too early",
+    "PATTERN (A{3,2})": "the upper bound is too small",
+    "PATTERN (A B) DEFINE c AS 1 = 1": "'C' is no variable of PATTERN",
+    "PATTERN (A) SUBSET U = (B)": "SUBSET 'U' has 'B', which is no variable of PATTERN",
+    "MEASURES A.x PATTERN (A)": "a measure has no name",
+    "MEASURES A.y AS y PATTERN (A)": "unknown column 'y'",
+    "MEASURES D.x AS y PATTERN (A)": "'D' is no variable of PATTERN",
+    "MEASURES SUM(A.x + B.x) AS y PATTERN (A B)": "one value looks at rows of A and B",
+    "MEASURES (SELECT 1) AS y PATTERN (A)": "a query inside the clause is not supported",
+    "PATTERN (A) DEFINE A AS FINAL SUM(A.x) > 1": "FINAL is no part of DEFINE",
+    "PATTERN (A) DEFINE A AS MATCH_NUMBER() > 1": "MATCH_NUMBER() is no part of DEFINE",
+    "PATTERN (A B) DEFINE B AS sqrt(A.x - B.x) > 1": "of values of several rows is not supported",
+    "AFTER MATCH SKIP TO FIRST D PATTERN (A)": "'D' is no variable of PATTERN",
+    "ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN ({- A -})": "does not go with {- -}",
+    "ALL ROWS FOR MATCH PATTERN (A)": "unexpected 'ALL ROWS FOR MATCH'",
+    "PATTERN (A) MEASURES A.x AS x": "MEASURES stands before PATTERN",
+    "PATTERN (A) DEFINE A AS x > ": "the expression is not complete",
+    "PATTERN (A) WITHIN ts": "WITHIN takes a constant interval",
+    "PATTERN ((A{9000}){9000})": "the pattern needs more than",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("clause", MISTAKES)
+def test_a_mistake_has_a_place(clause: str) -> None:
+    table = pa.table({"ts": [1], "x": [1]})
+    with pytest.raises((cernis.QueryError, cernis.BudgetError)) as raised:
+        cernis.sql(CLAUSE.format(clause), t=table)
+    assert MISTAKES[clause] in str(raised.value)
+    assert str(raised.value).startswith("line 1, column ")
+    assert "^" in str(raised.value)
+
+
+@pytest.mark.parametrize("skip", ["TO FIRST A", "TO LAST B"])
+def test_the_search_cannot_stand_still(skip: str) -> None:
+    text = CLAUSE.format(f"AFTER MATCH SKIP {skip} PATTERN (A B?) DEFINE B AS FALSE")
+    with pytest.raises(cernis.QueryError, match=r"AFTER MATCH SKIP TO: [AB] is "):
+        cernis.sql(text, t=pa.table({"ts": [1, 2]}))
+
+
+def test_a_search_has_a_budget() -> None:
+    values = pa.table({"ts": range(60), "x": [1] * 60})
+    text = CLAUSE.format("PATTERN ((A | B)* C) DEFINE A AS SUM(A.ts) >= 0, C AS SUM(A.ts) = -1")
+    with pytest.raises(cernis.BudgetError, match="has tried 10,000 transitions"):
+        cernis.sql(text, t=values, budget=10_000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM read_text('/etc/hostname')",
+        "COPY (SELECT 1) TO '/tmp/x'",
+        "ATTACH '/tmp/x.db'",
+        "INSTALL httpfs",
+        "SET threads = 1",
+    ],
+)
+def test_a_statement_reads_only_the_tables_that_it_is_given(text: str) -> None:
+    with pytest.raises(cernis.CernisError):
+        cernis.sql(text)
+
+
+def test_files_are_tables(tmp_path: Any) -> None:
+    (tmp_path / "t.csv").write_text("ts,x\n1,a\n2,b\n")
+    found = cernis.sql(CLAUSE.format("MEASURES LAST(x) AS x PATTERN (a b)"), t=tmp_path / "t.csv")
+    assert rows_of(found) == [("b",)]
+    with pytest.raises(cernis.DataError, match="no such file"):
+        cernis.sql("SELECT * FROM t", t=tmp_path / "no.csv")
+
+
+def test_a_plan_says_what_a_clause_costs() -> None:
+    told = cernis.SqlQuery(f"SELECT * FROM ticks MATCH_RECOGNIZE ({VEE.format(rows='')})").explain()
+    assert "path-independent: two passes, without backtracking" in told
+    assert "DOWN: computed by the host" in told
+    text = CLAUSE.format("PATTERN (A B+) DEFINE B AS x > 0 AND B.x > FIRST(A.x)")
+    told = cernis.SqlQuery(text).explain()
+    assert "path-dependent: a search that remembers what has failed" in told
+    assert "B: depends on the path, decided by the matcher, after the part" in told
