@@ -92,6 +92,11 @@ def are_times(schema: Schema, names: Iterable[str]) -> bool:
     return all(kinds.get(name) == {Kind.TIMESTAMP} for name in names)
 
 
+def list_kinds(schema: Schema, names: Collection[str]) -> Iterator[Kind]:
+    """Yield the kinds that these attributes have in the streams."""
+    return (kind for name, kind in _list_kinds(schema) if name in names)
+
+
 def _list_kinds(schema: Schema) -> Iterator[tuple[str, Kind]]:
     for stream in schema.streams:
         for attributes in (stream.attributes, *stream.events.values()):

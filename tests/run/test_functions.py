@@ -174,7 +174,11 @@ def test_tables_are_joined_on_a_function() -> None:
         ("b[v] > 1.05 * a[v]", "by an ordered index"),
         ("ROUND(b[v]) > 1.05 * a[v]", "by an ordered index"),
         ("HOUR(a[ts]) < 6 AND a[v] < b[v]", "asked of each event alone"),
-        ("ABS(a[v] - b[v]) <= 5", "on each candidate"),
+        ("ABS(a[v] - b[v]) <= 5", "by an ordered index (a[v + 0] >= b[from v - 5] and a[v + 0] <="),
+        ("b[v] - a[v] < 5", "by an ordered index (a[v + 0] >= b[above v - 5])"),
+        ("ABS(a[v] - b[v]) < 0.01 * a[v]", "while listing, once both events are chosen"),
+        ("b[ts] - a[ts] <= 5 MINUTES", "by an index in the order of time"),
+        ("ABS(a[v] - b[v]) > 5", "on each candidate"),
     ],
 )
 def test_explain_shows_the_rewriting(condition: str, words: str) -> None:

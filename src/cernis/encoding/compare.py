@@ -30,7 +30,7 @@ between two neighbours, and then all codes must change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from math import inf, nextafter
@@ -272,7 +272,8 @@ class OrderValues:
 
     `pairs` are the columns that are compared with each other; `encode` raises where both
     hold text, and where a decimal has more than 34 digits. `text` collects the columns that have
-    held text. `calculated` has the columns that the events do not have.
+    held text. Columns of `one_word` do without the second word. `calculated` has the columns that
+    the events do not have.
 
     >>> order = OrderValues(["a", "b"])
     >>> events = pa.table({"a": [2**53 + 1, None], "b": [2.0**53, 0.5]})
@@ -286,8 +287,10 @@ class OrderValues:
         columns: Sequence[str],
         pairs: Iterable[tuple[str, str]] = (),
         calculated: Mapping[str, Calculate] = NOT_CALCULATED,
+        one_word: Container[str] = (),
     ) -> None:
         self.columns = tuple(columns)
+        self.one_word = one_word
         self.pairs = tuple(pairs)
         self.calculated = calculated
         self.text: set[str] = set()
@@ -305,6 +308,8 @@ class OrderValues:
             words[0, i] = _interleave(batch, [high for high, _ in parts])
             if any(low is not None for _, low in parts):
                 words[1, i] = _interleave(batch, [_rest(words) for words in parts])
+                if name in self.one_word and words[1, i].any():
+                    raise DataError(_refuse_large(name))
         for earlier, later in self.pairs:
             if earlier in self.text and later in self.text:
                 raise DataError(_refuse_text(earlier, later))
@@ -350,6 +355,14 @@ def _refuse_decimals(name: str) -> str:
         f"{name!r} holds decimals of more than {MOST_ORDERED_DIGITS} digits, whose order can be "
         "compared only where that is known before the query runs; give the column one type from "
         "the first events on"
+    )
+
+
+def _refuse_large(name: str) -> str:
+    """Return the message for whole numbers that a range of floats meets."""
+    return (
+        f"{name!r} is a whole number beyond 2⁵³ where numbers with a fraction came before, and a "
+        "range of it is asked for; declare that it is an int with CREATE STREAM"
     )
 
 

@@ -206,6 +206,11 @@ class EventStore:
         return frozenset(self._schemas)
 
     @property
+    def time_column(self) -> str | None:
+        """The column in which events have their times; None: they have none."""
+        return self._time_column
+
+    @property
     def type_column(self) -> str:
         """The column in which events have their types."""
         return self._type_column

@@ -164,7 +164,7 @@ class Attribute:
     def sources(self) -> Iterator[Attribute]:
         """The attributes of events that this one is read from."""
         if self.term is not None:
-            return term_attributes(self.term)
+            return (each for own in term_attributes(self.term) for each in own.sources)
         return iter((self,)) if self.value is None else attributes_of(self.value)
 
 
@@ -484,8 +484,8 @@ class Compare:
 
     `adjacent` is `PREV(x)[a] op y[b]`: of the pairs, only those are asked in which the
     event of x comes right before the event of y among all events of the valuation.
-    `shift` is `x[a] op y[b] + shift`, for numbers. `neighbours` is the condition that a comparison
-    of calculated attributes decides, in plans.
+    `shift` is `x[a] op y[b] + shift`, for numbers. `origin` is the condition that a comparison
+    of calculated attributes decides, alone or with others of this origin, in plans.
     """
 
     op: Operator
@@ -493,7 +493,9 @@ class Compare:
     right: Reference
     adjacent: bool = False
     shift: int | float | None = None
-    neighbours: CompareNeighbours | None = None
+    origin: CompareNeighbours | CompareTerms | None = None
+    reach: Fraction | None = None
+    """It says that the left event is at most so many nanoseconds after the right one, in `ts`."""
     span: Span | None = span_field()
 
     @property

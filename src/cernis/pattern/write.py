@@ -419,8 +419,8 @@ def write_condition(condition: pred.Condition) -> str:
     match condition:
         case pred.Holds(variable=variable, predicate=predicate):
             return f"{write_name(variable)}[{write_predicate(predicate)}]"
-        case pred.Compare(neighbours=pred.CompareNeighbours() as neighbours):
-            return write_condition(neighbours)
+        case pred.Compare(origin=pred.CompareNeighbours() | pred.CompareTerms() as origin):
+            return write_condition(origin)
         case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
             earlier = write_previous(left) if adjacent else write_reference(left)
             more = "" if shift is None else f" + {shift}" if shift >= 0 else f" - {-shift}"

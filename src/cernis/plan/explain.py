@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor
 
-from cernis.automata.correlated.between import How, Verdict
+from cernis.automata.correlated.between import How, Verdict, hardness
 from cernis.automata.correlated.mermaid import draw_pcea
 from cernis.automata.correlated.pcea import ANY_DISTANCE, Apart, WeightBound
 from cernis.automata.unary.construct import compares_events
@@ -30,7 +30,7 @@ from cernis.pattern.write import (
     write_window,
 )
 from cernis.plan.absence import link_guard
-from cernis.plan.plan import Distribution, Guarantee, Plan
+from cernis.plan.plan import Distribution, Guarantee, Plan, list_comparisons
 from cernis.plan.reach import is_bounded_in_time
 from cernis.plan.report import PlanReport
 from cernis.views.automaton import AutomatonView
@@ -222,9 +222,21 @@ def _describe_conditions(plan: Plan) -> list[str]:
     if not found.verdicts:
         return [f"{text}: on each candidate" for text in _list_residual(plan.pattern.formula)]
     early = {_write_apart(plan, condition): _WHILE_LISTING for condition in found.apart}
+    verdicts = _merge_verdicts(found.verdicts)
     if plan.tables is not None:
         early |= {bound.text: _describe_bound(bound) for bound in plan.tables.bounds}
-    return [f"{v.text}: {early.get(v.text) or _describe_how(v)} ({v.why})" for v in found.verdicts]
+    return [f"{v.text}: {early.get(v.text) or _describe_how(v)} ({v.why})" for v in verdicts]
+
+
+def _merge_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return a verdict for each text: one condition may be several comparisons."""
+    found: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        found.setdefault(verdict.text, []).append(verdict)
+    return [
+        Verdict(text, max(own, key=hardness).how, " and ".join(dict.fromkeys(v.why for v in own)))
+        for text, own in found.items()
+    ]
 
 
 def _describe_bound(bound: WeightBound) -> str:
@@ -245,7 +257,11 @@ def _write_apart(plan: Plan, apart: Apart) -> str:
 
     left = side(apart.variable, apart.attribute)
     right = side(apart.other, apart.other_attribute)
-    return write_condition(pred.Compare(apart.op, left, right))
+    compared = pred.Compare(apart.op, left, right)
+    for leaf in list_comparisons(plan.pattern):
+        if replace(leaf, origin=None, reach=None) == compared:
+            return write_condition(leaf)
+    return write_condition(compared)
 
 
 def _describe_indexes(plan: Plan) -> list[str]:

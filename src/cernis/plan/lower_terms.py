@@ -4,6 +4,7 @@
   `x[2 * a > 5]`, and every aggregate of one event is its value.
 - An order between the values of two such events is one between attributes, which an index can keep:
   `b[p] >= 1.01 * a[p]` compares `p` with the calculated attribute `1.01 * p`.
+- A condition on the difference of two events is one on bounds that one of them has (`distances`).
 - `COUNT(x) >= 3` is `{3,}` if x holds the events of one iteration of single events, and the like.
 - `MAX(x[a]) <= 5` of such an iteration asks each event (NULLs are left out), and needs one that has
   a value; `MAX(x[a]) >= 5` needs one event. So do MIN, FIRST and LAST: the iteration is split at
@@ -36,6 +37,7 @@ from cernis.pattern.query import Pattern
 from cernis.pattern.selection import single_variables
 from cernis.pattern.waits import list_waits
 from cernis.pattern.write import name_calculated, write_condition, write_term
+from cernis.plan.distances import compare_distance
 
 _MOST_ROUNDS = 100
 """Larger bounds unroll the automaton too far; such counts are checked on candidates."""
@@ -393,7 +395,7 @@ def _lower_condition(condition: pred.Condition, body: cel.Formula) -> pred.Condi
             names = sides[0] | sides[1]
             one, other = _to_value(left), _to_value(right)
             if one is None or other is None or not names <= single_variables(body):
-                return condition
+                return compare_distance(condition, body) or condition
             if len(names) == 1:
                 test = pred.Comparison(op, one, other, span=span)
                 return pred.Holds(names.pop(), test, span=span)
@@ -403,6 +405,7 @@ def _lower_condition(condition: pred.Condition, body: cel.Formula) -> pred.Condi
                     for variables, value in zip(sides, (one, other), strict=True)
                 )
                 return pred.Compare(op, former, latter, span=span)
+            return compare_distance(condition, body) or condition
         case pred.CompareNeighbours():
             return _compare_columns(condition)
         case pred.Denied(body=denied, span=span):
@@ -450,7 +453,7 @@ def _compare_columns(condition: pred.CompareNeighbours) -> pred.Condition:
         for variable, term in zip(condition.variables, (left, right), strict=True)
     )
     span = condition.span
-    return pred.Compare(op, former, latter, adjacent=True, neighbours=condition, span=span)
+    return pred.Compare(op, former, latter, adjacent=True, origin=condition, span=span)
 
 
 def _to_value(term: pred.MatchTerm) -> pred.Value | None:

@@ -50,7 +50,7 @@ from cernis.plan.lower_terms import lower_terms
 from cernis.plan.reach import is_bounded_in_events, is_bounded_in_time
 from cernis.plan.weights import EventWeight, find_weights
 from cernis.plan.whole_runs import is_whole_run, take_whole_runs
-from cernis.schema import Schema, are_mixed, are_times, find_unordered
+from cernis.schema import Kind, Schema, are_mixed, are_times, find_unordered, list_kinds
 
 
 class Guarantee(Enum):
@@ -166,20 +166,27 @@ class Plan:
             resolve(self.pattern, schema)
             self._right_for[:] = [schema]
 
-    def for_schema(self, schema: Schema) -> Plan:
-        """Return the plan for events of this schema.
+    def for_schema(self, schema: Schema, time: str | Mapping[str, str] | None = None) -> Plan:
+        """Return the plan for events of this schema, whose time is in a column (`ts`) each.
 
         No index keeps the order of text and of long decimals, compares values of several kinds by
-        !=, or differences of numbers.
+        !=, or differences of neighbours that are numbers.
         """
         pairs = {pair for tables in self._tables for pair in tables.different}
         mixed = frozenset(name for pair in pairs if are_mixed(schema, pair) for name in pair)
         rounded = frozenset(
             side.attribute.name
             for plan in (self, *self.guards)
-            for leaf in _list_comparisons(plan.pattern)
-            if leaf.neighbours is not None and leaf.neighbours.is_difference
-            if not are_times(schema, (each.attribute.name for each in leaf.neighbours.references))
+            for leaf in list_comparisons(plan.pattern)
+            if not _is_decided(leaf, schema)
+            for side in (leaf.left, leaf.right)
+        )
+        wide = frozenset(
+            side.attribute.name
+            for plan in (self, *self.guards)
+            for leaf in list_comparisons(plan.pattern)
+            if isinstance(leaf.origin, pred.CompareTerms)
+            if Kind.INT in list_kinds(schema, _list_sources(leaf))
             for side in (leaf.left, leaf.right)
         )
         unordered = find_unordered(schema)
@@ -189,8 +196,15 @@ class Plan:
             if isinstance(side.value, pred.Negative) or isinstance(side.term, pred.Opposite)
             if any(source.name in unordered for source in side.sources)
         }
-        left_out = Unindexed((unordered | opposites) & self._ordered, mixed, rounded)
+        named = {time} if time is None or isinstance(time, str) else {*time.values()}
+        untimed = frozenset({"ts"} if named - {None, "ts"} and self._has_reaches else ())
+        left_out = Unindexed((unordered | opposites) & self._ordered, mixed, rounded, wide, untimed)
         return self.leave_out(left_out)
+
+    @property
+    def _has_reaches(self) -> bool:
+        plans = (self, *self.guards)
+        return any(leaf.reach for plan in plans for leaf in list_comparisons(plan.pattern))
 
     @property
     def guards(self) -> tuple[Plan, ...]:
@@ -235,6 +249,12 @@ class Plan:
         functions = find_user_functions(str(self.pattern))
         made_from = self.pattern, self.unindexed, self.conjunctive
         return _restore_plan, (functions, *made_from)
+
+    @property
+    def inner_units(self) -> frozenset[Unit]:
+        """The units of gaps and WITHINs inside the formulas, and of gaps that conditions give."""
+        gaps = (gap for tables in self._tables for gap in tables.gaps)
+        return self.pattern.inner_units.union(gap.unit for gap in gaps if gap is not None)
 
     @property
     def gaps_in_time(self) -> bool:
@@ -331,7 +351,8 @@ class Plan:
         return tuple(sorted(self.unary.automaton.selected)) if self.unary else ()
 
 
-def _list_comparisons(pattern: Pattern) -> Iterator[pred.Compare]:
+def list_comparisons(pattern: Pattern) -> Iterator[pred.Compare]:
+    """Yield the comparisons of two events."""
     for node in cel.walk(pattern.formula):
         if isinstance(node, cel.Filter):
             for leaf in pred.leaves(node.condition):
@@ -339,8 +360,29 @@ def _list_comparisons(pattern: Pattern) -> Iterator[pred.Compare]:
                     yield leaf
 
 
+def _list_sources(leaf: pred.Compare) -> list[str]:
+    """Return the columns that both sides are read from."""
+    return [each.name for side in (leaf.left, leaf.right) for each in side.attribute.sources]
+
+
+def _is_decided(leaf: pred.Compare, schema: Schema) -> bool:
+    """Whether a comparison of calculated attributes is its origin, for columns of these kinds."""
+    match leaf.origin:
+        case pred.CompareNeighbours(is_difference=True, references=references):
+            return are_times(schema, (each.attribute.name for each in references))
+        case pred.CompareTerms(left=left, right=right):
+            terms = (*pred.walk_term(left), *pred.walk_term(right))
+            if any(isinstance(part, pred.ConstantDuration) for part in terms):
+                sources = _list_sources(leaf)
+                kinds = {*list_kinds(schema, sources)}
+                is_text = leaf.reach is not None and leaf.op == "<=" and kinds == {Kind.STRING}
+                return kinds in ({Kind.TIMESTAMP}, {Kind.INT}) or is_text
+            return {*list_kinds(schema, _list_sources(leaf))} in (set(), {Kind.INT}, {Kind.FLOAT})
+    return True
+
+
 def _find_calculated(pattern: Pattern) -> dict[str, Attribute]:
-    leaves = _list_comparisons(pattern)
+    leaves = list_comparisons(pattern)
     sides = (side.attribute for leaf in leaves for side in (leaf.left, leaf.right))
     return {side.name: side for side in sides if side.is_calculated}
 

@@ -27,6 +27,7 @@ from cernis.errors import DataError
 from cernis.events.evaluate import calculate, call_function, read_literal, spread_constant
 from cernis.events.functions import Constant, Operand
 from cernis.events.kinds import NULL, Int8s, split_by_kind
+from cernis.events.reach import find_bound
 from cernis.events.store import EventStore, cast_to, common_type
 from cernis.events.times import UNITS, is_text, parse_timestamps
 from cernis.pattern import predicate as pred
@@ -167,7 +168,7 @@ def calculate_term(
 
 
 def _call(function: str, arguments: Sequence[TermValue]) -> TermValue:
-    """Return a function of values; ABS takes durations as well."""
+    """Return a function of values, or a bound; ABS takes durations as well."""
     operands: list[Operand] = []
     for value in arguments:
         if isinstance(value, _ConstantSpan):
@@ -178,7 +179,10 @@ def _call(function: str, arguments: Sequence[TermValue]) -> TermValue:
             return pc.abs(value.cast(pa.int64())).cast(value.type)
         operands.append(value)
     columns = [one for one in operands if isinstance(one, pa.Array)]
-    return call_function(function, operands, len(columns[0]) if columns else 1)
+    length = len(columns[0]) if columns else 1
+    if function.startswith("@"):
+        return find_bound(function, operands, length)
+    return call_function(function, operands, length)
 
 
 def _read_times(term: pred.MatchTerm, value: TermValue) -> TermValue:

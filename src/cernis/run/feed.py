@@ -423,7 +423,12 @@ class CorrelatedFeed(Feed):
             for name, attribute in plan.calculated.items()
         }
         self.equality = Equality(tables.domains, plan.settings.partitioned, calculated)
-        self.order = OrderValues(tables.ordered, tables.ordered_pairs, calculated)
+        self.order = OrderValues(
+            tables.ordered,
+            tables.ordered_pairs,
+            calculated,
+            tables.one_word - plan.unindexed.wide,
+        )
         self._time = OrderValues([TIME])
         self._moment = (0, 0, -1)
         self._kinds: dict[tuple[str, str], int] = {}

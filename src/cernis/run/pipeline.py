@@ -72,7 +72,7 @@ class Pipeline:
         self.plan = run.plan
         self.store = run.store
         self.budget = run.budget
-        self.inner_units = run.plan.pattern.inner_units
+        self.inner_units = run.plan.inner_units
         self.limit = limit or KeyLimit()
         self.clock = _attribute_clock(run.plan)
         self.has_matched = False

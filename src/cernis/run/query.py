@@ -192,7 +192,7 @@ class Query(Generic[Found]):
         store = matches.store
         streams = {name: table.schema for b in store.stored_batches() for name, table in b.parts}
         schema = Schema(tuple(stream_of(name, own) for name, own in streams.items()))
-        return Trace(self.plan.for_schema(schema), self.pattern, matches)
+        return Trace(self.plan.for_schema(schema, store.time_column), self.pattern, matches)
 
     def stream(self, events: Any, **options: Any) -> Iterator[Found]:
         """Yield the matches batch by batch, in memory that does not grow with the input."""

@@ -418,7 +418,7 @@ class Session(StreamSession[Found, OpenedEvents]):
             self._given.check_schema(schema)
             self._checked = schemas
         if not self.events:  # the schema of the first events decides the plan
-            plan = self._given.for_schema(schema)
+            plan = self._given.for_schema(schema, self.options.time)
             if pattern.grouping is not None:
                 measures = find_measures(pattern, schema, schemas.values())
                 self._purpose = replace(self._purpose, measures=measures)

@@ -283,7 +283,7 @@ def _choose_plan(query: Query, frames: Sequence[Frame], options: JobOptions) -> 
     schema = _read_schema(frames)
     if pattern.declared is None and not any(frame.is_blank for frame in frames):
         resolve(pattern, _name_all(frames))
-    plan = query.plan.for_schema(schema)
+    plan = query.plan.for_schema(schema, options.time)
     if frames[0].source.isStreaming:
         return plan, choose_stream_layout(plan)
     if options.corrupt is not None:

@@ -3,8 +3,8 @@
 Equalities are closed transitively to classes, and each class is compared along the steps
 between its events. Every other comparison is put on the steps whose two events it compares,
 either way round. Conditions that links cannot decide are checked on each candidate. So are
-those that a link has no room for: its index takes one order, or up to `MOST_DIFFERENT` values
-that must differ. The *verdict* of a condition says how it is decided.
+those that a link has no room for: its index takes one order, a range of one attribute, or up to
+`MOST_DIFFERENT` values that must differ. The *verdict* of a condition says how it is decided.
 
 Cost contract: linear in steps times conditions, and the searches of `Shape`.
 """
@@ -23,6 +23,7 @@ from cernis.automata.correlated.presence import Path
 from cernis.automata.unary.cea import ANYTHING, Is, Test, conjoin, conjoin_tests
 from cernis.automata.unary.construct import CLOCKS, build_test, compare_with_itself
 from cernis.pattern import predicate as pred
+from cernis.pattern.window import Gap, Unit
 from cernis.pattern.write import write_condition
 
 MOST_DIFFERENT = 3
@@ -71,7 +72,7 @@ class Verdicts:
     def note(self, path: Path, index: int, verdict: Verdict) -> None:
         """Note a verdict; of several copies of a condition, the hardest one stays."""
         known = self.found.get((path, index))
-        if known is None or _hardness(verdict) > _hardness(known):
+        if known is None or hardness(verdict) > hardness(known):
             self.found[path, index] = verdict
 
     def in_text(self) -> tuple[Verdict, ...]:
@@ -80,7 +81,8 @@ class Verdicts:
         return tuple(self.found[at] for at in order)
 
 
-def _hardness(verdict: Verdict) -> int:
+def hardness(verdict: Verdict) -> int:
+    """Return the rank of a verdict: by the event, by an index, on candidates."""
     return {How.UNARY: 0, How.CANDIDATE: 2}.get(verdict.how, 1)
 
 
@@ -278,9 +280,18 @@ class FilterConditions:
         elif full:
             self.judge(index, How.CANDIDATE, full)
         elif between_two:
-            self.judge(index, _KIND.get(leaf.op, How.ORDERED), "all its pairs are neighbours")
+            why = "all its pairs are neighbours"
+            how = _KIND.get(leaf.op, How.ORDERED)
+            if isinstance(leaf.origin, pred.CompareTerms):
+                why = _write_rewriting(leaf)
+                how = How.GAP if self.is_gap(leaf) and leaf.op == "<=" else how
+            self.judge(index, how, why)
         else:
             self.judge(index, How.UNARY, "asked of one event")
+
+    def is_gap(self, leaf: pred.Compare) -> bool:
+        """Whether a comparison says how far two events are apart, in time."""
+        return leaf.reach is not None and not self.unindexed.untimed and not self.in_part
 
     def put_on_links(self, leaf: pred.Compare) -> str:
         """Put a comparison on the links of the body; return why one has no room, or \"\"."""
@@ -300,6 +311,10 @@ class FilterConditions:
                         full = obstacle
                         continue
                     added = _add_comparison(link, earlier_name, op, later_name)
+                    if self.is_gap(leaf) and leaf.left.variable in later:
+                        added = _add_gap(link, leaf, added)
+                    elif earlier_name in self.unindexed.wide and _is_range(added):
+                        full = "a range leaves whole numbers beyond 2⁵³ open"
                     if not isinstance(added, str) and added.asks_recent and self.in_part:
                         added = "the gap stands in a part with a WITHIN"
                     if isinstance(added, str):
@@ -313,6 +328,15 @@ class FilterConditions:
             steps.append(Step(tuple(sources), test, step.target))
         self.body = replace(self.body, steps=tuple(steps))
         return full
+
+
+def _write_rewriting(leaf: pred.Compare) -> str:
+    """Write what is compared instead of the condition that a comparison comes from."""
+    sides = (
+        f"{side.variable}[{side.attribute.name.removeprefix('(').removesuffix(')')}]"
+        for side in (leaf.left, leaf.right)
+    )
+    return f" {leaf.op} ".join(sides)
 
 
 def _keys(leaf: pred.Compare) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -352,7 +376,7 @@ def _add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> 
             order = Ordered(earlier, op, later)
             if order in link.ordered:
                 return link
-            if link.ordered:
+            if link.ordered and not _makes_range(link, order):
                 return "the same events are compared by order already"
             if link.gap is not None and link.gap.least:
                 return "the gap has a least length"
@@ -360,7 +384,30 @@ def _add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> 
                 return "the gap stands in a part with a WITHIN"
             if link.different:
                 return "the same events must differ already"
-            return replace(link, ordered=(order,))
+            return replace(link, ordered=(*link.ordered, order))
+
+
+def _is_range(link: Link | str) -> bool:
+    return not isinstance(link, str) and link.is_range
+
+
+def _makes_range(link: Link, order: Ordered) -> bool:
+    """Whether an order gives a range of numbers its upper end."""
+    (known, *others) = link.ordered
+    is_plain = not others and link.gap is None and link.arrow is None
+    same = known.earlier == order.earlier and known.earlier.endswith("+ 0)")
+    return is_plain and same and (known.op, order.op) == (">=", "<=")
+
+
+def _add_gap(link: Link, leaf: pred.Compare, ordered: Link | str) -> Link | str:
+    """Return the link with the gap of a comparison of times; its order may be needed as well."""
+    plain = link.gap is None and link.since is None and link.arrow is None and not link.different
+    if leaf.reach is None or not plain or link.ordered or link.contiguous:
+        return ordered
+    gap = Gap(Unit.TIME, leaf.reach)
+    if leaf.op == "<=":
+        return replace(link, gap=gap)
+    return ordered if isinstance(ordered, str) else replace(ordered, gap=gap)
 
 
 def _add_equality(link: Link, earlier: str, later: str) -> Link:

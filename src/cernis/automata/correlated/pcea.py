@@ -102,6 +102,11 @@ class Link:
         return self.ordered == (AFTER,) and not self.contiguous and self.arrow is None
 
     @property
+    def is_range(self) -> bool:
+        """Whether an attribute of the earlier event lies between two of the event read now."""
+        return len(self.ordered) > 1
+
+    @property
     def asks_recent(self) -> bool:
         """Whether an order stands beside the gap: the index is by value, and by what is recent."""
         return self.gap is not None and bool(self.ordered)
@@ -148,13 +153,19 @@ class Unindexed:
     mixed: frozenset[str] = frozenset()
     """Attributes that hold values of several kinds, which no index compares by !=."""
     rounded: frozenset[str] = frozenset()
-    """Calculated attributes of differences of numbers, which an index would round otherwise."""
+    """Calculated attributes of differences, which an index would round otherwise."""
+    wide: frozenset[str] = frozenset()
+    """Attributes that may hold whole numbers beyond 2⁵³, of which a range sees the float below."""
+    untimed: frozenset[str] = frozenset()
+    """`ts`, where another column has the time of events."""
 
     def __or__(self, other: Unindexed) -> Unindexed:
         return Unindexed(
             self.unordered | other.unordered,
             self.mixed | other.mixed,
             self.rounded | other.rounded,
+            self.wide | other.wide,
+            self.untimed | other.untimed,
         )
 
     def covers(self, other: Unindexed) -> bool:
@@ -166,7 +177,9 @@ class Unindexed:
         if op == "!=" and not self.mixed.isdisjoint((one, other)):
             return "values differ only if they are of one kind, and an attribute has several"
         if not self.rounded.isdisjoint((one, other)):
-            return "a difference of numbers is rounded; an index needs PREV alone on one side"
+            if any(name.startswith(f"({_PREV}") for name in (one, other)):
+                return "a difference of numbers is rounded; an index needs PREV alone on one side"
+            return "an index takes the difference of numbers, or of times"
         if op not in ("=", "!=") and not self.unordered.isdisjoint((one, other)):
             return "no index keeps the order of text, or of decimals with more than 34 digits"
         return ""
@@ -177,8 +190,8 @@ class Unindexed:
         >>> Unindexed(unordered=frozenset({"name"}), mixed=frozenset({"b"})).write_names()
         ['@mixed b', 'name']
         """
-        marked = [_MIXED + name for name in self.mixed] + [_ROUNDED + name for name in self.rounded]
-        return sorted([*self.unordered, *marked])
+        sets = zip(_MARKS, (self.mixed, self.rounded, self.wide, self.untimed), strict=True)
+        return sorted([*self.unordered, *(mark + name for mark, names in sets for name in names)])
 
     @classmethod
     def read_names(cls, names: Iterable[str]) -> Unindexed:
@@ -188,20 +201,16 @@ class Unindexed:
         frozenset({'b'})
         """
         given = frozenset(names)
-        mixed, rounded = (
-            frozenset(name for name in given if name.startswith(mark))
-            for mark in (_MIXED, _ROUNDED)
+        sets = (
+            frozenset(name.removeprefix(mark) for name in given if name.startswith(mark))
+            for mark in _MARKS
         )
-        return cls(
-            given - mixed - rounded,
-            frozenset(name.removeprefix(_MIXED) for name in mixed),
-            frozenset(name.removeprefix(_ROUNDED) for name in rounded),
-        )
+        return cls(frozenset(name for name in given if not name.startswith(_MARKS)), *sets)
 
 
 EVERY_INDEX = Unindexed()
-_MIXED = "@mixed "
-_ROUNDED = "@rounded "
+_MARKS = ("@mixed ", "@rounded ", "@wide ", "@untimed ")
+_PREV = "PREV("
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,8 +141,12 @@ def _ask_order(tables, memory, events, now, link, found):
     question = memory.counters[r.ASKED]
     memory.counters[r.ASKED] = question + 1
     memory.asked[question, 0] = high
-    memory.asked[question, 1] = low
     operator = tables.links.operator[link]
+    if operator == r.IN_GAP:
+        low = events.high[tables.link_upper[link], now.at]
+        memory.asked[question, 1] = low
+        return by_order.latest_inside(memory.branches, found, operator, high, low), question
+    memory.asked[question, 1] = low
     return by_order.latest_start(memory.branches, found, operator, high, low), question
 
 
@@ -184,7 +188,10 @@ def _ask_gap(tables, memory, events, now, link, found):
         if high == r.NOTHING:
             return r.NOTHING, 0
         operator = tables.links.operator[link]
-        if kind == r.RECENT:
+        if operator == r.IN_GAP:
+            low = events.high[tables.link_upper[link], now.at]
+            latest = by_order.latest_inside(memory.branches, found, operator, high, low)
+        elif kind == r.RECENT:
             reading = read_gap(events, now, tables.link_gap[link])
             earliest = go_back(reading, events.gap_most[link])
             memory.asked[question, memory.asked.shape[1] - 1] = earliest

@@ -90,6 +90,8 @@ class CorrelatedArrays(NamedTuple):
     """How many links it has."""
     link_column: NDArray[np.int32]
     link_ordered: NDArray[np.int32]
+    link_upper: NDArray[np.int32]
+    """The column of the upper end, where a link asks for a range of values, or -1."""
     link_values: NDArray[np.int32]
     """Per link and value compared by ≠, the column of the code asked for, or -1."""
     store_column: NDArray[np.int32]
@@ -240,10 +242,18 @@ class CorrelatedTables:
         self.domains = _domains(pcea, apart, self.removals)
         self.columns = {c: i for i, c in enumerate(c for d in self.domains for c in d)}
         self.domain_of = [d for d, columns in enumerate(self.domains) for _ in columns]
-        orders = [order for link in _links_of(pcea) if (order := _ordered(link))]
+        orders = [order for link in _links_of(pcea) if _ordered(link) for order in link.ordered]
         far = [(a.attribute, a.other_attribute) for a in apart if a.op in _ORDERS]
         self.ordered_pairs = tuple(dict.fromkeys([*((o.earlier, o.later) for o in orders), *far]))
         self.ordered = tuple(dict.fromkeys(name for pair in self.ordered_pairs for name in pair))
+        self.one_word = frozenset(
+            name
+            for link in _links_of(pcea)
+            if link.is_range
+            for order in link.ordered
+            for name in (order.earlier, order.later)
+        )
+        """The attributes of ranges: trees compare their first words alone."""
         unequal = [(a.attribute, a.other_attribute) for a in apart if a.op == "!="]
         self.different = tuple(
             dict.fromkeys([*(p for link in _links_of(pcea) for p in link.different), *unequal])
@@ -355,6 +365,9 @@ class CorrelatedTables:
                 [self.columns[tuple(b for _, b in sorted(s.link.equal))] for s in sources]
             ),
             link_ordered=_ints([-1 if asked is None else order[asked.later] for asked in orders]),
+            link_upper=_ints(
+                [order[s.link.ordered[1].later] if s.link.is_range else -1 for s in sources]
+            ),
             link_values=self._pad(
                 [[b for _, b in (*s.link.different, *s.link.unlike)] for s in sources], width
             ),
@@ -463,7 +476,7 @@ class CorrelatedTables:
 def _operator(link: Link, order: Ordered | None) -> int:
     """Return how a link asks a search tree; -1: it asks none."""
     if order is not None:
-        return OPERATORS[order.op]
+        return IN_GAP if link.is_range else OPERATORS[order.op]
     if link.after_last is not None:
         return EQUAL if link.after_last == "first" else OPERATORS[">="]
     return -1 if link.gap is None and not is_grouped(link) else IN_GAP

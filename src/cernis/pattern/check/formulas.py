@@ -293,8 +293,10 @@ class FormulaCheck(TermCheck):
             case Holds(variable=variable, predicate=predicate):
                 known = self.check_variable(variable, scope, "FILTER", node.span)
                 self.check_predicate(predicate, known)
-            case (CompareNeighbours() as pair) | Compare(neighbours=CompareNeighbours() as pair):
+            case (CompareNeighbours() as pair) | Compare(origin=CompareNeighbours() as pair):
                 self.check_neighbours(pair, scope)
+            case Compare(origin=CompareTerms() as whole):
+                self.check_condition(whole, scope, single)
             case Compare(left=left, right=right, adjacent=adjacent):
                 earlier = write_previous(left) if adjacent else write_reference(left)
                 self.check_classes(

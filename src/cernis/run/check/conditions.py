@@ -53,9 +53,11 @@ def satisfies(condition: pred.Condition, found: MarkedEvents, view: EventView) -
             test = construct.build_test(predicate)
             return all(passes(test, view.truth(p)) for p in found.of(variable))
         case (pred.CompareNeighbours() as pair) | pred.Compare(
-            neighbours=pred.CompareNeighbours() as pair
+            origin=pred.CompareNeighbours() as pair
         ):
             return find_broken_pair(pair, found, view) is None
+        case pred.Compare(origin=pred.CompareTerms() as whole):
+            return satisfies(whole, found, view)
         case pred.Compare(op=op, left=left, right=right, adjacent=adjacent, shift=shift):
             one, other = found.of(left.variable), found.of(right.variable)
             pairs = _pair_neighbours(one, other, found) if adjacent else product(one, other)
@@ -96,7 +98,7 @@ def is_false(leaf: pred.Statement, found: MarkedEvents, view: EventView) -> bool
             test = construct.build_test(pred.Negation(predicate))
             return any(passes(test, view.truth(p)) for p in found.of(variable))
         case (pred.CompareNeighbours() as pair) | pred.Compare(
-            neighbours=pred.CompareNeighbours() as pair
+            origin=pred.CompareNeighbours() as pair
         ):
             one, other = map(found.of, pair.variables)
             pairs = (_value_pair(p, q, view) for p, q in _pair_neighbours(one, other, found))

@@ -83,7 +83,7 @@ class LongestMatches(Stage):
         run = self.run
         if isinstance(run.keys, LifeCoder):
             run.keys.advance(time)
-        if run.plan.pattern.inner_units:
+        if run.plan.inner_units:
             run.feed.measure(scale)
         size = run.window_ticks(scale)
         run.runtime.advance(time, None if size is None else time - size)

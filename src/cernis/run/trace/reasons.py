@@ -179,11 +179,13 @@ class Reasons:
                     if not passes(test, self.view.truth(rank)):
                         return rank, f"in {self.name(rank)} {self._say_values(predicate, rank)}"
             case (pred.CompareNeighbours() as compared) | pred.Compare(
-                neighbours=pred.CompareNeighbours() as compared
+                origin=pred.CompareNeighbours() as compared
             ):
                 pair = find_broken_pair(compared, found, self.view)
                 if pair is not None:
                     return pair.end, self._say_neighbours(compared, pair)
+            case pred.Compare(origin=pred.CompareTerms() as whole):
+                return self._blame(whole, found, everything)
             case pred.Compare(left=left, right=right):
                 for p, q in product(found.of(left.variable), found.of(right.variable)):
                     alone = MarkedEvents(
