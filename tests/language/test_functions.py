@@ -41,6 +41,15 @@ from cernis.serve.complete import complete
         ("* WHERE A AS case ; B AS when", "* WHERE A AS case ; B AS when"),
         ("* WHERE A FILTER A[matches = 'x' AND hour > 1]", None),
         ("* WHERE A AS x FILTER PREV(x)[ABS(a)] < x[a]", None),
+        (
+            "IF(x[a] > y[b] AND NOT x[s = 'a'], x[a], 2) AS s WHERE A AS x ; B AS y",
+            "CASE WHEN x[a] > y[b] AND NOT x[s = 'a'] THEN x[a] ELSE 2 END AS s "
+            "WHERE A AS x ; B AS y",
+        ),
+        ("* WHERE A FILTER ANY(A[l], e -> e = u)", "* WHERE A FILTER A[ANY(l, e -> e = u)]"),
+        ("* WHERE A FILTER A[CONTAINS(u, 'a') = ENDS_WITH(v, 'b')]", None),
+        ("* WHERE A FILTER A[COALESCE(CONTAINS(u, 'a'), FALSE) = b]", None),
+        ("* WHERE A PARTITION BY [(v % 10)], [CASE WHEN v > 1 THEN 2 END]", None),
         ("ABS(x[a] - y[b]) AS d WHERE A AS x ; B AS y ORDER BY ROUND(x[a], 1) LIMIT 2", None),
     ],
 )
@@ -72,6 +81,8 @@ SCHEMA = parse_schema("CREATE STREAM S { EVENT A { n:int, u:string, t:timestamp,
         ("A[COALESCE(n, u) = 3]", ["type clash: n is a number, u is a string"]),
         ("A[CASE WHEN n > 1 THEN 'a' ELSE 2 END = 'a']", ["type clash: 'a' is a string"]),
         ("LOWER(A[x]) = 'a'", ["unknown attribute 'x'"]),
+        ("A[ANY(n, e -> e = 1)]", ["ANY needs a list, n is a number"]),
+        ("IF(A[n] > COUNT(A), 'a', 2) = 2", ["type clash: 'a' is a string, 2 is a number"]),
         ("ABS(A[n] - MAX(A[u])) > 3", ["does not take '-' here"]),
     ],
 )
@@ -87,8 +98,8 @@ def test_a_mistake_is_told_with_its_place(condition: str, messages: list[str]) -
     [
         ("SUM(x[a] * y[b]) AS s WHERE A AS x ; B AS y", "SUM goes over the events of one variable"),
         (
-            "IF(x[a] > 1, x[a], y[b]) AS s WHERE A AS x ; B AS y",
-            "IF and CASE look at the attributes of one event",
+            "IF(PREV(x)[a] > y[a], x[a], y[b]) AS s WHERE A AS x ; B AS y",
+            "PREV, INCREASING and its relatives do not stand in IF and CASE",
         ),
         ("MEDIAN(x[a]) AS m WHERE A AS x", "the functions of several events are COUNT"),
         ("* WHERE A AS x FILTER x[LAG(price) > 3]", "PREV(x)[price] is the event before"),
@@ -137,3 +148,18 @@ def test_the_builder_makes_the_same_patterns_as_the_text() -> None:
     assert p.select().where(built).build() == parse(text)
     with pytest.raises(cernis.QueryError, match="unknown function 'lowr'"):
         p.call("lowr", x["u"])
+
+
+def test_the_builder_chooses_and_looks_into_lists() -> None:
+    x, y = p.var("x"), p.var("y")
+    body = p.seq(p.event("A").as_("x"), p.event("B").as_("y"))
+    one = x[p.if_(p.attr("u") == "a", 1, 2) < 2]
+    listed = y[p.any_element(p.attr("l"), "e", p.attr("e") == "b")]
+    built = body.filter(one & listed & (p.if_(x["v"] > y["v"], x["v"], 3) > 2))
+    text = (
+        "SELECT * WHERE A AS x ; B AS y FILTER x[IF(u = 'a', 1, 2) < 2] AND ANY(y[l], e -> e = 'b')"
+        " AND IF(x[v] > y[v], x[v], 3) > 2"
+    )
+    assert p.select().where(built).build() == parse(text)
+    with pytest.raises(cernis.QueryError, match="do not stand in IF and CASE"):
+        p.if_(p.prev("x")["v"] > y["v"], 1, 2)

@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         "b": pa.float64(),
         "s": pa.string(),
         "t": pa.string(),
+        "l": pa.list_(pa.string()),
     }
 )
 """The columns of the events."""
@@ -32,11 +33,9 @@ SCHEMA = pa.schema(
 class Expressions:
     """Makes expressions of a depth from a source of random numbers."""
 
-    def __init__(self, chance: random.Random, write: Write, chooses: bool = True) -> None:
+    def __init__(self, chance: random.Random, write: Write) -> None:
         self.chance = chance
         self.write = write
-        self.chooses = chooses
-        """Whether IF and CASE may stand in them: they look at one event."""
 
     def pick(self, items: Sequence[str]) -> str:
         return self.chance.choice(items)
@@ -69,7 +68,7 @@ class Expressions:
             f"IF({self.truth(depth - 1)}, {self.write('a')}, {other})",
             f"CASE WHEN {self.truth(depth - 1)} THEN {self.write('b')} {when} END",
         )
-        return self.pick(forms if self.chooses else forms[:-2])
+        return self.pick(forms)
 
     def text(self, depth: int) -> str:
         """Return an expression of a text."""
@@ -89,7 +88,7 @@ class Expressions:
             f"CAST({self.write('a')} AS STRING)",
             f"IF({self.truth(depth - 1)}, {self.write('s')}, {other})",
         )
-        return self.pick(forms if self.chooses else forms[:-1])
+        return self.pick(forms)
 
     def truth(self, depth: int) -> str:
         """Return a condition."""
@@ -102,6 +101,9 @@ class Expressions:
             f"CONTAINS({self.text(below)}, {self.pick(_TEXTS)})",
             f"SQL_LIKE({self.text(below)}, '_b%')",
             f"SQL_ILIKE({self.text(below)}, 'A%')",
+            f"ENDS_WITH({self.text(below)}, 'b') = CONTAINS({self.text(below)}, 'a')",
+            f"COALESCE(CONTAINS({self.text(below)}, 'b'), FALSE) = TRUE",
+            f"ANY({self.write('l')}, e -> STARTS_WITH(e, {self.pick(_TEXTS)}) OR LENGTH(e) = 2)",
         )
         test = self.pick(forms)
         if depth and self.chance.random() < 0.4:
@@ -113,13 +115,13 @@ def make_query(chance: random.Random, depth: int = 4) -> str:
     """Return a query over the attributes a, b, s and t, with functions in most of its places."""
     inside = Expressions(chance, str)
     first, second = (Expressions(chance, f"{name}[{{}}]".format) for name in "xy")
-    either = Expressions(chance, lambda name: f"{chance.choice('xy')}[{name}]", False)
+    either = Expressions(chance, lambda name: f"{chance.choice('xy')}[{name}]")
     one_event = f"x[{inside.truth(depth)}]"
     between = [
         f"{first.number(depth)} {chance.choice(_COMPARE)} {second.number(depth)}",
         f"{first.text(depth)} {chance.choice(('=', '!='))} {second.text(depth)}",
         f"ABS({either.number(1)} - {second.number(1)}) <= {first.number(1)}",
-        f"LENGTH({either.pick(('x[s]', 'y[t]'))}) > {either.number(0)}",
+        f"LENGTH({either.text(2)}) > {either.number(1)}",
         f"STARTS_WITH({first.text(2)}, {second.text(1)})",
     ]
     chosen = chance.choice(between)
@@ -129,7 +131,7 @@ def make_query(chance: random.Random, depth: int = 4) -> str:
     select = chance.choice(
         (
             "*",
-            f"{first.number(depth)} AS n, {second.text(depth)} AS s, {either.number(0)} AS e",
+            f"{first.number(depth)} AS n, {second.text(depth)} AS s, {either.number(2)} AS e",
             f"MAX(y[b] - {second.number(2)}) AS m, COUNT(DISTINCT LOWER(y[s])) AS d",
         )
     )
@@ -148,6 +150,7 @@ def make_events(chance: random.Random, count: int) -> list[dict[str, Any]]:
             "b": chance.choice((0.5, -1.0, 2.25, 2.5, 1e3, None)),
             "s": chance.choice(("a", "Ab", " b ", "", "ßb", "abcab", None)),
             "t": chance.choice(("A", "ab", "12", "-7", "𝒳b", None)),
+            "l": chance.choice((["a", "𝒳b"], ["b"], [None, "A"], [], None)),
         }
         for number in range(count)
     ]

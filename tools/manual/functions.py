@@ -37,8 +37,9 @@ is another word for it that says so. The wildcards of SQL have the names `SQL_LI
 `SQL_ILIKE`: a second operator that is spelt almost like `LIKE` and means something else would be
 mistaken for it.
 
-`IF` and `CASE` look at the attributes of one event. `NOT` stands before any condition; it holds
-where the condition is false, and an unknown one stays unknown.
+`IF` and `CASE` take conditions on one event or on several: `IF(a[v] > b[v], a[v], b[v])`. A function
+that is true or false may be an argument too: `COALESCE(CONTAINS(name, 'x'), FALSE) = TRUE`. `NOT`
+stands before any condition; it holds where the condition is false, and an unknown one stays unknown.
 
 Your own functions are registered in Python: see [your own score](../how-to/own-function.md).
 """
@@ -57,6 +58,15 @@ _CHOICES = (
 )
 """What is no function, but stands beside COALESCE: its conditions are no values."""
 
+_LISTS = (
+    (
+        "ANY(list, name -> condition)",
+        "Whether the condition is true of an element, which has the name; a condition itself.",
+        "ANY(arguments, a -> a = '-enc' OR STARTS_WITH(a, '-e'))",
+    ),
+)
+"""What stands beside SIZE."""
+
 _BY_CATALYST = frozenset({"FLOOR", "CEIL", "LEAST", "GREATEST", "MOD", "COALESCE", "NULLIF"})
 """Computed by Catalyst with more than one function of Spark."""
 
@@ -73,6 +83,8 @@ def write_functions_page() -> str:
         lines += "".join(map(_write_line, functions))
         if group == "Choice":
             lines += "".join(f"| `{a}` | {b} | `{c}` | Catalyst |\n" for a, b, c in _CHOICES)
+        if group == "Lists":
+            lines += "".join(f"| `{a}` | {b} | `{c}` | Python |\n" for a, b, c in _LISTS)
         parts.append(lines)
     return "\n".join(parts)
 

@@ -90,6 +90,8 @@ def evaluate_predicate(predicate: pred.Predicate, lookup: Lookup, length: int) -
             value = evaluate_value(body, lookup, length)
             above = compare(">=", value, read_literal(low), length)
             return pc.and_kleene(above, compare("<=", value, read_literal(high), length))
+        case pred.AnyElement(body=body, name=name, predicate=test):
+            return _any_element(evaluate_value(body, lookup, length), name, test, lookup, length)
         case pred.IsNull(body=body, negated=negated):
             return _is_null(evaluate_value(body, lookup, length), negated, length)
         case pred.And(parts=parts):
@@ -446,7 +448,24 @@ def evaluate_value(node: pred.Value, lookup: Lookup, length: int) -> Operand:
 
 
 def call_function(name: str, operands: Sequence[Operand], length: int) -> Operand:
-    """Return the value of a function on every row; an unknown function gives NULL."""
+    """Return the value of a function on every row; an unknown function gives NULL.
+
+    Conditions of CASE are functions too: comparisons, AND, OR and NOT.
+    """
+    match name:
+        case "=" | "!=" | "<" | "<=" | ">" | ">=":
+            return compare(name, operands[0], operands[1], length)
+        case "AND" | "OR":
+            tests = [_to_truth(one, length) for one in operands]
+            return reduce(pc.and_kleene if name == "AND" else pc.or_kleene, tests)
+        case "NOT":
+            return pc.invert(_to_truth(operands[0], length))
+        case "CASE":
+            found = operands[-1] if len(operands) % 2 else None
+            for index in range(len(operands) // 2 * 2 - 2, -1, -2):
+                holds = _to_truth(operands[index], length)
+                found = _choose(holds, operands[index + 1], found, length)
+            return found
     function = find_function(name)
     if function is None or not function.accepts(len(operands)):
         return None
@@ -470,6 +489,13 @@ def call_function(name: str, operands: Sequence[Operand], length: int) -> Operan
     return apply_function(function, operands, length)
 
 
+def _to_truth(operand: Operand, length: int) -> pa.BooleanArray:
+    """Return the truth of a condition on every row."""
+    if isinstance(operand, Constant):
+        return _all(operand.value is True, length)
+    return _unknown(length) if class_of(operand) != "boolean" else operand
+
+
 def _contains(where: Operand, what: Operand, length: int) -> Operand:
     """Evaluate whether text has a text in it, or a list an element."""
     kinds = class_of(where), class_of(what)
@@ -481,6 +507,35 @@ def _contains(where: Operand, what: Operand, length: int) -> Operand:
         return apply_function(function, (where, what), length) if kinds[0] == "string" else None
     owner = pc.list_parent_indices(where)
     found = compare("=", pc.list_flatten(where), _spread_to(what, owner), len(owner))
+    return _gather_truths(where, owner, found, length)
+
+
+def _any_element(
+    where: Operand, name: str, test: pred.Predicate, lookup: Lookup, length: int
+) -> pa.BooleanArray:
+    """Evaluate whether a predicate is true of an element of a list."""
+    if not isinstance(where, pa.Array) or class_of(where) != "list":
+        return _unknown(length)
+    owner, elements = pc.list_parent_indices(where), pc.list_flatten(where)
+
+    def read(path: tuple[str, ...]) -> pa.Array | None:
+        if path[0] != name:
+            column = lookup(path)
+            return None if column is None else column.take(owner)
+        found = elements
+        for field in path[1:]:
+            if not pa.types.is_struct(found.type) or found.type.get_field_index(field) < 0:
+                return None
+            found = pc.struct_field(found, field)
+        return found
+
+    return _gather_truths(where, owner, evaluate_predicate(test, read, len(owner)), length)
+
+
+def _gather_truths(
+    where: pa.Array, owner: pa.Array, found: pa.BooleanArray, length: int
+) -> pa.BooleanArray:
+    """Return the OR of what is found for the elements of each list."""
     hits, gaps = (
         np.bincount(np.asarray(owner)[np.asarray(marks)], minlength=length) > 0
         for marks in (pc.fill_null(found, False), found.is_null())

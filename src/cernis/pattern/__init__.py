@@ -14,10 +14,19 @@ SELECT NEXT a, b FROM S WHERE (BUY AS a ; BUY AS b) FILTER a[price] < b[price] W
 from __future__ import annotations
 
 from cernis.pattern import formula, predicate
-from cernis.pattern.builder.conditions import END, START, aggregate, call, count, prev, var
+from cernis.pattern.builder.conditions import (
+    END,
+    START,
+    aggregate,
+    call,
+    count,
+    if_,
+    prev,
+    var,
+)
 from cernis.pattern.builder.durations import gap
 from cernis.pattern.builder.formulas import all_of, either, event, follow, no, seq, then
-from cernis.pattern.builder.predicates import attr, const
+from cernis.pattern.builder.predicates import any_element, attr, const
 from cernis.pattern.builder.queries import select, select_none
 from cernis.pattern.predicate import Aggregate
 from cernis.pattern.query import (
@@ -51,6 +60,7 @@ __all__ = [
     "Window",
     "aggregate",
     "all_of",
+    "any_element",
     "attr",
     "call",
     "const",
@@ -60,6 +70,7 @@ __all__ = [
     "follow",
     "formula",
     "gap",
+    "if_",
     "no",
     "predicate",
     "prev",

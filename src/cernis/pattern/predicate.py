@@ -5,7 +5,8 @@ take part in equality):
 
 * *predicates* look at one event and follow SQL's three-valued logic. Values are
   `Attribute`, `Literal`, `Arithmetic`, `Negative`, `Call` of a function and `Case`; predicates are
-  `Comparison`, `Like`, `InSet`, `InRange`, `IsNull` and `And`, `Or`, `Negation` over them.
+  `Comparison`, `Like`, `InSet`, `InRange`, `IsNull`, `AnyElement` and `And`, `Or`, `Negation`
+  over them.
 * *terms* give a valuation one value: `Reference` to a variable with one event, `Aggregate` over
   the events of a variable, `IntervalTime` (START and END), `Literal`, `ConstantDuration`, and
   `Calculation`, `Opposite`, `TermCall` of terms. A function of one event's attributes is an
@@ -288,6 +289,19 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
+class AnyElement:
+    """`ANY(list, name -> P)`: P is true of an element, which has the name in P.
+
+    It is unknown if no element makes P true, and some makes it unknown.
+    """
+
+    body: Value
+    name: str
+    predicate: Predicate
+    span: Span | None = span_field()
+
+
+@dataclass(frozen=True, slots=True)
 class And:
     parts: tuple[Predicate, ...]
     span: Span | None = span_field()
@@ -305,7 +319,7 @@ class Negation:
     span: Span | None = span_field()
 
 
-Predicate = Comparison | Like | InSet | InRange | IsNull | And | Or | Negation
+Predicate = Comparison | Like | InSet | InRange | IsNull | AnyElement | And | Or | Negation
 
 # ------------------------------------------------------------------- terms
 
@@ -369,7 +383,11 @@ class Opposite:
 
 @dataclass(frozen=True, slots=True)
 class TermCall:
-    """A function of terms, by its name in capitals, that is not one of a single event."""
+    """A function of terms, by its name in capitals, that is not one of a single event.
+
+    `CASE` takes conditions and values in turn, and the value of ELSE. Its conditions are calls of
+    AND, OR, NOT and the comparisons.
+    """
 
     function: str
     arguments: tuple[MatchTerm, ...]
@@ -716,5 +734,8 @@ def attributes_of(node: Predicate | Value) -> Iterator[Attribute]:
         case And(parts=parts) | Or(parts=parts):
             for part in parts:
                 yield from attributes_of(part)
+        case AnyElement(body=body, name=name, predicate=predicate):
+            yield from attributes_of(body)
+            yield from (each for each in attributes_of(predicate) if each.path[0] != name)
         case _:
             yield from attributes_of(node.body)

@@ -9,7 +9,7 @@ formula; recursive, so the depth limit of `cernis.pattern.check` must hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -237,6 +237,53 @@ def call_terms(
     return pred.Reference(variable, name_calculated(value), previous=previous, span=span)
 
 
+def choose_terms(
+    branches: Sequence[tuple[pred.Condition, pred.MatchTerm]],
+    otherwise: pred.MatchTerm | None = None,
+    span: Span | None = None,
+) -> pred.MatchTerm | None:
+    """Return CASE of terms; of the attributes of one event, it is an attribute of it.
+
+    None: a condition looks at neighbours.
+    """
+    terms = [term for _, term in branches] + ([] if otherwise is None else [otherwise])
+    conditions = [condition for condition, _ in branches]
+    names = {name for term in terms for name in pred.variables_of(term)}
+    leaves = [leaf for condition in conditions for leaf in pred.leaves(condition)]
+    names.update(name for leaf in leaves for name in pred.leaf_variables(leaf))
+    values = [value for term in terms if (value := pred.to_value(term)) is not None]
+    tests = [test for each in conditions if (test := pred.to_predicate(each)) is not None]
+    if len(names) == 1 and len(tests) == len(conditions) and len(values) == len(terms):
+        last = values[-1] if otherwise is not None else None
+        case = pred.Case(tuple(zip(tests, values, strict=False)), last, span=span)
+        return pred.Reference(names.pop(), name_calculated(case), span=span)
+    truths = [truth for each in conditions if (truth := to_truth(each)) is not None]
+    if len(truths) < len(conditions):
+        return None
+    pairs = [each for pair in zip(truths, terms, strict=False) for each in pair]
+    return pred.TermCall("CASE", (*pairs, *terms[len(branches) :]), span=span)
+
+
+def to_truth(condition: pred.Condition) -> pred.MatchTerm | None:
+    """Return the truth of a condition as a term; None: it is no value of single events."""
+    match condition:
+        case pred.Holds(variable=variable, predicate=test, span=span):
+            branches = (test, pred.Literal(True)), (pred.Negation(test), pred.Literal(False))
+            return pred.Reference(variable, name_calculated(pred.Case(branches)), span=span)
+        case pred.Compare(op=op, left=left, right=right, adjacent=False, shift=None, span=span):
+            return pred.TermCall(op, (left, right), span=span)
+        case pred.CompareTerms(op=op, left=one, right=other, span=span):
+            return pred.TermCall(op, (one, other), span=span)
+        case pred.Denied(body=body, span=span):
+            denied = to_truth(body)
+            return None if denied is None else pred.TermCall("NOT", (denied,), span=span)
+        case pred.AllOf(parts=parts, span=span) | pred.AnyOf(parts=parts, span=span):
+            terms = tuple(term for part in parts if (term := to_truth(part)) is not None)
+            word = "AND" if isinstance(condition, pred.AllOf) else "OR"
+            return pred.TermCall(word, terms, span=span) if len(terms) == len(parts) else None
+    return None
+
+
 def write_value(value: pred.Value) -> str:
     """Write a value as it stands between brackets.
 
@@ -314,6 +361,8 @@ def write_predicate(predicate: pred.Predicate) -> str:
             return f"{write_value(body)} IN {{{', '.join(map(_write_literal, values))}}}"
         case pred.InRange(body=body, low=low, high=high):
             return f"{write_value(body)} IN {{{_write_literal(low)}..{_write_literal(high)}}}"
+        case pred.AnyElement(body=body, name=name, predicate=test):
+            return f"ANY({write_value(body)}, {write_name(name)} -> {write_predicate(test)})"
         case pred.IsNull(body=body, negated=negated):
             return f"{write_value(body)} IS {'NOT ' if negated else ''}NULL"
         case pred.And(parts=parts):
@@ -392,8 +441,35 @@ def write_term(term: pred.MatchTerm) -> str:
                 case reference:
                     inside = write_reference(reference)
             return f"{function}({'DISTINCT ' if distinct else ''}{inside})"
+        case pred.TermCall(function="CASE", arguments=arguments):
+            pairs = zip(arguments[::2], arguments[1::2], strict=False)
+            whens = (f"WHEN {_write_truth(test)} THEN {write_term(each)}" for test, each in pairs)
+            last = f" ELSE {write_term(arguments[-1])}" if len(arguments) % 2 else ""
+            return f"CASE {' '.join(whens)}{last} END"
         case pred.TermCall(function=function, arguments=arguments):
             return _write_call(function, [write_term(each) for each in arguments])
+
+
+def _write_truth(term: pred.MatchTerm, *, inside: bool = False) -> str:
+    """Write a condition of CASE that is a term."""
+    match term:
+        case pred.TermCall(function="AND" | "OR" as word, arguments=arguments):
+            text = f" {word} ".join(_write_truth(each, inside=True) for each in arguments)
+            return f"({text})" if inside else text
+        case pred.TermCall(function="NOT", arguments=(body,)):
+            return f"NOT {_write_truth(body, inside=True)}"
+        case pred.TermCall(
+            function="=",
+            arguments=(pred.TermCall(function=name) as call, pred.Literal(value=flag)),
+        ) if _is_test(name, flag):
+            return write_term(call)
+        case pred.TermCall(function=op, arguments=(one, other)):
+            return f"{write_term(one)} {op} {write_term(other)}"
+        case pred.Reference(
+            variable=variable, attribute=pred.Attribute(value=pred.Case(branches=((test, _), *_)))
+        ):
+            return f"{write_name(variable)}[{write_predicate(test)}]"
+    return write_term(term)
 
 
 # -------------------------------------------------------------------- conditions

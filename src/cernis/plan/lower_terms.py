@@ -80,7 +80,7 @@ class _Lowering:
                 return node
             case cel.Filter(body=body, condition=condition):
                 body, left = self._count_rounds(body, condition)
-                lowered = None if left is None else _lower_condition(left, body)
+                lowered = None if left is None else _lower_condition(left, body, self.splits)
                 body = self._lower(body)
                 if lowered is not None and self.splits:
                     body, lowered = self._split_rounds(body, lowered)
@@ -386,16 +386,22 @@ def _read_end(term: pred.MatchTerm, body: cel.Formula) -> _End | None:
 # ------------------------------------------------------------------ other terms
 
 
-def _lower_condition(condition: pred.Condition, body: cel.Formula) -> pred.Condition:
+def _lower_condition(
+    condition: pred.Condition, body: cel.Formula, measures: bool
+) -> pred.Condition:
+    """Return a condition rewritten; `measures` says whether differences are."""
     match condition:
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
-            return replace(condition, parts=tuple(_lower_condition(p, body) for p in parts))
+            return replace(
+                condition, parts=tuple(_lower_condition(p, body, measures) for p in parts)
+            )
         case pred.CompareTerms(op=op, left=left, right=right, span=span):
             sides = {*pred.variables_of(left)}, {*pred.variables_of(right)}
             names = sides[0] | sides[1]
             one, other = _to_value(left), _to_value(right)
             if one is None or other is None or not names <= single_variables(body):
-                return compare_distance(condition, body) or condition
+                found = compare_distance(condition, body) if measures else None
+                return found or condition
             if len(names) == 1:
                 test = pred.Comparison(op, one, other, span=span)
                 return pred.Holds(names.pop(), test, span=span)
@@ -405,11 +411,12 @@ def _lower_condition(condition: pred.Condition, body: cel.Formula) -> pred.Condi
                     for variables, value in zip(sides, (one, other), strict=True)
                 )
                 return pred.Compare(op, former, latter, span=span)
-            return compare_distance(condition, body) or condition
+            found = compare_distance(condition, body) if measures else None
+            return found or condition
         case pred.CompareNeighbours():
             return _compare_columns(condition)
         case pred.Denied(body=denied, span=span):
-            lowered = _lower_condition(denied, body)
+            lowered = _lower_condition(denied, body, measures)
             if isinstance(lowered, pred.Holds) and lowered.variable in single_variables(body):
                 return replace(lowered, predicate=pred.Negation(lowered.predicate), span=span)
             names = {*pred.leaf_variables(denied)}

@@ -171,18 +171,31 @@ def _call(function: str, arguments: Sequence[TermValue]) -> TermValue:
     """Return a function of values, or a bound; ABS takes durations as well."""
     operands: list[Operand] = []
     for value in arguments:
-        if isinstance(value, _ConstantSpan):
-            return None
-        if isinstance(value, pa.Array) and pa.types.is_duration(value.type):
+        is_column = isinstance(value, pa.Array) and pa.types.is_duration(value.type)
+        if function in pred.COMPARE and (is_column or isinstance(value, _ConstantSpan)):
+            operands.append(_count_nanoseconds(value))
+        elif isinstance(value, pa.Array) and is_column:
             if function != "ABS":
                 return None
             return pc.abs(value.cast(pa.int64())).cast(value.type)
-        operands.append(value)
+        elif isinstance(value, _ConstantSpan):
+            return None
+        else:
+            operands.append(value)
     columns = [one for one in operands if isinstance(one, pa.Array)]
     length = len(columns[0]) if columns else 1
     if function.startswith("@"):
         return find_bound(function, operands, length)
     return call_function(function, operands, length)
+
+
+def _count_nanoseconds(value: TermValue) -> Operand:
+    """Return durations that are compared as numbers."""
+    if isinstance(value, _ConstantSpan):
+        whole = value.nanoseconds
+        return Constant(whole.numerator if whole.denominator == 1 else float(whole))
+    assert isinstance(value, pa.Array)
+    return value.cast(pa.duration("ns")).cast(pa.int64())
 
 
 def _read_times(term: pred.MatchTerm, value: TermValue) -> TermValue:

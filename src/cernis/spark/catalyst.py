@@ -228,7 +228,7 @@ class _Translation:
                 return both(ends) if wanted else either(ends)
             case pred.IsNull(body=body, negated=negated):
                 return self._is_null(self._value(body), negated is not wanted)
-        raise AssertionError(predicate)
+        raise _CannotTranslate("ANY: a condition on the elements of a list")
 
     def _hide(self, truth: Truth) -> Truth:
         """Mark a condition that file sources must not see, or do not understand."""

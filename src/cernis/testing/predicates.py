@@ -72,6 +72,11 @@ def truth(predicate: pred.Predicate, event: Event) -> bool | None:
             found = evaluate_value(body, event)
             ends = read_literal(low), read_literal(high)
             return all_of((compare("<=", ends[0], found), compare("<=", found, ends[1])))
+        case pred.AnyElement(body=body, name=name, predicate=test):
+            found = evaluate_value(body, event)
+            if not isinstance(found, list | tuple):
+                return None
+            return any_of(truth(test, {**event, name: each}) for each in found)
         case pred.IsNull(body=body, negated=negated):
             return (evaluate_value(body, event) is None) != negated
         case pred.And(parts=parts):
@@ -147,6 +152,19 @@ def evaluate_value(node: pred.Value, event: Event) -> Any:
 
 def call(name: str, arguments: Sequence[Any]) -> Any:
     """Return the value of a function, by the table of functions; None for an unknown one."""
+    match name, arguments:
+        case (("=" | "!=" | "<" | "<=" | ">" | ">="), (one, other)):
+            return compare(name, one, other)
+        case "AND", _:
+            return all_of(arguments)
+        case "OR", _:
+            return any_of(arguments)
+        case "NOT", (one,):
+            return None if one is None else not one
+        case "CASE", _:
+            pairs = zip(arguments[::2], arguments[1::2], strict=False)
+            last = arguments[-1] if len(arguments) % 2 else None
+            return next((value for test, value in pairs if test is True), last)
     function = find_function(name)
     return None if function is None else function(*arguments)
 

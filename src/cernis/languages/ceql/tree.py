@@ -36,7 +36,13 @@ from cernis.pattern.query import (
 )
 from cernis.pattern.selection import marked_variables, starred_variables
 from cernis.pattern.window import Gap, Unit
-from cernis.pattern.write import call_terms, capitalize_ascii, name_calculated, write_term
+from cernis.pattern.write import (
+    call_terms,
+    capitalize_ascii,
+    choose_terms,
+    name_calculated,
+    write_term,
+)
 from cernis.schema import Schema
 
 MOMENTS = ("START", "END")
@@ -466,6 +472,17 @@ class CeqlReader(TreeReader):
         term, span = parts[0], span_of_tree(meta)
         return replace(pred.compare_terms("=", term, pred.Literal(True, span=span)), span=span)
 
+    def claim_any(self, meta: Meta, parts: list[Any]) -> pred.Condition:
+        _, term, name, _, test = parts
+        span, owner = span_of_tree(meta), self._read_term(term)
+        value, names = pred.to_value(owner), {*pred.variables_of(owner)}
+        if value is None or len(names) != 1:
+            self.mistakes.note("ANY looks at a list of one event", span, expected="ANY(x[a], …)")
+            names, value = names or {""}, pred.Literal(0)
+        return pred.Holds(
+            names.pop(), pred.AnyElement(value, name.text, test, span=span), span=span
+        )
+
     def monotone(self, meta: Meta, parts: list[Any]) -> pred.Monotone:
         owner, word, attribute = parts
         op = pred.MONOTONE[word.value.upper()]
@@ -605,27 +622,17 @@ class CeqlReader(TreeReader):
     def _choose(
         self, branches: Sequence[tuple[Any, Any]], otherwise: Any, span: Span
     ) -> pred.MatchTerm:
-        """Return a choice between values, which looks at one event."""
+        """Return a choice between values."""
         rest = None if otherwise is None else self._read_term(otherwise)
-        terms = [term for _, term in branches] + ([] if rest is None else [rest])
-        names = {name for term in terms for name in pred.variables_of(term)}
-        tests = []
-        for condition, _ in branches:
-            names |= {name for leaf in pred.leaves(condition) for name in pred.leaf_variables(leaf)}
-            tests.append(pred.to_predicate(condition))
-        values = [pred.to_value(term) for term in terms]
-        if len(names) != 1 or None in tests or None in values:
+        found = choose_terms(branches, rest, span)
+        if found is None:
             self.mistakes.note(
-                "IF and CASE look at the attributes of one event",
+                "PREV, INCREASING and its relatives do not stand in IF and CASE",
                 span,
                 suggestion="write the choice as two conditions, joined with OR",
             )
             return pred.Literal(0, span=span)
-        known = cast("list[pred.Value]", values)
-        chosen = tuple(zip(cast("list[pred.Predicate]", tests), known, strict=False))
-        last = known[-1] if rest is not None else None
-        attribute = name_calculated(pred.Case(chosen, last, span=span))
-        return pred.Reference(names.pop(), attribute, span=span)
+        return found
 
     def constant(self, meta: Meta, parts: list[Token]) -> pred.Literal:
         return self._read_constant(parts[0])
@@ -708,6 +715,10 @@ class CeqlReader(TreeReader):
             )
             test = pred.And(ends, span=span)
         return self._negate(negation, test, span)
+
+    def any_element(self, meta: Meta, parts: list[Any]) -> pred.AnyElement:
+        _, body, name, _, test = parts
+        return pred.AnyElement(body, name.text, test, span=span_of_tree(meta))
 
     def is_null(self, meta: Meta, parts: list[Any]) -> pred.IsNull:
         body, negation = parts

@@ -24,7 +24,13 @@ from cernis.pattern.check import AGGREGATES
 from cernis.pattern.functions import find_function, suggest_function
 from cernis.pattern.query import SelectedTerm, Variable
 from cernis.pattern.suggest import did_you_mean
-from cernis.pattern.write import call_terms, capitalize_ascii, write_condition, write_term
+from cernis.pattern.write import (
+    call_terms,
+    capitalize_ascii,
+    choose_terms,
+    write_condition,
+    write_term,
+)
 
 MonotoneOperator = Literal["<", "<=", ">", ">="]
 
@@ -129,6 +135,25 @@ def call(function: str, *arguments: object) -> Any:
     if is_test:
         return PredicateBuilder(pred.Comparison("=", value, pred.Literal(True)))
     return ValueBuilder(value)
+
+
+def if_(test: object, chosen: object, otherwise: object = None) -> Any:
+    """Return `IF(test, chosen, otherwise)`: of attributes inside brackets, or of terms.
+
+    >>> from cernis.pattern.builder.predicates import attr
+    >>> str(if_(attr("size") > 9, "big", "small") == attr("kind"))
+    "CASE WHEN size > 9 THEN 'big' ELSE 'small' END = kind"
+    """
+    if isinstance(test, PredicateBuilder):
+        rest = None if otherwise is None else make_value(otherwise)
+        return ValueBuilder(pred.Case(((test.predicate, make_value(chosen)),), rest))
+    if not isinstance(test, ConditionBuilder):
+        raise refuse(f"if_ needs a condition, not {show(test)}")
+    last = None if otherwise is None else make_term(otherwise)
+    found = choose_terms([(test.condition, make_term(chosen))], last)
+    if found is None:
+        raise refuse("PREV, INCREASING and its relatives do not stand in IF and CASE")
+    return TermBuilder(found)
 
 
 class Property(TermBuilder):

@@ -205,6 +205,16 @@ def unwrap_predicate(test: object) -> pred.Predicate:
     return test.predicate
 
 
+def any_element(values: object, name: str, test: object) -> PredicateBuilder:
+    """Return whether a predicate is true of an element of a list, which has the name in it.
+
+    >>> print(any_element(attr("arguments"), "a", attr("a") == "-enc"))
+    ANY(arguments, a -> a = '-enc')
+    """
+    named = check_name(name, "an element")
+    return PredicateBuilder(pred.AnyElement(make_value(values), named, unwrap_predicate(test)))
+
+
 def attr(*path: str) -> ValueBuilder:
     """Return an attribute of the event; nested ones by dots or by several names.
 

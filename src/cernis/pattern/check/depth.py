@@ -60,6 +60,8 @@ def _list_children(node: _Node) -> Iterable[_Node]:
             return (denied,)
         case pred.Negation(body=inner):
             return (inner,)
+        case pred.AnyElement(body=value, predicate=test):
+            return value, test
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
             return parts
         case pred.And(parts=tests) | pred.Or(parts=tests):

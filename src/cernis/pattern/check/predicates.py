@@ -54,6 +54,8 @@ class PredicateCheck:
         self.mistakes = MistakeList(MOST_MISTAKES)
         self.tables: frozenset[str] = frozenset()
         """The tables that are joined to the events: their columns are known."""
+        self._elements: list[str] = []
+        """The names of elements in the ANY that is checked."""
 
     def note_unknown(
         self,
@@ -85,7 +87,7 @@ class PredicateCheck:
         if not attribute.path or not all(attribute.path):
             self.mistakes.note("an attribute must have a name", attribute.span)
             return None
-        if known is None:
+        if known is None or attribute.path[0] in self._elements:
             return None
         if attribute.name in known:
             return known[attribute.name]
@@ -140,6 +142,14 @@ class PredicateCheck:
                         node.pattern_span or node.span,
                         expected="the syntax of RE2, without backreferences and lookaround",
                     )
+            case pred.AnyElement(body=body, name=name, predicate=test):
+                kind = self.check_value(body, known)
+                if class_of(kind) not in (None, "other"):
+                    message = f"ANY needs a list, {write_value(body)} is a {class_of(kind)}"
+                    self.mistakes.note(message, body.span or node.span)
+                self._elements.append(name)
+                self.check_predicate(test, known)
+                self._elements.pop()
             case pred.IsNull(body=body):
                 self.check_value(body, known)
             case pred.Negation(body=inner):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from cernis.errors import Span
 from cernis.pattern import predicate as pred
 from cernis.pattern.check.kinds import (
@@ -118,6 +121,14 @@ class TermCheck(PredicateCheck):
                 for each in arguments:
                     of = self.check_term(each, scope, single, where, previous=previous)
                     shown.append((write_term(each), _read_as_time(each, of), each))
+                if function in ("AND", "OR", "NOT"):
+                    return "boolean"
+                if function in pred.COMPARE:
+                    (_, one, first), (_, other, second) = shown
+                    self.check_terms_compare((first, one), (second, other), term.span)
+                    return "boolean"
+                if function == "CASE":
+                    return self._check_choice([*shown[1::2], *shown[len(shown) // 2 * 2 :]], term)
                 return self.check_call(function, shown, term.span)
             case pred.Opposite(body=body):
                 of = self.check_term(body, scope, single, where, previous=previous)
@@ -130,6 +141,19 @@ class TermCheck(PredicateCheck):
                     for side in (left, right)
                 )
                 return self.check_calculation(term, (one, op, other), True)
+
+    def _check_choice(
+        self, values: Sequence[tuple[str, str | None, Any]], term: pred.TermCall
+    ) -> str | None:
+        """Return the class of the values that CASE chooses from."""
+        (first, own, _), *others = values
+        for text, other, _ in others:
+            if own is not None and other is not None and own != other:
+                message = f"type clash: {first} is a {own}, {text} is a {other}"
+                self.mistakes.note(message, term.span)
+        if "duration" in (own, *(other for _, other, _ in others)):
+            self.mistakes.note("IF and CASE do not choose between durations", term.span)
+        return own
 
     def check_calculation(
         self, term: pred.MatchTerm, what: tuple[str | None, str, str | None], note: bool

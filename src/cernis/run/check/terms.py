@@ -15,7 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
 from math import fmod, isinf, nan
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -77,6 +77,22 @@ def evaluate_term(term: pred.MatchTerm, found: Valued) -> Any:
             if isinstance(value, Elapsed):
                 return Elapsed(-value.nanoseconds)
             return pred.negate(value) if _is_number(value) else None
+        case pred.TermCall(function="CASE", arguments=arguments):
+            for test, chosen in zip(arguments[::2], arguments[1::2], strict=False):
+                if evaluate_term(test, found) is True:
+                    return evaluate_term(chosen, found)
+            return evaluate_term(arguments[-1], found) if len(arguments) % 2 else None
+        case pred.TermCall(function="AND" | "OR" as word, arguments=arguments):
+            truths = [evaluate_term(each, found) for each in arguments]
+            decides = word == "OR"
+            return decides if decides in truths else None if None in truths else not decides
+        case pred.TermCall(function="NOT", arguments=(body,)):
+            truth = evaluate_term(body, found)
+            return None if truth is None else not truth
+        case pred.TermCall(function=op, arguments=(one, other)) if op in pred.COMPARE:
+            both = evaluate_term(one, found), evaluate_term(other, found)
+            is_known = any(compare_terms(each, *both, found.tick) for each in ("=", "!="))
+            return compare_terms(cast(pred.Operator, op), *both, found.tick) if is_known else None
         case pred.TermCall(function=name, arguments=arguments):
             values = [evaluate_term(each, found) for each in arguments]
             function = find_function(name)
