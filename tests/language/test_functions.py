@@ -43,8 +43,10 @@ from cernis.serve.complete import complete
         ("* WHERE A AS x FILTER PREV(x)[ABS(a)] < x[a]", None),
         (
             "IF(x[a] > y[b] AND NOT x[s = 'a'], x[a], 2) AS s WHERE A AS x ; B AS y",
-            "CASE WHEN x[a] > y[b] AND NOT x[s = 'a'] THEN x[a] ELSE 2 END AS s "
-            "WHERE A AS x ; B AS y",
+            (
+                "CASE WHEN x[a] > y[b] AND NOT x[s = 'a'] THEN x[a] ELSE 2 END AS s "
+                "WHERE A AS x ; B AS y"
+            ),
         ),
         ("* WHERE A FILTER ANY(A[l], e -> e = u)", "* WHERE A FILTER A[ANY(l, e -> e = u)]"),
         ("* WHERE A FILTER A[CONTAINS(u, 'a') = ENDS_WITH(v, 'b')]", None),

@@ -37,9 +37,10 @@ is another word for it that says so. The wildcards of SQL have the names `SQL_LI
 `SQL_ILIKE`: a second operator that is spelt almost like `LIKE` and means something else would be
 mistaken for it.
 
-`IF` and `CASE` take conditions on one event or on several: `IF(a[v] > b[v], a[v], b[v])`. A function
-that is true or false may be an argument too: `COALESCE(CONTAINS(name, 'x'), FALSE) = TRUE`. `NOT`
-stands before any condition; it holds where the condition is false, and an unknown one stays unknown.
+`IF` and `CASE` take conditions on one event or on several: `IF(a[v] > b[v], a[v], b[v])`. A
+function that is true or false may be an argument: `COALESCE(CONTAINS(name, 'x'), FALSE) = TRUE`.
+`NOT` stands before any condition; it holds where the condition is false, and an unknown one stays
+unknown.
 
 Your own functions are registered in Python: see [your own score](../how-to/own-function.md).
 """

@@ -36,7 +36,7 @@ _WORDS = {
 }
 
 
-class _Side(NamedTuple):
+class _Operand(NamedTuple):
     """An operand of the difference: a value of one event."""
 
     variable: str
@@ -114,9 +114,9 @@ def _is_difference(term: pred.MatchTerm) -> bool:
     return False
 
 
-def _read_side(term: pred.MatchTerm) -> _Side | None:
+def _read_side(term: pred.MatchTerm) -> _Operand | None:
     value, names = pred.to_value(term), {*pred.variables_of(term)}
-    return None if value is None or len(names) != 1 else _Side(names.pop(), value, term)
+    return None if value is None or len(names) != 1 else _Operand(names.pop(), value, term)
 
 
 def _read_limit(term: pred.MatchTerm) -> pred.Value | None:
@@ -159,8 +159,8 @@ def _list_variables(body: cel.Formula) -> list[str]:
 def _compare_times(
     origin: pred.CompareTerms,
     op: pred.Operator,
-    former: _Side,
-    latter: _Side,
+    former: _Operand,
+    latter: _Operand,
     limit: pred.ConstantDuration,
 ) -> pred.Condition | None:
     """Return `x op y + d` for a duration d."""
@@ -184,8 +184,8 @@ def _compare_times(
 def _bound(
     origin: pred.CompareTerms,
     op: pred.Operator,
-    center: _Side,
-    other: _Side,
+    center: _Operand,
+    other: _Operand,
     limit: pred.Value,
     is_absolute: bool,
     is_first: bool,
@@ -205,7 +205,7 @@ def _bound(
 
 
 def _find_near(
-    origin: pred.CompareTerms, center: _Side, other: _Side, limit: pred.Value
+    origin: pred.CompareTerms, center: _Operand, other: _Operand, limit: pred.Value
 ) -> tuple[pred.Compare, ...]:
     """Return bounds of the center around the other value, if the limit is a share of the center."""
     match limit:
@@ -230,7 +230,7 @@ def _compare(
     variable: str,
     value: pred.Value,
     op: pred.Operator,
-    center: _Side,
+    center: _Operand,
     function: str,
     limit: pred.Value,
 ) -> pred.Compare:
