@@ -68,6 +68,7 @@ from cernis.run.advice import absent_types, unmet_conditions
 from cernis.run.advice.to_blame import NOTHING_MATCHED
 from cernis.run.metrics import SessionMetrics
 from cernis.run.query import Query
+from cernis.run.requirements import tests_and_atoms
 from cernis.run.rules.explain import describe_silence
 from cernis.run.rules.rule import Rule
 from cernis.run.rules.rule_set import RuleSet
@@ -78,7 +79,6 @@ from cernis.spark.local.session import session, spark_class
 from cernis.spark.rdf.explanation import explain_graphs
 from cernis.spark.rdf.files import check_graph_files
 from cernis.work.carriers import convert
-from cernis.work.requirements import tests_and_atoms
 from cernis.work.rules import ORDER
 
 if TYPE_CHECKING:

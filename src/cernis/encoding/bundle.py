@@ -3,18 +3,23 @@
 Each distinct atom that compares a column with constants is evaluated once for all automata, on
 classes of values (`encode`). A table per group of atoms then maps an automaton and a class to the
 bits of the automaton's own atoms, so an event's bits are one look-up per group. Other atoms, such
-as those that compare two columns, are evaluated row by row, each on the events of the automata that
-ask it. The code of an event is the place of its bits among those of all automata.
+as those that compare two columns or look for a text, are evaluated row by row, each on the events
+of the automata that ask it. The code of an event is the place of its bits among those of all
+automata.
+
+The other atoms of a test are *merged* into one (`MergedAlphabet`). It is evaluated on the events
+alone for which the rest of the test holds, and each of its parts on those that the parts before it
+leave open.
 
 Cost contract: per event one pass for each column that is compared with constants, however many
 automata there are, and one for each other atom that its own automaton asks; per batch some tens of
-microseconds for each other atom. Memory: four bytes per automaton and class of a group; an
-automaton with n atoms has 2ⁿ codes.
+microseconds for each other atom of an automaton that has events. Memory: four bytes per automaton
+and class of a group; an automaton with n atoms has 2ⁿ codes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -22,16 +27,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cernis.encoding.encode import AtomEncoder, ClassEncoder, Vector, compares_constants
+from cernis.automata.unary.alphabet import Alphabet, passes
+from cernis.automata.unary.cea import Both, Either, Is, Test, find_atoms
+from cernis.encoding.encode import ClassEncoder, Vector, compares_constants
+from cernis.events.attributes import attribute
 from cernis.events.batch import Bools, EventBatch, Int64s
-from cernis.events.order import join_table
+from cernis.events.evaluate import evaluate_predicate
+from cernis.events.times import value_type
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 
 MOST_ATOMS = 12
 """An automaton that asks more than this is in no bundle."""
-_FEW_AUTOMATA = 16
-"""The events of so many automata are put together, and not looked for among all."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,66 @@ class SeenTruths:
 
     atoms: tuple[Atom, ...]
     vectors: list[Vector]
+
+
+class MergedAlphabet:
+    """The alphabet of an automaton, whose tests ask few atoms.
+
+    >>> like = [pred.Like(pred.Attribute(("x",)), text) for text in ("a", "b")]
+    >>> test = Both((Is(TypeIs("A")), Either((Is(like[0]), Is(like[1])))))
+    >>> merge_test(test) == Both((Is(TypeIs("A")), Is(pred.Or(tuple(like)))))
+    True
+    """
+
+    def __init__(self, alphabet: Alphabet) -> None:
+        self._alphabet = alphabet
+        self._merged = {test: merge_test(test) for test in alphabet.tests}
+        every = (find_atoms(test) for test in self._merged.values())
+        self.atoms: tuple[Atom, ...] = tuple(dict.fromkeys(chain.from_iterable(every)))
+        self.is_merged = any(test != merged for test, merged in self._merged.items())
+        self.needs: dict[Atom, frozenset[Atom]] = {}
+        """Of atoms that compare no constants: those without which no test asks them."""
+        for test in self._merged.values():
+            parts = test.parts if isinstance(test, Both) else (test,)
+            known = {part.atom for part in parts if isinstance(part, Is)}
+            plain = frozenset(atom for atom in known if compares_constants(atom))
+            for atom in {*find_atoms(test)} - plain:
+                self.needs[atom] = self.needs.get(atom, plain) & plain
+
+    def symbol(self, vector: Vector) -> int:
+        """Return the symbol of an event with these truth values of `atoms`."""
+        if not self.is_merged and self.atoms == self._alphabet.atoms:
+            return self._alphabet.symbol(vector)
+        truth = dict(zip(self.atoms, vector, strict=True))
+        passed = (test for test, merged in self._merged.items() if passes(merged, truth))
+        return self._alphabet.symbol_of(frozenset(passed))
+
+
+def merge_test(test: Test) -> Test:
+    """Return a test in which one atom stands for all that compare no constants."""
+    parts = test.parts if isinstance(test, Both) else (test,)
+    plain = [part for part in parts if isinstance(part, Is) and compares_constants(part.atom)]
+    rest = [part for part in parts if part not in plain]
+    found = [_write_predicate(part) for part in rest]
+    predicates = tuple(one for one in found if one is not None)
+    if len(predicates) < len(rest) or sum(1 for part in rest for _ in find_atoms(part)) < 2:
+        return test
+    merged = Is(predicates[0] if len(predicates) == 1 else pred.And(predicates))
+    return Both((*plain, merged)) if plain else merged
+
+
+def _write_predicate(test: Test) -> pred.Predicate | None:
+    """Return a predicate that is true where a test holds; None: there is none."""
+    match test:
+        case Is(atom=atom):
+            return None if isinstance(atom, TypeIs) else atom
+        case Both(parts=parts) | Either(parts=parts) if parts:
+            found = [_write_predicate(part) for part in parts]
+            known = tuple(one for one in found if one is not None)
+            if len(known) < len(parts):
+                return None
+            return pred.And(known) if isinstance(test, Both) else pred.Or(known)
+    return None
 
 
 class BundleEncoder:
@@ -54,7 +121,13 @@ class BundleEncoder:
     [(0, (True, False)), (0, (False, True)), (1, (True,))]
     """
 
-    def __init__(self, automata: Sequence[Sequence[Atom]], type_column: str) -> None:
+    def __init__(
+        self,
+        automata: Sequence[Sequence[Atom]],
+        type_column: str,
+        needs: Sequence[Mapping[Atom, frozenset[Atom]]] = (),
+    ) -> None:
+        """`needs` are atoms of each automaton without which it does not ask another one."""
         every = [*dict.fromkeys(chain.from_iterable(automata))]
         every.sort(key=compares_constants, reverse=True)  # those that need a pass each come last
         numbers = {atom: number for number, atom in enumerate(every)}
@@ -70,10 +143,18 @@ class BundleEncoder:
             _BundleGroup(atoms, asked, whose, bits, len(automata))
             for atoms, _ in self._classes.groups
         ]
-        self._row_atoms = [
-            _RowAtom(every[number], whose[own := asked == number], bits[own], len(automata))
-            for number in range(plain, len(every))
-        ]
+        self._row_atoms: dict[Atom, _RowAtom] = {
+            atom: _RowAtom(atom, len(automata)) for atom in every[plain:]
+        }
+        self._row_atoms_of: list[list[_RowAtom]] = []
+        for place, atoms in enumerate(automata):
+            bit_of = {atom: 1 << i for i, atom in enumerate(atoms)}
+            own = [self._row_atoms[atom] for atom in atoms if atom in self._row_atoms]
+            for each in own:
+                needed = needs[place].get(each.atom, ()) if needs else ()
+                each.bits[place] = bit_of[each.atom]
+                each.needs[place] = sum(bit_of[one] for one in needed)
+            self._row_atoms_of.append(own)
 
     def __len__(self) -> int:
         """Return how many codes there are."""
@@ -87,18 +168,32 @@ class BundleEncoder:
         for group, (_, classes), numbers in groups:
             codes += group.find_bits(classes)[places, numbers]
         if self._row_atoms:
-            rows = iter([self._find_row_bits(*part) for part in _split_parts(batch, places)])
+            bits = codes - self._firsts[places]
+            parts = _split_parts(batch, places, bits)
+            rows = iter([self._find_row_bits(*part) for part in parts])
             codes += batch.interleave(lambda _, __: next(rows))
         return codes
 
-    def _find_row_bits(self, table: pa.Table, places: Int64s) -> NDArray[np.int32]:
-        """Return the bits of the atoms that are evaluated row by row; a row has its automaton."""
+    def _find_row_bits(self, table: pa.Table, places: Int64s, bits: Int64s) -> Int64s:
+        """Return the bits of the atoms that are evaluated row by row.
+
+        A row has the place of its automaton and the bits of the other atoms.
+        """
         order = np.argsort(places, kind="stable")
-        numbers = np.arange(len(self._sizes) + 1)
-        cuts = np.searchsorted(places[order], numbers)
-        found = np.zeros(len(places), np.int32)
-        for atom in self._row_atoms:
-            atom.add_bits(table, places, (order, cuts), found)
+        cuts = np.searchsorted(places[order], np.arange(len(self._sizes) + 1))
+        asked: dict[_RowAtom, list[Int64s]] = {}
+        for place in np.flatnonzero(np.diff(cuts)).tolist():
+            for atom in self._row_atoms_of[place]:
+                asked.setdefault(atom, []).append(order[cuts[place] : cuts[place + 1]])
+        found = np.zeros(len(places), np.int64)
+        columns = _RowColumns(table)
+        for atom, several in asked.items():
+            rows = np.concatenate(several) if len(several) > 1 else several[0]
+            needs = atom.needs[places[rows]]
+            rows = rows[bits[rows] & needs == needs]
+            if len(rows):
+                rows = _find_true(atom.predicate, columns, rows)
+                found[rows] += atom.bits[places[rows]]
         return found
 
     def find_vector(self, code: int) -> tuple[int, Vector]:
@@ -114,55 +209,74 @@ class BundleEncoder:
         return SeenTruths(self._atoms[place], [self.find_vector(code)[1] for code in own.tolist()])
 
 
-def _split_parts(batch: EventBatch, places: Int64s) -> list[tuple[pa.Table, Int64s]]:
-    """Return the table of each part, with the automaton that reads each row; -1: none does."""
+def _split_parts(
+    batch: EventBatch, places: Int64s, bits: Int64s
+) -> list[tuple[pa.Table, Int64s, Int64s]]:
+    """Return the table of each part, the automaton that reads each row, and its bits; -1: none."""
     if batch.which is None and batch.index is None:
-        return [(batch.parts[0][1], places)]
+        return [(batch.parts[0][1], places, bits)]
     found = []
     for part, (_, table) in enumerate(batch.parts):
         at = np.arange(len(batch)) if batch.which is None else np.flatnonzero(batch.which == part)
-        own = np.full(table.num_rows, -1, np.int64)
-        own[at if batch.index is None else batch.index[at]] = places[at]
-        found.append((table, own))
+        own = np.full((2, table.num_rows), -1, np.int64)
+        own[:, at if batch.index is None else batch.index[at]] = places[at], bits[at]
+        found.append((table, own[0], own[1]))
     return found
 
 
 class _RowAtom:
     """An atom that is evaluated on the events of the automata that ask it."""
 
-    def __init__(self, atom: Atom, whose: Int64s, bits: NDArray[np.int32], automata: int) -> None:
-        """`whose` are the automata that ask it, and `bits` its bit in each."""
+    def __init__(self, atom: Atom, automata: int) -> None:
         assert not isinstance(atom, TypeIs)
-        paths = [each.path for each in pred.attributes_of(atom)]
-        names = (name for path in paths for name in (path[0], ".".join(path)))
-        self._columns = [*dict.fromkeys(names)]
-        self._encoder = AtomEncoder([atom])
-        self._whose = whose
-        self._bits = np.zeros(automata, np.int32)
-        self._bits[whose] = bits
+        self.atom = self.predicate = atom
+        self.bits = np.zeros(automata, np.int64)
+        """Its bit in each automaton."""
+        self.needs = np.zeros(automata, np.int64)
+        """The bits in each automaton without which it is not asked."""
 
-    def add_bits(
-        self,
-        table: pa.Table,
-        places: Int64s,
-        sorted_rows: tuple[Int64s, Int64s],
-        found: NDArray[np.int32],
-    ) -> None:
-        """Add its bit where it holds; `sorted_rows` are those of each automaton, and the cuts."""
-        order, cuts = sorted_rows
-        if len(self._whose) == len(cuts) - 1:
-            rows = np.flatnonzero(places >= 0)
-        elif len(self._whose) <= _FEW_AUTOMATA:
-            rows = np.concatenate([order[cuts[one] : cuts[one + 1]] for one in self._whose])
-        else:
-            rows = np.flatnonzero(self._bits[places] * (places >= 0))
-        if not len(rows):
-            return
-        known = table.column_names
-        own = join_table(table.select([name for name in self._columns if name in known]))
-        codes = self._encoder.encode(EventBatch.of(own.take(pa.array(rows))))
-        truths = np.array([vector[0] for vector in self._encoder.vectors], np.bool_)
-        found[rows] += self._bits[places[rows]] * truths[codes]
+
+class _RowColumns:
+    """The columns of a table, of which some rows are read at a time."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self._columns: dict[tuple[str, ...], pa.ChunkedArray | None] = {}
+        self._rows: Int64s | None = None
+        self._taken: dict[tuple[str, ...], pa.Array | None] = {}
+
+    def take(self, path: tuple[str, ...], rows: Int64s) -> pa.Array | None:
+        """Return some values of an attribute; None: the table has none of it."""
+        if rows is not self._rows:
+            self._rows, self._taken = rows, {}
+        if path not in self._taken:
+            if path not in self._columns:
+                self._columns[path] = attribute(self._table, path)
+            column = self._columns[path]
+            if column is not None:
+                taken = column.take(pa.array(rows))
+                column = taken.cast(value_type(taken.type)).combine_chunks()
+            self._taken[path] = column
+        return self._taken[path]
+
+
+def _find_true(predicate: pred.Predicate, columns: _RowColumns, rows: Int64s) -> Int64s:
+    """Return the rows for which a predicate is true; parts read those that are left to them."""
+    match predicate:
+        case pred.And(parts=parts):
+            for part in parts:
+                rows = _find_true(part, columns, rows) if len(rows) else rows
+            return rows
+        case pred.Or(parts=parts):
+            found, rest = [], rows
+            for part in parts:
+                own = _find_true(part, columns, rest) if len(rest) else rest
+                if len(own):
+                    found.append(own)
+                    rest = rest[~np.isin(rest, own)]
+            return np.concatenate(found) if found else rows[:0]
+    truths = evaluate_predicate(predicate, lambda path: columns.take(path, rows), len(rows))
+    return rows[np.asarray(truths.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)]
 
 
 class _BundleGroup:

@@ -332,8 +332,11 @@ class _Group:
         new = len(table) - known
         if new:
             ends = table.ends[known:]
+            # from 0: Arrow's ascii_lower reads past the end of texts that begin elsewhere
             texts = pa.LargeStringArray.from_buffers(
-                new, pa.py_buffer(ends.copy()), pa.py_buffer(table.pool)
+                new,
+                pa.py_buffer(ends - ends[0]),
+                pa.py_buffer(table.pool[ends[0] : ends[-1]].copy()),
             )
             classes = np.concatenate([classes, self._classify(stream, texts)])
         self._cache[key] = table, classes

@@ -8,7 +8,7 @@ computed per part, on columns, and only their small integer results are interlea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
@@ -150,8 +150,15 @@ def select_events(batch: EventBatch, kept: Sequence[Bools]) -> EventBatch:
     )
 
 
-def take_events(batch: EventBatch, at: Int64s, streams: Sequence[str] = ()) -> EventBatch:
+def take_events(
+    batch: EventBatch,
+    at: Int64s,
+    streams: Sequence[str] = (),
+    columns: Collection[str] | None = None,
+) -> EventBatch:
     """Return a copy of the events at some places, any number of times; those of some streams.
+
+    Where stores share the events, `columns` names those that are copied, with times and types.
 
     >>> batch = EventBatch.of(pa.table({"type": ["A", "B"]}))
     >>> take_events(batch, np.array([1, 1, 0])).parts[0][1].column("type").to_pylist()
@@ -164,6 +171,10 @@ def take_events(batch: EventBatch, at: Int64s, streams: Sequence[str] = ()) -> E
     renumbered = np.zeros(len(at), np.int16)
     for number, place in enumerate(numbers):
         name, table = batch.parts[place]
+        if columns is not None and batch.chosen is not None:
+            keeps = {*columns, batch.type_column, batch.time_column}
+            known = [one for one in table.column_names if one in keeps or is_computed(one)]
+            table = table.select(known or table.column_names[:1])
         own = np.flatnonzero(which == place) if len(numbers) > 1 else np.arange(len(at))
         parts.append((name, table.take(pa.array(index[own]))))
         places[own], renumbered[own] = np.arange(len(own)), number

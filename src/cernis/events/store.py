@@ -114,8 +114,10 @@ class EventStore:
             before = self.batches[-1]
             if batch.base < before.end or (batch.base > before.end and before.positions is None):
                 raise ValueError("a batch must start where the one before it ended")
-        for _, table in batch.parts:
-            self._learn(table.schema)
+        streams = {name for name, _ in batch.parts}
+        for name, table in batch.parts if batch.chosen is None else batch.chosen.stored.parts:
+            if name in streams:
+                self._learn(table.schema)
         if len(batch) or not self.batches:  # nothing, between events, has no column of times
             self._type_column, self._time_column = batch.type_column, batch.time_column
         if not len(batch):

@@ -152,6 +152,13 @@ class Pipeline:
         """
         return [one for stage in self.stages for one in stage.advance(time, scale)]
 
+    def pass_by(self, time: int, scale: Scale) -> list[Any]:
+        """Like `advance`, for the time of an event that cannot move the query: it is not read."""
+        closing = self.stages.closing
+        if closing is not None and scale.unit_ns is not None:
+            closing.passed = time * scale.unit_ns
+        return self.advance(time, scale)
+
     def finish(self) -> list[Any]:
         """Return what waits for deadlines, for `find`: the input is complete."""
         return [one for stage in self.stages for one in stage.finish()]

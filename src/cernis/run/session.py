@@ -447,6 +447,11 @@ class Session(StreamSession[Found, OpenedEvents]):
         with self.guard:
             return self.pipeline.take(batch, scale)
 
+    def pass_by(self, time: int, scale: Scale) -> list[Any]:
+        """Note the time of an event that cannot move the query; return what `read` does."""
+        with self.guard:
+            return self.pipeline.pass_by(time, scale)
+
     def conclude(self, read: list[Any], *, last: bool = False, forget: bool = True) -> Found:
         """Return the matches in what `read` gave; with `last`, no further event comes.
 

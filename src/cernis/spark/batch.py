@@ -30,6 +30,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Unit
 from cernis.plan.plan import Distribution
+from cernis.run.requirements import tests_and_atoms
 from cernis.spark import slices
 from cernis.spark.frame import Frame
 from cernis.spark.keys import KeyedRules, spread_rules
@@ -43,7 +44,6 @@ from cernis.work.columns import BUCKET, MOMENT, NOW, PLACE, ROW, STREAM, TICKS
 from cernis.work.group_parts import list_columns, spark_schema
 from cernis.work.query import RANKING, QueryWork, finish_groups
 from cernis.work.reading import Work, recognize_rows
-from cernis.work.requirements import tests_and_atoms
 from cernis.work.rule_record import RuleText
 
 _PUSHED_RULES = 64

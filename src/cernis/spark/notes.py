@@ -36,12 +36,12 @@ from cernis.plan.plan import Plan
 from cernis.run.advice import skipped_rows
 from cernis.run.advice.absent_types import describe_absent_type
 from cernis.run.advice.unmet_conditions import find_unmet_conditions, list_needed_conditions
+from cernis.run.requirements import tests_and_atoms
 from cernis.run.rules.rule import Rule, name_warning
 from cernis.spark.catalyst import join_balanced
 from cernis.spark.frame import Frame
 from cernis.spark.relevance import relevance_condition
 from cernis.work.columns import AHEAD, LATE, UNDECODABLE, UNTIMED
-from cernis.work.requirements import tests_and_atoms
 
 if TYPE_CHECKING:
     from cernis.spark.streaming.progress import Progress

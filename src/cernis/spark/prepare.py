@@ -30,6 +30,7 @@ from cernis.pattern.query import Pattern, Unit
 from cernis.plan.plan import Distribution, Plan
 from cernis.run.feed import Measures
 from cernis.run.query import Query, refuse_insert
+from cernis.run.requirements import required_attributes, tests_and_atoms
 from cernis.run.rules.rule import Rule, RuleSetError, describe_mistake, refuse_inserts
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
@@ -58,7 +59,6 @@ from cernis.work.layout import (
 )
 from cernis.work.query import QueryWork, answer_schema, carry_answer, line_schema, part_schema
 from cernis.work.reading import StreamColumns
-from cernis.work.requirements import required_attributes, tests_and_atoms
 from cernis.work.rules import MEASURES, RuleWork, add_order, name_answers, unite_answers
 
 Columns = Mapping[str, Mapping[str, str]]

@@ -32,10 +32,10 @@ from cernis.events.evaluate import replace_surrogates
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.predicate import Attribute, InSet, Literal
 from cernis.plan.plan import Plan
+from cernis.run.requirements import tests_and_atoms
 from cernis.spark import catalyst
 from cernis.spark.catalyst import Bound, Columns, Mode, Truth, as_column
 from cernis.spark.frame import Frame
-from cernis.work.requirements import tests_and_atoms
 
 
 @dataclass(frozen=True, eq=False)

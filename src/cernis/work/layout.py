@@ -27,7 +27,7 @@ from cernis.pattern.predicate import TIME
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit
 from cernis.plan.plan import Distribution, Plan
 from cernis.plan.reach import bound_match, is_bounded_in_events, is_bounded_in_time
-from cernis.work.requirements import compared_attributes
+from cernis.run.requirements import compared_attributes
 
 
 @dataclass(frozen=True, slots=True)

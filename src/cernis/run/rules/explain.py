@@ -58,9 +58,9 @@ def _count_readers(number: int) -> str:
 def _list_routed(rules: SharedRules) -> dict[int, RoutedRules]:
     """Return the rules that need not read every event, by their numbers."""
     return {
-        number: RoutedRules(rule.query.pattern.streams, {None: rule.equalities})
+        number: RoutedRules(rule.query.pattern.streams, {None: rule.needed})
         for number, rule in enumerate(rules)
-        if rule.name not in rules.wholes and rule.equalities is not None
+        if rule.name not in rules.wholes and rule.needed is not None
     }
 
 

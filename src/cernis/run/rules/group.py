@@ -41,7 +41,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.automata.unary.determinize import Deterministic
-from cernis.encoding.bundle import BundleEncoder, SeenTruths
+from cernis.encoding.bundle import BundleEncoder, MergedAlphabet, SeenTruths
 from cernis.encoding.clock import Clock, read_time_clocks
 from cernis.encoding.encode import Encode
 from cernis.encoding.keys import OwnedKeys
@@ -54,6 +54,7 @@ from cernis.events.source import DescribedStream, stream_of
 from cernis.events.store import EventStore
 from cernis.events.times import is_text
 from cernis.pattern.query import Pattern
+from cernis.plan.equalities import NeededTests
 from cernis.plan.plan import Plan, Unary
 from cernis.plan.templates import Template
 from cernis.results.budget import Budget
@@ -146,11 +147,12 @@ class RuleGroup:
 
     @property
     def routed(self) -> RoutedRules:
-        """The equalities of which one holds for each event that can move a rule."""
+        """The tests of which one holds for each event that can move a rule."""
+        tests: list[NeededTests]
         if self.is_family:
             tests = [frozenset([rule.known_template.test]) for rule in self.rules]
         else:
-            tests = [rule.equalities or frozenset() for rule in self.rules]
+            tests = [rule.needed or frozenset() for rule in self.rules]
         return RoutedRules(self.whole.pattern.streams, dict(zip(self.owners, tests, strict=True)))
 
     def make_machine(self, type_column: str) -> BundleMachine:
@@ -276,8 +278,12 @@ class BundleMachine:
 
     def __init__(self, group: RuleGroup, type_column: str) -> None:
         self.tables = BundleTables([unit.tables for unit in group.units], group.labels)
-        self._alphabets = [unit.automaton.alphabet for unit in group.units]
-        self._encoder = BundleEncoder([each.atoms for each in self._alphabets], type_column)
+        self._alphabets = [MergedAlphabet(unit.automaton.alphabet) for unit in group.units]
+        self._encoder = BundleEncoder(
+            [each.atoms for each in self._alphabets],
+            type_column,
+            [each.needs for each in self._alphabets],
+        )
         self._symbols = np.full(len(self._encoder), -1, np.int32)
         self._growth = RLock()
 

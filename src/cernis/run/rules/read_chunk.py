@@ -144,6 +144,9 @@ class ChunkReader:
                 if pattern.into is not None:
                     each.log = each.log.append(placed, each.session.events)
                 segments = each.read(placed.batch, scale)
+            if each.is_paced and index in running.router and can_route and len(batch):
+                assert batch.time is not None
+                segments += each.session.pass_by(int(batch.time[-1]), scale)
             if pattern.into is None:
                 found[index] += segments
             else:

@@ -1,27 +1,42 @@
-"""`Router`: which events can move which rules, by an index over types and constants.
+"""`Router`: which events can move which rules, by an index over types, constants and texts.
 
-A plan says which equalities hold for the events that can move it (`plan.equalities`). All constants
-that rules compare an attribute with are one hash table, so an event costs one look-up for each such
-attribute, however many rules there are. A rule gets the events whose equality holds, and its own
-engine decides the rest.
+A plan says which simple tests hold for the events that can move it (`plan.equalities`): an
+attribute equals a constant, or a text stands in it. All constants that rules compare an attribute
+with are one hash table, and all texts that they look for in it one automaton (`encoding.literals`).
+So an event costs one look-up for each such attribute, however many rules there are. A rule gets the
+events for which one of its tests holds, and its own engine decides the rest.
+
+A rule with `AND` offers several sets of tests. The router takes the one that holds for the fewest
+of some events that it samples, and looks again when it has read sixteen times as many.
 
 Cost contract: per event, one look-up for each indexed attribute; per event and rule that it can
-move, a place of four bytes. Nothing per event and rule that it cannot move.
+move, a place of four bytes. Nothing per event and rule that it cannot move. A sample costs a
+search of two thousand events for all tests of all rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from cernis.encoding.literals import LiteralSearch, fold_text
 from cernis.encoding.lookup import Lookup
 from cernis.events.attributes import attribute
 from cernis.events.batch import EventBatch, Int64s
 from cernis.events.source import kind_of
-from cernis.plan.equalities import Constant, ConstantTest
+from cernis.plan.equalities import (
+    AnyOf,
+    Constant,
+    ConstantTest,
+    Form,
+    NeededTests,
+    choose_tests,
+    guess_weight,
+    list_tests,
+)
 from cernis.schema import Kind
 
 _KINDS: dict[Kind, tuple[type[Constant], ...]] = {
@@ -31,6 +46,14 @@ _KINDS: dict[Kind, tuple[type[Constant], ...]] = {
     Kind.BOOL: (bool,),
 }
 """The constants that values of a kind can equal."""
+_SAMPLED = 2048
+"""So many events of a batch are sampled."""
+LEAST_SAMPLED = 256
+"""Fewer events are no sample."""
+_RARER = 16
+"""A router samples again when it has read so many times as many events."""
+_UNSEEN = {Form.EQUAL: 0.5, Form.FOLDED: 0.5, Form.PART: 0.25}
+"""What is added to the number of sampled events that a test holds for."""
 
 
 class RoutedEvents(NamedTuple):
@@ -47,8 +70,8 @@ class RoutedRules(NamedTuple):
 
     streams: tuple[str, ...]
     """Those that they read; empty: all."""
-    wanted: Mapping[int | None, frozenset[ConstantTest]]
-    """The equalities of each rule, by its number; a rule that runs alone has none."""
+    wanted: Mapping[int | None, NeededTests]
+    """The tests of each rule, by its number; a rule that runs alone has none."""
 
     @property
     def same(self) -> Any:
@@ -57,39 +80,66 @@ class RoutedRules(NamedTuple):
         return id(self) if alone is None else (self.streams, alone)
 
 
-class _Constants(NamedTuple):
-    """The constants of one type that rules compare an attribute with, and the rules of each."""
+class _IndexKind(NamedTuple):
+    """What the constants of an index have in common."""
 
     attribute: str | None
     type: type[Constant]
-    lookup: Lookup
+    form: Form
+
+    @staticmethod
+    def of(test: ConstantTest) -> _IndexKind:
+        return _IndexKind(test.attribute, type(test.value), test.form)
+
+
+class _ConstantIndex:
+    """Finds the constants of one kind that the values of a column have."""
+
+    def __init__(self, form: Form, constants: Sequence[Constant]) -> None:
+        self.constants = constants
+        self._form = form
+        self._search: LiteralSearch | Lookup
+        if form is Form.PART:
+            self._search = LiteralSearch([str(each) for each in constants])
+        else:
+            self._search = Lookup([pa.chunked_array([pa.array(constants)])])
+
+    def find(self, column: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
+        """Return rows, ascending, and the number of a constant of each; some rows have several."""
+        if isinstance(self._search, LiteralSearch):
+            return self._search.find(column)
+        numbers = self._search.find([fold_text(column) if self._form is Form.FOLDED else column])
+        rows = np.flatnonzero(numbers >= 0)
+        return rows, numbers[rows]
+
+
+class _Constants(NamedTuple):
+    """The constants of one kind that rules compare an attribute with, and the rules of each."""
+
+    kind: _IndexKind
+    constants: _ConstantIndex
     counts: Int64s
-    """How many rules compare each constant; the last one is no constant."""
+    """How many rules compare each constant."""
     firsts: Int64s
     """Where the rules of each constant begin in the arrays below."""
     targets: Int64s
     owners: Int64s
 
     @staticmethod
-    def of(
-        attribute: str | None, readers: Mapping[Constant, Sequence[tuple[int, int]]]
-    ) -> _Constants:
+    def of(kind: _IndexKind, readers: Mapping[Constant, Sequence[tuple[int, int]]]) -> _Constants:
         """`readers` are the targets and owners of the rules that compare each constant."""
-        constants = [*readers]
-        lookup = Lookup([pa.chunked_array([pa.array(constants)])])
-        counts = np.array([*map(len, readers.values()), 0], np.int64)
+        index = _ConstantIndex(kind.form, [*readers])
+        counts = np.array([*map(len, readers.values())], np.int64)
         every = np.array([pair for each in readers.values() for pair in each], np.int64)
         firsts = np.cumsum(counts) - counts
-        return _Constants(attribute, type(constants[0]), lookup, counts, firsts, *every.T)
+        return _Constants(kind, index, counts, firsts, *every.T)
 
     def find(self, column: pa.ChunkedArray) -> Iterator[tuple[int, Int64s, Int64s]]:
         """Yield each target that reads some rows, these rows, and their owners."""
-        numbers = self.lookup.find([column])
-        counts = self.counts[numbers]
-        if len(rows := np.flatnonzero(counts)) == 0:
+        rows, numbers = self.constants.find(column)
+        if not len(rows):
             return
-        numbers, counts = numbers[rows], counts[rows]
-        readers = self.firsts[numbers]
+        counts, readers = self.counts[numbers], self.firsts[numbers]
         if counts.max() > 1:
             before = np.cumsum(counts) - counts
             readers = np.repeat(readers - before, counts) + np.arange(counts.sum())
@@ -105,6 +155,45 @@ class _Constants(NamedTuple):
         pairs = np.unique(np.stack([self.targets, self.owners], axis=1), axis=0)
         targets, firsts = np.unique(pairs[:, 0], return_index=True)
         return dict(zip(targets.tolist(), np.split(pairs[:, 1], firsts[1:]), strict=True))
+
+
+class _SampledTests:
+    """For how many of some events each test holds."""
+
+    def __init__(self, tests: Iterable[ConstantTest], type_column: str) -> None:
+        kinds: dict[_IndexKind, dict[Constant, None]] = {}
+        for test in tests:
+            kinds.setdefault(_IndexKind.of(test), {})[test.value] = None
+        self._type_column = type_column
+        self._indexes = [
+            (kind, _ConstantIndex(kind.form, [*known])) for kind, known in kinds.items()
+        ]
+        self._held: dict[ConstantTest, int] = {}
+        self.rows = 0
+        """How many events were sampled."""
+
+    def add(self, batch: EventBatch) -> None:
+        """Sample the events of a batch, evenly."""
+        for _, table in batch.parts:
+            step = max(1, -(-table.num_rows // _SAMPLED))
+            rows = np.arange(0, table.num_rows, step)
+            self.rows += len(rows)
+            for kind, index in self._indexes:
+                column = _find_column(table, kind, self._type_column)
+                if column is None:
+                    continue
+                if not _is_indexed(column, kind):
+                    held = np.full(len(index.constants), len(rows))
+                else:
+                    _, numbers = index.find(column.take(pa.array(rows)))
+                    held = np.bincount(numbers, minlength=len(index.constants))
+                for number in np.flatnonzero(held).tolist():
+                    test = ConstantTest(kind.attribute, index.constants[number], kind.form)
+                    self._held[test] = self._held.get(test, 0) + int(held[number])
+
+    def weigh(self, test: ConstantTest) -> float:
+        """Return the number of sampled events for which a test holds, and a little more."""
+        return self._held.get(test, 0) + _UNSEEN[test.form] + 1e-9 * guess_weight(test)
 
 
 class Router:
@@ -127,13 +216,47 @@ class Router:
             target: leaders.setdefault(each.same, target) for target, each in rules.items()
         }
         """The first target that has the same events as each."""
-        grouped: dict[tuple[str | None, type[Constant]], dict[Constant, list[tuple[int, int]]]] = {}
-        for target in leaders.values():
-            for owner, equalities in rules[target].wanted.items():
-                for each in equalities:
-                    constants = grouped.setdefault((each.attribute, type(each.value)), {})
-                    constants.setdefault(each.value, []).append((target, owner or 0))
-        self._indexes = [_Constants.of(name, each) for (name, _), each in grouped.items()]
+        self._targets = [*leaders.values()]
+        wanted = [needed for target in self._targets for needed in rules[target].wanted.values()]
+        self._sample: _SampledTests | None = None
+        if any(isinstance(part, AnyOf) for needed in wanted for part in _walk(needed)):
+            every = dict.fromkeys(test for needed in wanted for test in list_tests(needed))
+            self._sample = _SampledTests(every, type_column)
+        self._read = self._sample_at = 0
+        self._waiting: list[EventBatch] = []
+        self._chosen: dict[tuple[int, int | None], frozenset[ConstantTest]] = {}
+        self._choose()
+
+    def _choose(self) -> None:
+        """Choose the tests of each rule by what is known of the events, and index them."""
+        sample = self._sample
+        weigh = guess_weight if sample is None or not sample.rows else sample.weigh
+        chosen = {
+            (target, owner): choose_tests(needed, weigh)
+            for target in self._targets
+            for owner, needed in self._rules[target].wanted.items()
+        }
+        if self._chosen and chosen == self._chosen:
+            return
+        self._chosen = chosen
+        grouped: dict[_IndexKind, dict[Constant, list[tuple[int, int]]]] = {}
+        for (target, owner), tests in chosen.items():
+            for each in tests:
+                constants = grouped.setdefault(_IndexKind.of(each), {})
+                constants.setdefault(each.value, []).append((target, owner or 0))
+        self._indexes = [_Constants.of(kind, each) for kind, each in grouped.items()]
+
+    def _sample_events(self, batch: EventBatch) -> None:
+        """Look at some events, if it is time to; fewer than some hundred tell nothing."""
+        before, self._read = self._read, self._read + len(batch)
+        if self._sample is None or not len(batch) or before < self._sample_at:
+            return
+        self._waiting.append(batch)
+        if sum(map(len, self._waiting)) >= LEAST_SAMPLED:
+            for each in self._waiting:
+                self._sample.add(each)
+            self._waiting, self._sample_at = [], _RARER * self._read
+            self._choose()
 
     def __contains__(self, target: int) -> bool:
         """Return whether a target gets those events alone that can move it."""
@@ -141,16 +264,18 @@ class Router:
 
     def is_narrowed(self, target: int, owner: int | None) -> bool:
         """Return whether a rule does not get all events of the types that it names."""
-        own = self._rules[target].wanted[owner] if target in self._rules else ()
-        return any(each.attribute is not None for each in own)
+        if target not in self._rules:
+            return False
+        leader = self._leader[target]
+        return any(each.attribute is not None for each in self._chosen[leader, owner])
 
     @property
     def attributes(self) -> dict[str, int]:
         """How many constants are indexed, by attribute."""
         found: dict[str, int] = {}
         for index in self._indexes:
-            name = self.type_column if index.attribute is None else index.attribute
-            found[name] = found.get(name, 0) + len(index.counts) - 1
+            name = index.kind.attribute or self.type_column
+            found[name] = found.get(name, 0) + len(index.counts)
         return found
 
     def route(self, batch: EventBatch) -> dict[int, RoutedEvents]:
@@ -158,6 +283,7 @@ class Router:
 
         Rules that run alone and are moved by the same constants have the same array.
         """
+        self._sample_events(batch)
         found: dict[int, list[RoutedEvents]] = {}
         for part, (name, _) in enumerate(batch.parts if self._indexes else ()):
             for target, at, owners in self._find_events(batch, part):
@@ -181,29 +307,49 @@ class Router:
         """Yield targets with the events of a part that can move them, and the owners of these."""
         table, events = batch.parts[part][1], None
         for index in self._indexes:
-            name = self.type_column if index.attribute is None else index.attribute
-            column = attribute(table, tuple(name.split(".")))
+            column = _find_column(table, index.kind, self.type_column)
             if column is None:
                 continue
             if batch.index is not None and events is None:
                 events = _order_rows(batch, part, table.num_rows)
-            types = _KINDS.get(kind_of(column.type))
-            other = types is None and not pa.types.is_null(column.type)
-            # 0.1 is the decimal 0.1, and the float beside it
-            other = other or (pa.types.is_decimal(column.type) and index.type is float)
-            if other or (index.attribute is None and types != (str,)):
-                # times, which text may denote; other types
+            if not _is_indexed(column, index.kind):
                 every = np.arange(len(column)) if events is None else events[events >= 0]
                 for target, owners in index.list_readers().items():
                     at = every if len(owners) == 1 else np.repeat(every, len(owners))
                     yield target, at, np.tile(owners, len(every))
-            elif types is not None and index.type in types:
-                for target, rows, owners in index.find(column):
-                    if events is None:
-                        yield target, rows, owners
-                    else:
-                        at = events[rows]
-                        yield target, at[at >= 0], owners[at >= 0]
+                continue
+            for target, rows, owners in index.find(column):
+                if events is None:
+                    yield target, rows, owners
+                else:
+                    at = events[rows]
+                    yield target, at[at >= 0], owners[at >= 0]
+
+
+def _walk(needed: NeededTests) -> Iterator[NeededTests]:
+    yield needed
+    if not isinstance(needed, frozenset):
+        for part in needed.parts:
+            yield from _walk(part)
+
+
+def _find_column(table: pa.Table, kind: _IndexKind, type_column: str) -> pa.ChunkedArray | None:
+    """Return the column of an index; None: no value in it equals any of the constants."""
+    column = attribute(table, tuple((kind.attribute or type_column).split(".")))
+    if column is None or kind.attribute is None:
+        return column
+    types = _KINDS.get(kind_of(column.type))
+    is_other = types is not None and kind.type not in types
+    return None if is_other or pa.types.is_null(column.type) else column
+
+
+def _is_indexed(column: pa.ChunkedArray, kind: _IndexKind) -> bool:
+    """Return whether values equal constants as these are; not times, which text may denote."""
+    types = _KINDS.get(kind_of(column.type))
+    if types is None or (kind.attribute is None and types != (str,)):
+        return False
+    # 0.1 is the decimal 0.1, and the float beside it
+    return not (pa.types.is_decimal(column.type) and kind.type is float)
 
 
 def _order_rows(batch: EventBatch, part: int, rows: int) -> Int64s:

@@ -20,7 +20,14 @@ from cernis.error_codes import find_kind
 from cernis.errors import CernisError, Diagnostic, QueryError, WarningNote
 from cernis.languages.ceql.rules import parse_rules
 from cernis.pattern.query import Pattern
-from cernis.plan.equalities import ConstantTest, find_equalities, why_whole
+from cernis.plan.equalities import (
+    ConstantTest,
+    NeededTests,
+    choose_tests,
+    find_needed,
+    is_paced,
+    why_whole,
+)
 from cernis.plan.templates import Template, find_template
 from cernis.run.query import Query
 
@@ -70,9 +77,19 @@ class Rule:
         return why_whole(self.query.plan)
 
     @cached_property
+    def is_paced(self) -> bool:
+        """Whether it reads the events that can move it, and is told the times of all."""
+        return is_paced(self.query.plan)
+
+    @cached_property
+    def needed(self) -> NeededTests | None:
+        """The tests that find every event that can move it; None: any event may."""
+        return find_needed(self.query.plan)
+
+    @cached_property
     def equalities(self) -> frozenset[ConstantTest] | None:
-        """The equalities of which one holds for every event that can move it."""
-        return find_equalities(self.query.plan)
+        """Tests of which one holds for every event that can move it, where no event is known."""
+        return None if self.needed is None else choose_tests(self.needed)
 
     @cached_property
     def template(self) -> Template | None:

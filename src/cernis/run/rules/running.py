@@ -1,15 +1,16 @@
 """Rules at work: `RunningRule` is one, or a group, and `RunningRules` are all of a session.
 
 Cost contract: per chunk that of `routing.Router`, and for each running rule that of its session.
-The events of routed rules are copied while they read them, once for all rules that read the same
-ones; stores keep places in the chunk. Rules that ask the same atoms encode a shared batch once.
+Of the events of routed rules, the columns that these read are copied while they read them, once for
+all rules that read the same events; stores keep places in the chunk. Rules that ask the same atoms
+encode a shared batch once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -17,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.encoding.encode import AtomEncoder, Encoder, KnownGroups
-from cernis.events.batch import EventBatch, Int32s, Int64s, choose_stored, take_events
-from cernis.events.order import Scale, join_table
+from cernis.events.batch import EventBatch, Int32s, Int64s, take_events
+from cernis.events.order import Scale
 from cernis.events.store import EventStore
 from cernis.output import UsedFile
 from cernis.pattern.atom import Atom
@@ -27,6 +28,7 @@ from cernis.results.matches import Matches
 from cernis.results.matchset import MatchSet
 from cernis.run.metrics import SessionMetrics
 from cernis.run.query import Query
+from cernis.run.requirements import list_columns
 from cernis.run.rules.derived import (
     PathLog,
     count_steps,
@@ -38,7 +40,7 @@ from cernis.run.rules.derived import (
 )
 from cernis.run.rules.group import GroupSession, RuleGroup
 from cernis.run.rules.pending import DerivedBound, PendingEvents, find_bound
-from cernis.run.rules.routing import RoutedEvents, RoutedRules, Router
+from cernis.run.rules.routing import RoutedRules, Router
 from cernis.run.rules.rule import Rule, order_rules
 from cernis.run.session import RunOptions, Session
 
@@ -96,9 +98,20 @@ class RunningRule:
         if (group := self.group) is not None:
             return group.routed
         (rule,) = self.rules
-        if rule.whole or rule.equalities is None:
+        if (rule.whole and not rule.is_paced) or rule.needed is None:
             return None
-        return RoutedRules(rule.query.pattern.streams, {None: rule.equalities})
+        return RoutedRules(rule.query.pattern.streams, {None: rule.needed})
+
+    @cached_property
+    def is_paced(self) -> bool:
+        """Whether it is told the times of events that it does not read."""
+        return self.group is None and self.rules[0].is_paced
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """The columns that its rules read before they find a match; results read others later."""
+        plans = (self.session.plan,) if self.group is None else self.group.plans
+        return frozenset[str]().union(*map(list_columns, {id(one): one for one in plans}.values()))
 
     @property
     def owners(self) -> Sequence[int | None]:
@@ -285,35 +298,13 @@ class RunningRules:
         routed = self.router.route(batch)
         for index, events in routed.items():
             alike.setdefault((id(events), self.patterns[index].streams), []).append(index)
-        groups = [(key[1], routed[own[0]]) for key, own in alike.items()]
-        copies = zip(alike.values(), groups, _copy_events(batch, groups), strict=True)
-        return {
-            index: RoutedBatch(events, at)
-            for indices, (_, (at, _)), events in copies
-            for index in indices
-        }
-
-
-def _copy_events(
-    batch: EventBatch, groups: Sequence[tuple[Sequence[str], RoutedEvents]]
-) -> Iterator[EventBatch]:
-    """Yield the events of streams at some places; those of one table share one copy."""
-    if len(batch.parts) > 1 or batch.index is not None or not groups:
-        for streams, (at, owners) in groups:
-            yield replace(take_events(batch, at, streams), owners=owners)
-        return
-    (name, table), order = batch.parts[0], np.concatenate([own.at for _, own in groups])
-    copied, first = join_table(table).take(pa.array(order)), 0
-    for _, (at, owners) in groups:
-        yield replace(
-            batch,
-            rows=batch.rows[at],
-            time=None if batch.time is None else batch.time[at],
-            parts=((name, copied.slice(first, len(at))),),
-            owners=owners,
-            chosen=choose_stored(batch, at),
-        )
-        first += len(at)
+        found: dict[int, RoutedBatch] = {}
+        for (_, streams), indices in alike.items():
+            own = routed[indices[0]]
+            names = frozenset[str]().union(*(self._running[index].columns for index in indices))
+            taken = replace(take_events(batch, own.at, streams, names), owners=own.owners)
+            found.update((index, RoutedBatch(taken, own.at)) for index in indices)
+        return found
 
 
 class SessionOpener:

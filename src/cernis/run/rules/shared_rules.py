@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cernis.encoding.bundle import MOST_ATOMS
+from cernis.encoding.bundle import MOST_ATOMS, MergedAlphabet
 from cernis.engine.settings import CLOCK_WINDOW, CONSUME_NOTHING, NO_WINDOW
 from cernis.errors import CernisError
 from cernis.pattern import formula as cel
@@ -102,7 +102,8 @@ class SharedRules:
         for rule in self.rules:
             pattern = rule.query.pattern
             why = "its events are put in order with the matches of other rules"
-            found[rule.name] = rule.whole if made.isdisjoint(pattern.streams) else why
+            own = "" if rule.is_paced else rule.whole
+            found[rule.name] = own if made.isdisjoint(pattern.streams) else why
         return {name: why for name, why in found.items() if why}
 
 
@@ -230,7 +231,7 @@ def _round_up(size: Fraction) -> Fraction:
 
 def _is_small(unary: Unary, pattern: Pattern) -> bool:
     """Return whether an automaton has few states, and asks few atoms about columns of events."""
-    nodes, atoms = [*cel.walk(pattern.formula)], unary.automaton.alphabet.atoms
+    nodes, atoms = [*cel.walk(pattern.formula)], MergedAlphabet(unary.automaton.alphabet).atoms
     plain = (cel.Event, cel.As, cel.Sequence, cel.Choice, cel.Filter, cel.Iterate, cel.Optional)
     return (
         all(isinstance(node, plain) for node in nodes)

@@ -459,9 +459,13 @@ class Grouper(ClosingStage):
             return self.take_all()
         waiting = stages.first_end()
         last = self.run.position - 1 if waiting is None else waiting
-        if self.grouping.every is None or not self.groups or last not in self.store.span:
-            return self.report_nothing()
-        return self._report(self._list_complete(last))
+        closed: list[GroupKey] = []
+        if self.grouping.every is not None and self.groups:
+            closed = self._list_complete(last) if last in self.store.span else []
+            if (passed := self.passed) is not None:
+                complete = {*self._list_complete(waiting)} - {*closed}
+                closed += [key for key in complete if self._closes_at(key) <= passed]
+        return self._report(closed)
 
     def pass_time(self, nanoseconds: int, stages: Stages) -> pa.Table:
         closed = self._list_complete(stages.first_end())

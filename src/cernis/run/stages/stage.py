@@ -278,6 +278,9 @@ class CompactSets(OpeningStage):
 class ClosingStage(Stage, ABC):
     """The last stage of some queries: it makes a table of the matches."""
 
+    passed: int | None = None
+    """The time of the last event that the run was told of and has not read, in nanoseconds."""
+
     @abstractmethod
     def report(self, found: MatchSet, stages: Stages, *, last: bool) -> pa.Table:
         """Add matches; return the rows that are complete."""

@@ -1,8 +1,8 @@
-"""What a plan requires of an event: the tests, the atoms, and the attributes that travel.
+"""What a plan requires of an event: the tests, the atoms, and the attributes that it reads.
 
-Predicates that Spark evaluates travel as bits. Attributes travel if the answer shows them, if
-events are compared or partitioned by them, or if a predicate needs them that Spark cannot
-evaluate. Spark reads no other column.
+On Spark, predicates that it evaluates travel as bits. Attributes travel if the answer shows them,
+if events are compared or partitioned by them, or if a predicate needs them that Spark cannot
+evaluate. Spark reads no other column. Rules copy no other column either (`list_columns`).
 
 Does not import Spark.
 """
@@ -14,6 +14,7 @@ from itertools import chain
 
 from cernis.automata.unary.alphabet import TestedAutomaton
 from cernis.automata.unary.cea import ANYTHING, Is, Test
+from cernis.events.attributes import read_calculated
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
@@ -95,6 +96,16 @@ def required_attributes(
     if shown and not fields.counting:
         whole = any(not fields.attributes.get(name) for name in fields.shown)
     return names - _COMPUTED, whole
+
+
+def list_columns(plan: Plan) -> frozenset[str]:
+    """Return the columns that a plan reads, but for those of events that matches show alone."""
+    _, atoms = tests_and_atoms(plan)
+    names, _ = required_attributes(plan, atoms, shown=False, named=True)
+    calculated = (read_calculated(name) for name in names if name.endswith(")"))
+    values = (value for value in calculated if value is not None)
+    names |= {source.name for value in values for source in pred.attributes_of(value)}
+    return frozenset(part for name in names for part in (name, name.split(".")[0]))
 
 
 def _list_sources(attributes: Iterable[pred.Attribute]) -> set[str]:

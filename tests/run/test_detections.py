@@ -1,0 +1,201 @@
+"""Sets of detection rules over wide events: each rule finds what it finds alone."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import cernis
+from cernis.encoding.literals import LiteralSearch
+from cernis.events.batch import EventBatch
+from cernis.generators.detections import host_log, write_detection
+from cernis.plan.equalities import Form, choose_tests, find_equalities, find_needed, list_tests
+from cernis.run.rules import routing
+from cernis.run.rules.routing import RoutedRules, Router
+
+CASES = int(os.environ.get("CERNIS_RULE_CASES", "12"))
+"""How many random sets are tried; `make nightly` tries 2,000."""
+
+COLUMNS = ("Image", "Cmd", "User")
+WORDS = ("mimi", "Kat", "powershell", "sch", "ſ", "K", "ä", "-enc", "cmd.exe", "%")
+
+
+def write_test(chance: Random) -> str:
+    """Return a condition on one event, as rules write them."""
+    column, word = chance.choice(COLUMNS), chance.choice(WORDS).replace("%", "")
+    plain = word or "x"
+    forms = [
+        f"SQL_ILIKE({column}, '%{word}%')",
+        f"SQL_ILIKE({column}, '{plain}')",
+        f"SQL_LIKE({column}, '%{word}')",
+        f"CONTAINS({column}, '{plain}')",
+        f"CONTAINS(LOWER({column}), '{plain.lower()}')",
+        f"LOWER({column}) = '{plain.lower()}'",
+        f"{column} LIKE '(?i).*{plain.replace('.', '[.]')}.*'",
+        f"{column} LIKE '(?i).*{plain}.*'",
+        f"{column} IN {{'{plain}', 'Kat'}}",
+        f"EventID = {chance.randrange(4)}",
+        f"{column} IS NULL",
+        f"EventID > {chance.randrange(4)}",
+    ]
+    return chance.choice(forms)
+
+
+def write_step(chance: Random) -> str:
+    parts = []
+    for _ in range(chance.randint(1, 3)):
+        several = [write_test(chance) for _ in range(chance.randint(1, 4))]
+        part = f"({' OR '.join(several)})"
+        parts.append(f"NOT {part}" if chance.random() < 0.2 else part)
+    return " AND ".join(parts)
+
+
+def write_rule(chance: Random) -> str:
+    kind = chance.randrange(5)
+    one, other = write_step(chance), write_step(chance)
+    if kind == 0:
+        within = f"PARTITION BY [Host] WITHIN {chance.randint(1, 9)} SECONDS"
+        return (
+            f"SELECT * FROM log WHERE (log AS a ; log AS b) FILTER a[{one}] AND b[{other}] {within}"
+        )
+    if kind == 1:
+        absent = f"WITHOUT (log AS w FILTER w[{other}]) FOR {chance.randint(1, 5)} SECONDS"
+        return f"SELECT * FROM log WHERE log AS e FILTER e[{one}] {absent} PARTITION BY [Host]"
+    if kind == 2:
+        every = f"EVERY {chance.randint(1, 5)} SECONDS"
+        return (
+            f"SELECT COUNT(*) AS n FROM log WHERE log AS e FILTER e[{one}] PARTITION BY [Host] "
+            f"GROUP BY [Host], {every} HAVING COUNT(*) > {chance.randint(0, 2)}"
+        )
+    return f"SELECT * FROM log WHERE log AS e FILTER e[{one}]"
+
+
+def make_events(chance: Random, count: int) -> pa.Table:
+    def write_text() -> str | None:
+        words = [chance.choice(WORDS) for _ in range(chance.randint(0, 3))]
+        text = chance.choice(["", " ", "\\"]).join(words)
+        return chance.choice([text, text.upper(), text.lower(), None])
+
+    rows: list[dict[str, Any]] = []
+    time = 0
+    for _ in range(count):
+        time += chance.randrange(3) * 500
+        own: dict[str, Any] = {name: write_text() for name in COLUMNS}
+        rows.append(
+            {"ts": time, "Host": chance.choice("ab"), "EventID": chance.randrange(4), **own}
+        )
+    table = pa.Table.from_pylist(rows)
+    if chance.random() < 0.5:
+        image = table.column("Image").dictionary_encode()
+        table = table.set_column(table.schema.get_field_index("Image"), "Image", image)
+    return table
+
+
+def list_found(result: Any) -> Any:
+    return result.to_arrow().to_pylist() if hasattr(result, "to_arrow") else list(result)
+
+
+def push_all(session: Any, pieces: list[pa.Table]) -> list[Any]:
+    """Return what a session finds, piece by piece and at the end; it restarts on its way."""
+    found = []
+    for number, piece in enumerate(pieces):
+        found.append(session.push({"log": piece}))
+        if number == 1:
+            session = session.rules.thaw(session.freeze())
+    found.append(session.finish())
+    return [{name: list_found(own) for name, own in each.items()} for each in found]
+
+
+@pytest.mark.parametrize("seed", range(CASES))
+def test_each_rule_finds_what_it_finds_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one run, in pieces with a restart, and with indexes that a sample has chosen."""
+    chance = Random(f"detections {seed}")
+    texts = {f"r{i}": write_rule(chance) for i in range(chance.choice([3, 12]))}
+    events = make_events(chance, 30)
+    monkeypatch.setattr(routing, "LEAST_SAMPLED", chance.choice([1, 16, 256]))
+    rules = cernis.rules(texts)
+    together = rules.run({"log": events})
+    for name, text in texts.items():
+        alone = cernis.query(text).run({"log": events})
+        assert list_found(together[name]) == list_found(alone), text
+    cuts = [0, 8, 9, 21, 30]
+    pieces = [events.slice(a, b - a) for a, b in pairwise(cuts)]
+    pushed = push_all(rules.session(), pieces)
+    for name, text in texts.items():
+        found = push_all(cernis.rules({name: text}).session(), pieces)
+        assert [each[name] for each in pushed] == [each[name] for each in found], text
+
+
+def test_generated_rules_find_what_they_find_alone() -> None:
+    log = host_log(1500, seed=3, columns=40)
+    texts = {f"rule {i}": write_detection(i, seed=5) for i in range(24)}
+    found = cernis.rules(texts).run({"log": log})
+    for name, text in texts.items():
+        assert list_found(found[name]) == list_found(cernis.query(text).run({"log": log})), text
+
+
+def test_a_text_that_comes_later_is_found_in_small_letters() -> None:
+    session = cernis.query("SELECT * WHERE S AS e FILTER e[SQL_ILIKE(x, '%cmd%')]").session()
+    for text in ("aaaa CMD", "CMD aaaaaaaaaa", "b cmd"):
+        assert session.push({"S": [{"ts": 1, "x": text}]}).count() == 1
+
+
+def test_texts_are_found_wherever_they_stand() -> None:
+    search = LiteralSearch(["ab", "b", "cd"])
+    plain = pa.chunked_array([["xAB", None, "c"], ["d", "cdab", ""]])
+    expected = [(0, 0), (0, 1), (4, 0), (4, 1), (4, 2)]
+    for column in (plain, plain.dictionary_encode(), plain.cast(pa.large_string()), plain.slice(0)):
+        rows, numbers = search.find(column)
+        assert list(zip(rows.tolist(), numbers.tolist(), strict=True)) == expected
+    rows, _ = search.find(plain.slice(1, 4))
+    assert rows.tolist() == [3, 3, 3]
+
+
+def test_a_rule_is_found_by_the_rarest_of_its_conditions() -> None:
+    text = "SELECT * FROM S WHERE * AS e FILTER e[channel = 'main' AND SQL_ILIKE(cmd, '%Rare%')]"
+    needed = find_needed(cernis.query(text).plan)
+    assert needed is not None
+    assert {test.form for test in choose_tests(needed)} == {Form.EQUAL}
+    router = Router({0: RoutedRules((), {None: needed})}, "type")
+    events = pa.table({"channel": ["main"] * 500, "cmd": ["x"] * 499 + ["a RARE one"]})
+    ((at, _),) = router.route(EventBatch.of(events)).values()
+    assert at.tolist() == [499]
+
+
+def test_steps_that_share_a_constant_are_found_by_it() -> None:
+    text = "SELECT * FROM S WHERE (A AS a ; B AS b) FILTER a[host = 'x'] AND b[host = 'x']"
+    needed = find_needed(cernis.query(text).plan)
+    assert needed is not None
+    weights = {"A": 2.0, "B": 2.0, "x": 3.0}
+    assert {test.value for test in choose_tests(needed, lambda t: weights[str(t.value)])} == {"x"}
+    assert {test.value for test in list_tests(needed)} == {"A", "B", "x"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "form", "value"),
+    [
+        ("SQL_ILIKE(x, 'Abc')", Form.FOLDED, "abc"),
+        ("LOWER(x) = 'abc'", Form.FOLDED, "abc"),
+        ("SQL_ILIKE(x, '%Abc_d%')", Form.PART, "abc"),
+        ("ENDS_WITH(x, 'Abc')", Form.PART, "abc"),
+        (r"x LIKE '(?i).*\\a\.EXE'", Form.PART, r"\a.exe"),
+        ("CONTAINS(x, 'äbcö')", Form.PART, "bc"),
+    ],
+)
+def test_a_rule_is_found_by_the_texts_that_it_looks_for(
+    condition: str, form: Form, value: str
+) -> None:
+    plan = cernis.query(f"SELECT * FROM S WHERE * AS e FILTER e[{condition}]").plan
+    (test,) = find_equalities(plan) or ()
+    assert (test.attribute, test.form, test.value) == ("x", form, value)
+
+
+@pytest.mark.parametrize("condition", ["x LIKE 'a|b'", "NOT CONTAINS(x, 'a')", "x LIKE '.*'"])
+def test_other_conditions_on_text_read_every_event(condition: str) -> None:
+    plan = cernis.query(f"SELECT * FROM S WHERE * AS e FILTER e[{condition}]").plan
+    assert find_equalities(plan) is None
