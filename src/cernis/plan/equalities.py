@@ -64,19 +64,19 @@ class ConstantTest(NamedTuple):
         return f"{name} = {self.value!r}"
 
 
-class AnyOf(NamedTuple):
+class TestChoice(NamedTuple):
     """Any of these parts finds all events: they are those of a conjunction."""
 
     parts: tuple[NeededTests, ...]
 
 
-class AllOf(NamedTuple):
+class TestUnion(NamedTuple):
     """All of these parts together find all events: they are those of a disjunction."""
 
     parts: tuple[NeededTests, ...]
 
 
-NeededTests = frozenset[ConstantTest] | AnyOf | AllOf
+NeededTests = frozenset[ConstantTest] | TestChoice | TestUnion
 """The tests that find the events of a rule."""
 
 Weigh = Callable[[ConstantTest], float]
@@ -93,14 +93,14 @@ def guess_weight(test: ConstantTest) -> float:
 def choose_tests(needed: NeededTests, weigh: Weigh = guess_weight) -> frozenset[ConstantTest]:
     """Return tests of which one holds for every event of a rule, and for few others."""
     match needed:
-        case AllOf(parts=parts):
+        case TestUnion(parts=parts):
             found = [_unite(parts, weigh)]
             options = Counter(one for part in parts for one in {*_list_options(part)})
             for shared, times in options.items():
                 if times > 1:  # what one part needs costs the others nothing
                     found.append(_unite(parts, partial(_weigh_others, shared, weigh)))
             return min(found, key=lambda tests: sum(map(weigh, tests)))
-        case AnyOf(parts=parts):
+        case TestChoice(parts=parts):
             found = [choose_tests(part, weigh) for part in parts]
             return min(found, key=lambda tests: sum(map(weigh, tests)))
     return needed
@@ -115,7 +115,7 @@ def _weigh_others(shared: frozenset[ConstantTest], weigh: Weigh, test: ConstantT
 
 
 def _list_options(needed: NeededTests) -> Iterator[frozenset[ConstantTest]]:
-    if isinstance(needed, AnyOf):
+    if isinstance(needed, TestChoice):
         yield from (part for part in needed.parts if isinstance(part, frozenset))
 
 
@@ -203,13 +203,13 @@ def _need_all(parts: Iterable[NeededTests | None]) -> NeededTests | None:
         return frozenset[ConstantTest]().union(
             *(part for part in known if isinstance(part, frozenset))
         )
-    return next(iter(known)) if len(known) == 1 else AllOf(tuple(known))
+    return next(iter(known)) if len(known) == 1 else TestUnion(tuple(known))
 
 
 def _need_any(parts: Iterable[NeededTests | None]) -> NeededTests | None:
     """Return what finds the events that all parts hold for: any of them does."""
     known = tuple(dict.fromkeys(part for part in parts if part is not None))
-    return AnyOf(known) if len(known) > 1 else next(iter(known), None)
+    return TestChoice(known) if len(known) > 1 else next(iter(known), None)
 
 
 def _of_test(test: Test) -> NeededTests | None:

@@ -28,11 +28,11 @@ from cernis.events.attributes import attribute
 from cernis.events.batch import EventBatch, Int64s
 from cernis.events.source import kind_of
 from cernis.plan.equalities import (
-    AnyOf,
     Constant,
     ConstantTest,
     Form,
     NeededTests,
+    TestChoice,
     choose_tests,
     guess_weight,
     list_tests,
@@ -219,7 +219,7 @@ class Router:
         self._targets = [*leaders.values()]
         wanted = [needed for target in self._targets for needed in rules[target].wanted.values()]
         self._sample: _SampledTests | None = None
-        if any(isinstance(part, AnyOf) for needed in wanted for part in _walk(needed)):
+        if any(isinstance(part, TestChoice) for needed in wanted for part in _walk(needed)):
             every = dict.fromkeys(test for needed in wanted for test in list_tests(needed))
             self._sample = _SampledTests(every, type_column)
         self._read = self._sample_at = 0
