@@ -103,6 +103,11 @@ def run(arguments: RunArguments, delivery: Delivery) -> None:
     if arguments.language == "spaseq":
         deliver(_open_graphs(arguments, delivery), delivery, strict=arguments.options.strict)
         return
+    if arguments.language == "sql":
+        from cernis.cli.run_statement import find_rows_on_spark
+
+        deliver(find_rows_on_spark(arguments), delivery)
+        return
     with _open(arguments) as (rules, queries, frames), ExitStack() as stack:
         found: Found = (
             _QueryRun(queries[0], frames, arguments)
@@ -120,6 +125,10 @@ def explain(arguments: RunArguments) -> str:
     """
     if arguments.language == "spaseq":
         return _explain_graphs(arguments)
+    if arguments.language == "sql":
+        from cernis.cli.run_statement import read_statement
+
+        return read_statement(arguments, "spark").explain()
     if arguments.rules is not None:
         return _explain_rules(arguments)
     if not arguments.files:

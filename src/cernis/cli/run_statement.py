@@ -15,7 +15,7 @@ from cernis.cli.deliver import (
     show_first,
     write_number,
 )
-from cernis.cli.terminal import make_table, value_text
+from cernis.cli.terminal import make_table, spinner, value_text
 from cernis.errors import CernisError
 from cernis.events.files import stem_of
 from cernis.output import input_files
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.table import Table
+
+
+_LOADERS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+}
 
 
 def _rows_table(rows: Sequence[dict[str, Any]]) -> Table:
@@ -103,6 +112,33 @@ def find_rows(arguments: RunArguments) -> Found:
     query, tables = read_statement(arguments), name_tables(arguments)
     used = list(input_files(list(tables.values())))
     return FoundStatement(query.run(tables, budget=choose_budget(arguments), used=used))
+
+
+def find_rows_on_spark(arguments: RunArguments) -> Found:
+    """Run a statement on Spark; its rows come to this process."""
+    query, files = read_statement(arguments, "spark"), name_tables(arguments)
+    for path in files.values():
+        if path.suffix not in _LOADERS:
+            raise CernisError(f"{path}: Spark reads {', '.join(_LOADERS)}")
+        if not path.exists():
+            raise CernisError(f"{path}: no such file")
+    with spinner("starting Spark"):
+        from cernis.spark import session
+        from cernis.spark.statement import run_query
+
+        spark = session()
+    tables = {}
+    for name, path in files.items():
+        options: dict[str, Any] = (
+            {"header": True, "inferSchema": True} if path.suffix in (".csv", ".tsv") else {}
+        )
+        if path.suffix == ".tsv":
+            options["sep"] = "\t"
+        reader = spark.read.options(**options).format(_LOADERS[path.suffix])
+        tables[name] = reader.load(str(path.absolute()))
+    with spinner("running on Spark"):
+        rows = run_query(spark, query, tables, choose_budget(arguments)).toArrow()
+    return FoundStatement(SqlRows(rows, used=list(input_files(list(files.values())))))
 
 
 def choose_budget(arguments: RunArguments) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cernis.spark.rdf.source import RdfDataSource
     from cernis.spark.rdf.texts import parse_graphs
     from cernis.spark.recognition import recognize, recognize_graphs, recognize_rules, recognizer
+    from cernis.spark.statement import match_recognize, sql
     from cernis.spark.streaming.connector import kafka_package
     from cernis.spark.streaming.kafka import UNDECODABLE, read_kafka, write_kafka
     from cernis.spark.streaming.progress import Progress, progress_of, watch
@@ -32,6 +33,7 @@ __all__ = [
     "explain",
     "explain_graphs",
     "kafka_package",
+    "match_recognize",
     "parse_graphs",
     "progress_of",
     "read_kafka",
@@ -41,6 +43,7 @@ __all__ = [
     "recognizer",
     "register",
     "session",
+    "sql",
     "watch",
     "write_kafka",
 ]
@@ -53,6 +56,7 @@ _MODULES = {
     "explain": "explanation",
     "explain_graphs": "rdf.explanation",
     "kafka_package": "streaming.connector",
+    "match_recognize": "statement",
     "parse_graphs": "rdf.texts",
     "progress_of": "streaming.progress",
     "read_kafka": "streaming.kafka",
@@ -62,6 +66,7 @@ _MODULES = {
     "recognizer": "recognition",
     "register": "table_function",
     "session": "local.session",
+    "sql": "statement",
     "watch": "streaming.progress",
     "write_kafka": "streaming.kafka",
 }

@@ -22,7 +22,7 @@ from sqlglot import exp
 
 from cernis.engine.rows import search
 from cernis.engine.rows.search import Programs, Registers
-from cernis.errors import Diagnostic, QueryError, Span
+from cernis.errors import Diagnostic, QueryError
 from cernis.languages.sql.clause import RecognizeClause
 from cernis.languages.sql.terms import (
     AggregateTerm,
@@ -33,6 +33,7 @@ from cernis.languages.sql.terms import (
     name_term,
     split_conjunction,
 )
+from cernis.plan.rows.matcher import ComparedColumns
 
 _SECONDS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1, "WEEK": 604_800}
 _BINARY: dict[type[exp.Expr], int] = {
@@ -65,15 +66,6 @@ class HostValue:
     terms: tuple[Term, ...]
     missing: bool = False
     """Whether it is the value where there is no such row."""
-
-
-@dataclass(frozen=True)
-class ComparedColumns:
-    """The columns on the sides of a comparison, or in a calculation: texts meet texts only."""
-
-    columns: frozenset[int]
-    calculates: bool
-    span: Span
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 from sqlglot import exp
 
 from cernis.automata.rows.construct import RowAutomaton, construct
-from cernis.engine.rows.tables import RowTables, make_tables
+from cernis.engine.rows.tables import Skipping, make_tables
 from cernis.errors import BudgetError, Diagnostic, QueryError, Span
 from cernis.integers import count_noun
 from cernis.languages.sql.clause import RecognizeClause, SqlExpression
@@ -24,6 +25,7 @@ from cernis.pattern.row_pattern import (
 )
 from cernis.pattern.suggest import did_you_mean
 from cernis.plan.rows.conditions import RowConditions, plan_conditions
+from cernis.plan.rows.matcher import RowMatcher
 
 _SKIPS = {
     SkipMode.PAST_LAST_ROW: "past the last row of a match",
@@ -57,8 +59,30 @@ class RowPlan:
         return self.recognition.clause
 
     @cached_property
-    def tables(self) -> RowTables:
-        return make_tables(self.automaton)
+    def matcher(self) -> RowMatcher:
+        """What finds the matches, for this process or a worker."""
+        clause, conditions = self.clause, self.conditions
+        target = clause.target
+        aims = () if target is None else clause.expand(target.text)
+        names = clause.variables
+        skipping = Skipping(clause.skip.value, np.array([name in aims for name in names], np.bool_))
+        return RowMatcher(
+            text=self.text,
+            variables=names,
+            tables=make_tables(self.automaton),
+            size=self.automaton.size,
+            masks=tuple(mask is not None for mask in conditions.masks),
+            values=len(conditions.values),
+            registers=conditions.registers,
+            programs=conditions.programs,
+            comparisons=conditions.comparisons,
+            skipping=skipping,
+            target="" if target is None else target.text,
+            target_span=clause.pattern_span if target is None else target.span,
+            pattern_span=clause.pattern_span,
+            has_limits=clause.within is not None,
+            shows_unmatched=clause.rows is RowsPerMatch.ALL_WITH_UNMATCHED,
+        )
 
     @property
     def is_dependent(self) -> bool:

@@ -14,7 +14,7 @@ Everything is text in one SQL dialect; nothing runs here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -29,29 +29,20 @@ from cernis.languages.sql.terms import (
 )
 from cernis.pattern.row_pattern import RowsPerMatch
 from cernis.plan.rows.conditions import HostValue
+from cernis.plan.rows.matcher import (
+    EXCLUDED,
+    MATCH,
+    NUMBER,
+    PARTITION,
+    PLACE,
+    RANK,
+    ROW,
+    TIME,
+    UNTIL,
+    name_mask,
+    name_value,
+)
 from cernis.plan.rows.plan import RowPlan
-
-ROW = "@row"
-"""The number of a row, in the order of partitions and ORDER BY; any unique number on Spark."""
-RANK = "@rank"
-"""The number of a row in its partition, from 1 on."""
-PARTITION = "@partition"
-"""The number of the first row of its partition."""
-TIME, UNTIL = "@time", "@until"
-MATCH = "@match"
-"""The number of the row at which a match begins, or of a row without one."""
-NUMBER = "@number"
-"""MATCH_NUMBER(); NULL: no match has the row."""
-PLACE = "@place"
-EXCLUDED = "@excluded"
-
-
-def name_mask(number: int) -> str:
-    return f"@mask{number}"
-
-
-def name_value(number: int) -> str:
-    return f"@value{number}"
 
 
 @dataclass(frozen=True)
@@ -305,11 +296,3 @@ class QueryWriter:
         hold.replace(name)
         guarded = f"CASE WHEN {mapped} THEN {text} END"
         return self._sql(inner).replace(self.quote("@guarded"), guarded)
-
-
-_READ = ("@mask", "@value", RANK, PARTITION, TIME, UNTIL)
-
-
-def list_added(columns: Sequence[str]) -> list[str]:
-    """Return the columns among some that the matcher reads."""
-    return [name for name in columns if name.startswith(_READ)]

@@ -26,12 +26,22 @@ from cernis.engine.rows.tables import (
     NO_TARGET,
     FoundRows,
     PartitionedRows,
-    Skipping,
 )
 from cernis.errors import BudgetError, DataError, Diagnostic, QueryError
-from cernis.pattern.row_pattern import RowsPerMatch
-from cernis.plan.rows.plan import RowPlan
-from cernis.plan.rows.write import PARTITION, RANK, TIME, UNTIL, name_mask, name_value
+from cernis.plan.rows.matcher import (
+    CLASSIFIER,
+    EXCLUDED,
+    MATCH,
+    NUMBER,
+    PARTITION,
+    PLACE,
+    RANK,
+    TIME,
+    UNTIL,
+    RowMatcher,
+    name_mask,
+    name_value,
+)
 
 Numbers = NDArray[np.int64]
 
@@ -59,9 +69,9 @@ class MatchedRows(NamedTuple):
 
 @dataclass
 class RowFeed:
-    """The matcher of a plan."""
+    """A matcher at work."""
 
-    plan: RowPlan
+    matcher: RowMatcher
     budget: int = DEFAULT_BUDGET
 
     def match(self, table: pa.Table) -> MatchedRows:
@@ -77,52 +87,43 @@ class RowFeed:
         return self._expand(found, partitions)
 
     def _find(self, rows: PartitionedRows, table: pa.Table) -> FoundRows:
-        plan, clause = self.plan, self.plan.clause
-        variables = clause.variables
-        aims = clause.expand(clause.target.text) if clause.target is not None else ()
-        targets = np.array([name in aims for name in variables], np.bool_)
-        skipping = Skipping(clause.skip.value, targets)
-        conditions = plan.conditions
-        if conditions.registers is None or conditions.programs is None:
-            expect_events(len(rows.holds) * max(plan.automaton.size // 4, 1))
-            found = match_rows(plan.tables, rows, skipping)
+        own = self.matcher
+        if own.registers is None or own.programs is None:
+            expect_events(len(rows.holds) * max(own.size // 4, 1))
+            found = match_rows(own.tables, rows, own.skipping)
         else:
-            values = PathConditions(
-                conditions.registers, conditions.programs, self._read_values(table)
-            )
+            values = PathConditions(own.registers, own.programs, self._read_values(table))
             few = min(self.budget, _FEW_STEPS)
             expect_events(len(rows.holds))
-            found, _ = search_rows(plan.tables, rows, skipping, values, few)
+            found, _ = search_rows(own.tables, rows, own.skipping, values, few)
             if found.status == BUDGET and self.budget > few:
                 expect_events(self.budget)  # so many steps are for compiled code
-                found, _ = search_rows(plan.tables, rows, skipping, values, self.budget)
+                found, _ = search_rows(own.tables, rows, own.skipping, values, self.budget)
         self._check(found)
         return found
 
     def _check(self, found: FoundRows) -> None:
-        clause, text = self.plan.clause, self.plan.text
+        own = self.matcher
         if found.status == BUDGET:
             raise BudgetError(
                 f"the search for PATTERN has tried {self.budget:,} transitions; a larger budget "
                 "lets it go on, and conditions on single rows (see explain) need none",
-                clause.pattern_span,
-            ).locate(text)
-        if clause.target is None or found.status not in (NO_TARGET, FIRST_ROW):
-            return
-        name, row = clause.target.text, int(found.starts[-1])
-        why = "is the first row of the match: the search would not end"
-        if found.status == NO_TARGET:
-            why = "is no row of the match"
-        message = f"AFTER MATCH SKIP TO: {name} {why} (match at row {row})"
-        raise QueryError([Diagnostic(message, clause.target.span)], text)
+                own.pattern_span,
+            ).locate(own.text)
+        if found.status in (NO_TARGET, FIRST_ROW):
+            why = "is the first row of the match: the search would not end"
+            if found.status == NO_TARGET:
+                why = "is no row of the match"
+            message = f"AFTER MATCH SKIP TO: {own.target} {why}"
+            raise QueryError([Diagnostic(message, own.target_span)], own.text)
 
     # ----------------------------------------------------------------- encoding
 
     def _read_masks(self, table: pa.Table) -> NDArray[np.bool_]:
-        masks = self.plan.conditions.masks
+        masks = self.matcher.masks
         holds = np.ones((table.num_rows, len(masks)), np.bool_)
-        for number, mask in enumerate(masks):
-            if mask is not None:
+        for number, computed in enumerate(masks):
+            if computed:
                 column = table.column(name_mask(number))
                 if not pa.types.is_boolean(column.type):
                     column = column.cast(pa.bool_())
@@ -131,7 +132,7 @@ class RowFeed:
 
     def _read_limits(self, table: pa.Table, bounds: Numbers) -> Numbers:
         """Return, for each row, the row before which a match ends that begins there."""
-        if self.plan.clause.within is None:
+        if not self.matcher.has_limits:
             return np.repeat(bounds[1:], np.diff(bounds))
         times, ends = (_to_numbers(table.column(name)) for name in (TIME, UNTIL))
         if np.isnan(times).any():
@@ -139,7 +140,7 @@ class RowFeed:
         return find_limits(bounds, times, ends)
 
     def _read_values(self, table: pa.Table) -> NDArray[np.float64]:
-        number = len(self.plan.conditions.values)
+        number = self.matcher.values
         columns = [table.column(name_value(i)).combine_chunks() for i in range(number)]
         texts = {i for i, column in enumerate(columns) if _is_text(column.type)}
         self._check_kinds(texts)
@@ -151,11 +152,11 @@ class RowFeed:
 
     def _check_kinds(self, texts: set[int]) -> None:
         """Refuse to compare texts with others, and to calculate with them."""
-        for comparison in self.plan.conditions.comparisons:
+        for comparison in self.matcher.comparisons:
             held = comparison.columns & texts
             if held and (comparison.calculates or held != comparison.columns):
                 message = "the condition compares, or calculates with, a text and something else"
-                raise QueryError([Diagnostic(message, comparison.span)], self.plan.text)
+                raise QueryError([Diagnostic(message, comparison.span)], self.matcher.text)
 
     # ------------------------------------------------------------------ matches
 
@@ -164,9 +165,8 @@ class RowFeed:
         starts, lengths = found.starts, found.lengths
         matched = lengths >= 0
         numbers = _number_matches(partitions[starts], matched)
-        rows_mode = self.plan.clause.rows
         shown = matched
-        if rows_mode is RowsPerMatch.ALL_WITH_UNMATCHED:
+        if self.matcher.shows_unmatched:
             shown = matched | ~_find_covered(starts, lengths)
         sizes = np.where(shown, np.maximum(lengths, 1), 0)
         total = int(sizes.sum())
@@ -181,6 +181,19 @@ class RowFeed:
         return MatchedRows(
             starts[own] + places, starts[own], numbers[own], places, variables, excluded
         )
+
+
+def describe_rows(matched: MatchedRows, numbers: Numbers, matcher: RowMatcher) -> dict[str, Any]:
+    """Return the columns that measures are computed over; `numbers` are those of the rows."""
+    codes = pa.array(matched.variables.astype(np.int32), mask=matched.variables < 0)
+    names = pa.array(matcher.variables, pa.string())
+    return {
+        MATCH: pa.array(numbers[matched.starts]),
+        NUMBER: pa.array(matched.numbers, mask=matched.numbers == 0),
+        PLACE: pa.array(matched.places),
+        CLASSIFIER: pa.DictionaryArray.from_arrays(codes, names).cast(pa.string()),
+        EXCLUDED: pa.array(matched.excluded),
+    }
 
 
 def _number_matches(partitions: Numbers, matched: NDArray[np.bool_]) -> Numbers:

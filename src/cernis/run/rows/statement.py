@@ -24,10 +24,11 @@ import pyarrow as pa
 from cernis.errors import CernisError, DataError
 from cernis.extras import import_extra
 from cernis.output import UsedFile
+from cernis.plan.rows.matcher import ROW, is_read
 from cernis.results.jsonlines import row_lines
 from cernis.results.result import Notes, Result
 from cernis.results.values import python_records
-from cernis.run.rows.feed import DEFAULT_BUDGET, MatchedRows, RowFeed
+from cernis.run.rows.feed import DEFAULT_BUDGET, RowFeed, describe_rows
 
 _PURPOSE = "SQL with MATCH_RECOGNIZE"
 _BATCH = 1 << 16
@@ -210,12 +211,12 @@ class _DuckRunner:
 
     def _answer(self, plan: Any) -> None:
         """Make a table of a clause's result, with the clause's name."""
-        from cernis.plan.rows.write import ROW, QueryWriter, list_added
+        from cernis.plan.rows.write import QueryWriter
 
         name = plan.recognition.name
         rows = plan.recognition.rows.sql("duckdb")
-        described = self._fetch(f"DESCRIBE ({rows})")
-        columns = tuple(described.column("column_name").to_pylist())
+        schema = self._fetch(f"DESCRIBE ({rows})")
+        columns = tuple(schema.column("column_name").to_pylist())
         plan.check_columns(columns)
         if not plan.clause.order:
             self.notes.append("MATCH_RECOGNIZE without ORDER BY: rows are taken as they come")
@@ -233,11 +234,13 @@ class _DuckRunner:
             f"CREATE TEMP TABLE {held} AS SELECT * FROM ({writer.write_rows(ordered)}){where}"
         )
         names = [row[0] for row in self.cursor.execute(f"DESCRIBE {held}").fetchall()]
-        read = ", ".join(map(q, [ROW, *list_added(names)]))
+        read = ", ".join(map(q, [ROW, *filter(is_read, names)]))
         table = self._fetch(f"SELECT {read} FROM {held} ORDER BY {q(ROW)}")
-        matched = RowFeed(plan, self.budget).match(table)
+        matched = RowFeed(plan.matcher, self.budget).match(table)
         numbers = np.asarray(table.column(ROW), np.int64)
-        self.cursor.register(f"{name}@matched", _to_table(matched, numbers, plan))
+        described = describe_rows(matched, numbers, plan.matcher)
+        found = pa.table({ROW: numbers[matched.rows], **described})
+        self.cursor.register(f"{name}@matched", found)
         kept = "".join(f", s.{q(column)}" for column in writer.kept)
         joined = (
             f"(SELECT m.*{kept} FROM {q(f'{name}@matched')} AS m JOIN {held} AS s "
@@ -246,27 +249,3 @@ class _DuckRunner:
         self._execute(f"CREATE TEMP TABLE {q(name)} AS {writer.write_measures(joined)}")
         self.cursor.unregister(f"{name}@matched")
         self.cursor.execute(f"DROP TABLE {held}")
-
-
-def _to_table(matched: MatchedRows, numbers: Any, plan: Any) -> pa.Table:
-    """Return the rows of matches as the table that measures are computed over."""
-    from cernis.languages.sql.terms import CLASSIFIER
-    from cernis.plan.rows.write import EXCLUDED, MATCH, NUMBER, PLACE, ROW
-
-    return pa.table(
-        {
-            ROW: numbers[matched.rows],
-            MATCH: numbers[matched.starts],
-            NUMBER: pa.array(matched.numbers, mask=matched.numbers == 0),
-            PLACE: matched.places,
-            CLASSIFIER: name_variables(matched, plan),
-            EXCLUDED: matched.excluded,
-        }
-    )
-
-
-def name_variables(matched: MatchedRows, plan: Any) -> pa.Array:
-    """Return the classifiers of rows."""
-    codes = pa.array(matched.variables.astype(np.int32), mask=matched.variables < 0)
-    names = pa.array(plan.clause.variables, pa.string())
-    return pa.DictionaryArray.from_arrays(codes, names).cast(pa.string())
