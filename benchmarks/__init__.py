@@ -25,6 +25,7 @@ from benchmarks.memory import MEMORY
 from benchmarks.partitions import PARTITIONS
 from benchmarks.record import Record
 from benchmarks.report import NO_PLOT, draw_chart, render_page, render_table, write_json
+from benchmarks.row_patterns import ROW_PATTERNS
 from benchmarks.rules import RULES
 from benchmarks.scale import FULL, BenchmarkScale, choose_scale
 from benchmarks.sequences import SEQUENCES
@@ -45,6 +46,7 @@ _ALL = (
     AGGREGATES,
     ABSENCE,
     RULES,
+    ROW_PATTERNS,
     MEMORY,
     ENDLESS,
     CORRELATION,

@@ -36,6 +36,7 @@ class BenchmarkScale:
     rules: tuple[int, ...] = (1, 10, 100, 1000, 10_000)
     mixed_rules: tuple[int, ...] = (1, 10, 100, 1000)
     rule_events: int = 2_000_000
+    pattern_rows: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
     served: str = "stocks-million"
     """A sample of the playground."""
     strategy_events: int = 500_000
@@ -111,6 +112,7 @@ QUICK = BenchmarkScale(
     rules=(1, 10),
     mixed_rules=(1, 10),
     rule_events=2000,
+    pattern_rows=(200, 400),
     served="stocks",
     strategy_events=2000,
     strategy_windows=(20, 100),

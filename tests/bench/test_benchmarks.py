@@ -338,7 +338,7 @@ def test_an_unknown_benchmark_is_an_error_that_names_the_known_ones() -> None:
         run_benchmarks(["sequence"], None, Console(file=io.StringIO()))
     assert str(caught.value) == (
         "unknown benchmark 'sequence'; there are sequences, partitions, strategies, aggregates, "
-        "absence, rules, memory, endless, correlation, spark, streaming, "
+        "absence, rules, match-recognize, memory, endless, correlation, spark, streaming, "
         "endless-spark, spaseq, serve, first"
     )
 
