@@ -18,7 +18,7 @@ import pyarrow as pa
 import cernis
 from benchmarks.benchmark import Benchmark, Step
 from benchmarks.clock import race, time_call
-from benchmarks.record import EXPONENT, Record, divide, find
+from benchmarks.record import EXPONENT, Case, Record, divide, find
 from benchmarks.scale import BenchmarkScale
 from benchmarks.table import Table, tabulate
 
@@ -108,7 +108,7 @@ def run_row_patterns(scale: BenchmarkScale, step: Step) -> list[Record]:
             assert found["", name] == found["by hand", name], name
         best = race({n: time_call(action) for n, action in contestants.items()}, scale.rounds)
         for name in STATEMENTS:
-            case = {"statement": name, "rows": rows}
+            case: Case = {"statement": name, "rows": rows}
             records.append(Record(NAME, "seconds", best["", name], "s", case))
             records.append(Record(NAME, "rate", rows / best["", name], "rows/s", case))
             if name in BY_HAND:
