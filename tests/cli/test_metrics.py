@@ -12,7 +12,7 @@ import pytest
 
 from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics, publish, write_file
 from cernis.errors import CernisError
-from cernis.spark.streaming.progress import Progress, RuleNumbers
+from cernis.work.progress import Progress, RuleNumbers
 
 
 def progress(batch: int, **numbers: Any) -> Progress:

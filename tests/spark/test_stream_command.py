@@ -27,9 +27,9 @@ import cernis
 from cernis.cli.live import Tally, View, WatermarkClock, latest_matches, render, summarize
 from cernis.cli.main import main
 from cernis.spark.streaming import sinks
-from cernis.spark.streaming.progress import Progress
 from cernis.spark.streaming.sinks import describe_failure
 from cernis.spark.streaming.sources import ARRIVED
+from cernis.work.progress import Progress
 
 Capture = pytest.CaptureFixture[str]
 

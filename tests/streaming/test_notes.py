@@ -9,7 +9,8 @@ import pytest
 import cernis
 from cernis.errors import CernisError
 from cernis.spark.notes import FEWEST_ROWS, Notes, WatchedQuery
-from cernis.spark.streaming.progress import BUCKETS, ROWS, Progress, progress_of
+from cernis.spark.streaming.progress import BUCKETS, ROWS, progress_of
+from cernis.work.progress import Progress
 
 QUERY = "SELECT * FROM S WHERE SEL AS s ; BUY AS b FILTER b[price > 9] WITHIN 5 MINUTES"
 

@@ -13,13 +13,14 @@ query is not asked.
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Lock
 from time import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -33,7 +34,7 @@ from cernis.errors import neutralize
 from cernis.integers import count_noun
 
 if TYPE_CHECKING:
-    from cernis.spark import Progress
+    from cernis.work.progress import Progress
 
 _SHOWN = 3
 _WINDOW = 30.0
@@ -238,7 +239,7 @@ class Tally:
         self._view = View(title=title)
         self._clock = clock or WatermarkClock()
         self._sink = sink
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._kept: dict[int, int] = {}
         self._waiting: dict[int, int] = {}
         self._recent: deque[tuple[float, int, int]] = deque()
@@ -378,3 +379,36 @@ def show_live(tally: Tally, console: Console, *, wanted: bool) -> Iterator[None]
     )
     with live:
         yield
+
+
+# ------------------------------------------------------------------ signals
+
+
+class CaughtSignals:
+    """The number of signals to stop."""
+
+    number = 0
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def caught(self, number: int, frame: object) -> None:
+        self.number += 1
+        if self.number > 2:
+            raise KeyboardInterrupt
+        self._call()
+
+
+@contextmanager
+def caught_signals(call: Callable[[], None] = lambda: None) -> Iterator[CaughtSignals]:
+    """Count the signals to stop, and `call` at each; the third stops at once."""
+    caught = CaughtSignals(call)
+    if threading.current_thread() is not threading.main_thread():
+        yield caught  # only the main thread receives signals
+        return
+    before = {n: signal.signal(n, caught.caught) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

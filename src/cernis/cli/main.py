@@ -254,23 +254,24 @@ def stream(
             "--source",
             "-s",
             metavar="URI",
-            help="A folder of files, or kafka://host:port/topic; NAME=URI; may be repeated.",
+            help="A folder of files, or kafka://host:port/topic; in one process also a file, "
+            "tcp://host:port, or - for standard input; NAME=URI; may be repeated.",
         ),
     ],
     checkpoint: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Where the run is kept, to go on from after a stop. Required, except for "
-            "--explain.",
+            help="Where the run is kept, to go on from after a stop. Required on Spark, except "
+            "for --explain.",
         ),
     ] = None,
     sink: Annotated[
         str | None,
         typer.Option(
             metavar="URI",
-            help="A folder, kafka://host:port/topic, or - for standard output. Required, except "
-            "for --explain.",
+            help="A folder, kafka://host:port/topic, or - for standard output; in one process "
+            "also https://host/path. Required, except for --explain.",
         ),
     ] = None,
     lateness: Annotated[
@@ -286,6 +287,13 @@ def stream(
         str,
         typer.Option(metavar="TIME", help="How far ahead of the clock events may be; or none."),
     ] = "1h",
+    idle: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="After so long a silence, time passes as on the clock. In one process only.",
+        ),
+    ] = None,
     format: Annotated[
         StreamFormat | None,
         typer.Option("--format", help="The form of the events; told by the suffix otherwise."),
@@ -360,14 +368,20 @@ def stream(
             "--live-background", help="Read the files of --background again when they change."
         ),
     ] = False,
+    engine: Annotated[
+        EngineName, typer.Option("--engine", help="Spark, or this process alone.")
+    ] = EngineName.spark,
     strict: Strict = False,
     lang: Lang = LanguageName.ceql,
 ) -> None:
-    """Find the matches of QUERY, or of a rule set, in events that go on coming, on Spark."""
+    """Find the matches of QUERY, or of a rule set, in events that go on coming."""
     with reported():
         rules = find_rules(query, lang.value)
         text, language = ("", "ceql") if rules is not None else read_query(query, lang.value)
-        for option, given in (("--checkpoint", checkpoint), ("--sink", sink)):
+        needed = {"--checkpoint": checkpoint, "--sink": sink}
+        if engine is EngineName.local:
+            del needed["--checkpoint"]
+        for option, given in needed.items():
             if given is None and not explain:
                 raise typer.BadParameter("is needed to run a stream", param_hint=option)
         if once and trigger is not None:
@@ -377,7 +391,6 @@ def stream(
         if language != "spaseq" and output_format is OutputFormat.nq:
             raise typer.BadParameter(_GRAPHS_ONLY, param_hint="--output-format")
 
-        from cernis.cli.stream import stream as run_stream
         from cernis.cli.stream_plan import StreamArguments
 
         reading = _read_options(
@@ -417,8 +430,16 @@ def stream(
             background=tuple(background or ()),
             live=live_background,
             secret=secret,
+            idle=idle,
         )
-        run_stream(arguments)
+        if engine is EngineName.local:
+            from cernis.cli.stream_local import stream_local
+
+            stream_local(arguments)
+        else:
+            from cernis.cli.stream import stream as run_stream
+
+            run_stream(arguments)
 
 
 @app.command()

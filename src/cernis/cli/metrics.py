@@ -25,8 +25,7 @@ from cernis.errors import CernisError
 from cernis.output import open_output
 
 if TYPE_CHECKING:
-    from cernis.spark import Progress
-    from cernis.spark.streaming.progress import RuleNumbers
+    from cernis.work.progress import Progress, RuleNumbers
 
 _HOST = "127.0.0.1"
 _CONTENT = "text/plain; version=0.0.4; charset=utf-8"

@@ -15,17 +15,23 @@ the matches would depend on them.
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from cernis.cli.live import Tally, describe_waiting, show_live, summarize
+from cernis.cli.live import (
+    CaughtSignals,
+    Tally,
+    caught_signals,
+    describe_waiting,
+    show_live,
+    summarize,
+)
 from cernis.cli.metrics import StreamMetrics, publish, write_file
 from cernis.cli.stream_plan import Delivered, StreamArguments, StreamPlan, make_plan
 from cernis.cli.terminal import error_console, print_message, print_notes, spinner
@@ -218,7 +224,7 @@ def _run_to_end(begun: _Begun, found: Any, again: Callable[[], Any]) -> None:
     console, out = error_console(), _Output(tally)
     printing = isinstance(sink, StandardOutput) and sys.stdout.isatty()
     with (
-        _signals() as caught,
+        caught_signals() as caught,
         show_live(tally, console, wanted=console.is_terminal and not printing),
     ):
         try:
@@ -234,7 +240,7 @@ def _run_to_end(begun: _Begun, found: Any, again: Callable[[], Any]) -> None:
             raise
 
 
-def _run_patiently(begun: _Begun, found: Any, out: _Output, caught: _Signals) -> bool:
+def _run_patiently(begun: _Begun, found: Any, out: _Output, caught: CaughtSignals) -> bool:
     """Run the query, which starts again if its processes were late; return as `_run_once`."""
     for _ in range(_RESTARTS):
         try:
@@ -244,7 +250,7 @@ def _run_patiently(begun: _Begun, found: Any, out: _Output, caught: _Signals) ->
     return _run_once(begun, found, out, caught)
 
 
-def _run_once(begun: _Begun, found: Any, out: _Output, caught: _Signals) -> bool:
+def _run_once(begun: _Begun, found: Any, out: _Output, caught: CaughtSignals) -> bool:
     """Run the query until it ends, a signal comes or there is a change; return whether there is."""
     from cernis.spark import progress_of
 
@@ -261,7 +267,7 @@ def _run_once(begun: _Begun, found: Any, out: _Output, caught: _Signals) -> bool
     return has_changed
 
 
-def _wait(running: Any, caught: _Signals, begun: _Begun) -> bool:
+def _wait(running: Any, caught: CaughtSignals, begun: _Begun) -> bool:
     """Wait for the end, a signal or a change; return whether there is a change."""
     while not sinks.await_end(running, _POLL):
         if caught.number:
@@ -295,31 +301,6 @@ class _Output:
             raise
         if lines:
             self._tally.take_lines(bytes(lines[-(1 << 16) :]).decode(errors="replace").splitlines())
-
-
-class _Signals:
-    """The number of signals to stop."""
-
-    number = 0
-
-    def caught(self, number: int, frame: object) -> None:
-        self.number += 1
-        if self.number > 2:
-            raise KeyboardInterrupt
-
-
-@contextmanager
-def _signals() -> Iterator[_Signals]:
-    caught = _Signals()
-    if threading.current_thread() is not threading.main_thread():
-        yield caught  # only the main thread receives signals
-        return
-    before = {n: signal.signal(n, caught.caught) for n in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # ----------------------------------------------------------------- telling

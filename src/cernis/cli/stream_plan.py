@@ -90,6 +90,7 @@ class StreamArguments:
     background: tuple[str, ...] = ()
     live: bool = False
     secret: str | None = None
+    idle: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,7 +91,7 @@ class CsvReader(TextReader):
                     f"{self.label}: the first line names the columns, so leave out their names"
                 )
             return [*columns]
-        self._header_lines = reader.line_num
+        self.header_lines = reader.line_num
         check_names(self.label, names or [])
         return names or []
 
@@ -133,7 +133,7 @@ class CsvReader(TextReader):
         return text.split("\n")[0].rstrip("\r"), f"a quote is not closed {within}"
 
     def _blocks(self) -> Iterator[bytes | BrokenRecord]:
-        header = self._header_lines
+        header = self.header_lines
         for i, block in enumerate(self._read()):
             if i == 0 and not header and not isinstance(block, BrokenRecord):
                 block = block.removeprefix(b"\xef\xbb\xbf")

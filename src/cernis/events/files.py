@@ -168,7 +168,7 @@ class ArrowFileReader:
 def open_file(path: Path, opening: Opening) -> Reader:
     """Return the reader for a file or a pipe, by its suffix or its first bytes."""
     if is_pipe(path):
-        return _open_pipe(Pipe(path, is_live=opening.in_order), opening)
+        return open_pipe(Pipe(path, is_live=opening.in_order), opening)
     check_path(path)
     format_ = opening.format or format_of(path)
     if path.stat().st_size == 0:
@@ -186,10 +186,11 @@ def open_file(path: Path, opening: Opening) -> Reader:
         case "arrow":
             return ArrowFileReader(path)
         case _:
-            return _open_text(path, format_, opening)
+            return open_text(path, format_, opening)
 
 
-def _open_text(path: Path | Pipe, format_: str, opening: Opening) -> Reader:
+def open_text(path: Path | Pipe, format_: str, opening: Opening) -> Reader:
+    """Return the reader for text."""
     _, mistakes, types, type_column, form, _ = opening
     match format_:
         case "csv":
@@ -213,7 +214,8 @@ def _check_form(label: str, format_: str, form: CsvForm) -> None:
         raise DataError(f"{label}: columns, delimiter and quote are for CSV, and this is {format_}")
 
 
-def _open_pipe(pipe: Pipe, opening: Opening) -> Reader:
+def open_pipe(pipe: Pipe, opening: Opening) -> Reader:
+    """Return the reader for a pipe, by its first bytes."""
     first = pipe.look()
     if not first:
         return EmptyReader(pipe.label, "nothing came")
@@ -225,7 +227,7 @@ def _open_pipe(pipe: Pipe, opening: Opening) -> Reader:
             "allow; give the file itself, or an Arrow stream"
         )
     if format_ != "arrow":
-        return _open_text(pipe, format_, opening)
+        return open_text(pipe, format_, opening)
     try:
         reader = pa.ipc.open_stream(pa.PythonFile(pipe.open(look=False), mode="r"))
     except (OSError, pa.ArrowException) as error:

@@ -81,6 +81,14 @@ class Pipe:
         except OSError as error:
             raise DataError(f"{self.label}: cannot be read: {error.strerror}") from error
 
+    @classmethod
+    def of(cls, label: str, stream: Any) -> Pipe:
+        """Return a live pipe of the bytes that `read1` of a stream gives, none at its end."""
+        pipe = cls.__new__(cls)
+        pipe.label, pipe._stream, pipe._is_live = label, stream, True
+        pipe._kept, pipe._is_read = bytearray(), False
+        return pipe
+
     def look(self, size: int = _LOOK) -> bytes:
         """Return the first bytes, which stay to be read."""
         found, stream = b"", self.open(look=True)

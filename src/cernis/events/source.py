@@ -12,7 +12,7 @@ from datetime import date
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,13 @@ class Chunk(NamedTuple):
     table: pa.Table
     rows: Int64s
     time: Int64s | None
+
+
+@runtime_checkable
+class OpensItself(Protocol):
+    """An input that is no frame and no file, such as one that grows."""
+
+    def open_reader(self, opening: Opening) -> Reader: ...
 
 
 class DescribedStream(Protocol):
@@ -538,6 +545,8 @@ def choose_inputs(
 
 
 def _reader(name: str, value: Any, opening: Opening, what: str = "stream") -> Reader:
+    if isinstance(value, OpensItself):
+        return value.open_reader(opening)
     if isinstance(value, Path):
         return open_path(value, opening)
     if _are_paths(value):

@@ -38,6 +38,14 @@ COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 Bad = dict[int, tuple[str | None, str]]  # row of the block -> (column, reason)
 
 
+class TextPosition(NamedTuple):
+    """How far a text has been read: bytes, rows, lines."""
+
+    offset: int = 0
+    row: int = 0
+    line: int = 1
+
+
 class BrokenRecord(NamedTuple):
     """A line that no record ends in, or a record that is too long: its beginning, and why."""
 
@@ -101,7 +109,13 @@ class TextReader:
         self._declared = dict(declared)
         self._types: dict[str, pa.DataType] = dict(declared)
         self._schema: pa.Schema | None = None
-        self._header_lines = 0
+        self.header_lines = 0
+        self.first = TextPosition()
+        """Where the text begins, which may be the rest of one."""
+        self.position = TextPosition()
+        """Where the piece that was given last ends."""
+        self._offset = 0
+        """The bytes before the end of the block that was given last."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -117,6 +131,11 @@ class TextReader:
                 self._schema = pa.schema([(n, self._types[n]) for n in table.column_names])
         return self._schema
 
+    def know(self, schema: pa.Schema) -> None:
+        """Take these columns for those of the text, which then need not be looked at."""
+        self._schema = schema
+        self.expect({each.name: each.type for each in schema})
+
     def expect(self, types: Mapping[str, pa.DataType]) -> None:
         """Expect columns of these types, as in another file of the stream."""
         self._types = {**types, **self._types}
@@ -131,7 +150,10 @@ class TextReader:
             self._looks = False
 
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
-        row, line = 0, 1 + self._header_lines
+        self.position = self.first
+        row, line = self.first.row, self.first.line
+        if not self.first.offset:
+            line += self.header_lines
         for block in self._blocks():
             if isinstance(block, BrokenRecord):
                 where = f"{self.label}, line {line} (row {row})"
@@ -143,10 +165,12 @@ class TextReader:
             rows = np.arange(row, row + total, dtype=np.int64)
             if kept is not None:
                 rows = rows[kept]
+            first_row, first_line = row, line
+            row, line = row + total, line + count_byte(block, b"\n")
+            self.position = TextPosition(self._offset, row, line)
             if len(rows):
-                yield Piece(table, rows, partial(self._find_place, block, rows, row, line))
-            row += total
-            line += count_byte(block, b"\n")
+                place = partial(self._find_place, block, rows, first_row, first_line)
+                yield Piece(table, rows, place)
         self.count = row
 
     def _find_place(self, block: bytes, rows: Int64s, row: int, line: int, i: int) -> Place:
@@ -183,8 +207,10 @@ class TextReader:
 
     def _cut_blocks(self, stream: Any, longest: int) -> Iterator[bytes | BrokenRecord]:
         rest, skips, first, ended = b"", False, True, False
+        read = self.first.offset
         while not ended:
             data = stream.read(self.block_bytes)
+            read += len(data)
             if first and data.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise DataError(
                     f"{self.label}: the text is UTF-16; convert it to UTF-8: "
@@ -199,8 +225,11 @@ class TextReader:
                 final = ended or len(rest) > longest
                 end = self._last_end(rest, final=final, ended=ended)
                 if end:
-                    yield from self._part_long_records(rest[:end], longest)
+                    *parts, last = self._part_long_records(rest[:end], longest)
+                    yield from parts
                     rest = rest[end:]
+                    self._offset = read - len(rest)
+                    yield last
                 elif final:
                     yield BrokenRecord(*self._describe_broken(rest, longest, ended))
                     end = rest.find(b"\n") + 1

@@ -438,6 +438,11 @@ class Session(StreamSession[Found, OpenedEvents]):
             stage.check_scale(scale)
 
     @property
+    def measures(self) -> Measures | None:
+        """The aggregates over matches that are enough."""
+        return self._purpose.measures
+
+    @property
     def tables(self) -> Tables | None:
         """The tables that the query joins; None: it joins none, or they are not open yet."""
         return self._tables

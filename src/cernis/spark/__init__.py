@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from cernis.spark.statement import match_recognize, sql
     from cernis.spark.streaming.connector import kafka_package
     from cernis.spark.streaming.kafka import UNDECODABLE, read_kafka, write_kafka
-    from cernis.spark.streaming.progress import Progress, progress_of, watch
+    from cernis.spark.streaming.progress import progress_of, watch
     from cernis.spark.table_function import register
+    from cernis.work.progress import Progress
 
 __all__ = [
     "UNDECODABLE",

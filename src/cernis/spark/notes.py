@@ -44,7 +44,7 @@ from cernis.spark.relevance import relevance_condition
 from cernis.work.columns import AHEAD, LATE, UNDECODABLE, UNTIMED
 
 if TYPE_CHECKING:
-    from cernis.spark.streaming.progress import Progress
+    from cernis.work.progress import Progress
 
 FEWEST_ROWS = 1_000
 """Before so many rows have come, a stream may just not have had a type yet."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
@@ -67,6 +67,8 @@ class BucketWork:
     """The folder for events that are not read."""
     secret: Secret = field(default=None, repr=False, compare=False)
     """The secret that state is signed with."""
+    finds_late: bool = True
+    """Events that lie before the watermark when they come here are late; else that is known."""
 
     def run(self, store: Store, call: BucketCall) -> Iterator[BucketAnswer]:
         """Run a bucket in one micro-batch: yield blobs of matches, and a report at the end."""
@@ -130,6 +132,10 @@ class BucketWork:
         """Return the first tick that is not before the watermark (in milliseconds)."""
         return -((-watermark * _MS) // self.work.tick)
 
+    def reach(self, watermark: int) -> int:
+        """Return the first tick whose events are not read at a watermark."""
+        return self.limit(watermark)
+
     def passed(self, tick: int) -> int:
         """Return the first watermark, in milliseconds, that has passed a tick."""
         return tick * self.work.tick // _MS + 1
@@ -151,20 +157,25 @@ class Bucket:
         self.report = Report()
 
     def take(
+        self, store: Store, blobs: Iterable[bytes], watermark: int | None, call: MoveTimer
+    ) -> Iterator[pa.RecordBatch]:
+        """Accept events that have travelled as blobs, in the order of arrival."""
+        yield from self.take_rows(store, [read_blob(blob) for blob in blobs], watermark, call)
+
+    def take_rows(
         self,
         store: Store,
-        blobs: Iterable[bytes],
+        tables: Sequence[pa.Table],
         watermark: int | None,
         call: MoveTimer,
     ) -> Iterator[pa.RecordBatch]:
-        """Accept events (blobs in the order of arrival), and read those before the watermark.
+        """Accept events (in the order of arrival), and read those before the watermark.
 
         `call` moves the bucket's timer: it gets the old and the new watermark (in
         milliseconds) at which there is more to do; None: never.
         """
         self.report = replace(self.report, events=0, late=0, matches=0, engine_ms=0.0)
         began = perf_counter()
-        tables = [read_blob(blob) for blob in blobs]
         self.rejected = [table for table in tables if REASON in table.column_names]
         self._accept(store, [t for t in tables if REASON not in t.column_names], watermark)
         self.report.state_ms += 1000 * (perf_counter() - began)
@@ -202,7 +213,7 @@ class Bucket:
         table = pa.concat_tables(tables, promote_options="default") if tables[1:] else tables[0]
         stream, header = self.stream, self.log.header
         ticks = stream.work.read_ticks(table)
-        if watermark is not None:
+        if watermark is not None and stream.finds_late:
             late = ticks < stream.limit(watermark)
             if late.any():
                 own = stream.work.select_events(table.filter(pa.array(late)))
@@ -220,7 +231,7 @@ class Bucket:
         self.log.header.watermark = watermark
         limit = self.stream.limit(watermark)
         self.recognizer.renew_budget()
-        for table in self.stream.split(self.buffer.release(limit)):
+        for table in self.stream.split(self.buffer.release(self.stream.reach(watermark))):
             began = perf_counter()
             for batch in self.recognizer.take(table):
                 self.report.matches += batch.num_rows
@@ -276,7 +287,8 @@ class Bucket:
             recalled += table.num_rows
         if header.watermark is not None:
             limit = self.stream.limit(header.watermark)
-            for table in self.stream.split(self.buffer.release(limit)):
+            reach = self.stream.reach(header.watermark)
+            for table in self.stream.split(self.buffer.release(reach)):
                 self.recognizer.replay(table)
                 self.recognizer.forget()
             for _ in self.recognizer.pass_time(limit * self.stream.work.tick):

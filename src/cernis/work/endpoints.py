@@ -3,7 +3,13 @@
     trades                        a folder of files, by its path
     file:///data/trades           the same, as a URI
     kafka://a:9092,b:9092/trades  a topic; ?starting=latest and the like after it
-    -                             standard output (matches only)
+    -                             standard output; as a source, standard input
+
+and in one process, without Spark:
+
+    trades.jsonl                  a file that grows
+    tcp://host:port               lines that a server sends
+    https://host/alerts           a server that gets matches by POST
 
 Also checks that folders lie apart: output in a folder that is read would be read as events.
 
@@ -65,8 +71,50 @@ class StandardOutput:
         return "standard output"
 
 
+@dataclass(frozen=True)
+class GrowingFile:
+    """A file that grows."""
+
+    path: Path
+    text: str = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class StandardInput:
+    """Standard input."""
+
+    def __str__(self) -> str:
+        return "standard input"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that sends lines."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"tcp://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """A server that gets matches by POST."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url
+
+
 Source = Folder | Topic
 Sink = Folder | Topic | StandardOutput
+LiveSource = Source | GrowingFile | StandardInput | Server
+LiveSink = Sink | Webhook
 
 
 def parse_source(argument: str) -> tuple[str | None, Source]:
@@ -84,6 +132,45 @@ def parse_source(argument: str) -> tuple[str | None, Source]:
             "folder, or give a link to it"
         )
     return name, place
+
+
+def parse_live_source(argument: str) -> tuple[str | None, LiveSource]:
+    """Parse a source of one process, and the name of its stream if it has one.
+
+    >>> [str(parse_live_source(text)[1]) for text in ("-", "S=tcp://localhost:9000")]
+    ['standard input', 'tcp://localhost:9000']
+    """
+    name, rest = split_name(argument)
+    if rest == "-":
+        return name, StandardInput()
+    if rest.lower().startswith("tcp://"):
+        return name, _parse_server(rest)
+    place = _parse_place("--source", rest)
+    if isinstance(place, Folder) and not place.path.is_dir():
+        if not place.path.exists():
+            raise CernisError(f"--source {rest}: no such file or folder")
+        return name, GrowingFile(place.path, rest)
+    return name, place
+
+
+def _parse_server(argument: str) -> Server:
+    parts = urlsplit(argument)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or not port or parts.path.strip("/") or parts.query:
+        raise CernisError(f"{argument}: expected tcp://host:port")
+    return Server(host, port)
+
+
+def parse_live_sink(argument: str) -> LiveSink:
+    """Parse a sink of one process."""
+    if argument.lower().startswith(("http://", "https://")):
+        if not urlsplit(argument).hostname:
+            raise CernisError(f"{argument}: expected https://host/path")
+        return Webhook(argument)
+    return parse_sink(argument)
 
 
 def split_name(argument: str) -> tuple[str | None, str]:

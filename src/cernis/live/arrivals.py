@@ -1,0 +1,116 @@
+"""`Arrivals`: what several inputs give, in the order in which it comes.
+
+Each input has a thread that reads, cuts and parses; Arrow does most of that without holding the
+interpreter. The threads put rows into one queue of bounded size: an engine that falls behind makes
+them wait, and with them the pipe or the broker before them (back pressure).
+
+Cost contract: a hand-over for each piece of an input. At most `_MOST_PIECES` pieces wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from queue import Empty, Full, Queue
+from threading import Thread
+from time import monotonic
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from cernis.events.batch import Int64s
+from cernis.events.source import Source
+from cernis.live.inputs import InputStopped, LiveInput
+
+_MOST_PIECES = 64
+_MOST_ROWS = 1 << 18
+
+
+class Arrival(NamedTuple):
+    """Some rows of an input, in the order in which they came."""
+
+    input: int
+    table: pa.Table
+    ticks: Int64s
+    position: Any
+    """Where the input goes on after them."""
+    done: Sequence[str] = ()
+    """Files that end with them."""
+
+
+class InputEnded(NamedTuple):
+    """An input has ended, or failed."""
+
+    input: int
+    error: Exception | None = None
+    done: Sequence[str] = ()
+    position: Any = None
+
+
+class Arrivals:
+    """The rows of several inputs as they come."""
+
+    def __init__(self, inputs: Sequence[LiveInput], sources: Sequence[Source], tick: int) -> None:
+        self.inputs = inputs
+        self.running = {*range(len(inputs))}
+        """The inputs that have not ended."""
+        self._queue: Queue[Arrival | InputEnded] = Queue(_MOST_PIECES)
+        self._is_stopped = False
+        self._threads = [
+            Thread(target=self._read, args=(number, source, tick), daemon=True)
+            for number, source in enumerate(sources)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def take(self, seconds: float) -> list[Arrival | InputEnded]:
+        """Return what has come, after some seconds at the latest."""
+        try:
+            first = self._queue.get(timeout=seconds) if seconds > 0 else self._queue.get_nowait()
+        except Empty:
+            return []
+        found, rows = [first], 0
+        while rows < _MOST_ROWS:
+            try:
+                found.append(self._queue.get_nowait())
+            except Empty:
+                break
+            last = found[-1]
+            rows += last.table.num_rows if isinstance(last, Arrival) else 0
+        self.running -= {each.input for each in found if isinstance(each, InputEnded)}
+        return found
+
+    def stop(self, seconds: float = 1.0) -> None:
+        """End all threads; what waits in the queue is not read."""
+        self._is_stopped = True
+        for input_ in self.inputs:
+            input_.stop()
+        until = monotonic() + seconds
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, until - monotonic()))
+
+    def _read(self, number: int, source: Source, tick: int) -> None:
+        input_, error = self.inputs[number], None
+        try:
+            for chunk in source.chunks(tick=tick):
+                assert chunk.time is not None
+                done = input_.take_done()
+                self._put(Arrival(number, chunk.table, chunk.time, input_.position, done))
+        except InputStopped:
+            return
+        except Exception as failed:
+            error = failed
+        with suppress(InputStopped):
+            self._put(InputEnded(number, error, input_.take_done(), input_.position))
+
+    def _put(self, arrival: Arrival | InputEnded) -> None:
+        while not self._is_stopped:
+            try:
+                self._queue.put(arrival, timeout=0.2)
+                return
+            except Full:
+                continue
+        raise InputStopped

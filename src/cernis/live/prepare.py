@@ -1,0 +1,286 @@
+"""From a query, or rules, and live inputs to the work of one bucket.
+
+The first rows of each input give its columns, unless the query declares them; a checkpoint notes
+them, and a run that goes on expects the same. All events travel to one bucket in one table: the
+columns of several streams stand side by side, and share the column of times.
+
+Cost contract: as the plan of the query; waits for the first row of each input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.errors import DataError
+from cernis.events.batch import EventBatch, Int64s
+from cernis.events.mistakes import Mistakes
+from cernis.events.order import Ordering
+from cernis.events.source import Source
+from cernis.events.store import common_type
+from cernis.run.query import Query, refuse_insert
+from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.session import RuleSession
+from cernis.run.rules.streams import name_streams, unite_declared
+from cernis.run.session import RunOptions, Session
+from cernis.run.tables import Tables
+from cernis.work.bucket import BucketWork
+from cernis.work.columns import ROW, STREAM
+from cernis.work.group_parts import exact_columns
+from cernis.work.layout import back_in_ticks, choose_stream_layout
+from cernis.work.query import QueryWork, answer_schema, line_schema
+from cernis.work.reading import AnswerForm, RowWork, StreamColumns
+from cernis.work.rule_record import BucketGroup, RuleKey, RuleRecord, RuleText, RuleVersion
+from cernis.work.rules import RuleWork
+
+TIME = "@time"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalWork(BucketWork):
+    """The work of the one bucket of a process; its watermark counts ticks."""
+
+    in_order: bool = False
+    """Events of one time are read in the order of their arrival: those at the watermark as well."""
+
+    def limit(self, watermark: int) -> int:
+        return watermark
+
+    def reach(self, watermark: int) -> int:
+        return watermark + self.in_order
+
+    def passed(self, tick: int) -> int:
+        return tick + 1 - self.in_order
+
+    def number_rows(self, table: pa.Table, first: int, bucket: int) -> pa.Table:
+        numbers: Int64s = np.arange(first, first + table.num_rows)
+        return self.work.number_rows(table, numbers)
+
+
+class Travel:
+    """How the rows of the inputs become rows of one table."""
+
+    def __init__(self, sources: Sequence[Source], tables: Tables | None) -> None:
+        self.sources = sources
+        self._tables = tables
+        self.has_one = len(sources) == 1
+        self._schemas = [source.schema for source in sources]
+        time = self.sources[0].time_column
+        assert time is not None
+        self._time = time
+        kinds = [own.field(time).type for own in self._schemas]
+        self.time_type = kinds[0]
+        for kind in kinds[1:]:
+            self.time_type = common_type(self.time_type, kind)
+
+    def name(self, number: int, attribute: str) -> str:
+        """Return the column in which an attribute of a stream travels."""
+        if attribute == self._time:
+            return TIME
+        return attribute if self.has_one else f"{number}.{attribute}"
+
+    @cached_property
+    def streams(self) -> tuple[StreamColumns, ...]:
+        return tuple(
+            StreamColumns(
+                name=source.name,
+                columns={name: self.name(number, name) for name in self._list_names(number)},
+            )
+            for number, source in enumerate(self.sources)
+        )
+
+    def _list_names(self, number: int) -> list[str]:
+        schema = self._schemas[number]
+        if self._tables is not None:
+            schema = self._tables.extend(self.sources[number].name, schema)
+        return list(schema.names)
+
+    @cached_property
+    def rows(self) -> pa.Schema:
+        """The columns of the rows of all inputs."""
+        fields: dict[str, pa.DataType] = {}
+        for number in range(len(self.sources)):
+            empty = self._schemas[number].empty_table()
+            fields |= {each.name: each.type for each in self.carry(number, empty).schema}
+        return pa.schema({**fields, ROW: pa.int64()})
+
+    def carry(self, number: int, table: pa.Table) -> pa.Table:
+        """Return rows of an input as they travel."""
+        table = self._fit(number, table)
+        if self._tables is not None:
+            batch = self._tables.join(EventBatch.of(table, stream=self.sources[number].name))
+            table = batch.parts[0][1]
+        columns = {self.name(number, name): table.column(name) for name in table.column_names}
+        columns[TIME] = columns[TIME].cast(self.time_type)
+        if not self.has_one:
+            columns[STREAM] = pa.repeat(pa.scalar(number, pa.int16()), table.num_rows)
+        return pa.table(columns)
+
+    def _fit(self, number: int, table: pa.Table) -> pa.Table:
+        """Return rows with the columns of the first ones; a value that does not fit is an error."""
+        schema = self._schemas[number]
+        if table.schema.equals(schema):
+            return table
+        columns, have = {}, {*table.column_names}
+        for each in schema:
+            if each.name not in have:
+                columns[each.name] = pa.nulls(table.num_rows, each.type)
+                continue
+            column = table.column(each.name)
+            try:
+                columns[each.name] = column if column.type == each.type else column.cast(each.type)
+            except pa.ArrowException as error:
+                raise DataError(
+                    f"{self.sources[number].label}: the column {each.name!r} had {each.type} in "
+                    f"the first rows, and has {column.type} now; name its type in CREATE STREAM"
+                ) from error
+        return pa.table(columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What a live run does: its sources, how rows travel, and the work of its bucket."""
+
+    sources: list[Source]
+    travel: Travel
+    buckets: LocalWork
+    note: dict[str, Any]
+    """What a checkpoint belongs to."""
+
+    @property
+    def tick(self) -> int:
+        return self.buckets.work.tick
+
+
+def prepare_query(
+    query: Query, inputs: Mapping[str, Any], reading: RunOptions, form: AnswerForm
+) -> Prepared:
+    """Open the inputs of a query, check it against their columns, and plan it."""
+    refuse_insert(query.pattern)
+    pattern = query.pattern
+    sources = reading.open_sources(
+        inputs, pattern.streams, Mistakes(reading.on_error), pattern.declared
+    )
+    _check_times(sources)
+    trial: Session[Any] = Session(query.plan, reading)
+    tables = trial.prepare(sources)
+    scale = Ordering(sources).scale
+    trial.check_scale(scale)
+    plan, travel = trial.plan, Travel(sources, tables)
+    work = QueryWork(
+        streams=travel.streams,
+        reading=_fix_columns(reading, sources),
+        scale=scale,
+        plan=plan,
+        form=form,
+        measures=trial.measures,
+        numbers="text",
+    )
+    rows = travel.rows.empty_table()
+    if pattern.grouping is not None:
+        found = replace(work, form="events")
+        work = replace(work, exact=exact_columns(plan.pattern, answer_schema(found, rows)))
+    answer = answer_schema(work, rows)
+    work = replace(work, answer=answer, schema=answer)
+    layout = choose_stream_layout(plan)
+    window = back_in_ticks(plan.pattern, scale) if layout.cut else None
+    note = {"query": str(plan.conjunctive or plan.pattern), **_describe(travel)}
+    return Prepared(
+        sources=sources,
+        travel=travel,
+        buckets=_make_buckets(work, travel, note, window=window),
+        note=note,
+    )
+
+
+def prepare_rules(rules: RuleSet, inputs: Mapping[str, Any], reading: RunOptions) -> Prepared:
+    """Open the inputs of rules, and check the rules against their columns."""
+    patterns = [rule.query.pattern for rule in rules]
+    sources = reading.open_sources(
+        inputs, name_streams(patterns), Mistakes(reading.on_error), unite_declared(patterns)
+    )
+    _check_times(sources)
+    scale, travel = Ordering(sources).scale, Travel(sources, None)
+    rows = RowWork(streams=travel.streams, reading=_fix_columns(reading, sources), scale=scale)
+    work = RuleWork(
+        streams=rows.streams,
+        reading=rows.reading,
+        scale=scale,
+        rows=travel.rows,
+        schema=line_schema(rows, travel.rows),
+    )
+    check_rules(work, rules)
+    note = _describe(travel)
+    return Prepared(
+        sources=sources,
+        travel=travel,
+        buckets=_make_buckets(work, travel, note, record=record_rules(rules, None, 0)),
+        note=note,
+    )
+
+
+def check_rules(work: RuleWork, rules: RuleSet) -> None:
+    """Raise the mistakes that rules have on the streams."""
+    RuleSession(rules, work.reading).prepare(work.known_streams, work.scale)
+
+
+def record_rules(rules: RuleSet, before: RuleRecord | None, batch: int) -> RuleRecord:
+    """Return which rules run from a batch on; those that ran before keep their state."""
+    known = {}
+    if before is not None:
+        known = {(each.name, each.text): each for each in before.versions[-1].rules[0]}
+    texts = tuple(
+        known.get((rule.name, rule.text), RuleText(rule.name, rule.text, batch)) for rule in rules
+    )
+    return RuleRecord((BucketGroup(RuleKey(), (0,)),), (RuleVersion(batch, (texts,)),))
+
+
+def _make_buckets(
+    work: RowWork,
+    travel: Travel,
+    note: Mapping[str, Any],
+    *,
+    window: int | None = None,
+    record: RuleRecord | None = None,
+) -> LocalWork:
+    digest = hashlib.sha256(repr(sorted(note.items())).encode()).hexdigest()[:32]
+    return LocalWork(
+        work=work,
+        query=digest,
+        buckets=(0,),
+        numbered=False,
+        window=window,
+        record=record,
+        finds_late=False,
+        in_order=travel.has_one,
+    )
+
+
+def _check_times(sources: Sequence[Source]) -> None:
+    for source in sources:
+        if source.time_column is None:
+            raise DataError(
+                f"stream {source.name!r}: a stream is read in order of time, and has no time "
+                "column; name it with --time, or add one"
+            )
+
+
+def _fix_columns(reading: RunOptions, sources: Sequence[Source]) -> RunOptions:
+    """Return how events are read that have travelled."""
+    first = sources[0]
+    return replace(reading, time=first.time_column, type=first.type_column, tables={})
+
+
+def _describe(travel: Travel) -> dict[str, Any]:
+    """Return the columns of the streams, for the note in a checkpoint."""
+    columns = {
+        source.name: {each.name: str(each.type) for each in source.schema}
+        for source in travel.sources
+    }
+    return {"columns": columns}

@@ -1,0 +1,370 @@
+"""`LiveRun`: the loop of a live stream in one process.
+
+    arrivals ─▶ clock: late or not, watermark ─▶ bucket ─▶ sink.add
+    every `pace` seconds (at once where the sink does not wait):
+        sink.stage, positions ─▶ store.commit ─▶ sink.release
+
+A commit has the positions of the inputs, the state, and what was staged for the sinks. So a process
+that ends at any moment, and is started again, reads each event once, and gives each match once, or
+again where the sink cannot tell (`sinks`). What has come since the last commit comes again.
+
+Cost contract: for each event, the cost of its bucket. For each step some milliseconds at most:
+events are read as soon as they are there, and as many as are there.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from time import monotonic, time
+from typing import Any
+
+import pyarrow as pa
+
+from cernis.errors import CernisError, StateError
+from cernis.events.batch import Bools
+from cernis.live.arrivals import Arrival, Arrivals, InputEnded
+from cernis.live.clock import EventClock
+from cernis.live.inputs import KnownText, LiveInput, check_position, describe_input
+from cernis.live.prepare import Prepared, check_rules, record_rules
+from cernis.live.sinks import LINE, FolderSink, Sink
+from cernis.live.store import LocalStore
+from cernis.results.jsonlines import answer_lines
+from cernis.run.rules.rule_set import RuleSet
+from cernis.work.bucket import restore_bucket
+from cernis.work.checkpoint import check_same
+from cernis.work.columns import AHEAD, LATE
+from cernis.work.progress import Progress, RuleNumbers
+from cernis.work.query import QueryWork
+from cernis.work.rule_record import RuleRecord
+from cernis.work.rules import RuleWork, make_rules
+
+_LONGEST_STEP = 0.1
+_MS = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How a live stream keeps time."""
+
+    lateness: float = 0.0
+    """Seconds that events may come behind later ones."""
+    ahead: float | None = None
+    """Seconds that events may be ahead of the clock; None: any number."""
+    idle: float | None = None
+    """Seconds of silence after which an input holds nothing back."""
+    commit: float = 1.0
+    """Seconds between commits, where a sink waits for them."""
+
+
+class LiveRun:
+    """A query or rules at work on live inputs."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        inputs: Mapping[str, LiveInput],
+        store: LocalStore,
+        sink: Sink,
+        pace: Pace,
+        *,
+        aside: FolderSink | None = None,
+    ) -> None:
+        """`aside` receives the events that are not read."""
+        self.prepared, self.store, self.sink, self.pace = prepared, store, sink, pace
+        self.told: Callable[[Progress], None] = lambda _: None
+        """Is told of each commit."""
+        self._counts: Counter[str] = Counter()
+        """Rows, events, matches and events aside since the last commit."""
+        self._milliseconds: Counter[str] = Counter()
+        self.inputs = [inputs[name] for name in _match_inputs(inputs, prepared)]
+        self._aside = aside
+        self._tick = prepared.tick
+        self.clock = EventClock(
+            inputs=len(self.inputs),
+            lateness=int(pace.lateness * 1000) * _MS // self._tick,
+            tick=self._tick,
+            idle=pace.idle,
+        )
+        self._batch = self._restore()
+        self.bucket = restore_bucket(self._buckets, 0, store, None)
+        self.arrivals = Arrivals(self.inputs, prepared.sources, self._tick)
+        self._is_dirty = False
+        self._committed = monotonic()
+
+    # ---------------------------------------------------------- beginning
+
+    def _restore(self) -> int:
+        """Check that the checkpoint is of this run, and put out what the last run staged."""
+        store, folder = self.store, str(self.store.folder)
+        before = store.read_note("run")
+        batch = 0
+        self._buckets = self.prepared.buckets
+        if before is None:
+            store.write_note("run", self.prepared.note)
+            store.write_note("id", secrets.token_hex(8))
+            known = {
+                input_.label: text.to_note()
+                for input_, source in zip(self.inputs, self.prepared.sources, strict=True)
+                if (text := describe_input(input_, source.columns)) is not None
+            }
+            store.write_note("inputs", known)
+        else:
+            check_same(folder, before, self.prepared.note)
+            noted = store.read_note("clock")
+            batch = int(store.read_note("batch") or 0)
+            if noted is not None:
+                self.clock.watermark = noted["watermark"]
+                self.clock.latest = {int(n): time_ for n, time_ in noted["latest"].items()}
+            record = self._buckets.record
+            if record is not None:
+                ran = RuleRecord.from_note(folder, store.read_note("rules") or {})
+                rules = make_rules(record.versions[-1].rules[0])
+                self._buckets = replace(self._buckets, record=record_rules(rules, ran, batch))
+            self._release(batch)
+        for sink in self._sinks:
+            sink.recover(batch)
+        return batch
+
+    @property
+    def _sinks(self) -> list[Sink]:
+        return [self.sink] if self._aside is None else [self.sink, self._aside]
+
+    @property
+    def id(self) -> str:
+        """The name of the run, which all restarts from one checkpoint share."""
+        return str(self.store.read_note("id"))
+
+    # ------------------------------------------------------------- the loop
+
+    def run(self, is_stopping: Callable[[], bool], look: Callable[[], None] | None = None) -> None:
+        """Read until all inputs have ended or the run is to stop; then commit."""
+        self.start()
+        try:
+            while not is_stopping() and (self.arrivals.running or self.step(0)):
+                self.step(_LONGEST_STEP)
+                if look is not None:
+                    look()
+            if self.store.folder is None and not is_stopping():
+                self.finish()
+            self.commit()
+        finally:
+            self.close()
+
+    def start(self) -> None:
+        self.arrivals.start()
+
+    def close(self) -> None:
+        """End the threads; nothing is committed."""
+        self.arrivals.stop()
+        for sink in self._sinks:
+            sink.close()
+
+    def step(self, seconds: float) -> bool:
+        """Read what has come, after some seconds at the latest; return whether something has."""
+        arrived = self.arrivals.take(self._wait(seconds))
+        self.take(arrived)
+        if self._is_dirty and (not self.sink.waits or self._is_due()):
+            self.commit()
+        return bool(arrived)
+
+    def _wait(self, seconds: float) -> float:
+        if self._is_dirty and self.sink.waits:
+            return max(0.0, min(seconds, self._committed + self.pace.commit - monotonic()))
+        return seconds
+
+    def _is_due(self) -> bool:
+        return monotonic() >= self._committed + self.pace.commit
+
+    def take(self, arrived: list[Arrival | InputEnded], *, last: bool = False) -> None:
+        """Read rows that have come; with `last`, nothing follows, and all of them are read."""
+        now, before = monotonic(), self.clock.watermark
+        tables = []
+        for each in arrived:
+            if isinstance(each, InputEnded):
+                if each.error is not None:
+                    raise each.error
+                self.clock.end(each.input, now)
+            elif len(each.ticks):
+                tables.append(self._accept(each, now))
+            self._note_position(each)
+        self.clock.pass_time(now)
+        watermark = self.clock.watermark
+        if last and self.clock.latest:
+            watermark = max(self.clock.latest.values()) + 1
+        if not tables and watermark == before:
+            return
+        self._is_dirty = True
+        self.bucket.revise(self.store, self._batch)
+        rows = [pa.concat_tables(tables, promote_options="default")] if tables else []
+        for batch in self.bucket.take_rows(self.store, rows, watermark, lambda *_: None):
+            self._counts["matches"] += batch.num_rows
+            self.sink.add(self._write_lines(batch))
+        for part in ("engine", "state"):
+            self._milliseconds[part] += getattr(self.bucket.report, f"{part}_ms")
+
+    def finish(self) -> None:
+        """Read all that waits, and give what is certain at the end of the input."""
+        self.take([], last=True)
+        for batch in self.bucket.recognizer.finish():
+            self._counts["matches"] += batch.num_rows
+            self.sink.add(self._write_lines(batch))
+            self._is_dirty = True
+
+    def commit(self) -> None:
+        """Make all that was read certain, and let the matches be seen."""
+        self._committed = monotonic()
+        if not self._is_dirty:
+            return
+        self._batch += 1
+        staged = [sink.stage(self._batch) for sink in self._sinks]
+        store, clock = self.store, self.clock
+        store.write_note("staged", staged)
+        store.write_note("batch", self._batch)
+        store.write_note("clock", {"watermark": clock.watermark, "latest": clock.latest})
+        if self._buckets.record is not None:
+            store.write_note("rules", self._buckets.record.to_note())
+        store.commit()
+        self._is_dirty = False
+        self._release(self._batch, staged)
+        self.told(self._measure())
+        self._counts.clear()
+        self._milliseconds.clear()
+
+    def _measure(self) -> Progress:
+        """Return the numbers since the last commit."""
+        report, counts = self.bucket.report, self._counts
+        watermark, rules = self.clock.watermark, self.bucket.recognizer.list_numbers()
+        numbers = {rule: RuleNumbers(*own) for rule, own in json.loads(rules or "{}").items()}
+        return Progress(
+            query=self._buckets.query,
+            run=self.id,
+            batch=self._batch,
+            rows=counts["rows"],
+            events=counts["events"],
+            late=counts[LATE],
+            ahead=counts[AHEAD],
+            untimed=0,
+            undecodable=0,
+            waiting=report.waiting,
+            matches=counts["matches"],
+            state_bytes=report.kept,
+            per_bucket={0: report.kept},
+            waiting_per_bucket={0: report.waiting},
+            keys_per_bucket={0: report.keys},
+            records_per_bucket={0: report.records},
+            recalled=report.recalled,
+            watermark=None if watermark is None else _write_time(watermark * self._tick),
+            milliseconds=dict(self._milliseconds),
+            stored_per_bucket={0: report.stored},
+            stored_bytes_per_bucket={0: report.stored_bytes},
+            rules_per_bucket={0: numbers} if numbers else {},
+        )
+
+    def _release(self, number: int, staged: Any = None) -> None:
+        staged = self.store.read_note("staged") if staged is None else staged
+        if staged is None:
+            return
+        if not isinstance(staged, list) or len(staged) != len(self._sinks):
+            raise StateError("the checkpoint was written with other sinks; name the same ones")
+        for sink, own in zip(self._sinks, staged, strict=True):
+            if own is not None:
+                sink.release(number, own)
+
+    # ------------------------------------------------------------- changes
+
+    def check_rules(self, rules: RuleSet) -> None:
+        """Raise the mistakes that rules have on the streams."""
+        work = self._buckets.work
+        assert isinstance(work, RuleWork)
+        check_rules(work, rules)
+
+    def change_rules(self, rules: RuleSet) -> None:
+        """Go on with other rules; those that stay keep their state."""
+        record = record_rules(rules, self._buckets.record, self._batch + 1)
+        self._buckets = self.bucket.stream = replace(self._buckets, record=record)
+        self._is_dirty = True
+
+    # ---------------------------------------------------------------- rows
+
+    def _accept(self, arrival: Arrival, now: float) -> pa.Table:
+        """Return the rows that are read, as they travel; set the others aside."""
+        table, ticks = arrival.table, arrival.ticks
+        self._counts["rows"] += len(ticks)
+        if self.pace.ahead is not None:
+            bound = int((time() + self.pace.ahead) * 1000) * _MS // self._tick
+            table, ticks = self._set_aside(arrival.input, table, ticks, ticks > bound, AHEAD)
+        if len(ticks):
+            late = self.clock.take(arrival.input, ticks, now)
+            table, ticks = self._set_aside(arrival.input, table, ticks, late, LATE)
+        self._counts["events"] += len(ticks)
+        return self.prepared.travel.carry(arrival.input, table)
+
+    def _set_aside(
+        self, input_: int, table: pa.Table, ticks: Any, aside: Bools, reason: str
+    ) -> tuple[pa.Table, Any]:
+        if not aside.any():
+            return table, ticks
+        rows = table.filter(pa.array(aside))
+        self._counts[reason] += rows.num_rows
+        if self._aside is not None:
+            stream = self.prepared.sources[input_].name
+            lines = [
+                json.dumps({"reason": reason, "stream": stream, "event": event}, default=str)
+                for event in rows.to_pylist()
+            ]
+            self._aside.add(pa.record_batch({LINE: pa.array(lines, pa.string())}))
+            self._is_dirty = True
+        return table.filter(pa.array(~aside)), ticks[~aside]
+
+    def _note_position(self, arrived: Arrival | InputEnded) -> None:
+        name = self.inputs[arrived.input].label
+        if arrived.position is not None:
+            self.store.put_position(name, arrived.position)
+            self._is_dirty = True
+        if arrived.done:
+            self.store.put_files(name, arrived.done)
+
+    def _write_lines(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return matches with their lines, if the sink wants lines."""
+        work = self._buckets.work
+        if not isinstance(work, QueryWork) or work.form != "lines" or work.plan.head is None:
+            return batch
+        *values, ends, times = batch.columns
+        names = [column.name for column in work.plan.head.columns]
+        return pa.record_batch({LINE: answer_lines(names, values, ends, times, "")})
+
+
+def _write_time(nanoseconds: int) -> str | None:
+    """Return a time as text; None beyond the years that text has."""
+    try:
+        moment = _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _match_inputs(inputs: Mapping[str, LiveInput], prepared: Prepared) -> list[str]:
+    """Return the names of the inputs in the order of the sources."""
+    if len(inputs) == len(prepared.sources) == 1:
+        return list(inputs)
+    return [source.name for source in prepared.sources]
+
+
+def resume_inputs(inputs: Mapping[str, LiveInput], store: LocalStore) -> None:
+    """Let inputs go on where the last run came to; before they are opened."""
+    known = store.read_note("inputs") or {}
+    for input_ in inputs.values():
+        position = store.position(input_.label)
+        if input_.label in known:
+            input_.known = KnownText.from_note(known[input_.label])
+        if position is not None:
+            check_position(input_, position)
+            input_.resume(position, store.files(input_.label))
+        elif store.header() is not None and input_.position is not None:
+            raise CernisError(f"{input_.label}: the checkpoint does not know this input")

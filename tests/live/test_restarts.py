@@ -1,0 +1,218 @@
+"""A live run finds what a session finds, whatever its pieces, and whenever it ends and goes on."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.errors import StateError
+from cernis.events.files import Opening
+from cernis.events.reader import Reader, TableReader
+from cernis.live.arrivals import Arrival, InputEnded
+from cernis.live.inputs import LiveInput
+from cernis.live.prepare import prepare_query, prepare_rules
+from cernis.live.run import LiveRun, Pace, resume_inputs
+from cernis.live.sinks import FolderSink
+from cernis.live.store import LocalStore
+from cernis.pattern.query import Consume, Pattern, Unit
+from cernis.pattern.selection import counts_only
+from cernis.run.rules.rule_set import RuleSet
+from cernis.run.session import RunOptions
+from tools.cases.differential import (
+    assert_agrees,
+    assert_counts_agree,
+    assert_groups_agree,
+    comparable_group,
+)
+from tools.cases.strategies import cases, grouped_cases
+from tools.cases.tables import make_table
+
+few = settings(max_examples=max(20, settings.default.max_examples // 5))
+
+
+class TableInput(LiveInput):
+    """The rows of a table, in pieces that somebody else decides; its position is a row."""
+
+    def __init__(self, label: str, table: pa.Table) -> None:
+        super().__init__(label, once=True)
+        self.table = table
+        self.given = 0
+
+    def resume(self, position: Any, done: set[str]) -> None:
+        self.given = position
+
+    @property
+    def position(self) -> Any:
+        return self.given
+
+    def open_reader(self, opening: Opening) -> Reader:
+        return TableReader(self.label, self.table)
+
+
+@dataclass
+class Place:
+    """The folders of a run, and what it reads."""
+
+    folder: Path
+    tables: dict[str, pa.Table]
+
+    def start(self, what: cernis.Query | RuleSet) -> LiveRun:
+        store = LocalStore(self.folder / "checkpoint")
+        inputs = {name: TableInput(name, table) for name, table in self.tables.items()}
+        resume_inputs(inputs, store)
+        reading = RunOptions(time="ts")
+        if isinstance(what, RuleSet):
+            prepared = prepare_rules(what, inputs, reading)
+        else:
+            prepared = prepare_query(what, inputs, reading, "lines")
+        return LiveRun(prepared, inputs, store, FolderSink(self.folder / "out", "jsonl"), Pace())
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        for path in sorted((self.folder / "out").glob("matches-*")):
+            yield from map(json.loads, path.read_text().splitlines())
+
+
+def push(run: LiveRun, number: int, rows: int) -> None:
+    """Let some more rows of an input arrive."""
+    input_ = run.inputs[number]
+    assert isinstance(input_, TableInput)
+    source = run.prepared.sources[number]
+    piece = input_.table.slice(input_.given, rows)
+    if piece.num_rows:
+        source.reader = TableReader(input_.label, piece)
+        (chunk,) = source.chunks(tick=run.prepared.tick)
+        input_.given += piece.num_rows
+        assert chunk.time is not None
+        run.take([Arrival(number, chunk.table, chunk.time, input_.given)])
+
+
+def run_at_random(
+    data: st.DataObject, place: Place, what: cernis.Query | RuleSet
+) -> list[dict[str, Any]]:
+    run = place.start(what)
+    sizes = {name: table.num_rows for name, table in place.tables.items()}
+    while any(input_.given < sizes[name] for input_, name in zip(run.inputs, sizes, strict=True)):
+        for number in range(len(run.inputs)):
+            push(run, number, data.draw(st.integers(1, 5)))
+        match data.draw(st.sampled_from(("go on", "commit", "commit", "end", "stage and end"))):
+            case "commit":
+                run.commit()
+            case "end":
+                run.store.close()
+                run = place.start(what)
+            case "stage and end":  # between the file and the checkpoint
+                for sink in run._sinks:
+                    sink.stage(run._batch + 1)
+                run.store.close()
+                run = place.start(what)
+    run.take([InputEnded(number) for number in range(len(run.inputs))])
+    run.finish()
+    run.commit()
+    run.store.close()
+    return list(place.read())
+
+
+def agree(data: st.DataObject, folder: Path, case: tuple[Pattern, Sequence[Any]]) -> None:
+    pattern, drawn = case
+    assume(drawn and len(pattern.streams) < 2)
+    events = sorted(
+        ({**event, "ts": event.get("ts", i)} for i, event in enumerate(drawn)),
+        key=lambda event: event["ts"],
+    )
+    name = pattern.streams[0] if pattern.streams else "S"
+    place = Place(Path(tempfile.mkdtemp(dir=folder)), {name: make_table(events, timed=True)})
+    found = run_at_random(data, place, cernis.query(pattern))
+    if pattern.grouping is not None:
+        groups = (comparable_group(_when(g), g["partition"], g["values"]) for g in found)
+        assert_groups_agree(pattern, events, groups)
+    elif counts_only(pattern):
+        assert_counts_agree(pattern, events, [(x["end"], x["count"]) for x in found])
+    else:
+        assert_agrees(pattern, events, ((x["start"], x["end"], x["vars"]) for x in found))
+
+
+def _when(line: dict[str, Any]) -> list[Any]:
+    return [line[name] for name in ("from_ts", "to_ts", "end") if name in line]
+
+
+@few
+@given(st.data(), cases(untimed=False, consume=tuple(Consume), events=14))
+def test_a_run_that_ends_at_any_moment_and_goes_on_gives_each_match_once(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, case: Any
+) -> None:
+    agree(data, tmp_path_factory.mktemp("live"), case)
+
+
+@few
+@given(st.data(), grouped_cases(windows=(Unit.TIME, None)))
+def test_groups_survive_ends_at_any_moment(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, case: Any
+) -> None:
+    agree(data, tmp_path_factory.mktemp("live"), case)
+
+
+RULES = {
+    "rise": "SELECT * FROM S WHERE A AS a ; B AS b FILTER a[v] < b[v] WITHIN 5 SECONDS",
+    "again": "SELECT * FROM S WHERE A AS a -> A AS b PARTITION BY [k]",
+    "quiet": "SELECT * FROM S WHERE B AS b WITHOUT A FOR 2 SECONDS",
+}
+
+
+@few
+@given(st.data(), st.integers(0, 2**16))
+def test_rules_find_what_each_finds_alone(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    size = int(random.integers(1, 30))
+    table = pa.table(
+        {
+            "type": random.choice(["A", "B"], size),
+            "ts": np.cumsum(random.integers(0, 3, size)) * 1000,
+            "v": random.integers(0, 5, size),
+            "k": random.integers(0, 3, size),
+        }
+    )
+    place = Place(tmp_path_factory.mktemp("live"), {"S": table})
+    lines = run_at_random(data, place, RuleSet.of(RULES))
+    found = {name: [] for name in RULES}
+    for line in lines:
+        found[line["rule"]].append((line["start"], line["end"]))
+    for name, text in RULES.items():
+        alone = cernis.query(text).run(table, time="ts")
+        assert sorted(found[name]) == sorted((m.start, m.end) for m in alone), name
+
+
+def test_another_query_does_not_go_on_with_a_checkpoint(tmp_path: Path) -> None:
+    place = Place(tmp_path, {"S": make_table([{"type": "A", "ts": 1}], timed=True)})
+    run = place.start(cernis.query("SELECT * FROM S WHERE A"))
+    push(run, 0, 1)
+    run.commit()
+    run.store.close()
+    with pytest.raises(StateError, match="the checkpoint belongs to another run"):
+        place.start(cernis.query("SELECT * FROM S WHERE B"))
+
+
+def test_two_processes_do_not_share_a_checkpoint(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    with pytest.raises(StateError, match="another process runs with this checkpoint"):
+        LocalStore(tmp_path)
+    store.close()
+    LocalStore(tmp_path).close()
+
+
+def test_a_checkpoint_that_is_no_database_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "cernis.sqlite").write_bytes(b"not a database, and longer than a header" * 100)
+    with pytest.raises(StateError, match="the checkpoint is damaged"):
+        LocalStore(tmp_path)
