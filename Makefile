@@ -146,7 +146,8 @@ soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, random 
 		tests/spark/test_answers.py tests/spark/test_streams.py tests/spark/test_graphs.py tests/spark/test_graph_streams.py \
 		tests/spark/test_shipping.py tests/spark/test_connect.py tests/spark/test_example_scripts.py tests/bench
 
-crash: $(VENV)/.dev ## Faults on streams: drivers and workers killed, failing sinks (CRASHES=100)
+crash: $(VENV)/.dev ## Faults on streams, in one process and on Spark: kills, failing sinks (CRASHES=100)
+	@$(BIN)/python tests/live/crash.py --kills $(or $(CRASHES),100) --seed $(SEED)
 	@$(BIN)/python tests/spark/crash.py --faults $(or $(CRASHES),100) --seed $(SEED)
 
 oldest: ## Tests with the lowest versions that pyproject.toml promises (Python 3.11 or 3.12, and the network)

@@ -108,7 +108,7 @@ def crash(kind: str, kills: int, events: int, seed: int) -> tuple[int, int, int]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--events", type=int, default=3000)
+    parser.add_argument("--events", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     print(f"{'input':8} {'kills':>6} {'matches':>8} {'lost':>6} {'doubled':>8}")

@@ -16,7 +16,7 @@ import pytest
 import cernis
 from cernis.errors import CernisError, DataError
 from cernis.live.clock import EventClock
-from cernis.live.inputs import GrowingFile, GrowingFolder, LiveInput, StandardInput
+from cernis.live.inputs import FileInput, FolderInput, LiveInput, PipeInput
 from cernis.live.prepare import prepare_query
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import FolderSink, LineSink
@@ -89,7 +89,7 @@ def append(path: Path, *lines: str) -> None:
 def test_a_match_is_there_while_the_pipe_is_open() -> None:
     reading, writing = os.pipe()
     os.write(writing, event(0).encode())
-    watched = Watched(StandardInput(reading))
+    watched = Watched(PipeInput(reading))
     os.write(writing, event(500).encode())
     assert [line["end_ts"] for line in watched.wait_for(1)] == [500]
     os.close(writing)
@@ -99,7 +99,7 @@ def test_a_match_is_there_while_the_pipe_is_open() -> None:
 def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     append(path, event(0), event(500)[:10])
-    watched = Watched(GrowingFile(path))
+    watched = Watched(FileInput(path))
     sleep(0.05)
     append(path, event(500)[10:])
     assert len(watched.wait_for(1)) == 1
@@ -112,14 +112,14 @@ def test_a_file_that_is_rotated_goes_on_under_its_name(tmp_path: Path, form: str
     head = "type,ts\n" if form == "csv" else ""
     lines = [f"A,{t}\n" if head else event(t) for t in range(0, 1500, 300)]
     append(path, head, *lines[:2])
-    watched = Watched(GrowingFile(path), folder=tmp_path / "checkpoint")
+    watched = Watched(FileInput(path), folder=tmp_path / "checkpoint")
     watched.wait_for(1)
     path.rename(old)
     append(old, lines[2])
     append(path, head, lines[3])
     watched.wait_for(6)
     watched.end()
-    again = Watched(GrowingFile(path), folder=tmp_path / "checkpoint")
+    again = Watched(FileInput(path), folder=tmp_path / "checkpoint")
     append(path, lines[4])
     again.wait_for(3)
     found = [(line["start_ts"], line["end_ts"]) for line in [*watched.lines, *again.end()]]
@@ -130,7 +130,7 @@ def test_a_file_that_is_rotated_goes_on_under_its_name(tmp_path: Path, form: str
 def test_a_new_file_with_another_header_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     append(path, "type,ts\n", "A,0\n", "A,1\n")
-    watched = Watched(GrowingFile(path))
+    watched = Watched(FileInput(path))
     watched.wait_for(1)
     path.rename(tmp_path / "old")
     append(path, "ts,type\n", "2,A\n")
@@ -144,13 +144,13 @@ def test_files_of_a_folder_are_read_once_and_in_order(tmp_path: Path) -> None:
     folder.mkdir()
     append(folder / "1.jsonl", event(0), event(300))
     append(folder / ".2.jsonl.tmp", event(600))
-    watched = Watched(GrowingFolder(folder), folder=tmp_path / "checkpoint")
+    watched = Watched(FolderInput(folder), folder=tmp_path / "checkpoint")
     watched.wait_for(1)
     (folder / ".2.jsonl.tmp").rename(folder / "2.jsonl")
     watched.wait_for(3)
     watched.end()
     append(folder / "3.jsonl", event(900))
-    again = Watched(GrowingFolder(folder, once=True), folder=tmp_path / "checkpoint")
+    again = Watched(FolderInput(folder, once=True), folder=tmp_path / "checkpoint")
     again.wait_for(3)
     ends = sorted(line["end_ts"] for line in [*watched.lines, *again.end()])
     assert ends == [300, 600, 600, 900, 900, 900]
@@ -160,7 +160,7 @@ def test_late_and_hasty_events_are_set_aside(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     append(path, event(1000), event(5000), event(3999), event(4000), event(10**15))
     aside = FolderSink(tmp_path / "aside", "jsonl")
-    watched = Watched(GrowingFile(path, once=True), lateness=1.0, ahead=3600.0, aside=aside)
+    watched = Watched(FileInput(path, once=True), lateness=1.0, ahead=3600.0, aside=aside)
     watched._thread.join()
     watched.end()
     (file,) = (tmp_path / "aside").glob("matches-*")
@@ -174,7 +174,7 @@ def test_silence_makes_certain_what_waits_for_time() -> None:
     reading, writing = os.pipe()
     os.write(writing, event(0).encode())
     query = "SELECT * FROM S WHERE A AS a WITHOUT B FOR 100 MILLISECONDS"
-    watched = Watched(StandardInput(reading), query, idle=0.05)
+    watched = Watched(PipeInput(reading), query, idle=0.05)
     assert [line["end_ts"] for line in watched.wait_for(1)] == [0]
     os.close(writing)
     watched.end()

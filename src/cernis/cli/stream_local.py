@@ -30,12 +30,12 @@ from cernis.cli.stream_plan import StreamArguments
 from cernis.cli.terminal import error_console, print_message, print_notes
 from cernis.errors import CernisError, StrictError, neutralize
 from cernis.live.inputs import (
-    GrowingFile,
-    GrowingFolder,
+    FileInput,
+    FolderInput,
     InputStopped,
     LiveInput,
+    PipeInput,
     SocketInput,
-    StandardInput,
 )
 from cernis.live.prepare import Prepared, prepare_query, prepare_rules
 from cernis.live.run import LiveRun, Pace, resume_inputs
@@ -231,13 +231,13 @@ def _name_stream(place: endpoints.LiveSource) -> str:
 def _open_input(place: endpoints.LiveSource, *, once: bool) -> LiveInput:
     match place:
         case endpoints.StandardInput():
-            return StandardInput()
+            return PipeInput()
         case endpoints.GrowingFile(path=path):
-            return GrowingFile(path, once=once)
+            return FileInput(path, once=once)
         case endpoints.Server(host=host, port=port):
             return SocketInput(host, port)
         case endpoints.Folder(path=path):
-            return GrowingFolder(path, once=once)
+            return FolderInput(path, once=once)
         case _:
             raise CernisError(f"{place}: topics do not run {_LOCAL}")
 

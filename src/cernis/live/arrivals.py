@@ -1,4 +1,4 @@
-"""`Arrivals`: what several inputs give, in the order in which it comes.
+"""`InputReaders`: threads that read inputs, and what they give, in the order in which it comes.
 
 Each input has a thread that reads, cuts and parses; Arrow does most of that without holding the
 interpreter. The threads put rows into one queue of bounded size: an engine that falls behind makes
@@ -47,7 +47,7 @@ class InputEnded(NamedTuple):
     position: Any = None
 
 
-class Arrivals:
+class InputReaders:
     """The rows of several inputs as they come."""
 
     def __init__(self, inputs: Sequence[LiveInput], sources: Sequence[Source], tick: int) -> None:

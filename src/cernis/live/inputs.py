@@ -125,7 +125,7 @@ class TextInput(LiveInput):
         """Return the bytes that have come, at least one; none at the end."""
 
 
-class StandardInput(TextInput):
+class PipeInput(TextInput):
     """Bytes from standard input, or from another open file."""
 
     def __init__(self, descriptor: int = 0, label: str = "standard input") -> None:
@@ -168,7 +168,7 @@ class _Segment(NamedTuple):
     offset: int
 
 
-class GrowingFile(TextInput):
+class FileInput(TextInput):
     """A file that grows, and that another may replace under its name (rotation).
 
     A file that was replaced is read to its end first. The position has the file's number (inode): a
@@ -281,7 +281,7 @@ class GrowingFile(TextInput):
 # ----------------------------------------------------------------- a folder
 
 
-class GrowingFolder(LiveInput):
+class FolderInput(LiveInput):
     """Files that appear in a folder, each whole: by the time of their last change, then by name."""
 
     def __init__(self, folder: Path, *, once: bool = False, pattern: str | None = None) -> None:
@@ -307,7 +307,7 @@ class GrowingFolder(LiveInput):
         return new
 
     def open_reader(self, opening: Opening) -> Reader:
-        return _FolderReader(self, opening)
+        return _FolderPieces(self, opening)
 
     def wait_for_files(self) -> list[Path]:
         """Return files that were not read; none: there will be none."""
@@ -348,10 +348,10 @@ class GrowingFolder(LiveInput):
 
 
 @dataclass
-class _FolderReader:
+class _FolderPieces:
     """The rows of the files of a folder that grows."""
 
-    input: GrowingFolder
+    input: FolderInput
     opening: Opening
     reopens: bool = False
     count: int | None = None
@@ -406,7 +406,7 @@ def describe_input(input_: LiveInput, schema: pa.Schema) -> KnownText | None:
 
 def check_position(input_: LiveInput, position: Any) -> None:
     """Raise an error for a position that no run has written."""
-    shapes = {GrowingFile: (int,) * 5, GrowingFolder: (str, int)}
+    shapes = {FileInput: (int,) * 5, FolderInput: (str, int)}
     shape = next((own for kind, own in shapes.items() if isinstance(input_, kind)), None)
     if shape is None:
         return

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from cernis.errors import CernisError, StateError
 from cernis.events.batch import Bools
-from cernis.live.arrivals import Arrival, Arrivals, InputEnded
+from cernis.live.arrivals import Arrival, InputEnded, InputReaders
 from cernis.live.clock import EventClock
 from cernis.live.inputs import KnownText, LiveInput, check_position, describe_input
 from cernis.live.prepare import Prepared, check_rules, record_rules
@@ -93,7 +93,7 @@ class LiveRun:
         )
         self._batch = self._restore()
         self.bucket = restore_bucket(self._buckets, 0, store, None)
-        self.arrivals = Arrivals(self.inputs, prepared.sources, self._tick)
+        self.arrivals = InputReaders(self.inputs, prepared.sources, self._tick)
         self._is_dirty = False
         self._committed = monotonic()
 
