@@ -147,6 +147,28 @@ def test_a_checkpoint_notes_the_version(register: Callable[..., None]) -> None:
     assert len(list(query.thaw(state).push(EVENTS.slice(2)))) == 2
 
 
+def test_a_function_is_computed_once_for_a_batch(register: Callable[..., None]) -> None:
+    calls = []
+
+    def slow(values: pa.Array) -> pa.Array:
+        calls.append(len(values))
+        return pc.add(values, 1.0)
+
+    register("slow", slow, returns="double", args=("double",))
+    text = (
+        "SELECT * FROM S WHERE A AS a ; B AS b FILTER SLOW(a[v]) = SLOW(b[v]) "
+        "PARTITION BY [SLOW(v)], [ABS(SLOW(v))]"
+    )
+    cernis.query(text).run(EVENTS).count()
+    assert calls == [4]
+    calls.clear()
+    # atoms that look at the same columns are evaluated together
+    text = "SELECT * FROM S WHERE A AS a ; B AS b FILTER a[SLOW(v) > t - 9 AND SLOW(v) * 2 < t]"
+    table = EVENTS.append_column("t", pa.array([9.0] * 4))
+    cernis.query(text).run(table).count()
+    assert calls == [4]
+
+
 def test_a_plan_brings_its_functions(register: Callable[..., None]) -> None:
     register("score", score, returns="double", args=("double", "string"))
     plan = cernis.query(SCORED).plan

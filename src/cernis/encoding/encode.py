@@ -35,6 +35,7 @@ from cernis.encoding.hashing import BytesTable, IntTable
 from cernis.events.attributes import attribute
 from cernis.events.batch import EventBatch, Int32s
 from cernis.events.evaluate import (
+    SharedLookup,
     evaluate_predicate,
     float_at_most,
     parse_instant,
@@ -275,7 +276,8 @@ class _Group:
 
     def _classify(self, stream: str, values: pa.Array) -> npt.NDArray[np.int64]:
         """Return the class of each value: evaluate every atom on it."""
-        truths = [self._truth(test, stream, [values], len(values)) for test in self._tests]
+        lookup = self._share([values])
+        truths = [self._truth(test, stream, lookup, len(values)) for test in self._tests]
         if len(values) < _FEW:
             vectors = zip(*(truth.tolist() for truth in truths), strict=True)
             return np.array([self._class_of(vector) for vector in vectors], np.int64)
@@ -285,13 +287,17 @@ class _Group:
         numbers = [self._class_of(tuple(rows[i].tolist())) for i in first]
         return np.array(numbers, np.int64)[back.reshape(-1)]
 
+    def _share(self, columns: list[pa.Array | None]) -> SharedLookup:
+        """Return the columns for all atoms of the group."""
+        by_path = dict(zip(self.paths, columns, strict=True))
+        return SharedLookup(lambda path: by_path[path])
+
     def _truth(
-        self, test: _AtomTest, stream: str, columns: list[pa.Array | None], length: int
+        self, test: _AtomTest, stream: str, lookup: SharedLookup, length: int
     ) -> npt.NDArray[np.bool_]:
         if test.stream is not None and test.stream != stream:
             return np.zeros(length, np.bool_)
-        by_path = dict(zip(self.paths, columns, strict=True))
-        found = evaluate_predicate(test.predicate, lambda path: by_path[path], length)
+        found = evaluate_predicate(test.predicate, lookup, length)
         if found.null_count:
             found = found.fill_null(False)
         return np.asarray(found.to_numpy(zero_copy_only=False), np.bool_)
@@ -414,11 +420,12 @@ class _Group:
             for c in columns
         ]
         numbers, seen = np.zeros(length, np.int64), [()]
+        shared = self._share(plain)
         for first in range(0, len(self._tests), 8):
             tests = self._tests[first : first + 8]
             byte = np.zeros(length, np.uint8)
             for i, test in enumerate(tests):
-                byte |= self._truth(test, stream, plain, length).view(np.uint8) << np.uint8(i)
+                byte |= self._truth(test, stream, shared, length).view(np.uint8) << np.uint8(i)
             table = IntTable()
             numbers = table.codes(numbers << 8 | byte)
             seen = [

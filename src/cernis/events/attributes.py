@@ -5,18 +5,23 @@ keys, columns of SELECT, frozen states and tasks of Spark name one as they name 
 and nothing but this file has to know how it comes about.
 
 Cost contract: a text is parsed once for each process; then one pass in Arrow for each operation.
+The last tables that were read keep their calculated attributes, so that a key, a comparison and
+another attribute that use the same function compute it once for a batch.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import lru_cache
+from threading import local
+from weakref import ref
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cernis.errors import QueryError
 from cernis.events.batch import Int64s
-from cernis.events.evaluate import calculate_column
+from cernis.events.evaluate import SharedLookup, calculate_column
 from cernis.events.times import value_type
 from cernis.languages.ceql.parse import parse_value
 from cernis.pattern.predicate import Value, attributes_of
@@ -80,12 +85,35 @@ def calculate_attribute(table: pa.Table, name: str) -> pa.ChunkedArray | None:
     value = read_calculated(name)
     if value is None:
         return None
+    return pa.chunked_array([calculate_column(value, share_lookup(table), table.num_rows)])
 
-    def lookup(path: tuple[str, ...]) -> pa.Array | None:
-        column = attribute(table, path)
+
+_MOST_TABLES = 8
+_RECENT = local()
+
+
+def share_lookup(table: pa.Table) -> SharedLookup:
+    """Return the columns of a table, with what has been calculated from them."""
+    known: OrderedDict[int, tuple[ref[pa.Table], SharedLookup]] = _RECENT.__dict__.setdefault(
+        "tables", OrderedDict()
+    )
+    found = known.get(id(table))
+    if found is not None and found[0]() is table:
+        return found[1]
+    key = id(table)
+    own = ref(table, lambda _: known.pop(key, None))  # the lookup must not keep its table
+
+    def read(path: tuple[str, ...]) -> pa.Array | None:
+        owner = own()
+        assert owner is not None
+        column = attribute(owner, path)
         return None if column is None else column.cast(value_type(column.type)).combine_chunks()
 
-    return pa.chunked_array([calculate_column(value, lookup, table.num_rows)])
+    lookup = SharedLookup(read)
+    known[key] = own, lookup
+    if len(known) > _MOST_TABLES:
+        known.popitem(last=False)
+    return lookup
 
 
 def take_sources(table: pa.Table, path: tuple[str, ...], rows: Int64s) -> pa.Table:

@@ -37,6 +37,7 @@ from cernis.events.functions import (
     Operand,
     apply_function,
     class_of,
+    compute_one,
     to_constant,
 )
 from cernis.events.regex import anchor
@@ -45,6 +46,19 @@ from cernis.pattern.functions import find_function
 
 Lookup = Callable[[tuple[str, ...]], pa.Array | None]
 Number = pred.Number | Fraction
+
+
+class SharedLookup:
+    """Reads columns, and remembers what functions of them are: each is computed once."""
+
+    __slots__ = ("read", "values")
+
+    def __init__(self, read: Lookup) -> None:
+        self.read = read
+        self.values: dict[pred.Value, Operand] = {}
+
+    def __call__(self, path: tuple[str, ...]) -> pa.Array | None:
+        return self.read(path)
 
 
 _ARROW = {
@@ -422,6 +436,14 @@ def _by_sign(
 
 def evaluate_value(node: pred.Value, lookup: Lookup, length: int) -> Operand:
     """Evaluate an expression on every row: a column, a constant, or NULL everywhere."""
+    if isinstance(lookup, SharedLookup) and isinstance(node, pred.Call | pred.Case):
+        if node not in lookup.values:
+            lookup.values[node] = _evaluate_node(node, lookup, length)
+        return lookup.values[node]
+    return _evaluate_node(node, lookup, length)
+
+
+def _evaluate_node(node: pred.Value, lookup: Lookup, length: int) -> Operand:
     match node:
         case pred.Literal():
             return read_literal(node)
@@ -471,7 +493,8 @@ def call_function(name: str, operands: Sequence[Operand], length: int) -> Operan
         return None
     constants = [one for one in operands if one is None or isinstance(one, Constant)]
     if len(constants) == len(operands):
-        return to_constant(function(*(None if one is None else one.value for one in constants)))
+        values = [None if one is None else one.value for one in constants]
+        return to_constant(compute_one(function, values))
     match function.name:
         case "MOD":
             return calculate("%", operands[0], operands[1])

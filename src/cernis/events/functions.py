@@ -77,6 +77,19 @@ def apply_function(function: Function, operands: Sequence[Operand], length: int)
     return _compute_rows(function, arguments, length) if found is NotImplemented else found
 
 
+_LINEAR = frozenset({"REGEXP_EXTRACT", "SQL_LIKE", "SQL_ILIKE"})
+"""Functions of patterns: Python's own regular expressions may take exponential time."""
+
+
+def compute_one(function: Function, arguments: Sequence[Any]) -> Any:
+    """Return the value of a function for single arguments, in time linear in a text."""
+    is_plain = function.name not in _LINEAR or not isinstance(arguments[0], str)
+    if is_plain or not all(isinstance(one, str | int | Decimal) for one in arguments[1:]):
+        return function(*arguments)
+    operands = [pa.array([arguments[0]], pa.string()), *map(Constant, arguments[1:])]
+    return COLUMNS[function.name](operands, 1)[0].as_py()
+
+
 def _spread(operand: Operand, length: int) -> pa.Array:
     """Return an operand as a column."""
     if not isinstance(operand, Constant):
@@ -356,7 +369,7 @@ def _replace(arguments: Sequence[Operand], length: int) -> Any:
 
 def _regexp_extract(arguments: Sequence[Operand], length: int) -> Any:
     constants = _constants(arguments[1:])
-    if constants is None or (len(constants) > 1 and not 0 <= int(constants[1]) <= 8):
+    if constants is None or not isinstance(arguments[0], pa.Array):
         return NotImplemented
     group = int(constants[1]) if len(constants) > 1 else 1
     whole = rf"\A(?s:.*?)({constants[0]})(?s:.*)\z"

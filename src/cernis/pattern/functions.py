@@ -279,6 +279,24 @@ def _regexp_extract(text: str, pattern: str, group: Any = 1) -> str:
     return (found[int(group)] or "") if found else ""
 
 
+def count_groups(pattern: str) -> int:
+    """Return the number of groups that REGEXP_EXTRACT can give of a regular expression, at most 8.
+
+    >>> count_groups("id=([0-9]+)"), count_groups("(?:a)")
+    (1, 0)
+    """
+    try:
+        return min(re.compile(pattern).groups, 8)
+    except (re.error, RecursionError, OverflowError):
+        return 8
+
+
+def read_group(arguments: Sequence[Any]) -> int:
+    """Return the group that a call of REGEXP_EXTRACT asks for."""
+    group = arguments[2] if len(arguments) > 2 else 1
+    return int(group) if is_number(group) else 1
+
+
 @lru_cache(maxsize=256)
 def _read_wildcards(pattern: str) -> re.Pattern[str]:
     """Return the regular expression of SQL's wildcards: % any text, _ any character, \\ escapes."""

@@ -7,24 +7,17 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from cernis.events.attributes import attribute as read_column
+from cernis.events.attributes import share_lookup
 from cernis.events.evaluate import Lookup, calculate_column
 from cernis.events.functions import Operand
-from cernis.events.times import is_text, parse_timestamps, value_type
+from cernis.events.times import is_text, parse_timestamps
 from cernis.pattern import predicate as pred
 from cernis.results.term import calculate_term, to_column
 
 
 def calculate_from_table(attribute: pred.Attribute, table: pa.Table, *, time_unit: str) -> pa.Array:
     """Return the attribute of each row of a table of events."""
-
-    def lookup(path: tuple[str, ...]) -> pa.Array | None:
-        column = read_column(table, path)
-        if column is None:
-            return None
-        return column.cast(value_type(column.type)).combine_chunks()
-
-    return calculate_values(attribute, lookup, table.num_rows, time_unit)
+    return calculate_values(attribute, share_lookup(table), table.num_rows, time_unit)
 
 
 def calculate_values(

@@ -19,8 +19,10 @@ from cernis.pattern.check.kinds import (
 from cernis.pattern.functions import (
     CAST_TYPES,
     UNITS,
+    count_groups,
     find_function,
     is_zone,
+    read_group,
     read_network,
     suggest_function,
 )
@@ -283,6 +285,10 @@ class PredicateCheck:
                 wrong = None if self.regex_mistake is None else self.regex_mistake(pattern)
                 if wrong is not None:
                     self.mistakes.note(f"bad regular expression: {wrong}", span)
+                elif not 0 <= (asked := read_group(values)) <= (most := count_groups(pattern)):
+                    have = f"a group from 0, the whole match, to {most}" if most else "group 0"
+                    message = f"the regular expression has no group {asked}"
+                    self.mistakes.note(message, span, expected=have)
             case "DATE_TRUNC", [str(unit), *_] if unit.upper() not in UNITS:
                 expected = ", ".join(UNITS)
                 self.mistakes.note(f"unknown unit '{unit}'", span, expected=expected)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from cernis.events.evaluate import EXACT
+from cernis.events.functions import compute_one
 from cernis.pattern import predicate as pred
 from cernis.pattern.functions import find_function
 
@@ -98,7 +99,7 @@ def evaluate_term(term: pred.MatchTerm, found: Valued) -> Any:
             function = find_function(name)
             if name == "ABS" and isinstance(values[0], Elapsed):
                 return Elapsed(abs(values[0].nanoseconds))
-            return None if function is None else _read(function(*values))
+            return None if function is None else _read(compute_one(function, values))
         case pred.Calculation(op=op, left=left, right=right):
             one, other = (_read_operand(side, found) for side in (left, right))
             return _calculate(op, one, other, found.tick)
