@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 import cernis
+from cernis.events.attributes import calculate_attribute
 from cernis.languages.ceql import parse
 from cernis.pattern.functions import FUNCTIONS
 from tools.cases.differential import assert_agrees
@@ -110,6 +111,31 @@ def test_an_exception_names_the_function_the_stream_and_the_row(
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT FRAGILE(x[v]) AS f FROM S WHERE B AS x",
+        "SELECT * FROM S WHERE B AS x FILTER x[FRAGILE(v) > 0]",
+        "SELECT * FROM S WHERE A AS a ; B AS x FILTER FRAGILE(a[v] + x[v] - 1) > 0",
+        "SELECT SUM(FRAGILE(x[v])) AS f FROM S WHERE B+ AS x",
+        "SELECT * FROM S WHERE B AS x ORDER BY FRAGILE(x[v]) LIMIT 1",
+        "SELECT SUM(FRAGILE(x[v])) AS f FROM S WHERE B AS x GROUP BY EVERY 1 SECOND",
+        "SELECT * FROM S WHERE B AS x PARTITION BY [FRAGILE(v)]",
+        "SELECT FRAGILE(a[v] + x[v] - 1) AS f FROM S WHERE A AS a ; B AS x",
+        "SELECT * FROM S JOIN u ON FRAGILE(v) = u.k WHERE B AS x",
+    ],
+)
+def test_errors_in_all_places_name_the_row(register: Callable[..., None], query: str) -> None:
+    def fragile(values: pa.Array) -> list[float]:
+        return [1 / (value - 2) for value in values.to_pylist()]
+
+    register("fragile", fragile, returns="double", args=("double",))
+    tables = {"u": pa.table({"k": [1.0]})} if "JOIN" in query else {}
+    table = EVENTS.set_column(2, "v", pa.array([1.0, 2.0, 3.0, 8.0]))
+    with pytest.raises(cernis.DataError, match="stream 'S', row 1: the function FRAGILE failed on"):
+        cernis.query(query).run(table, tables=tables).to_arrow()
+
+
 def test_a_wrong_length_or_type_is_an_error(register: Callable[..., None]) -> None:
     register("short", lambda x: x[:0], returns="double", args=("double",))
     register("text", lambda x: pa.array(["a"] * len(x)), returns="int", args=("double",))
@@ -145,6 +171,29 @@ def test_a_checkpoint_notes_the_version(register: Callable[..., None]) -> None:
         query.thaw(state)
     register("score", score, version="2", accepts=("1",), **types)
     assert len(list(query.thaw(state).push(EVENTS.slice(2)))) == 2
+
+
+def test_the_state_of_rules_notes_versions(register: Callable[..., None]) -> None:
+    types = {"returns": "double", "args": ("double", "string")}
+    register("score", score, version="1", **types)
+    rules = cernis.rules({"a": SCORED, "b": "SELECT * FROM S WHERE A ; B"})
+    session = rules.session()
+    session.push(EVENTS.slice(0, 2))
+    state = session.freeze()
+    assert len(rules.thaw(state).push(EVENTS.slice(2))["a"]) == 2
+    register("score", score, version="2", **types)
+    with pytest.raises(cernis.StateError, match="version '1' of the function SCORE, and '2'"):
+        rules.thaw(state)
+    register("score", score, version="2", accepts=["1"], **types)
+    assert len(rules.thaw(state).push(EVENTS.slice(2))["a"]) == 2
+
+
+def test_a_text_is_read_again_once_its_function_is_registered(
+    register: Callable[..., None],
+) -> None:
+    assert calculate_attribute(EVENTS, "LATE(v)") is None
+    register("late", lambda x: x, returns="double", args=("double",))
+    assert calculate_attribute(EVENTS, "LATE(v)") is not None
 
 
 def test_a_function_is_computed_once_for_a_batch(register: Callable[..., None]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +96,68 @@ def test_a_users_function_travels_with_the_plan(spark: SparkSession) -> None:
         cernis.forget_function("weigh")
 
 
-def test_a_key_that_spark_cannot_compute_is_refused_with_a_sentence(spark: SparkSession) -> None:
-    table = pa.Table.from_pylist(make_events(random.Random(1), 6), SCHEMA)
-    text = "SELECT * FROM S WHERE A AS x ; B AS y PARTITION BY [REGEXP_EXTRACT(s, '(a+)')]"
-    with pytest.raises(cernis.DataError, match="give the events a column with it"):
-        cernis.spark.recognize(spark.createDataFrame(table), text)
+@pytest.fixture
+def weigh() -> Iterator[Callable[..., None]]:
+    def register(version: str = "1", **options: Any) -> None:
+        def compute(values: pa.Array, texts: pa.Array) -> pa.Array:
+            return pc.add(values, pc.cast(pc.utf8_length(texts), pa.float64()))
+
+        types: Any = {"returns": "double", "args": ("double", "string")}
+        cernis.function("weigh", compute, version=version, **types, **options)
+
+    register()
+    yield register
+    cernis.forget_function("weigh")
+
+
+@pytest.mark.parametrize(
+    "key", ["REGEXP_EXTRACT(s, '(a+)')", "WEIGH(b, s)", "ROUND(b, 1)", "(a % 2)"]
+)
+def test_a_key_may_be_computed_in_python(
+    spark: SparkSession, weigh: Callable[..., None], key: str
+) -> None:
+    table = pa.Table.from_pylist(make_events(random.Random(1), 40), SCHEMA)
+    text = f"SELECT x, y FROM S WHERE A AS x ; B AS y PARTITION BY [{key}] WITHIN 20 EVENTS"
+    wanted = cernis.query(text).run(table).to_arrow().to_pylist()
+    found = cernis.spark.recognize(spark.createDataFrame(table), text).toArrow().to_pylist()
+    assert sorted(map(str, found)) == sorted(map(str, wanted)) != []
+
+
+def test_functions_of_users_travel_with_rules(
+    spark: SparkSession, weigh: Callable[..., None]
+) -> None:
+    rules = {
+        "heavy": "SELECT * FROM S WHERE A AS x ; B AS y FILTER y[WEIGH(b, s) > 2] WITHIN 9 EVENTS",
+        "key": "SELECT * FROM S WHERE A ; B PARTITION BY [WEIGH(b, s)]",
+    }
+    table = pa.Table.from_pylist(make_events(random.Random(1), 60), SCHEMA)
+    wanted = {name: len(own) for name, own in cernis.rules(rules).run(table).items()}
+    found = cernis.spark.recognize_rules(spark.createDataFrame(table), rules)
+    assert Counter(found.toArrow()["rule"].to_pylist()) == wanted
+    assert all(wanted.values())
+
+
+def test_functions_of_users_run_on_streams_and_checkpoints_note_their_version(
+    spark: SparkSession, tmp_path: Path, weigh: Callable[..., None]
+) -> None:
+    text = "SELECT WEIGH(y[b], y[s]) AS w FROM S WHERE A AS x ; B AS y FILTER y[WEIGH(b, s) > 2]"
+    events = make_events(random.Random(1), 30)
+    table = pa.Table.from_pylist([{**row, "ts": 10**6 * row["ts"]} for row in events], SCHEMA)
+    (tmp_path / "in").mkdir()
+    pq.write_table(table, tmp_path / "in" / "0.parquet")
+    frame = spark.createDataFrame(table)
+    source = spark.readStream.schema(frame.schema).parquet(str(tmp_path / "in"))
+    options: Any = {"lateness": "1s", "row": "ts", "checkpoint": str(tmp_path / "state")}
+    found = cernis.spark.recognize(source, text, **options)
+    writer = found.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+    writer = writer.option("checkpointLocation", str(tmp_path / "state"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    got = spark.read.parquet(str(tmp_path / "out")).toArrow()["w"].to_pylist()
+    wanted = cernis.query(text).run(table).to_arrow()["w"].to_pylist()
+    assert set(got) <= set(wanted)
+    assert len(got) > 5  # the last events wait for others
+    weigh("2")
+    with pytest.raises(cernis.StateError, match="version '1' of the function WEIGH, and '2' is"):
+        cernis.spark.recognize(source, text, **options)
+    weigh("2", accepts=("1",))
+    cernis.spark.recognize(source, text, **options)

@@ -29,8 +29,8 @@ are, with an index. In a term, x holds one event, or the function stands inside 
 - **Cost.** What depends on one event is computed once for a batch, on whole columns. On Spark,
   Catalyst computes the functions marked *Catalyst* before events travel to Python; it gives the
   same bits. The others run in the Python workers, where the mathematical library and regular
-  expressions are those of the embedded engine. A key of `PARTITION BY` on Spark needs one that
-  Catalyst computes.
+  expressions are those of the embedded engine. A key of `PARTITION BY` with one of those crosses to
+  Python once more, before the shuffle.
 
 `LIKE` takes a regular expression that matches the whole text, as in the papers on CEQL. `MATCHES`
 is another word for it that says so. The wildcards of SQL have the names `SQL_LIKE` and

@@ -63,7 +63,10 @@ def _read_field(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, type_)
 
 
-@lru_cache(maxsize=4096)
+_parse = lru_cache(maxsize=4096)(parse_value)
+"""A text that cannot be read may be one later, when its function is registered."""
+
+
 def read_calculated(name: str) -> Value | None:
     """Return the value that a name stands for; None if it is no text of a value.
 
@@ -71,7 +74,7 @@ def read_calculated(name: str) -> Value | None:
     ('LOWER', None)
     """
     try:
-        return parse_value(name)
+        return _parse(name)
     except QueryError:
         return None
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from cernis.errors import DataError, RowError
 from cernis.events.attributes import attribute, take_sources
 from cernis.events.batch import (
     TIMES,
@@ -196,6 +197,11 @@ class EventStore:
         (place,), events = stored.find_places(own), stored.events
         return events.parts[0 if events.which is None else int(events.which[place])][0]
 
+    def locate(self, error: RowError, position: int) -> DataError:
+        """Return an error of a value with the stream and the row of its event."""
+        (row,) = self.rows(np.array([position], np.int64))
+        return error.locate(self.stream_at(position), int(row))
+
     @property
     def span(self) -> range:
         """The positions of the events in whole batches."""
@@ -357,7 +363,10 @@ class EventStore:
         for table, rows, own in self._read_parts(distinct):
             if path[-1].endswith(")"):  # calculated: of these rows alone
                 table, rows = take_sources(table, path, rows), np.arange(len(rows))
-            found = attribute(table, path)
+            try:
+                found = attribute(table, path)
+            except RowError as error:
+                raise self.locate(error, int(distinct[own[error.row]])) from error
             if found is None or (kind is not None and kind_of(found.type) != kind):
                 arrays.append(pa.nulls(len(rows), type_))
             else:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cernis.errors import DataError
+from cernis.errors import DataError, RowError
 from cernis.events.evaluate import calculate, call_function, read_literal, spread_constant
 from cernis.events.functions import Constant, Operand
 from cernis.events.kinds import NULL, Int8s, split_by_kind
@@ -125,7 +125,10 @@ def _evaluate_alike(
             case _:
                 raise AssertionError(leaf)
 
-    return to_column(calculate_term(term, read, events.time_unit), len(block.start))
+    try:
+        return to_column(calculate_term(term, read, events.time_unit), len(block.start))
+    except RowError as error:  # a function of several events: the last of the match is named
+        raise events.locate(error, int(block.end[error.row])) from error
 
 
 def to_column(value: TermValue, length: int) -> pa.Array:

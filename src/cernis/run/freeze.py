@@ -74,18 +74,17 @@ def fingerprint_text(query: str) -> str:
     return hashlib.sha256(query.encode()).hexdigest()[:16]
 
 
-def _list_versions(plan: Plan) -> dict[str, str]:
-    """Return the versions of the functions that users registered, by name."""
-    used = find_user_functions(_write_query(plan))
+def list_versions(*queries: str) -> dict[str, str]:
+    """Return the versions of the functions of users that queries call, by name."""
+    used = find_user_functions(" ".join(queries))
     return {name: function.version for name, function in used.items()}
 
 
-def _check_versions(tree: Tree, plan: Plan) -> None:
-    """Raise StateError where a function has another version than when the state was frozen."""
-    noted = tree.get("functions", {})
-    require(isinstance(noted, dict), "the versions of functions are no table")
-    for name, function in find_user_functions(_write_query(plan)).items():
-        before = noted.get(name, function.version)
+def check_versions(noted: object, *queries: str) -> None:
+    """Raise StateError where a function has another version than the one that was noted."""
+    known = check_mapping(noted or {}, "the versions of functions")
+    for name, function in find_user_functions(" ".join(queries)).items():
+        before = known.get(name, function.version)
         if before != function.version and before not in function.accepts_versions:
             raise StateError(
                 f"the state was frozen with version {before!r} of the function {name}, and "
@@ -122,7 +121,7 @@ def freeze_pipeline(
         "unordered": plan.unindexed.write_names(),
         "stages": {stage.name: stage.freeze(pipeline.stages) for stage in pipeline.stages},
     }
-    if versions := _list_versions(plan):
+    if versions := list_versions(_write_query(plan)):
         tree["functions"] = versions
     if run.purpose.counting:
         tree["counting"] = True
@@ -149,7 +148,7 @@ def freeze_pipeline(
 def read_state(state: bytes, plan: Plan) -> FrozenState:
     """Return the parts of frozen bytes, if they belong to this query."""
     tree = unpack_own(state, _write_query(plan))
-    _check_versions(tree, plan)
+    check_versions(tree.get("functions"), _write_query(plan))
     reading = read_reading(tree)
     unordered = check_list(tree.get("unordered", []), "the attributes that hold text")
     names = [check_text(name, "an attribute that holds text") for name in unordered]

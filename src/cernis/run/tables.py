@@ -80,8 +80,8 @@ class Tables:
     def join_marked(self, batch: EventBatch) -> tuple[EventBatch, Bools]:
         """Like `join`, with marks for the events that stay."""
         parts, kept = [], []
-        for stream, events in batch.parts:
-            table, keep = self._join_part(stream, events)
+        for number, (stream, _) in enumerate(batch.parts):
+            table, keep = batch.read_part(number, self._join_part)
             parts.append((stream, table))
             kept.append(keep)
         batch = replace(batch, parts=tuple(parts), chosen=None)

@@ -39,9 +39,12 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
 from cernis.errors import DataError
 from cernis.events import evaluate
@@ -51,6 +54,7 @@ from cernis.events.functions import Constant, Operand
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.functions import BUILTIN, find_function
+from cernis.work.calculate import Calculator
 
 Columns = Mapping[str, tuple[Column, T.DataType]]
 """The top-level columns of a stream by name, each as an expression with its type.
@@ -432,19 +436,42 @@ class _Translation:
 def attribute(columns: Columns, path: tuple[str, ...]) -> tuple[Column, T.DataType] | None:
     """Return the column of a dotted attribute, as `events.attributes.attribute` does.
 
-    Raise DataError for a calculated one that Spark would compute differently.
+    A calculated one that Spark would compute differently is computed in Python, as in the engine.
     """
     found, rest = _follow_path(columns, path)
     if found is None and (value := _read_calculated(path)) is not None:
         try:
             typed = _Translation(columns, Mode.EXACT)._value(value)
         except _CannotTranslate as why:
-            raise DataError(
-                f"Spark cannot compute the key {'.'.join(path)} itself ({why}); give the events a "
-                "column with it"
-            ) from None
+            return _calculate_in_python(columns, ".".join(path), value, str(why))
         return (typed.column, typed.type) if isinstance(typed, _Typed) else None
     return None if rest else found
+
+
+def _calculate_in_python(
+    columns: Columns, name: str, value: pred.Value, why: str
+) -> tuple[Column, T.DataType] | None:
+    """Return a calculated attribute as a function of Arrow columns."""
+    known: dict[tuple[str, ...], tuple[Column, T.DataType]] = {}
+    for source in pred.attributes_of(value):
+        found, rest = _follow_path(columns, source.path)
+        if found is not None and not rest and not isinstance(found[1], T.NullType):
+            known[source.path] = found
+    if not known:
+        return None
+    try:
+        types = [to_arrow_type(type_, timezone="UTC") for _, type_ in known.values()]
+    except (PySparkException, TypeError):
+        raise DataError(
+            f"Spark cannot compute the key {name} itself ({why}); give the events a column with it"
+        ) from None
+    calculator = Calculator(name, known)
+    type_ = calculator.find_type(types)
+    if type_ is None:
+        return None
+    own = from_arrow_type(type_)
+    calculate = arrow_udf(calculator.make_function(type_), own)  # type: ignore[call-overload]
+    return calculate(*(column for column, _ in known.values())), own
 
 
 def _read_calculated(path: tuple[str, ...]) -> pred.Value | None:

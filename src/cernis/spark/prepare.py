@@ -25,6 +25,7 @@ from cernis.events.order import Scale
 from cernis.events.source import choose_inputs, read_table, stream_of
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.check import resolve
+from cernis.pattern.functions import find_user_functions
 from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Pattern, Unit
 from cernis.plan.plan import Distribution, Plan
@@ -430,14 +431,14 @@ def prepare_rule_job(events: Any, rules: RuleSet, options: JobOptions) -> RuleJo
     joined = dict.fromkeys(join.table for pattern in patterns for join in pattern.joins)
     tables = {name: _load_table(name, options.tables) for name in joined}
     reading, columns = _choose_reading(frames, options, tables), _choose_rule_columns(frames)
-    work = _make_rule_work(frames, columns, reading, scale)
+    work = _make_rule_work(frames, columns, reading, scale, rules)
     session = RuleSession(rules, reading, families=False)
     _check_rules(rules, frames, options)
     session.prepare(work.known_streams, scale)
     plans = [each.plan for each in session.sessions]
     if not frames[0].source.isStreaming:
         columns = _choose_rule_columns(frames, _list_attributes(plans, frames, options))
-        work = _make_rule_work(frames, columns, reading, scale)
+        work = _make_rule_work(frames, columns, reading, scale, rules)
         work = _form_answers(work, rules, options)
     return RuleJob(
         rules=rules,
@@ -451,10 +452,15 @@ def prepare_rule_job(events: Any, rules: RuleSet, options: JobOptions) -> RuleJo
 
 
 def _make_rule_work(
-    frames: Sequence[Frame], columns: Columns, reading: RunOptions, scale: Scale
+    frames: Sequence[Frame],
+    columns: Columns,
+    reading: RunOptions,
+    scale: Scale,
+    rules: RuleSet,
 ) -> RuleWork:
     streams, rows = _list_streams(frames, columns), _row_schema(frames, columns)
-    work = RuleWork(streams=streams, reading=reading, scale=scale, rows=rows)
+    functions = find_user_functions(" ".join(rule.text for rule in rules))
+    work = RuleWork(streams=streams, reading=reading, scale=scale, rows=rows, functions=functions)
     return replace(work, schema=line_schema(work, rows))
 
 

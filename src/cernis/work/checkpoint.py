@@ -18,12 +18,15 @@ from typing import Any
 from pyarrow import fs
 
 from cernis.errors import StateError
+from cernis.run.freeze import check_versions
 from cernis.signature import Secret, check_signature, check_signed, derive_key
 from cernis.work.side_output import open_folder, write_file
 
 NOTE = "cernis.json"
 VERSION = 1
 _SIGNATURE = "signature"
+FUNCTIONS = "functions"
+"""The versions of the functions of users, where a query calls some."""
 
 
 def read_note(folder: str, secret: Secret = None) -> dict[str, Any] | None:
@@ -53,10 +56,10 @@ def read_note(folder: str, secret: Secret = None) -> dict[str, Any] | None:
 def claim(folder: str, note: Mapping[str, Any], secret: Secret = None) -> None:
     """Write the note of a checkpoint; an error if it belongs to another query."""
     before = read_note(folder, secret)
-    if before is None:
-        write_note(folder, note, secret)
-    else:
+    if before is not None:
         check_same(folder, before, note)
+    if before is None or before.get(FUNCTIONS) != note.get(FUNCTIONS):
+        write_note(folder, note, secret)
 
 
 def write_note(folder: str, note: Mapping[str, Any], secret: Secret = None) -> None:
@@ -76,7 +79,7 @@ def _sign(note: Mapping[str, Any], key: bytes) -> bytes:
 def check_same(folder: str, before: Mapping[str, Any], note: Mapping[str, Any]) -> None:
     """Raise an error, which shows the differences, if a checkpoint belongs to another run."""
     before = {**before, "columns": _fill_types(before.get("columns"), note.get("columns"))}
-    changed = [name for name in note if before.get(name) != note[name]]
+    changed = [name for name in note if name != FUNCTIONS and before.get(name) != note[name]]
     if changed:
         differences = "\n".join(
             f"  {name} was {_short(before.get(name))}\n  {' ' * len(name)}  is {_short(note[name])}"
@@ -87,6 +90,7 @@ def check_same(folder: str, before: Mapping[str, Any], note: Mapping[str, Any]) 
             "  help: go on with what it was, or begin with a new checkpoint folder (and, to have "
             "no match twice, a new output)"
         )
+    check_versions(before.get(FUNCTIONS), *(f"{name}()" for name in note.get(FUNCTIONS, ())))
 
 
 def _fill_types(before: Any, columns: Any) -> Any:

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cernis.pattern.functions import FUNCTIONS, Function
 from cernis.pattern.query import Pattern, Strategy
 from cernis.results.groups import Groups
 from cernis.results.jsonlines import TextEvents, name_lines
@@ -74,6 +75,12 @@ class RuleWork(RowWork):
     """The number of each rule in the set, where the answer has columns that order it."""
     limit: int | None = None
     """Each task gives at most so many matches of a rule, its first."""
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    """The functions of users that the rules call; a worker registers them."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        FUNCTIONS.update(self.functions)
 
     def open(self, frozen: bytes | None = None) -> RuleRecognizer:
         return RuleRecognizer(self, frozen)

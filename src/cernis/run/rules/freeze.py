@@ -16,7 +16,13 @@ import pyarrow as pa
 from cernis.errors import StateError
 from cernis.events.order import Scale, StreamPosition
 from cernis.events.times import DAY, UNITS
-from cernis.run.freeze import Columns, freeze_reading, read_reading
+from cernis.run.freeze import (
+    Columns,
+    check_versions,
+    freeze_reading,
+    list_versions,
+    read_reading,
+)
 from cernis.run.rules.derived import NOTHING, is_held, is_late
 from cernis.run.rules.group import RuleGroup
 from cernis.run.rules.pending import PendingEvents, freeze_log, thaw_input, thaw_log
@@ -66,6 +72,8 @@ def freeze_rules(rules: SharedRules, reader: ChunkReader, stream: StreamState) -
         "time": stream.time_column,
         "scale": None if reader.scale is None else [*astuple(reader.scale)],
     }
+    if versions := list_versions(*(rule.text for rule in rules)):
+        meta["functions"] = versions
     arrays: dict[str, np.ndarray[Any, Any]] = {
         f"derived.{number}": np.frombuffer(schema.serialize(), np.uint8)
         for number, schema in enumerate(reader.schemas.values())
@@ -93,6 +101,7 @@ class FrozenRules:
         """`rules` are those that were frozen."""
         self._meta = self._arrays = unpack(state)
         _check_same(rules, _read_texts(self._meta))
+        check_versions(self._meta.get("functions"), *(rule.text for rule in rules))
         own = [name for name, value in self._arrays.items() if isinstance(value, np.ndarray)]
         require(sorted(own) == self._meta.get("states"), "the state of a rule is missing")
         self._reading = read_reading(self._meta)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cernis.engine.settings import NEVER
+from cernis.errors import RowError
 from cernis.events.batch import EventBatch
 from cernis.pattern.query import Consume, Strategy
 from cernis.results.budget import describe_candidates
@@ -275,7 +276,11 @@ class Sieve(OpeningStage):
             self.events.tick,
         )
         exact = self.plan.exact
-        if not exact and not self.verifier.accepts(tuple(marks), first, last, view):
+        try:
+            is_valid = exact or self.verifier.accepts(tuple(marks), first, last, view)
+        except RowError as error:
+            raise self.events.store.locate(error, self._to_global(key, last)) from error
+        if not is_valid:
             return None
         return Candidate(first, frozenset(labels))
 

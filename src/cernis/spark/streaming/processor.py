@@ -16,6 +16,7 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
+from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
@@ -44,7 +45,8 @@ class BucketProcessor(StatefulProcessor):
 
     def __init__(self, run: Callable[[Any, BucketCall], Iterator[BucketAnswer]]) -> None:
         """`run` gets the state store and a call."""
-        self._packed = pickle.dumps(run)
+        # functions of users may stand anywhere
+        self._packed = cloudpickle.dumps(run)  # type: ignore[no-untyped-call]
 
     @cached_property
     def _unpacked(self) -> Callable[[Any, BucketCall], Iterator[BucketAnswer]]:

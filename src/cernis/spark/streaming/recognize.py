@@ -25,6 +25,7 @@ from pyspark.sql import types as T
 from cernis.errors import DataError
 from cernis.plan.explain import describe_unbounded_wait, why_idle_stay
 from cernis.plan.plan import Distribution, Plan
+from cernis.run.freeze import list_versions
 from cernis.spark.frame import Frame, arrow_type
 from cernis.spark.keys import KeyedRules
 from cernis.spark.notes import Notes, WatchedQuery
@@ -47,7 +48,7 @@ from cernis.spark.streaming.packing import RuleSpreader, bucket_column
 from cernis.spark.streaming.progress import ROWS
 from cernis.spark.streaming.versions import record_rules
 from cernis.work.bucket import BucketWork
-from cernis.work.checkpoint import claim
+from cernis.work.checkpoint import FUNCTIONS, claim
 from cernis.work.columns import BUCKET, EVENT, REASON, ROW, STREAM
 from cernis.work.query import QueryWork
 from cernis.work.rule_record import BucketGroup, RuleRecord
@@ -155,6 +156,7 @@ def _record(job: RuleJob) -> RuleRecord:
         "columns": _describe_columns(job),
         "answer": describe_answer(job.work),
         "state": _fingerprint_rules(job),
+        **_note_functions(*(rule.text for rule in job.rules)),
     }
     sizes = options.tasks or count_tasks(spark), int(shuffle_partitions(spark))
     return record_rules(options.checkpoint, note, job.keyed, sizes, options.secret)
@@ -178,7 +180,14 @@ def _describe_query(job: QueryJob, stream: BucketWork) -> dict[str, Any]:
         "answer": describe_answer(stream.work),
         "buckets": [*stream.buckets],
         "state": stream.query,
+        **_note_functions(str(job.plan.conjunctive or job.plan.pattern)),
     }
+
+
+def _note_functions(*queries: str) -> dict[str, dict[str, str]]:
+    """Return the versions of the functions of users, if there are any."""
+    versions = list_versions(*queries)
+    return {FUNCTIONS: versions} if versions else {}
 
 
 def _describe_columns(job: Job) -> dict[str, dict[str, str]]:

@@ -32,7 +32,7 @@ from pyarrow import fs
 from cernis.signature import Secret
 from cernis.spark.keys import KeyedRules
 from cernis.spark.streaming.balance import choose_balanced
-from cernis.work.checkpoint import check_same, read_note, write_note
+from cernis.work.checkpoint import FUNCTIONS, check_same, read_note, write_note
 from cernis.work.rule_record import (
     BucketGroup,
     RuleKey,
@@ -68,7 +68,8 @@ def record_rules(
     for message in describe_moves(known, keyed, last):
         warnings.warn(message, stacklevel=4)
     record = _extend(known, keyed, sizes, last)
-    if folder is not None and record != known:
+    versions = None if before is None else before.get(FUNCTIONS)
+    if folder is not None and (record != known or versions != note.get(FUNCTIONS)):
         write_note(folder, {"query": QUERY, **note, **record.to_note()}, secret)
     return record
 
