@@ -39,7 +39,9 @@ _BLOCK = re.compile(
     r"^(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_SPARK = re.compile(r"cernis\.spark\.session|--engine spark|cernis stream(?!.*--engine local)(?=.*--)")
+_SPARK = re.compile(
+    r"cernis\.spark\.session|--engine spark|cernis stream(?!.*--engine local)(?=.*--)"
+)
 
 
 class Block(NamedTuple):

@@ -96,7 +96,7 @@ def test_neither_batches_nor_freezing_change_arrows_and_gaps(
 
 @few
 @given(crossing_cases(), st.randoms(use_true_random=False))
-def test_equal_values_across_an_event_agree_with_the_oracle(
+def test_values_across_events_agree_with_the_oracle(
     case: tuple[Pattern, Sequence[Any]], random: Random
 ) -> None:
     pattern, events = case

@@ -10,9 +10,11 @@ import pytest
 import cernis
 from cernis.errors import BudgetError
 
-LISTED = "(A AS x ; B AS y ; C AS z FILTER x[k] <= z[k] AND x[k] >= z[k]) ; D AS w"
+TWO = "x[k] <= z[k] AND x[k] >= z[k] AND y[k] < z[k] + 100"
+"""An event is compared with two earlier ones."""
+LISTED = f"(A AS x ; B AS y ; C AS z FILTER {TWO}) ; D AS w"
 """Each candidate is checked as a whole: the condition is about a part of the match."""
-WHILE_LISTING = "A AS x ; B AS y ; C AS z FILTER x[k] <= z[k] AND x[k] >= z[k]"
+WHILE_LISTING = f"A AS x ; B AS y ; C AS z FILTER {TWO}"
 NOTE = "partial: the budget of {} candidates is spent; matches are missing"
 
 

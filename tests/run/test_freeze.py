@@ -552,7 +552,8 @@ def test_a_damaged_state_of_correlation_is_refused_or_does_no_harm(formula: str)
 
 
 def test_what_is_not_in_the_bytes_is_said_when_thawing() -> None:
-    query = cernis.query("SELECT * FROM S WHERE (A AS x ; B AS y ; C AS z) FILTER x[id] > z[id]")
+    formula = "(A AS x ; B AS y ; C AS z) FILTER x[id] > z[id] AND y[id] < z[id] + 9"
+    query = cernis.query(f"SELECT * FROM S WHERE {formula}")
     session = query.session(time="id", budget=2, on_budget="partial")
     session.push([{"type": "A", "id": 1}])
     thawed = query.thaw(session.freeze(), budget=1, on_budget="partial")

@@ -36,6 +36,7 @@ from cernis.pattern.query import (
 from cernis.pattern.selection import marked_variables, starred_variables
 from tools.cases.conjunctive import JoinCase, JoinFeatures, JoinGrammar
 from tools.cases.crossings import make_crossing_events, make_crossing_query
+from tools.cases.far import make_far_query
 from tools.cases.grammar import Chooser, Events, Features, QueryGrammar, RandomCase, make_cuts
 from tools.cases.guards import make_guarded_events, make_guarded_query
 from tools.cases.terms import make_term
@@ -120,9 +121,10 @@ def guarded_cases(draw: st.DrawFn, /, *, after: bool = True) -> RandomCase:
 
 @st.composite
 def crossing_cases(draw: st.DrawFn, /, *, after: bool = True) -> RandomCase:
-    """Draw a query that compares events across another one, and a stream for it."""
+    """Draw a query that compares events across others, and a stream for it."""
     random = draw(st.randoms(use_true_random=False))
-    return parse(make_crossing_query(random, after=after)), make_crossing_events(random)
+    make_query = random.choice([make_crossing_query, make_far_query])
+    return parse(make_query(random, after=after)), make_crossing_events(random)
 
 
 @st.composite

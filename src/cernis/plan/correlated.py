@@ -88,7 +88,14 @@ def plan_correlated(
             broken = _explain_conflict(conjunctive) or clash.explain(join.texts)
     timed = find_timed_parts(pattern)
     scopes = NO_SCOPES if is_guard else find_guarded(pattern)
-    found = correlate(pattern.formula, unindexed=unindexed, timed=timed, scopes=scopes)
+    has_middles = _has_position_starts(pattern) and not unindexed.far
+    found = correlate(
+        pattern.formula,
+        unindexed=unindexed,
+        timed=timed,
+        scopes=scopes,
+        gathers_middles=has_middles,
+    )
     if isinstance(found, Refusal):
         return Correlated(None, False, False, broken=broken, refused=found.reason)
     apart: tuple[Apart, ...] = ()
@@ -100,11 +107,24 @@ def plan_correlated(
         if complete:
             return replace(_make_unique(found, selected, broken), apart=apart)
         named = correlate(
-            pattern.formula, name_atoms=True, unindexed=unindexed, timed=timed, scopes=scopes
+            pattern.formula,
+            name_atoms=True,
+            unindexed=unindexed,
+            timed=timed,
+            scopes=scopes,
+            gathers_middles=has_middles,
         )
         if isinstance(named, Refusal):
             return Correlated(None, False, False, broken=broken, refused=named.reason)
-        return Correlated(named.pcea, False, False, found.verdicts, broken=broken, apart=apart)
+        return Correlated(
+            named.pcea,
+            False,
+            False,
+            found.verdicts,
+            broken=broken,
+            apart=apart,
+            drawn=named.drawn,
+        )
     return _make_unique(found, selected, broken)
 
 
@@ -116,13 +136,19 @@ def _compare_across(
     broken: str,
 ) -> Correlated | None:
     """Return the automaton that compares equal values across an event; None: there is none."""
-    own = pattern.within
-    if pattern.strategy is Strategy.LONGEST or (own is not None and own.unit is Unit.ATTRIBUTE):
+    if not _has_position_starts(pattern):
         return None
     found = correlate(pattern.formula, unindexed=unindexed, scopes=scopes, gathers_across=True)
     if isinstance(found, Refusal) or found.drawn is None or is_ambiguous(found.drawn, selected):
         return None
     return Correlated(found.pcea, True, True, found.verdicts, broken=broken, drawn=found.drawn)
+
+
+def _has_position_starts(pattern: Pattern) -> bool:
+    """Whether starts may count positions, the latest first: the start of a middle is one."""
+    own = pattern.within
+    in_attribute = own is not None and own.unit is Unit.ATTRIBUTE
+    return pattern.strategy is not Strategy.LONGEST and not in_attribute
 
 
 def find_timed_parts(pattern: Pattern) -> TimedParts:
@@ -168,12 +194,14 @@ def _draw_tree(join: EventJoin, query: ConjunctiveQuery | None) -> tuple[str, ..
 def _make_unique(found: Correlation, selected: frozenset[str], broken: str) -> Correlated:
     """Return the automaton with one run for each match, if there is one."""
     pcea = found.pcea
-    if not is_ambiguous(pcea, selected):
-        return Correlated(pcea, True, True, found.verdicts, broken=broken)
+    if not is_ambiguous(found.drawn or pcea, selected):
+        return Correlated(pcea, True, True, found.verdicts, broken=broken, drawn=found.drawn)
     if pcea.is_chain:
         determined = determinize_chain(pcea)
         if determined is not None and not is_ambiguous(determined, selected):
             note = "determinized: two ways to read the formula wrote the same match"
             return Correlated(determined, True, True, found.verdicts, broken=broken, notes=(note,))
     note = "the same match may be found in several ways: duplicates are dropped one by one"
-    return Correlated(pcea, True, False, found.verdicts, broken=broken, notes=(note,))
+    return Correlated(
+        pcea, True, False, found.verdicts, broken=broken, notes=(note,), drawn=found.drawn
+    )

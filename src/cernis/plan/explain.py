@@ -12,7 +12,7 @@ from cernis.automata.correlated.mermaid import draw_pcea
 from cernis.automata.correlated.pcea import ANY_DISTANCE, Apart, WeightBound
 from cernis.automata.unary.construct import compares_events
 from cernis.automata.unary.mermaid import draw_cea
-from cernis.engine.correlated.tables import CorrelatedTables
+from cernis.engine.correlated.tables import CorrelatedTables, wait_for
 from cernis.engine.dag.records import RECENT, SORTED, UNION, UNLIKE
 from cernis.integers import count_noun
 from cernis.pattern import formula as cel
@@ -141,7 +141,9 @@ def _describe_guarantee(plan: Plan) -> list[str]:
     name, *costs = _CLASSES[plan.guarantee]
     if plan.guarantee is Guarantee.ORDERED and plan.tables is not None:
         gaps = {gap for gap in plan.tables.gaps if gap is not None}
-        if gaps == {ANY_DISTANCE} and not plan.tables.ordered:
+        if plan.tables.has_middles:
+            name = "ordered: events are compared across others, as if they were neighbours"
+        elif gaps == {ANY_DISTANCE} and not plan.tables.ordered:
             name = "ordered: equal values are compared across an event, which a search tree keeps"
         elif gaps:
             name = "ordered: neighbours in a match lie within a gap, or are compared by < <= > >="
@@ -188,12 +190,12 @@ def _list_determinized(plan: Plan) -> tuple[str, ...]:
 
 def _lists_to_count(tables: CorrelatedTables) -> bool:
     """Whether numbers of matches are found by listing them."""
-    return bool(tables.apart or tables.bounds or tables.is_timed)
+    return bool(tables.apart or tables.bounds or tables.is_timed or tables.has_middles)
 
 
 def _describe_counting(plan: Plan) -> str:
     tables = plan.tables
-    if tables is not None and (tables.apart or tables.is_timed):
+    if tables is not None and (tables.apart or tables.is_timed or tables.has_middles):
         return "by listing"
     if tables is not None and any(store.kind != UNION for store in tables.stores):
         return "without enumerating, in the number of neighbours that can be compared"
@@ -269,7 +271,7 @@ def _describe_indexes(plan: Plan) -> list[str]:
     tables = plan.tables
     if tables is None:
         return []
-    names = tables.pcea.names
+    names, waiting = tables.pcea.names, {wait_for(store) for store in tables.ready}
     lines = []
     for store in tables.stores:
         by = " and ".join(store.column) or "nothing"
@@ -277,8 +279,11 @@ def _describe_indexes(plan: Plan) -> list[str]:
         if store.kind == UNLIKE:
             kind = f"list with back pointers over {', '.join(a for a, _ in store.values)}"
         ordered, guard, _ = (store.ordered or "").partition(" unless ")
+        ordered, once, middle = ordered.partition(" once ")
         sorted_by, arrow, _ = ordered.partition(" -> ")
-        if store.kind == SORTED:
+        if store in waiting:
+            kind = "search tree in the order of positions"
+        elif store.kind == SORTED:
             kind = f"search tree over {sorted_by}" if sorted_by else "search tree"
             if sorted_by == f"[{write_gap(ANY_DISTANCE)}]":
                 kind = "search tree in the order of positions"
@@ -289,6 +294,10 @@ def _describe_indexes(plan: Plan) -> list[str]:
             name, reach = sorted_by.rsplit(" [", 1)
             kind = f"search tree over {name}, each run for {reach[:-1].lower()}"
         facts = [f"a {kind} for each {by}" if store.column else f"one {kind}"]
+        if store in waiting:
+            facts.append(f"where runs wait for {names[int(middle)]}")
+        elif once:
+            facts.append(f"once {names[int(middle)]} is there")
         if arrow:
             facts.append("runs leave it with the next that fits")
         if guard:
@@ -375,7 +384,8 @@ def _describe_groups(plan: Plan) -> list[str]:
     tables = plan.tables
     strategy = plan.pattern.strategy
     is_listed = plan.listed or strategy is Strategy.MAX
-    if not is_listed and not measured and not (tables is not None and tables.is_timed):
+    is_bounded = tables is not None and (tables.is_timed or tables.has_middles)
+    if not is_listed and not measured and not is_bounded:
         cost = "matches are counted, not listed"
         if strategy is Strategy.LONGEST:
             cost += ": linear in the events between the start and the end of one"

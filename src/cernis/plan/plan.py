@@ -317,6 +317,11 @@ class Plan:
         return None if self.unary is None or self.listed else find_weights(self.pattern)
 
     @property
+    def has_middles(self) -> bool:
+        """Whether indexes compare events with others between them, here or in a guard."""
+        return any(tables.has_middles for tables in self._tables)
+
+    @property
     def limit(self) -> int | None:
         """LIMIT, where it keeps the latest starts; None where ORDER BY says which."""
         return self.pattern.limit if self.pattern.order is None else None

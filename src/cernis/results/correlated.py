@@ -1,7 +1,8 @@
 """The compact sets of correlated matches as a match set.
 
 Cost contract: `count`, `counts` and `aggregate` are linear in the compact set (for ≠ and order: in
-the edges of the run DAG; where a part of the formula has a WITHIN: in the matches); `blocks` is
+the edges of the run DAG; where a part of the formula has a WITHIN, and where events are compared
+across others: in the matches); `blocks` is
 linear in its output; `sample` counts once and then walks one path per match drawn. Matches of one
 end position come latest start first where they fit into one block.
 """
@@ -47,17 +48,23 @@ class CorrelatedMatches(RootedMatches):
 
     @property
     def is_timed(self) -> bool:
-        """Whether a part of the formula has a WITHIN of its own: then matches are listed to count.
-
-        How many runs are inside it depends on its last event, so two ends share no number.
-        """
+        """Whether a part of the formula has a WITHIN of its own."""
         return any(len(segment.links.since) for segment in self._segments)
+
+    @property
+    def lists_to_count(self) -> bool:
+        """Whether matches are listed to count them.
+
+        How many runs are inside a part with a WITHIN depends on its last event, and how many are
+        inside a middle on the event before it, so two ends share no number.
+        """
+        return any(segment.links.is_bounded for segment in self._segments)
 
     def is_empty(self) -> bool:
         return super().is_empty() or (self.is_timed and not any(True for _ in self.blocks(1)))
 
     def _count_roots(self, segment: DagSegment) -> list[int]:
-        if len(segment.links.since) == 0:
+        if not segment.links.is_bounded:
             return count_matches(segment)
         numbers = np.zeros(len(segment.roots), np.int64)
         for listing in list_blocks(segment):
@@ -126,7 +133,7 @@ class CorrelatedMatches(RootedMatches):
             self.spend(steps)
 
     def _draw(self, segment: DagSegment, root: int, ranks: list[int]) -> MatchBlock:
-        if len(segment.links.since):
+        if segment.links.is_bounded:
             return self._list_ranks(segment, root, ranks)
         record = segment.roots[root]
         exact = DagCounts(segment, record)

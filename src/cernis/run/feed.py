@@ -432,7 +432,7 @@ class CorrelatedFeed(Feed):
         self._time = OrderValues([TIME])
         self._moment = (0, 0, -1)
         self._kinds: dict[tuple[str, str], int] = {}
-        self._positions = PositionClock() if tables.pcea.guards else None
+        self._positions = PositionClock() if tables.counts_positions else None
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
         if clock is not None and self._positions is not None:

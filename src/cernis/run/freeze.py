@@ -121,6 +121,8 @@ def freeze_pipeline(
         "unordered": plan.unindexed.write_names(),
         "stages": {stage.name: stage.freeze(pipeline.stages) for stage in pipeline.stages},
     }
+    if plan.has_middles:
+        tree["middles"] = True
     if versions := list_versions(_write_query(plan)):
         tree["functions"] = versions
     if run.purpose.counting:
@@ -153,6 +155,8 @@ def read_state(state: bytes, plan: Plan) -> FrozenState:
     unordered = check_list(tree.get("unordered", []), "the attributes that hold text")
     names = [check_text(name, "an attribute that holds text") for name in unordered]
     unindexed = Unindexed.read_names(names)
+    if plan.has_middles and tree.get("middles") is not True:
+        unindexed |= Unindexed(far=True)  # the version before left them to candidates
     written = check_mapping(tree.get("tables", {}), "the tables")
     tables = {name: check_text(each, "the columns of a table") for name, each in written.items()}
     counting = tree.get("counting", False)

@@ -44,7 +44,7 @@ class How(Enum):
 
 
 _CALCULATES = "it calculates with the values of two events"
-_KIND: Mapping[str, How] = {"=": How.EQUAL, "!=": How.DIFFERENT}
+KIND_OF: Mapping[str, How] = {"=": How.EQUAL, "!=": How.DIFFERENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ class FilterConditions:
             self.judge(index, How.CANDIDATE, full)
         elif between_two:
             why = "all its pairs are neighbours"
-            how = _KIND.get(leaf.op, How.ORDERED)
+            how = KIND_OF.get(leaf.op, How.ORDERED)
             if isinstance(leaf.origin, pred.CompareTerms):
                 why = _write_rewriting(leaf)
                 how = How.GAP if self.is_gap(leaf) and leaf.op == "<=" else how
@@ -310,10 +310,10 @@ class FilterConditions:
                     if obstacle:
                         full = obstacle
                         continue
-                    added = _add_comparison(link, earlier_name, op, later_name)
+                    added = add_comparison(link, earlier_name, op, later_name)
                     if self.is_gap(leaf) and leaf.left.variable in later:
                         added = _add_gap(link, leaf, added)
-                    elif earlier_name in self.unindexed.wide and _is_range(added):
+                    elif earlier_name in self.unindexed.wide and is_range(added):
                         full = "a range leaves whole numbers beyond 2⁵³ open"
                     if not isinstance(added, str) and added.asks_recent and self.in_part:
                         added = "the gap stands in a part with a WITHIN"
@@ -355,7 +355,7 @@ def _find_comparisons(
         yield b, pred.MIRRORED[leaf.op], a
 
 
-def _add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> Link | str:
+def add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> Link | str:
     """Return the link with one more comparison, or why it has no room."""
     match op:
         case "=":
@@ -387,7 +387,8 @@ def _add_comparison(link: Link, earlier: str, op: pred.Operator, later: str) -> 
             return replace(link, ordered=(*link.ordered, order))
 
 
-def _is_range(link: Link | str) -> bool:
+def is_range(link: Link | str) -> bool:
+    """Whether a comparison has been added, and made an order a range with two ends."""
     return not isinstance(link, str) and link.is_range
 
 

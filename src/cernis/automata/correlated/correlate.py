@@ -29,7 +29,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, product
 
-from cernis.automata.correlated import across, between, close, fragments, guards, presence
+from cernis.automata.correlated import (
+    across,
+    between,
+    close,
+    fragments,
+    guards,
+    middles,
+    presence,
+)
 from cernis.automata.correlated.between import FilterConditions, How, Verdict, Verdicts
 from cernis.automata.correlated.classes import Key, KeyClass
 from cernis.automata.correlated.fragments import NOTHING, Fragment, Refusal, RefusedError, Step
@@ -66,7 +74,7 @@ class Correlation:
     exact: bool
     verdicts: tuple[Verdict, ...]
     drawn: PCEA | None = None
-    """The chain that the automaton was made of, if it gathers across an event."""
+    """The automaton that it was made of, if it gathers across events."""
 
     @property
     def undecided(self) -> int:
@@ -137,12 +145,14 @@ def correlate(
     timed: TimedParts = NOT_TIMED,
     scopes: Scopes = NO_SCOPES,
     gathers_across: bool = False,
+    gathers_middles: bool = False,
 ) -> Correlation | Refusal:
     """Return the automaton of a formula; with `name_atoms` atoms write labels of their own as well.
 
     What is `unindexed` is left to be checked on candidates. `timed` says
     which WITHIN inside the formula links decide, `scopes` which UNLESS an index may decide. With
-    `gathers_across`, equal values may be compared across an event between (`across`).
+    `gathers_across`, equal values may be compared across an event between (`across`); with
+    `gathers_middles`, any values across a part that compares nothing with them (`middles`).
 
     >>> a = pred.Attribute(("a",))
     >>> same = pred.Compare("=", pred.Reference("A", a), pred.Reference("B", a))
@@ -155,7 +165,14 @@ def correlate(
     """
     if any(isinstance(node, cel.All) for node in cel.walk(formula)):
         timed = NOT_TIMED
-    options = _Options(name_atoms, unindexed, timed, scopes, gathers_across=gathers_across)
+    options = _Options(
+        name_atoms,
+        unindexed,
+        timed,
+        scopes,
+        gathers_across=gathers_across,
+        gathers_middles=gathers_middles,
+    )
     found = _attempt(formula, options)
     if isinstance(found, Correlation) and not found.exact:
         gathered = _attempt(formula, replace(options, gather=True))
@@ -177,6 +194,8 @@ class _Options:
     """Whether what follows an ALL gathers the ends of its parts."""
     gathers_across: bool = False
     """Whether equal values are compared across an event between."""
+    gathers_middles: bool = False
+    """Whether values are compared across a part that compares nothing with them."""
 
 
 def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
@@ -214,9 +233,15 @@ def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
             break
         undecided |= wrong
         arrows = {at: places for at, places in arrows.items() if at not in wrong}
+    drawn = None
+    if options.gathers_middles and not pcea.timed_states:
+        found = middles.gather_middles(pcea, formula, building.verdicts.found, options.unindexed)
+        if found.verdicts:
+            drawn, pcea = pcea, found.pcea
+            building.verdicts.found |= found.verdicts
     verdicts = building.verdicts.in_text()
     exact = all(verdict.how is not How.CANDIDATE for verdict in verdicts)
-    return Correlation(pcea, exact, verdicts)
+    return Correlation(pcea, exact, verdicts, drawn)
 
 
 def _cross(

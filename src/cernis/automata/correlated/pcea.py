@@ -95,6 +95,10 @@ class Link:
     touches: bool = False
     """An event that passes its test ends what it asks for: the next asks for what comes after, or
     where the first is asked for, the runs of the source before it leave once there is one."""
+    inside: bool = False
+    """It asks for runs that began after the last event of the next source's run (`middles`)."""
+    once: int | None = None
+    """It asks for runs after whose last event a run of this state has begun and is complete."""
 
     @property
     def strict(self) -> bool:
@@ -124,6 +128,10 @@ class Link:
             parts.append(f"[{write_gap(self.gap)}] before")
         if self.since is not None:
             parts.append(f"begun [{write_gap(self.since)}] before")
+        if self.inside:
+            parts.append("begun after the other")
+        if self.once is not None:
+            parts.append(f"once {self.once} has followed")
         if self.arrow is not None:
             parts.append("next")
         if self.unless is not None:
@@ -158,6 +166,8 @@ class Unindexed:
     """Attributes that may hold whole numbers beyond 2⁵³, of which a range sees the float below."""
     untimed: frozenset[str] = frozenset()
     """`ts`, where another column has the time of events."""
+    far: bool = False
+    """Events with others between them, which states of earlier versions leave to candidates."""
 
     def __or__(self, other: Unindexed) -> Unindexed:
         return Unindexed(
@@ -166,6 +176,7 @@ class Unindexed:
             self.rounded | other.rounded,
             self.wide | other.wide,
             self.untimed | other.untimed,
+            self.far or other.far,
         )
 
     def covers(self, other: Unindexed) -> bool:
@@ -201,11 +212,12 @@ class Unindexed:
         frozenset({'b'})
         """
         given = frozenset(names)
-        sets = (
+        mixed, rounded, wide, untimed = (
             frozenset(name.removeprefix(mark) for name in given if name.startswith(mark))
             for mark in _MARKS
         )
-        return cls(frozenset(name for name in given if not name.startswith(_MARKS)), *sets)
+        unordered = frozenset(name for name in given if not name.startswith(_MARKS))
+        return cls(unordered, mixed, rounded, wide, untimed)
 
 
 EVERY_INDEX = Unindexed()

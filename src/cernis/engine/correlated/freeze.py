@@ -192,7 +192,7 @@ def thaw_correlated(engine: CorrelatedEngine, tree: Tree) -> None:
     )
     _check_vertices(engine, memory)
     check_nodes(memory.nodes)
-    _check_lists(memory)
+    _check_lists(memory, tables.has_middles)
     check_branches(memory.branches)
     _check_codes(engine, memory)
     _check_sources(engine, memory)
@@ -228,14 +228,15 @@ def _check_vertices(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
         )
 
 
-def _check_lists(memory: r.RunMemory) -> None:
-    """Entries come in the order of their events, with the latest start so far."""
+def _check_lists(memory: r.RunMemory, has_middles: bool) -> None:
+    """Entries come in the order of their events, unless they have waited, with the latest start."""
     entries = memory.entries
     before, start = entries["before"], entries["start"]
+    filed = memory.vertices["position"][entries["vertex"]][1:]
     best = np.where(before != 0, np.maximum(start, entries["best"][before]), start)
     require(
         bool((entries["best"] == best).all())
-        and bool((np.diff(memory.vertices["position"][entries["vertex"]][1:]) >= 0).all()),
+        and (has_middles or bool((np.diff(filed) >= 0).all())),
         "'entries' are not in order",
     )
 

@@ -548,6 +548,6 @@ class CorrelatedEngine:
             ordered=self.tables.is_sorted,
             more=self.tables.is_recent,
             parts=64 if self.settings.partitioned else 1,
-            pending=int(stores.sum()) + 1,
+            pending=int(stores.sum()) + len(tables.transition_target) * len(tables.moves) + 1,
         )
         return r.new_memory(FIRST_RECORDS, widths)

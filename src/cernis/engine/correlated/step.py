@@ -52,6 +52,13 @@ from cernis.engine.correlated.leave import (
     split_trees,
     take_out,
 )
+from cernis.engine.correlated.middles import (
+    file_waiting,
+    find_ready,
+    has_waited,
+    plan_moves,
+    read_code,
+)
 from cernis.engine.correlated.stores import (
     Filing,
     Uses,
@@ -68,6 +75,7 @@ from cernis.engine.correlated.tables import (
     HIGH,
     NO_GAP,
     NO_RUN,
+    OWN,
     RUNS_IN_RANGE,
     SINCE,
     TIME_GAP,
@@ -215,7 +223,21 @@ def step(uses, tables, memory, events, scratch, rules, base, begin):
         while counters[r.FILED] < counters[r.PENDING]:
             k = counters[r.FILED]
             store, vertex = memory.pending_store[k], memory.pending_vertex[k]
-            array, room = _file(uses, tables, memory, events, now, store, vertex, scratch)
+            array, room = 0, 0
+            if store >= 0:
+                array, room = _file(uses, tables, memory, events, now, store, vertex, scratch)
+            else:
+                waiting = -1 - store
+                at, branch = find_ready(uses.middles, tables, memory, events, now, waiting, vertex)
+                while branch != 0 and room == 0:
+                    run, ready = memory.branches[branch]["vertex"], tables.store_ready[waiting]
+                    if run != 0 and memory.vertices[run]["start"] >= now.bound:
+                        array, room = _file(uses, tables, memory, events, now, ready, run, scratch)
+                    if room == 0:
+                        memory.buckets[at]["ordinal"] = memory.branches[branch]["high"] + 1
+                        at, branch = find_ready(
+                            uses.middles, tables, memory, events, now, waiting, vertex
+                        )
             if room > 0:
                 return NO_ROOM_TO_FILE, i, array, room
             counters[r.FILED] = k + 1
@@ -290,14 +312,19 @@ def _fire(uses, tables, memory, events, now, transition, asked, from_earliest):
             memory.facts[vertex, f] = events.high[column, now.at]
         elif tables.fact_kind[f] == SINCE:
             memory.facts[vertex, f] = since
+        elif tables.fact_kind[f] == OWN:
+            memory.facts[vertex, f] = now.clock
         else:
             memory.facts[vertex, f] = events.low[column, now.at]
     target = tables.transition_target[transition]
     for store in range(tables.state_first[target], tables.state_first[target + 1]):
+        if has_waited(uses.middles, tables, store):
+            continue
         pending = counters[r.PENDING]
         counters[r.PENDING] = pending + 1
         memory.pending_vertex[pending] = vertex
         memory.pending_store[pending] = store
+    plan_moves(uses.middles, tables, memory, vertex, target)
     bound = start if from_earliest else now.bound
     if tables.transition_final[transition] and len(tables.guard_first) > 0:
         latest = find_guard(uses.removals, tables, memory, events, now, target, asked)
@@ -317,7 +344,7 @@ def _file(uses, tables, memory, events, now, store, vertex, asked):
     """File a vertex; return (array, room) where there is not enough of it."""
     counters = memory.counters
     position = now.position
-    code = events.codes[tables.store_column[store], now.at]
+    code = read_code(uses.middles, tables, memory, events, now, store, vertex)
     if code < 0:
         return 0, 0
     at = memory.base[store] + code
@@ -337,7 +364,13 @@ def _file(uses, tables, memory, events, now, store, vertex, asked):
         if root != 0 and memory.nodes[root]["start"] >= start:
             return 0, 0
         root, last = 0, 0
-    if kind == r.UNION:
+    if tables.store_ready[store] >= 0:
+        filing = Filing(store, vertex, start, root)
+        root, array, room = file_waiting(uses.middles, tables, memory, now, filing, at)
+        if root < 0:
+            return array, room
+        ordinal = memory.buckets[at]["ordinal"]
+    elif kind == r.UNION:
         room = unions.room_to_insert(memory.nodes, last, start, position)
         if counters[r.NODES] + room > len(memory.nodes):
             return r.NODES, room
@@ -347,10 +380,12 @@ def _file(uses, tables, memory, events, now, store, vertex, asked):
     else:
         filing = Filing(store, vertex, start, root)
         if kind == r.UNLIKE:
-            root, array, room = file_in_list(uses.lists, tables, memory, events, now, filing, asked)
+            root, array, room = file_in_list(
+                uses.lists, uses.middles, tables, memory, events, now, filing, asked
+            )
         else:
             root, array, room = file_in_tree(
-                uses.trees, uses.gaps, tables, memory, events, now, filing
+                uses.trees, uses.gaps, uses.middles, tables, memory, events, now, filing
             )
         if root < 0:
             return array, room

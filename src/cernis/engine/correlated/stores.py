@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cernis.compiled import inlined, inner
+from cernis.engine.correlated.middles import read_value, read_words
 from cernis.engine.correlated.tables import FIRST_RUN, NO_GAP, NO_RUN, TIME_GAP, CorrelatedArrays
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
@@ -35,15 +36,17 @@ class Uses(NamedTuple):
     """Search trees for gaps, too, and for the groups of a `->`."""
     removals: bool | None
     """Runs that leave their stores: those of a `->`, and those that a guard forbids."""
+    middles: bool | None
+    """Runs that wait for the events between (`middles`)."""
 
 
 def find_uses(tables: CorrelatedArrays) -> Uses:
     """Return what the tables of a plan use, or everything where they use lists, trees or removals
     together.
 
-    So there are six engines to compile, and `cernis warm` compiles them all.
+    So there are six engines to compile, each with middles and without.
     """
-    kinds = set(tables.links.kind.tolist())
+    kinds = set(tables.links.kind[tables.store_ready < 0].tolist())
     has_gaps = bool(
         r.RECENT in kinds
         or (tables.link_gap != NO_GAP).any()
@@ -59,9 +62,10 @@ def find_uses(tables: CorrelatedArrays) -> Uses:
         has_trees or None,
         (has_trees and has_gaps) or None,
         has_arrows or has_guards or None,
+        len(tables.moves) > 0 or None,
     )
     several = (found.lists, found.trees, found.removals).count(None) < 2
-    return Uses(True, True, True, True) if several else found
+    return Uses(True, True, True, True, found.middles) if several else found
 
 
 def expect_seconds(uses: Uses) -> float:
@@ -251,22 +255,22 @@ def _find_guard(tables, memory, events, now, state, asked):
 
 
 @inner
-def file_in_list(uses, tables, memory, events, now, filing, asked):
+def file_in_list(uses, middles, tables, memory, events, now, filing, asked):
     """Put a run before its list; return (root or -1 for none, array, room) as `step` does."""
     if uses is None:
         return -1, 0, 0
-    return _file_in_list(tables, memory, events, now, filing, asked)
+    return _file_in_list(middles, tables, memory, events, now, filing, asked)
 
 
 @inner
-def _file_in_list(tables, memory, events, now, filing, asked):
+def _file_in_list(middles, tables, memory, events, now, filing, asked):
     counters, store = memory.counters, filing.store
     if counters[r.ENTRIES] + 1 > len(memory.entries):
         return -1, r.ENTRIES, 1
     entry = counters[r.ENTRIES]
     width = tables.links.width[store]
     for v in range(width):
-        value = events.codes[tables.store_values[store, v], now.at]
+        value = read_value(middles, tables, memory, events, now, filing, v)
         if value == r.MISSING and tables.store_required[store, v]:
             return -1, 0, 0
         memory.values[entry, v] = value
@@ -279,20 +283,19 @@ def _file_in_list(tables, memory, events, now, filing, asked):
 
 
 @inner
-def file_in_tree(uses, gaps, tables, memory, events, now, filing):
+def file_in_tree(uses, gaps, middles, tables, memory, events, now, filing):
     """Put a run into its search tree; return (root or -1 for none, array, room) as `step` does."""
     if uses is None:
         return -1, 0, 0
     if gaps is None:
-        return _file_by_order(tables, memory, events, now, filing)
-    return _file_by_gap(tables, memory, events, now, filing)
+        return _file_by_order(middles, tables, memory, events, now, filing)
+    return _file_by_gap(middles, tables, memory, events, now, filing)
 
 
 @inner
-def _file_by_order(tables, memory, events, now, filing):
+def _file_by_order(middles, tables, memory, events, now, filing):
     counters, root = memory.counters, filing.root
-    high = events.high[tables.store_ordered[filing.store], now.at]
-    low = events.low[tables.store_ordered[filing.store], now.at]
+    high, low = read_words(middles, tables, memory, events, now, filing)
     if high == r.NOTHING:
         return -1, 0, 0
     room = by_order.room_to_insert(memory.branches, root, high, low)
@@ -304,7 +307,7 @@ def _file_by_order(tables, memory, events, now, filing):
 
 
 @inner
-def _file_by_gap(tables, memory, events, now, filing):
+def _file_by_gap(middles, tables, memory, events, now, filing):
     """Do as `file_in_tree`, for an order as well as for gaps and groups."""
     counters, store, root = memory.counters, filing.store, filing.root
     start, bound = filing.start, now.bound
@@ -327,8 +330,7 @@ def _file_by_gap(tables, memory, events, now, filing):
             limit, trims = high, by_order.smallest(memory.branches, root) < high
             room = by_order.room_to_trim(memory.branches, root, limit) if trims else 0
     else:
-        high = events.high[tables.store_ordered[store], now.at]
-        low = events.low[tables.store_ordered[store], now.at]
+        high, low = read_words(middles, tables, memory, events, now, filing)
         if kind == r.RECENT:
             start = read_gap(events, now, gap)
             bound = go_back(start, events.store_reach[store])

@@ -140,6 +140,15 @@ class CorrelatedArrays(NamedTuple):
     it does not ask so, ALL_RUNS, or FIRST_RUN."""
     link_touches: NDArray[np.uint8]
     """Whether an event that takes the link ends what it asks for."""
+    store_facts: NDArray[np.int32]
+    """Per store whose runs come out of a waiting store: the facts of its code, of its ordered value
+    and of each value compared by ≠; else -1."""
+    store_ready: NDArray[np.int32]
+    """Per store in which runs wait, the store that they go on to; -1: none wait here."""
+    move_first: NDArray[np.int32]
+    moves: NDArray[np.int32]
+    """A run that is complete in state q lets runs of the stores moves[move_first[q]] …
+    moves[move_first[q+1]-1] go on; empty: none wait."""
 
 
 NO_GAP, TIME_GAP, EVENTS_GAP = range(3)
@@ -166,6 +175,7 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
     if grouped and link.unless:
         sorted_by = ", ".join(link.unless.by)
     waits = "" if link.arrow is None else f" -> {link.arrow}"
+    waits += "" if link.once is None else f" once {link.once}"
     waits += "" if link.unless is None else f" unless {link.unless.guard}"
     return StoreKey(
         state=state,
@@ -177,6 +187,12 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
         strict=link.strict,
         collapsed=collapsed and kind == UNION,
     )
+
+
+def wait_for(store: StoreKey) -> StoreKey:
+    """Return the store in which runs wait until they may be filed in another, by position."""
+    asked = " ".join([*store.column, *(name for name, _ in store.values), store.ordered or ""])
+    return store._replace(kind=SORTED, column=(), values=(), ordered=f"until {asked}")
 
 
 def is_grouped(link: Link) -> bool:
@@ -260,8 +276,13 @@ class CorrelatedTables:
         )
         sources = pcea.sources
         numbering = {removal.groups for removal in self.removals if removal.groups is not None}
+        self.ready = {store_of(s.state, s.link): s.link for s in sources if s.link.once is not None}
+        """The stores whose runs come out of a waiting store, and links that ask them."""
+        waiting = {wait_for(store) for store in self.ready}
         self.stores = sorted(
-            {store_of(s.state, s.link, s.state in self.collapsed) for s in sources} | numbering,
+            {store_of(s.state, s.link, s.state in self.collapsed) for s in sources}
+            | numbering
+            | waiting,
             key=lambda k: (k.state, k not in numbering, repr(k)),
         )
         self.store_domain = [self.domain_of[self.columns[s.column]] for s in self.stores]
@@ -277,9 +298,7 @@ class CorrelatedTables:
         self.reaches = self._find_reaches()
         """Per store, the gap after which no run is asked for."""
         self.most_links = max([len(t.sources) for t in pcea.transitions], default=0)
-        self.facts = _facts(apart, self.columns, self.ordered, self.weights)
-        if self.is_timed:
-            self.facts = (*self.facts, (SINCE, 0))
+        self.facts = self._find_facts()
         self.arrays = self._arrays()
         self._growth = Lock()
 
@@ -287,6 +306,16 @@ class CorrelatedTables:
     def is_timed(self) -> bool:
         """Whether a part of the formula has a WITHIN that the links decide."""
         return any(self.sinces)
+
+    @property
+    def has_middles(self) -> bool:
+        """Whether some runs are asked for by the events between (`middles`)."""
+        return bool(self.ready)
+
+    @property
+    def counts_positions(self) -> bool:
+        """Whether starts count positions, whatever the clock of the window is."""
+        return self.has_middles or bool(self.pcea.guards)
 
     @property
     def has_leaving(self) -> bool:
@@ -308,6 +337,48 @@ class CorrelatedTables:
                 symbol_first=_ints([*arrays.symbol_first, *ends]),
                 symbol_transitions=_ints([*arrays.symbol_transitions, *chain(*passing)]),
             )
+
+    def _find_facts(self) -> tuple[Fact, ...]:
+        """Return the facts that vertices keep."""
+        found = dict.fromkeys(_facts(self.apart, self.columns, self.ordered, self.weights))
+        for store, link in self.ready.items():
+            found[CODE, self.columns[store.column]] = None
+            found |= {(CODE, self.columns[(name,)]): None for name, _ in store.values}
+            order = _ordered(link)
+            if order is not None:
+                found |= {(kind, self.ordered.index(order.earlier)): None for kind in (HIGH, LOW)}
+        if self.is_timed:
+            found[SINCE, 0] = None
+        if self.has_middles:
+            found[OWN, 0] = None
+        return tuple(found)
+
+    def _find_store_facts(self, width: int) -> NDArray[np.int32]:
+        """Return which facts give the key and the values of the runs that have waited."""
+        rows = np.full((len(self.stores), 2 + width), -1, np.int32)
+        for row, store in zip(rows, self.stores, strict=True):
+            if store in self.ready:
+                order = _ordered(self.ready[store])
+                columns = [store.column, *((name,) for name, _ in store.values)]
+                row[0], *row[2 : 2 + len(store.values)] = (
+                    self.facts.index((CODE, self.columns[column])) for column in columns
+                )
+                if order is not None:
+                    row[1] = self.facts.index((HIGH, self.ordered.index(order.earlier)))
+        return rows
+
+    def _find_moves(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+        """Return where runs go on to, and which runs a complete run lets go on, by its state."""
+        number = {store: i for i, store in enumerate(self.stores)}
+        ready = {number[wait_for(store)]: number[store] for store in self.ready}
+        once = [(link.once, number[wait_for(store)]) for store, link in self.ready.items()]
+        moves = sorted((state, store) for state, store in once if state is not None)
+        states = np.arange(len(self.pcea.names) + 1)
+        return (
+            _ints([ready.get(i, -1) for i in range(len(self.stores))]),
+            _ints(np.searchsorted([state for state, _ in moves], states) if moves else []),
+            _ints([store for _, store in moves]),
+        )
 
     def _find_reaches(self) -> list[Gap | None]:
         sources = self.pcea.sources
@@ -354,6 +425,7 @@ class CorrelatedTables:
         counts = [len(t.sources) for t in transitions]
         labels = [self.label(t.labels) for t in transitions]
         removals, groups = self._number_removals()
+        ready, move_first, moves = self._find_moves()
         return CorrelatedArrays(
             links=self._links(width),
             transition_target=_ints([t.target for t in transitions]),
@@ -401,6 +473,10 @@ class CorrelatedTables:
             store_since=_flags([s in self.since_stores for s in self.stores]),
             link_after=_flags([_AFTER[s.link.after_last] for s in sources]),
             link_touches=_flags([s.link.touches for s in sources]),
+            store_facts=self._find_store_facts(width),
+            store_ready=ready,
+            move_first=move_first,
+            moves=moves,
         )
 
     def _find_guards(self) -> NDArray[np.int32]:
@@ -427,6 +503,8 @@ class CorrelatedTables:
             conditions=self._conditions(),
             bounds=self._bounds(),
             since=_ints([self.facts.index((SINCE, 0))] if self.is_timed else []),
+            own=_ints([self.facts.index((OWN, 0))] if self.has_middles else []),
+            once=_flags([s.link.once is not None for s in sources]),
         )
 
     def _bounds(self) -> SumBounds:
@@ -515,7 +593,7 @@ def _links_of(pcea: PCEA) -> list[Link]:
     return [source.link for source in pcea.sources]
 
 
-CODE, HIGH, LOW, SINCE = range(4)
+CODE, HIGH, LOW, SINCE, OWN = range(5)
 _ORDERS = frozenset({"<", "<=", ">", ">="})
 
 Fact = tuple[int, int]

@@ -17,6 +17,11 @@ Inside `(φ WITHIN w)` runs that began φ too early are cut like runs outside th
 comes before φ has left the window, it has for each earlier beginning of φ as well. So each such
 failure raises the earliest beginning that is looked at (`FLOOR`), and a root has few of them.
 
+Where events are compared across a middle, the earlier one is chosen first. The runs of the middle
+are then those that began after it: its position is the bound of their starts, as the window is for
+others. An index holds an earlier event only once there is such a run, so none is looked for in
+vain.
+
 A run that takes rounds (`rounds`) is chosen first, then its rounds from the last one back. Where a
 row ends them, its last round is looked for first: once for each, and once in vain.
 
@@ -46,7 +51,7 @@ _NEW_CURSOR = (0, 0, 0, 1, 0, 0, 0, 0, 0, 0)
 ALIVE, DEAD = 1, 2
 """Whether the trail may still become a match."""
 
-CHOICE = record("", "source at trail cells todo run")
+CHOICE = record("bound", "source at trail cells todo run")
 
 
 class DagWalk(NamedTuple):
@@ -61,10 +66,10 @@ class DagWalk(NamedTuple):
     cell_run: NDArray[np.int32]
     """Of a source with rounds that is written as -1 - source: the rounds still to be looked at, and
     the branch of the run that takes them."""
+    cell_bound: NDArray[np.int64]
+    """The earliest start of the runs of a source."""
     totals: NDArray[np.float64]
     """Per vertex of the trail and bound, the sum of the weights up to it."""
-    limits: NDArray[np.int64]
-    """Per vertex of the trail, the earliest start of the runs that it may go on with."""
 
 
 def _new_walk(size: int, bounds: int = 0) -> DagWalk:
@@ -76,8 +81,8 @@ def _new_walk(size: int, bounds: int = 0) -> DagWalk:
         cell_next=np.empty(size, np.int32),
         cell_root=np.empty(size, np.int32),
         cell_run=np.empty(size, np.int32),
+        cell_bound=np.empty(size, np.int64),
         totals=np.empty((size, bounds), np.float64),
-        limits=np.empty(size, np.int64),
     )
 
 
@@ -118,11 +123,12 @@ def _stays_inside(bounds, memory, walk, vertex):
 
 
 @inner
-def _choose(walk, source, at, run=0):
+def _choose(walk, source, at, bound=0, run=0):
     """Leave a choice for later."""
     cursor = walk.cursor
     c = cursor[CHOICES]
     cursor[CHOICES] = c + 1
+    walk.choices[c]["bound"] = bound
     walk.choices[c]["source"] = source
     walk.choices[c]["at"] = at
     walk.choices[c]["trail"] = cursor[TRAIL]
@@ -132,21 +138,18 @@ def _choose(walk, source, at, run=0):
 
 
 @inner
-def _limit(links, memory, walk, vertex, bound):
-    """Note the earliest start of the runs that a vertex may go on with.
+def _limit(links, memory, vertex, before, bound):
+    """Return the earliest start of the runs that a vertex may go on with.
 
     Inside a part with a WITHIN of its own the last event of the part says so, elsewhere the window.
     """
-    depth, since = walk.cursor[TRAIL], memory.facts[vertex, links.since[0]]
-    walk.limits[depth] = bound
-    if since > r.BEGINS:
-        before = bound if depth == 0 else walk.limits[depth - 1]
-        walk.limits[depth] = max(since, before)
+    since = memory.facts[vertex, links.since[0]]
+    return max(since, before) if since > r.BEGINS else bound
 
 
 @inner
-def _take(memory, walk, vertex):
-    """Put a vertex on the trail and its sources on the list."""
+def _take(memory, walk, vertex, bound):
+    """Put a vertex on the trail and its sources on the list, with the earliest start of these."""
     cursor = walk.cursor
     walk.trail[cursor[TRAIL]] = vertex
     cursor[TRAIL] += 1
@@ -155,6 +158,7 @@ def _take(memory, walk, vertex):
         cell = cursor[CELLS]
         cursor[CELLS] = cell + 1
         walk.cell_source[cell] = source
+        walk.cell_bound[cell] = bound
         walk.cell_next[cell] = cursor[TODO]
         cursor[TODO] = cell
 
@@ -172,16 +176,16 @@ def _pick(links, memory, walk, source, at, bound):
         left = memory.nodes[at]["left"]
         right = unions.right_of(memory.nodes, at, memory.sources[source]["version"])
         if left != 0 and memory.nodes[left]["start"] >= bound:
-            _choose(walk, source, left)
+            _choose(walk, source, left, bound)
         if right != 0 and memory.nodes[right]["start"] >= bound:
-            _choose(walk, source, right)
+            _choose(walk, source, right, bound)
         return memory.nodes[at]["vertex"]
     asked = memory.asked[memory.sources[source]["asked"]]
     if kind == r.UNLIKE:
         before = memory.entries[at]["before"]
         before = unlike.next_of_source(links, memory, source, before, bound)
         if before != 0:
-            _choose(walk, source, before)
+            _choose(walk, source, before, bound)
         return memory.entries[at]["vertex"] if memory.entries[at]["start"] >= bound else 0
     operator = links.operator[link]
     branch = memory.branches[at]
@@ -193,9 +197,9 @@ def _pick(links, memory, walk, source, at, bound):
     if by_order.is_in_range(branch, operator, asked[0], asked[1]):
         left, right = branch["left"], branch["right"]
         if left != 0 and memory.branches[left]["best"] >= bound:
-            _choose(walk, source, left)
+            _choose(walk, source, left, begun)
         if right != 0 and memory.branches[right]["best"] >= bound:
-            _choose(walk, source, right)
+            _choose(walk, source, right, begun)
         is_comparable = operator == r.IN_GAP or by_order.is_comparable(branch, asked[0])
         if branch["start"] >= bound and is_comparable:
             vertex = branch["vertex"]
@@ -205,17 +209,19 @@ def _pick(links, memory, walk, source, at, bound):
     left_of = by_order.is_beyond(branch, operator, asked[0], asked[1])
     side = branch["left"] if left_of else branch["right"]
     if side != 0 and memory.branches[side]["best"] >= bound:
-        _choose(walk, source, side)
+        _choose(walk, source, side, begun)
     return 0
 
 
 @inner
-def _advance(links, memory, walk, source, at, bound, apart):
-    """Take the vertex at this place of an index; return False if it cannot be in the match."""
-    timed, since, limit = len(links.since) > 0, r.NOTHING, bound
+def _advance(links, memory, walk, source, at, limit, bound, apart):
+    """Take the vertex at this place of an index; return False if it cannot be in the match.
+
+    `limit` is the earliest start of the runs of this source, `bound` that of the match.
+    """
+    timed, since, inherited = len(links.since) > 0, r.NOTHING, limit
     if timed:
-        last = walk.cursor[TRAIL] - 1
-        limit, since = walk.limits[last], memory.facts[walk.trail[last], links.since[0]]
+        since = memory.facts[walk.trail[walk.cursor[TRAIL] - 1], links.since[0]]
         if since > r.BEGINS:
             limit = max(limit, walk.cursor[FLOOR])
     vertex = _pick(links, memory, walk, source, at, limit)
@@ -227,8 +233,11 @@ def _advance(links, memory, walk, source, at, bound, apart):
     if len(links.bounds.fact) > 0 and not _stays_inside(links.bounds, memory, walk, vertex):
         return False
     if timed:
-        _limit(links, memory, walk, vertex, bound)
-    _take(memory, walk, vertex)
+        inherited = _limit(links, memory, vertex, inherited, bound)
+    if len(links.own) > 0 and links.once[memory.sources[source]["link"]]:
+        middle = walk.cursor[TODO]
+        walk.cell_bound[middle] = max(inherited, memory.facts[vertex, links.own[0]] + 1)
+    _take(memory, walk, vertex, inherited)
     _begin_rounds(links.rounds, links, memory, walk, source, at)
     return True
 
@@ -261,8 +270,8 @@ def _go_on(links, memory, walk, cell, bound, apart):
     """Go on with what a cell lists; return False if it cannot be in the match."""
     source = walk.cell_source[cell]
     if source >= 0:
-        at = memory.sources[source]["at"]
-        return _advance(links, memory, walk, source, at, bound, apart)
+        at, limit = memory.sources[source]["at"], walk.cell_bound[cell]
+        return _advance(links, memory, walk, source, at, limit, bound, apart)
     root, run = walk.cell_root[cell], walk.cell_run[cell]
     return _take_round(links.rounds, links, memory, walk, source, -root, run)
 
@@ -271,7 +280,8 @@ def _go_on(links, memory, walk, cell, bound, apart):
 def _turn_to(links, memory, walk, choice, bound, apart):
     """Take up a choice that was left; return False if it cannot be in the match."""
     if choice["source"] >= 0:
-        return _advance(links, memory, walk, choice["source"], choice["at"], bound, apart)
+        source, at, limit = choice["source"], choice["at"], choice["bound"]
+        return _advance(links, memory, walk, source, at, limit, bound, apart)
     at, run = choice["at"], choice["run"]
     return _take_round(links.rounds, links, memory, walk, choice["source"], at, run)
 
@@ -298,7 +308,7 @@ def _take_round(ways, links, memory, walk, source, at, run):
             return not is_last
         vertex = branches[last]["vertex"]
         if is_last or way == ANY_ROUNDS:
-            _choose(walk, source, -rounds.rounds_before(memory, vertex), run)
+            _choose(walk, source, -rounds.rounds_before(memory, vertex), 0, run)
         if not alone:
             begin = branches[last]["start"]
             walk.trail[cursor[TRAIL]] = vertex
@@ -322,7 +332,7 @@ def _pick_round(links, memory, walk, source, at, run, begin):
     for side, is_left in ((branch["left"], True), (branch["right"], False)):
         may_fit = inside or is_left == (operator == r.LESS_EQUAL)
         if side != 0 and may_fit and branches[side]["best"] >= begin:
-            _choose(walk, source, side, run)
+            _choose(walk, source, side, 0, run)
     return branch["vertex"] if inside and branch["start"] == begin else 0
 
 
@@ -359,9 +369,10 @@ def list_matches(segment, limit, walk, listing, steps):
             if len(links.bounds.fact) > 0:
                 agrees = _stays_inside(links.bounds, memory, walk, vertex) and agrees
             cursor[WALKING] = ALIVE if agrees else DEAD
+            begun = bound
             if len(links.since) > 0:
-                _limit(links, memory, walk, vertex, bound)
-            _take(memory, walk, vertex)
+                begun = _limit(links, memory, vertex, bound, bound)
+            _take(memory, walk, vertex, begun)
         dead = cursor[WALKING] == DEAD
         while True:
             if steps[0] > steps[1] >= 0:

@@ -68,9 +68,19 @@ class Links(NamedTuple):
     since: NDArray[np.int32]
     """The fact that holds the earliest start that a vertex allows, where a part of the formula has
     a WITHIN of its own; empty: no part has."""
+    own: NDArray[np.int32]
+    """The fact that holds where the event of a vertex stands, in the unit of starts, where a middle
+    lies between two compared events; empty: nowhere."""
+    once: NDArray[np.uint8]
+    """Per link, whether the run that it finds bounds the start of the middle: the source before."""
     rounds: NDArray[np.int32] | None = None
     """Per link, which rounds lie between the runs and the vertex, see `rounds`; None: no link has
     rounds, and kernels are compiled without them."""
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether runs below a vertex have bounds of their own beside the window."""
+        return len(self.since) + len(self.own) > 0
 
 
 BY_UNION, BY_LESS, BY_GREATER, BY_VALUE = range(4)
@@ -111,6 +121,8 @@ def links_of_runs() -> Links:
         conditions=FarConditions(none, none, none, sides, sides),
         bounds=SumBounds(none, none.astype(np.float64), none.astype(np.float64), sides),
         since=none,
+        own=none,
+        once=np.zeros(4 + 4 * len(ways), np.uint8),
         rounds=np.array([0] * 4 + [sign * way for way in ways for sign in (-1, 1) * 2], np.int32),
     )
 

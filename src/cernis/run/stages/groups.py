@@ -404,7 +404,11 @@ class Grouper(ClosingStage):
 
     def _add_measured(self, found: MatchSet, measures: Sequence[Measure]) -> bool:
         """Add up numbers on the vertices of compared events; return whether that is possible."""
-        if not isinstance(found, CorrelatedMatches) or found.steps is not None or found.is_timed:
+        if (
+            not isinstance(found, CorrelatedMatches)
+            or found.steps is not None
+            or found.lists_to_count
+        ):
             return False
         stored = self.store.span
         if stored:

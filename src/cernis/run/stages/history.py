@@ -86,7 +86,7 @@ class MatchHistory(Stage):
         self.size = plan.settings.size
         self.partitioned = plan.settings.partitioned
         self.shared = plan.settings.shared_clock
-        apart = plan.tables is not None and bool(plan.tables.apart or plan.tables.pcea.guards)
+        apart = plan.tables is not None and bool(plan.tables.apart or plan.tables.counts_positions)
         resolved = bool(plan.settings.resolve) and self.window != NO_WINDOW
         waits = bool(plan.pattern.without) or plan.pattern.strategy is Strategy.LONGEST
         waits = waits or plan.pattern.order is not None or plan.pattern.suppress is not None
