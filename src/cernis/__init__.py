@@ -19,6 +19,7 @@ from cernis.errors import BudgetError, CernisError, DataError, QueryError, State
 if TYPE_CHECKING:
     from cernis import pattern, rdf, spark
     from cernis.events.user_functions import forget_function, function
+    from cernis.live.follow import EventQueue, follow
     from cernis.pattern.conjunctive import ConjunctiveQuery
     from cernis.pattern.query import Pattern
     from cernis.rdf.matches import GraphMatches
@@ -42,6 +43,7 @@ __all__ = [
     "BudgetError",
     "CernisError",
     "DataError",
+    "EventQueue",
     "GraphMatches",
     "GraphQuery",
     "Groups",
@@ -59,6 +61,7 @@ __all__ = [
     "SqlRows",
     "StateError",
     "StrictError",
+    "follow",
     "forget_function",
     "function",
     "pattern",
@@ -71,6 +74,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "EventQueue": "cernis.live.follow",
+    "follow": "cernis.live.follow",
     "forget_function": "cernis.events.user_functions",
     "function": "cernis.events.user_functions",
     "Answer": "cernis.results.answers",

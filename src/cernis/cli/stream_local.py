@@ -29,14 +29,7 @@ from cernis.cli.rule_watch import RuleWatch
 from cernis.cli.stream_plan import StreamArguments
 from cernis.cli.terminal import error_console, print_message, print_notes
 from cernis.errors import CernisError, StrictError, neutralize
-from cernis.live.inputs import (
-    FileInput,
-    FolderInput,
-    InputStopped,
-    LiveInput,
-    PipeInput,
-    SocketInput,
-)
+from cernis.live.inputs import InputStopped, LiveInput, open_input
 from cernis.live.prepare import Prepared, prepare_query, prepare_rules
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import FolderSink, LineSink, Sink, WebhookSink
@@ -92,7 +85,7 @@ class _Command:
         self.arguments, self.query, self.watch = arguments, query, watch
         self.places, self.sink, self.form = places, sink, form
         self.inputs = {
-            name: _open_input(place, once=arguments.once) for name, place in places.items()
+            name: open_input(place, once=arguments.once) for name, place in places.items()
         }
 
     def prepare(self) -> Prepared:
@@ -226,20 +219,6 @@ def _name_stream(place: endpoints.LiveSource) -> str:
             return topic
         case _:
             return "S"
-
-
-def _open_input(place: endpoints.LiveSource, *, once: bool) -> LiveInput:
-    match place:
-        case endpoints.StandardInput():
-            return PipeInput()
-        case endpoints.GrowingFile(path=path):
-            return FileInput(path, once=once)
-        case endpoints.Server(host=host, port=port):
-            return SocketInput(host, port)
-        case endpoints.Folder(path=path):
-            return FolderInput(path, once=once)
-        case _:
-            raise CernisError(f"{place}: topics do not run {_LOCAL}")
 
 
 def _choose_form(sink: endpoints.LiveSink | None, asked: str | None) -> str:

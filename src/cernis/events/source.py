@@ -577,6 +577,11 @@ def _reader(name: str, value: Any, opening: Opening, what: str = "stream") -> Re
     )
 
 
+def read_events(label: str, events: Any, opening: Opening) -> Reader:
+    """Return the reader of events that are in memory: a frame, a table, a list of dicts."""
+    return _reader(label, events, opening)
+
+
 def _check_objects(label: str, frame: Any) -> None:
     """Raise DataError for a column of Python objects: the Arrow interface has their addresses."""
     schema = getattr(frame, "schema", {})

@@ -29,13 +29,14 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from cernis.errors import DataError, StateError
+from cernis.errors import CernisError, DataError, StateError
 from cernis.events.files import Opening, open_file, open_pipe, open_text
 from cernis.events.json_text import JsonReader
 from cernis.events.pipe import Pipe
 from cernis.events.reader import Piece, Reader
 from cernis.events.text import TextPosition, TextReader
 from cernis.events.times import value_type
+from cernis.work import endpoints
 from cernis.work.log import damaged
 
 _PAUSE = 0.005
@@ -394,6 +395,21 @@ class _FolderPieces:
                 self._types = {**types, **self._types}
                 first += reader.count or 0
                 self.input.end(path)
+
+
+def open_input(place: endpoints.LiveSource, *, once: bool = False) -> LiveInput:
+    """Return the input at a place."""
+    match place:
+        case endpoints.StandardInput():
+            return PipeInput()
+        case endpoints.GrowingFile(path=path):
+            return FileInput(path, once=once)
+        case endpoints.Server(host=host, port=port):
+            return SocketInput(host, port)
+        case endpoints.Folder(path=path):
+            return FolderInput(path, once=once)
+        case _:
+            raise CernisError(f"{place}: topics do not run in one process; --engine spark has them")
 
 
 def describe_input(input_: LiveInput, schema: pa.Schema) -> KnownText | None:

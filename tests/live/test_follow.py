@@ -1,0 +1,103 @@
+"""Matches of live inputs in Python: a plain loop, asyncio, back pressure, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cernis
+
+PAIRS = "SELECT * FROM S WHERE A AS a ; A AS b WITHIN 1 SECOND"
+
+
+def make_event(time: int) -> dict[str, Any]:
+    return {"type": "A", "ts": time}
+
+
+def fill(queue: cernis.EventQueue, times: range) -> None:
+    for time in times:
+        queue.put(make_event(time))
+    queue.close()
+
+
+def test_a_queue_is_followed_until_it_is_closed() -> None:
+    queue = cernis.EventQueue()
+    threading.Thread(target=fill, args=(queue, range(0, 3000, 500))).start()
+    found = [(match["start_ts"], match["end_ts"]) for match in cernis.follow(_query(), queue)]
+    batch = _query().run([make_event(time) for time in range(0, 3000, 500)])
+    assert sorted(found) == sorted((match.start_ts, match.end_ts) for match in batch)
+
+
+def _query() -> cernis.Query[Any]:
+    return cernis.query(PAIRS)
+
+
+def test_asyncio_gets_matches_while_other_tasks_run() -> None:
+    async def main() -> tuple[list[int], int]:
+        queue, ticks, ends = cernis.EventQueue(), 0, []
+        queue.put(make_event(0))
+
+        async def tick() -> None:
+            nonlocal ticks
+            for time in range(1, 5):
+                await asyncio.to_thread(queue.put, make_event(500 * time))
+                ticks += 1
+                await asyncio.sleep(0)
+            queue.close()
+
+        task = asyncio.create_task(tick())
+        async for match in await asyncio.to_thread(cernis.follow, _query(), queue):
+            ends.append(match["end_ts"])
+        await task
+        return ends, ticks
+
+    ends, ticks = asyncio.run(main())
+    assert sorted(ends) == [500, 1000, 1000, 1500, 1500, 2000, 2000]
+    assert ticks == 4
+
+
+def test_a_loop_that_is_left_ends_the_threads() -> None:
+    queue = cernis.EventQueue()
+    queue.put([make_event(time) for time in range(0, 3000, 500)])
+    before = threading.active_count()
+    matches = iter(cernis.follow(_query(), queue))
+    next(matches)
+    assert threading.active_count() == before + 1
+    matches.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+def test_a_second_consumer_is_refused() -> None:
+    queue = cernis.EventQueue()
+    queue.put([make_event(0), make_event(500)])
+    following = cernis.follow(_query(), queue)
+    first = iter(following)
+    next(first)
+    with pytest.raises(cernis.StateError, match="the matches are read already"):
+        next(iter(following))
+    first.close()  # type: ignore[attr-defined]
+
+
+def test_a_full_queue_says_so() -> None:
+    queue = cernis.EventQueue(1)
+    queue.put(make_event(0))
+    with pytest.raises(cernis.StateError, match="the queue is full: its reader falls behind"):
+        queue.put(make_event(1), timeout=0)
+
+
+def test_rules_are_followed_in_a_file_that_ends(tmp_path: Path) -> None:
+    path = tmp_path / "S.jsonl"
+    path.write_text("".join(json.dumps(make_event(time)) + "\n" for time in (0, 500)))
+    rules = cernis.rules({"pairs": PAIRS, "all": "SELECT * FROM S WHERE A AS a"})
+    found = sorted(match["rule"] for match in cernis.follow(rules, path, once=True))
+    assert found == ["all", "all", "pairs"]
+
+
+def test_what_cannot_be_followed_is_named() -> None:
+    with pytest.raises(cernis.CernisError, match="cannot follow 'list'"):
+        cernis.follow(_query(), [make_event(0)])
