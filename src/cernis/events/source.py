@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -693,6 +693,7 @@ def schema_of(sources: Sequence[Source]) -> Schema:
     return Schema(tuple(stream_of(source.name, source.schema) for source in sources))
 
 
+@lru_cache(maxsize=64)
 def stream_of(name: str, schema: pa.Schema) -> Stream:
     """Return the stream that some columns give; nested attributes get dotted names.
 

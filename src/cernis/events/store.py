@@ -13,10 +13,10 @@ copied into *thinned* batches.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -328,11 +328,12 @@ class EventStore:
             return
         self._schemas.add(schema)
         self._kinds.clear()
-        for field in schema:
-            if is_computed(field.name) and field.name != TIMES:
-                continue
-            type_ = value_type(field.type)
-            self._types[field.name] = common_type(self._types.get(field.name, type_), type_)
+        types = _list_types(schema)
+        if not self._types:
+            self._types = dict(types)
+            return
+        for name, type_ in types.items():
+            self._types[name] = common_type(self._types.get(name, type_), type_)
 
     def _type_of(self, name: str, path: tuple[str, ...]) -> pa.DataType:
         if name in self._types:
@@ -401,6 +402,16 @@ class EventStore:
         end = self.batches[-1].end
         if last >= end:
             raise LookupError(f"there is no event at position {last}; {end} is the next one")
+
+
+@lru_cache(maxsize=64)
+def _list_types(schema: pa.Schema) -> Mapping[str, pa.DataType]:
+    """Return the types of values of the columns, but for those that are computed."""
+    return {
+        field.name: value_type(field.type)
+        for field in schema
+        if not is_computed(field.name) or field.name == TIMES
+    }
 
 
 def copy_stored(events: StoredEvents, at: Int64s) -> EventBatch:

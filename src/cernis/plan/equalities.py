@@ -183,6 +183,14 @@ def find_equalities(plan: Plan) -> frozenset[ConstantTest] | None:
 
 def find_needed(plan: Plan) -> NeededTests | None:
     """Return the tests that find every event that can move a plan; None: unknown."""
+    known = vars(plan)  # as a cached property of the plan, which does not know this module
+    if "needed_tests" not in known:
+        known["needed_tests"] = _find_needed(plan)
+    found: NeededTests | None = known["needed_tests"]
+    return found
+
+
+def _find_needed(plan: Plan) -> NeededTests | None:
     if plan.tables is not None:
         tests: Iterable[Test] = plan.tables.pcea.tests()
     else:

@@ -15,9 +15,11 @@ Cost contract: a plan for each template, and a walk over the formula for each ru
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cernis.pattern import predicate as pred
@@ -63,48 +65,54 @@ def find_template(pattern: Pattern, plan: Callable[[], Plan]) -> Template | None
     SELECT * FROM S WHERE (A AS a ; B AS b) FILTER a[x IS NOT NULL] AND b[x IS NOT NULL] \
 PARTITION BY [x]
     """
-    guesses = [*_guess_templates(pattern)]
-    for guess in guesses:
-        if guess.shared in _known:
-            return guess
+    tests, size = _list_constants(pattern)
+    for test in tests:
+        if (test.attribute, type(test.value), size) in _sizes:
+            guess = _guess_template(pattern, test)
+            if guess is not None and guess.shared in _known:
+                return guess
     template = _find_by_plan(pattern, plan())
-    if template is not None and template in guesses:
+    if template is not None and template == _guess_template(pattern, template.test):
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
+            _sizes.clear()
         _known.add(template.shared)
+        _sizes.add((template.attribute, type(template.constant), size))
     return template
 
 
 _MOST_KNOWN = 1 << 12
 _known: set[tuple[str, type[Constant], Pattern]] = set()
 """What the rules of a template share, of templates that a plan has confirmed."""
+_sizes: set[tuple[str | None, type[Constant], int]] = set()
+"""The attributes of these templates, their types, and the numbers of nodes of the formulas."""
 
 
-def _guess_templates(pattern: Pattern) -> Iterator[Template]:
-    """Yield what the template of a pattern may be, for each attribute with one constant.
+def _list_constants(pattern: Pattern) -> tuple[list[ConstantTest], int]:
+    """Return the attributes that are compared with one constant alone, and the number of nodes."""
+    found: dict[str, set[tuple[type[Constant], Constant]]] = {}
+    nodes: list[Any] = [pattern.formula]
+    size = 0
+    while nodes:
+        node = nodes.pop()
+        size += 1
+        test = _read_equality(node)
+        if test is not None and test.attribute is not None and type(test.value) in (str, int):
+            found.setdefault(test.attribute, set()).add((type(test.value), test.value))
+        nodes += _list_parts(node)
+    once = ((name, several) for name, several in found.items() if len(several) == 1)
+    return [ConstantTest(name, value) for name, several in once for _, value in several], size
+
+
+def _guess_template(pattern: Pattern, test: ConstantTest) -> Template | None:
+    """Return what the template of a pattern may be, for an attribute with one constant.
 
     Nothing else in the formula looks at the attribute. So a pattern with another constant in its
     place, of the same type, has the same plan but for the constant.
     """
-    found: dict[str, set[tuple[type[Constant], Constant]]] = {}
-    for test in _list_equalities(pattern.formula):
-        if test.attribute is not None and type(test.value) in (str, int):
-            found.setdefault(test.attribute, set()).add((type(test.value), test.value))
-    for name, constants in found.items():
-        if len(constants) == 1:
-            ((_, value),) = constants
-            template = _replace_constant(pattern, ConstantTest(name, value))
-            if not _mentions(template.pattern.formula, name):
-                yield template
-
-
-def _list_equalities(node: Any) -> Iterator[ConstantTest]:
-    """Yield the comparisons of an attribute with a constant below a node."""
-    test = _read_equality(node)
-    if test is not None:
-        yield test
-    for part in _list_parts(node):
-        yield from _list_equalities(part)
+    template = _replace_constant(pattern, test)
+    is_free = not _mentions(template.pattern.formula, test.attribute or "")
+    return template if is_free else None
 
 
 def _mentions(node: Any, name: str) -> bool:
@@ -119,11 +127,17 @@ def _mentions(node: Any, name: str) -> bool:
 def _list_parts(node: Any) -> Iterator[Any]:
     if isinstance(node, tuple):
         yield from node
-    elif is_dataclass(node) and not isinstance(node, type):
-        for each in fields(node):
-            value = getattr(node, each.name)
-            if isinstance(value, tuple) or is_dataclass(value):
-                yield value
+        return
+    for name in _list_fields(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, tuple) or _list_fields(type(value)):
+            yield value
+
+
+@lru_cache(maxsize=256)
+def _list_fields(kind: type) -> tuple[str, ...]:
+    """Return the fields that a class of nodes is made with; () for what is no node."""
+    return tuple(each.name for each in fields(kind) if each.init) if is_dataclass(kind) else ()
 
 
 def _find_by_plan(pattern: Pattern, plan: Plan) -> Template | None:
@@ -157,19 +171,18 @@ def _replace_constant(pattern: Pattern, test: ConstantTest) -> Template:
 def _replace_test(node: Any, test: ConstantTest, by: pred.IsNull) -> Any:
     """Return a formula in which another predicate stands for `attribute = constant`."""
     if isinstance(node, tuple):
-        return tuple(_replace_test(part, test, by) for part in node)
+        parts = tuple(_replace_test(part, test, by) for part in node)
+        return node if all(map(operator.is_, node, parts)) else parts
     found = _read_equality(node)
     if found == test and type(found.value) is type(test.value):
         return replace(by, span=node.span)
-    if not is_dataclass(node) or isinstance(node, type):
-        return node
     changed = {}
-    for each in fields(node):
-        value = getattr(node, each.name)
-        if each.init and (isinstance(value, tuple) or is_dataclass(value)):
+    for name in _list_fields(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, tuple) or _list_fields(type(value)):
             new = _replace_test(value, test, by)
             if new is not value:
-                changed[each.name] = new
+                changed[name] = new
     return replace(node, **changed) if changed else node
 
 

@@ -225,7 +225,7 @@ class Router:
         self._read = self._sample_at = 0
         self._waiting: list[EventBatch] = []
         self._chosen: dict[tuple[int, int | None], frozenset[ConstantTest]] = {}
-        self._choose()
+        self._built: list[_Constants] | None = None
 
     def _choose(self) -> None:
         """Choose the tests of each rule by what is known of the events, and index them."""
@@ -236,15 +236,25 @@ class Router:
             for target in self._targets
             for owner, needed in self._rules[target].wanted.items()
         }
-        if self._chosen and chosen == self._chosen:
-            return
-        self._chosen = chosen
+        if chosen != self._chosen:
+            self._chosen, self._built = chosen, None
+
+    @property
+    def _indexes(self) -> list[_Constants]:
+        """The indexes over the tests that are chosen; they are built when they are needed."""
+        if self._built is None:
+            self._built = self._build()
+        return self._built
+
+    def _build(self) -> list[_Constants]:
+        if not self._chosen:
+            self._choose()
         grouped: dict[_IndexKind, dict[Constant, list[tuple[int, int]]]] = {}
-        for (target, owner), tests in chosen.items():
+        for (target, owner), tests in self._chosen.items():
             for each in tests:
                 constants = grouped.setdefault(_IndexKind.of(each), {})
                 constants.setdefault(each.value, []).append((target, owner or 0))
-        self._indexes = [_Constants.of(kind, each) for kind, each in grouped.items()]
+        return [_Constants.of(kind, each) for kind, each in grouped.items()]
 
     def _sample_events(self, batch: EventBatch) -> None:
         """Look at some events, if it is time to; fewer than some hundred tell nothing."""
@@ -266,6 +276,8 @@ class Router:
         """Return whether a rule does not get all events of the types that it names."""
         if target not in self._rules:
             return False
+        if not self._chosen:
+            self._choose()
         leader = self._leader[target]
         return any(each.attribute is not None for each in self._chosen[leader, owner])
 

@@ -30,6 +30,7 @@ from cernis.plan.equalities import (
 )
 from cernis.plan.templates import Template, find_template
 from cernis.run.query import Query
+from cernis.run.requirements import list_columns
 
 _SHOWN = 10
 """So many names are shown of rules that have something in common."""
@@ -75,6 +76,11 @@ class Rule:
     def whole(self) -> str:
         """Why its plan has it read every event; empty: it reads those that can move it."""
         return why_whole(self.query.plan)
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """The columns that it reads before it finds a match; results read others later."""
+        return list_columns(self.query.plan)
 
     @cached_property
     def is_paced(self) -> bool:

@@ -109,9 +109,10 @@ class RunningRule:
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """The columns that its rules read before they find a match; results read others later."""
-        plans = (self.session.plan,) if self.group is None else self.group.plans
-        return frozenset[str]().union(*map(list_columns, {id(one): one for one in plans}.values()))
+        """The columns that its rules read before they find a match."""
+        if self.group is not None and self.group.is_family:
+            return list_columns(self.group.whole.plan)
+        return frozenset[str]().union(*(rule.columns for rule in self.rules))
 
     @property
     def owners(self) -> Sequence[int | None]:
