@@ -1,13 +1,15 @@
 """`cernis bench rules`: the cost of an event against the number of rules.
 
 The rules are those of security teams: two to four steps on one host, a key and a window. Each host
-has one rule, and about as many events as any other. There are three workloads:
+has one rule, and about as many events as any other. There are four workloads:
 
 * *one shape*: the rules differ in the host alone, so they share one automaton (`run.rules.group`);
 * *many shapes*: they share types and attributes, and differ in their steps, a threshold and the
   window, so they share an engine that has a copy of each event for the rule of its host
   (`run.rules.group`);
-* *many shapes that suppress*: the same rules with SUPPRESS BY.
+* *many shapes that suppress*: the same rules with SUPPRESS BY;
+* *detections*: rules as security teams publish them, with up to forty wildcards on some of hundreds
+  of columns (`cernis.generators.detections`).
 
 One pass of the rule set is compared with as many runs of single queries: a few of them are
 measured, and their mean stands for each. A session takes the same events in pieces; its state is
@@ -30,6 +32,7 @@ from benchmarks.clock import Contestant, race, time_call
 from benchmarks.record import Case, Record
 from benchmarks.scale import FULL, BenchmarkScale
 from benchmarks.table import Table, tabulate
+from cernis.generators.detections import DETECTED_COLUMNS, host_log, write_detection
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
 
@@ -81,15 +84,17 @@ def write_alert(number: int) -> str:
 def run_rules(scale: BenchmarkScale, step: Step) -> list[Record]:
     """Measure all workloads."""
     events = make_log(scale.rule_events, max(scale.rules))
+    log = host_log(scale.detected_events, seed=SEED)
     workloads = {
-        "one shape": (QUERY.format, scale.rules),
-        "many shapes": (write_mixed, scale.mixed_rules),
-        "many shapes that suppress": (write_alert, scale.mixed_rules),
+        "one shape": (QUERY.format, scale.rules, events),
+        "many shapes": (write_mixed, scale.mixed_rules, events),
+        "many shapes that suppress": (write_alert, scale.mixed_rules, events),
+        "detections": (write_detection, scale.detections, log),
     }
     records = []
-    for done, (name, (write, numbers)) in enumerate(workloads.items()):
+    for done, (name, (write, numbers, read)) in enumerate(workloads.items()):
         step(name, done, len(workloads))
-        records += _measure(name, write, numbers, events, scale.rounds)
+        records += _measure(name, write, numbers, read, scale.rounds)
     return records
 
 
@@ -186,7 +191,9 @@ Those of many shapes have two to four steps in any order, a threshold and a wind
 
 `{write_mixed(0)}`
 
-Those that suppress end with `SUPPRESS BY [user] FOR 10 MINUTES`.
+Those that suppress end with `SUPPRESS BY [user] FOR 10 MINUTES`. Detections ask 5 to 40 wildcards and
+equalities of some of {DETECTED_COLUMNS} columns; a third are two steps on one host, some wait for an event that does
+not come, or count.
 
 The log has {max(FULL.rules):,} hosts, so with fewer rules most events concern none. Processor
 time is measured. Start-up is parsing and planning. Separate runs are as many runs of one query.

@@ -37,6 +37,8 @@ class BenchmarkScale:
     mixed_rules: tuple[int, ...] = (1, 10, 100, 1000)
     rule_events: int = 2_000_000
     pattern_rows: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    detections: tuple[int, ...] = (1, 10, 100, 1000, 3000, 10_000)
+    detected_events: int = 100_000
     served: str = "stocks-million"
     """A sample of the playground."""
     strategy_events: int = 500_000
@@ -113,6 +115,8 @@ QUICK = BenchmarkScale(
     mixed_rules=(1, 10),
     rule_events=2000,
     pattern_rows=(200, 400),
+    detections=(1, 10),
+    detected_events=1000,
     served="stocks",
     strategy_events=2000,
     strategy_windows=(20, 100),

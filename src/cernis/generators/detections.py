@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cernis.generators.nquads import OPENING
 
-_COLUMNS = 455
+DETECTED_COLUMNS = 455
 _CHANNELS = ("Sysmon", "Security", "System", "Application", "PowerShell")
 _TEXTS = (
     "Image", "ParentImage", "CommandLine", "ParentCommandLine", "User", "TargetFilename",
@@ -49,7 +49,7 @@ def _make_words(count: int, seed: int) -> list[str]:
 _TOOLS, _NAMES = _make_words(_WORDS, 1), _make_words(_PROGRAMS, 2)
 
 
-def host_log(n: int, seed: int = 0, columns: int = _COLUMNS) -> pa.Table:
+def host_log(n: int, seed: int = 0, columns: int = DETECTED_COLUMNS) -> pa.Table:
     """Make `n` events of hosts, ten in a second, in order of ts.
 
     >>> log = host_log(100, seed=1)
