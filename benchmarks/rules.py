@@ -191,9 +191,9 @@ Those of many shapes have two to four steps in any order, a threshold and a wind
 
 `{write_mixed(0)}`
 
-Those that suppress end with `SUPPRESS BY [user] FOR 10 MINUTES`. Detections ask 5 to 40 wildcards and
-equalities of some of {DETECTED_COLUMNS} columns; a third are two steps on one host, some wait for an event that does
-not come, or count.
+Those that suppress end with `SUPPRESS BY [user] FOR 10 MINUTES`. Detections ask 5 to 40 wildcards
+and equalities of some of {DETECTED_COLUMNS} columns; a third are two steps on one host, some wait
+for an event that does not come, or count.
 
 The log has {max(FULL.rules):,} hosts, so with fewer rules most events concern none. Processor
 time is measured. Start-up is parsing and planning. Separate runs are as many runs of one query.

@@ -134,8 +134,11 @@ def query(
     return Query(text, lang=lang, schema=schema)
 
 
-def rules(source: Any) -> RuleSet:
+def rules(source: Any, on_bad_rule: str = "fail") -> RuleSet:
     """Read rules that run over the same events in one pass; raise all their mistakes together.
+
+    With `on_bad_rule="skip"`, rules that are wrong or do not fit the events are left out, and notes
+    say so.
 
     `source` is a text of `RULE name AS SELECT …`, a path of a file or of a folder of such texts
     (.ceql), a list of texts and paths, or a dictionary of queries by name.
@@ -143,7 +146,7 @@ def rules(source: Any) -> RuleSet:
     with make_lasting():
         from cernis.run.rules.rule_set import RuleSet
 
-    return RuleSet.of(source)
+    return RuleSet.of(source, on_bad_rule)
 
 
 def sql(

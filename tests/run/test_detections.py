@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import cernis
+from cernis.cli.main import main
 from cernis.encoding.literals import LiteralSearch
 from cernis.events.batch import EventBatch
 from cernis.generators.detections import host_log, write_detection
@@ -145,6 +147,40 @@ def test_a_text_that_comes_later_is_found_in_small_letters() -> None:
         assert session.push({"S": [{"ts": 1, "x": text}]}).count() == 1
 
 
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("NOT x = 1", [2]),
+        ("(x = 1) IS TRUE", [0]),
+        ("(x = 1) IS NOT TRUE", [1, 2, 3]),
+        ("(x = 1 OR y = 1) IS FALSE", []),
+        ("(x = 1 AND y = 1) IS NOT FALSE", [0, 1, 3]),
+        ("flag IS NOT TRUE", [1, 2, 3]),
+        ("flag IS FALSE", [2]),
+        ("x IS DISTINCT FROM 1", [1, 2, 3]),
+        ("x IS DISTINCT FROM y", [1, 2]),
+        ("x IS NOT DISTINCT FROM y", [0, 3]),
+        ("LOWER(name) IS DISTINCT FROM 'a'", [1, 2, 3]),
+    ],
+)
+def test_not_this_value_can_be_said_of_values_that_are_missing(
+    condition: str, rows: list[int]
+) -> None:
+    events = pa.table(
+        {
+            "type": ["A"] * 4,
+            "x": [1, None, 2, None],
+            "y": [1, 1, 1, None],
+            "flag": [True, None, False, None],
+            "name": ["A", None, "b", None],
+        }
+    )
+    query = cernis.query(f"SELECT * FROM S WHERE A AS a FILTER a[{condition}]")
+    assert [match.end for match in query.run(events)] == rows
+    assert [match.end for match in cernis.query(str(query)).run(events)] == rows
+    assert [match.end for match in cernis.rules({"r": query}).run(events)["r"]] == rows
+
+
 def test_texts_are_found_wherever_they_stand() -> None:
     search = LiteralSearch(["ab", "b", "cd"])
     plain = pa.chunked_array([["xAB", None, "c"], ["d", "cdab", ""]])
@@ -199,3 +235,74 @@ def test_a_rule_is_found_by_the_texts_that_it_looks_for(
 def test_other_conditions_on_text_read_every_event(condition: str) -> None:
     plan = cernis.query(f"SELECT * FROM S WHERE * AS e FILTER e[{condition}]").plan
     assert find_equalities(plan) is None
+
+
+MIXED = """CREATE STREAM S { EVENT A { x:int, y:string } }
+
+RULE good AS SELECT * FROM S WHERE A AS a FILTER a[x = 1];
+RULE wrong AS SELECT * FROM S WHRE A;
+RULE other AS SELECT * FROM S WHERE A AS a FILTER a[nothing = 1]"""
+
+
+def test_rules_that_are_wrong_are_left_out_if_the_user_says_so() -> None:
+    with pytest.raises(cernis.CernisError, match="rule wrong: line 4"):
+        cernis.rules(MIXED)
+    with pytest.raises(cernis.CernisError, match="expected 'fail' or 'skip'"):
+        cernis.rules(MIXED, on_bad_rule="drop")
+    rules = cernis.rules(MIXED, on_bad_rule="skip")
+    assert rules.names == ("good",)
+    assert [text[:10] for text in rules.refused] == ["rule wrong", "rule other"]
+    found = rules.run([{"type": "A", "x": 1, "y": "b", "ts": 1}])
+    assert {name: own.count() for name, own in found.items()} == {"good": 1}
+    assert "2 rules are left out" in found["good"].notes
+
+
+def test_rules_that_do_not_fit_the_events_are_left_out() -> None:
+    texts = {f"r{i}": f"SELECT * FROM S WHERE A AS a FILTER a[x = {i}]" for i in range(9)}
+    texts["bad"] = "SELECT * FROM S WHERE A AS a FILTER a[lacking = 1]"
+    events = [{"type": "A", "x": i, "ts": i} for i in range(9)]
+    with pytest.raises(cernis.CernisError, match="rule bad"):
+        cernis.rules(texts).run(events)
+    found = cernis.rules(texts, on_bad_rule="skip").run(events)
+    assert {name: own.count() for name, own in found.items()} == {f"r{i}": 1 for i in range(9)}
+
+
+@pytest.mark.parametrize("number", [1, 9])
+def test_columns_that_events_lack_may_be_null(number: int) -> None:
+    texts = {
+        f"r{i}": f"SELECT a, a[host] FROM S WHERE A AS a FILTER a[x = {i} AND host IS NULL]"
+        for i in range(number)
+    }
+    events = [{"type": "A", "x": i, "ts": i} for i in range(number)]
+    session = cernis.rules(texts).session(missing="null")
+    found = session.push(events)
+    assert {name: own.count() for name, own in found.items()} == {f"r{i}": 1 for i in range(number)}
+    assert session.missing == {f"r{i}": ("host",) for i in range(number)}
+    (note,) = (note for note in found["r0"].notes if "lack" in note)
+    assert note.startswith("1 rule names" if number == 1 else "9 rules name")
+
+
+def test_the_command_line_leaves_out_rules_and_reads_large_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules, events = tmp_path / "rules.ceql", tmp_path / "S.jsonl"
+    padding = "-- " + "x" * 400_000 + "\n"
+    rules.write_text(MIXED.replace("RULE", padding + "RULE"))
+    events.write_text('{"type": "A", "x": 1, "y": "b", "ts": 1}\n')
+    assert main(["check", str(rules)]) == 1
+    told = capsys.readouterr().err
+    assert "rule other" in told
+    assert "rule wrong" in told
+    assert main(["check", str(rules), "--on-bad-rule", "skip"]) == 0
+    assert "ok: 1 rule" in capsys.readouterr().out
+    run = ["run", str(rules), "--events", str(events), "--count"]
+    assert main(run) == 1
+    assert main([*run, "--on-bad-rule", "skip", "--missing", "null"]) == 0
+    assert "2 rules are left out" in capsys.readouterr().err
+
+
+def test_an_or_of_many_texts_is_one_question() -> None:
+    many = " OR ".join(f"CONTAINS(x, 'w{i}')" for i in range(4200))
+    plan = cernis.query(f"SELECT * FROM S WHERE A AS a FILTER a[{many}]").plan
+    assert plan.unary is not None
+    assert len(plan.unary.automaton.alphabet.atoms) == 4201

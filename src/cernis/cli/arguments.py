@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 LARGEST_QUERY = 1 << 20
 """In bytes. A person writes a query; a larger file is a mistake, or hostile."""
 
+LARGEST_RULES = 1 << 26
+"""Programs write files of rules, with thousands of them."""
+
 _LANGUAGES = {".cq": "cq", ".ceql": "ceql", ".spaseq": "spaseq", ".sql": "sql"}
 _GRAPH_FORMATS = (None, "nquads", "nq", "trig", "jsonld")
 _SHOWN = 10
@@ -94,6 +97,8 @@ class RunArguments:
     files: Files
     rules: str | Path | None = None
     """A folder, a file or a text of rules; None: `text` is a single query."""
+    on_bad_rule: str = "fail"
+    """`skip` leaves out rules that are wrong."""
     options: RunOptions
     """How events are read, and how much a query may cost."""
     background: Sequence[str] = ()
@@ -159,7 +164,8 @@ def find_rules(argument: str, lang: str = "ceql") -> str | Path | None:
     if argument and _exists(path):
         if path.is_dir():
             return path
-        text = "" if path.suffix in (".cq", ".spaseq", ".sql") else _read(path)
+        is_other = path.suffix in (".cq", ".spaseq", ".sql")
+        text = "" if is_other else _read(path, may_be_rules=True)
         return path if _has_rules(text) else None
     return argument if lang == "ceql" and _has_rules(argument) else None
 
@@ -179,13 +185,15 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, *, may_be_rules: bool = False) -> str:
     if path.is_dir():
         raise CernisError(f"{path}: is a directory, not a query")
+    largest = LARGEST_RULES if may_be_rules else LARGEST_QUERY
     with path.open("rb") as file:
-        text = file.read(LARGEST_QUERY + 1)
-    if len(text) > LARGEST_QUERY:
-        raise CernisError(f"{path}: larger than 1 MiB, which no query needs to be")
+        text = file.read(largest + 1)
+    if len(text) > largest:
+        needs = "no file of rules may" if may_be_rules else "no query needs to"
+        raise CernisError(f"{path}: larger than {largest >> 20} MiB, which {needs} be")
     try:
         return text.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,16 +12,29 @@ from cernis.cli.arguments import find_rules, read_query
 from cernis.errors import CernisError, QueryError, StrictError, list_warnings
 from cernis.integers import count_noun
 from cernis.run.query import Query
-from cernis.run.rules.rule import RuleSetError, plan_rules
+from cernis.run.rules.rule import RuleSetError, plan_rules, sift_rules
+
+if TYPE_CHECKING:
+    from cernis.run.rules.rule_set import RuleSet
 
 
-def check(argument: str, language: str, *, strict: bool, dialect: str | None = None) -> str:
-    """Check a query or a rule set, print its warnings, and return that it is right."""
+def check(
+    argument: str,
+    language: str,
+    *,
+    strict: bool,
+    skips: bool = False,
+    dialect: str | None = None,
+) -> str:
+    """Check a query or a rule set, print its warnings, and return that it is right.
+
+    With `skips`, rules that are wrong are notes.
+    """
     from cernis.cli.terminal import print_notes
     from cernis.pattern.advice.event_window import note_event_window
 
     if (rules := find_rules(argument, language)) is not None:
-        return f"ok: {count_noun(_check_rules(rules, strict=strict), 'rule')}"
+        return f"ok: {count_noun(_check_rules(rules, strict=strict, skips=skips), 'rule')}"
     _, checked = _parse(argument, language, dialect)
     if checked is not None:
         if strict and checked.warnings:
@@ -30,22 +43,38 @@ def check(argument: str, language: str, *, strict: bool, dialect: str | None = N
     return "OK"
 
 
-def _check_rules(source: str | Path, *, strict: bool) -> int:
-    """Check all rules, print their warnings, and return how many there are.
+def _check_rules(source: str | Path, *, strict: bool, skips: bool) -> int:
+    """Check all rules, print their warnings, and return how many of them can run.
 
     The mistakes of all rules are raised together; with `strict`, so are the warnings.
     """
     from cernis.cli.deliver import list_notes
     from cernis.cli.terminal import print_notes
+    from cernis.run.rules.prepare import note_refused
     from cernis.run.rules.rule_set import RuleSet
 
-    rules = RuleSet.of(source)
-    plan_rules(rules)
+    rules = RuleSet.of(source, "skip") if skips else _read_rules(source)
+    print_notes(note_refused(rules.refused))
     found = list_warnings(list_notes(((rule, rule.query.warnings) for rule in rules), common=()))
     if strict and found:
         raise StrictError(found)
     print_notes(found)
     return len(rules)
+
+
+def _read_rules(source: str | Path) -> RuleSet:
+    """Return rules that can run; raise the mistakes of those that cannot be read or planned."""
+    from cernis.run.rules.rule_set import RuleSet
+
+    try:
+        rules = RuleSet.of(source)
+        plan_rules(rules)
+    except RuleSetError as error:
+        _, refused = sift_rules(source)
+        if len(refused) > len(error.mistakes):  # some cannot be planned, too
+            raise RuleSetError(refused) from None
+        raise
+    return rules
 
 
 def _parse(

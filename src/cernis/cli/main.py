@@ -29,6 +29,7 @@ from cernis.cli.failure import reported
 from cernis.cli.options import (
     Background,
     BadEvents,
+    BadRules,
     ColumnNames,
     Delimiter,
     Dialect,
@@ -39,8 +40,11 @@ from cernis.cli.options import (
     InputFormat,
     Lang,
     LanguageName,
+    Missing,
+    MissingColumns,
     MoreEvents,
     NoType,
+    OnBadRule,
     OnError,
     OutputForm,
     OutputFormat,
@@ -149,6 +153,8 @@ def run(
         ),
     ] = False,
     strict: Strict = False,
+    on_bad_rule: OnBadRule = BadRules.fail,
+    missing: Missing = MissingColumns.fail,
     table: TableFiles = None,
     background: Background = None,
     lang: Lang = LanguageName.ceql,
@@ -177,6 +183,8 @@ def run(
             raise typer.BadParameter(
                 "is for one query over events in this process", param_hint="--in-order"
             )
+        if missing is MissingColumns.null and (engine is EngineName.spark or rules is None):
+            raise typer.BadParameter("is for rules in this process", param_hint="--missing")
         if in_order and output is None and output_format is None and not count:
             output = "-"
         limits = {
@@ -190,6 +198,7 @@ def run(
             language=language,
             files=files,
             rules=rules,
+            on_bad_rule=on_bad_rule.value,
             options=_read_options(
                 time,
                 None if no_type else type,
@@ -203,6 +212,7 @@ def run(
                 complete=complete,
                 in_order=in_order,
                 strict=strict,
+                missing=missing.value,
                 **{name: value for name, value in limits.items() if value is not None},
             ),
             background=background or (),
@@ -496,6 +506,7 @@ def explain(
 def check(
     query: QueryOrRules,
     strict: Strict = False,
+    on_bad_rule: OnBadRule = BadRules.fail,
     lang: Lang = LanguageName.ceql,
     dialect: Dialect = None,
     json: Annotated[
@@ -509,7 +520,11 @@ def check(
         if json:
             check.check_as_json(query, lang.value, strict=strict, dialect=_value(dialect))
         else:
-            typer.echo(check.check(query, lang.value, strict=strict, dialect=_value(dialect)))
+            skips = on_bad_rule is BadRules.skip
+            told = check.check(
+                query, lang.value, strict=strict, skips=skips, dialect=_value(dialect)
+            )
+            typer.echo(told)
 
 
 @app.command()

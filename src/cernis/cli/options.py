@@ -132,6 +132,16 @@ TableFiles = Annotated[
         "--table", metavar="NAME=FILE", help="A table that the query joins; may be repeated."
     ),
 ]
+BadRules = StrEnum("BadRules", ["fail", "skip"])
+MissingColumns = StrEnum("MissingColumns", ["fail", "null"])
+OnBadRule = Annotated[
+    BadRules,
+    typer.Option("--on-bad-rule", help="Rules that are wrong: an error, or left out with a note."),
+]
+Missing = Annotated[
+    MissingColumns,
+    typer.Option(help="Columns that a rule names and the events lack: an error, or NULL."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Warnings are errors.")]
 OnError = Annotated[
     str,

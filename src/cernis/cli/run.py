@@ -102,7 +102,9 @@ def explain(arguments: RunArguments) -> Any:
     if arguments.rules is not None:
         from cernis.run.rules.rule_set import RuleSet
 
-        return RuleSet.of(arguments.rules).explain(files, **arguments.reading, tables=tables)
+        return RuleSet.of(arguments.rules, arguments.on_bad_rule).explain(
+            files, **arguments.reading, tables=tables
+        )
     if arguments.language == "spaseq":
         return cernis.query(arguments.text, lang="spaseq").explain()
     if arguments.language == "sql":
@@ -145,9 +147,9 @@ class _FoundHere(FoundByRules):
         from cernis.run.rules.rule_set import RuleSet
         from cernis.run.rules.session import RuleSession
 
-        self._rules = RuleSet.of(arguments.rules)
+        rules = RuleSet.of(arguments.rules, arguments.on_bad_rule)
         announce_compiling(print_note)
-        self._session = RuleSession(self._rules, arguments.options)
+        self._session = RuleSession(rules, arguments.options)
         self._found = self._session.collect(arguments.files)
         self.names = [*self._found]
 
@@ -172,7 +174,7 @@ class _FoundHere(FoundByRules):
         return united, ((name, fill_table(table, united)) for name, table in tables)
 
     def notes(self) -> Iterable[str]:
-        pairs = ((rule, self._found[rule.name].notes) for rule in self._rules)
+        pairs = ((rule, self._found[rule.name].notes) for rule in self._session.rules)
         return list_notes(pairs, common=self._session.notes)
 
 

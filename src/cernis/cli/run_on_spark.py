@@ -152,7 +152,7 @@ def _explain_graphs(arguments: RunArguments) -> str:
 
 def _explain_rules(arguments: RunArguments) -> str:
     assert arguments.rules is not None
-    shared = explain_rules(RuleSet.of(arguments.rules))
+    shared = explain_rules(RuleSet.of(arguments.rules, arguments.on_bad_rule))
     if not arguments.files:
         return shared
     with _open(arguments) as (rules, _, frames), ExitStack() as stack:
@@ -176,7 +176,7 @@ def _open(
     """Check the queries and the files, start Spark, and load the streams that queries read."""
     rules, on_error, reading = None, str(arguments.options.on_error), arguments.reading
     if arguments.rules is not None:
-        rules = RuleSet.of(arguments.rules)
+        rules = RuleSet.of(arguments.rules, arguments.on_bad_rule)
         queries = [rule.query for rule in rules]
         sources = check_rule_files(rules, arguments.files, on_error=on_error, **reading)
     else:

@@ -19,7 +19,6 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cernis.pattern import predicate as pred
@@ -134,10 +133,15 @@ def _list_parts(node: Any) -> Iterator[Any]:
             yield value
 
 
-@lru_cache(maxsize=256)
+_fields: dict[type, tuple[str, ...]] = {}
+
+
 def _list_fields(kind: type) -> tuple[str, ...]:
     """Return the fields that a class of nodes is made with; () for what is no node."""
-    return tuple(each.name for each in fields(kind) if each.init) if is_dataclass(kind) else ()
+    if kind not in _fields:
+        made = fields(kind) if is_dataclass(kind) else ()
+        _fields[kind] = tuple(each.name for each in made if each.init)
+    return _fields[kind]
 
 
 def _find_by_plan(pattern: Pattern, plan: Plan) -> Template | None:

@@ -97,6 +97,8 @@ class RunOptions:
     """Whether nothing follows the last event: then matches that wait for a deadline are certain."""
     strict: bool = False
     """Whether warnings are errors."""
+    missing: Literal["fail", "null"] = "fail"
+    """Columns that a rule of a set names and the events lack: an error, or NULL."""
     in_order: bool = False
     """Whether the rows of pipes are in order of time: they are then read as they come."""
 

@@ -10,16 +10,18 @@ they appear and never change. The sessions of a query share its alphabet, in any
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Protocol
 
-from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test
+from cernis.automata.unary.cea import Both, Either, Is, Isnt, Test, test_parts
 from cernis.errors import BudgetError
 from cernis.pattern.atom import Atom
 
 MOST_SYMBOLS = 65_536
 MOST_ATOMS = 4_096
+_MOST_CHOICES = 1 << 16
+"""An OR of conditions is one question, but for a pattern with more conditions than this."""
 _KNOWN = 256  # vectors whose symbols are kept for further sessions
 
 
@@ -36,6 +38,11 @@ def passes(test: Test, truth: Mapping[Atom, bool]) -> bool:
             return any(passes(part, truth) for part in parts)
 
 
+def _count_questions(tests: Iterable[Test]) -> int:
+    """Return how many different parts tests have; conditions that are joined by OR are one."""
+    return len({part for test in tests for part in test_parts(test)})
+
+
 class TestedAutomaton(Protocol):
     """An automaton, by the tests that it asks of single events."""
 
@@ -48,12 +55,15 @@ class Alphabet:
 
     def __init__(self, automaton: TestedAutomaton) -> None:
         self.atoms = automaton.atoms()
-        if len(self.atoms) > MOST_ATOMS:
+        self.tests = automaton.tests()
+        questions = len(self.atoms)
+        if MOST_ATOMS < questions <= _MOST_CHOICES:
+            questions = _count_questions(self.tests)
+        if questions > MOST_ATOMS:
             raise BudgetError(
-                f"this pattern asks {len(self.atoms):,} different questions of an event; "
+                f"this pattern asks {questions:,} different questions of an event; "
                 f"at most {MOST_ATOMS:,} are allowed (use IN {{…}} for many values)"
             )
-        self.tests = automaton.tests()
         self.passed: list[frozenset[Test]] = []
         self._symbols: dict[frozenset[Test], int] = {}
         self._known: dict[tuple[bool, ...], int] = {}

@@ -15,12 +15,13 @@ from lark import Token
 
 from cernis.errors import CernisError, Diagnostic, QueryError
 from cernis.languages.ceql.mistakes import quote_keyword
-from cernis.languages.ceql.parse import SYNTAX, parse
+from cernis.languages.ceql.parse import SYNTAX, parse, parse_schema
 from cernis.languages.ceql.words import SOFT
 from cernis.languages.text.tokens import span_of
 from cernis.languages.text.tree import unquote
 from cernis.pattern.query import Pattern
 from cernis.pattern.write import capitalize_ascii
+from cernis.schema import Schema
 
 
 class ParsedRule(NamedTuple):
@@ -52,6 +53,7 @@ def parse_rules(text: str) -> list[ParsedRule]:
         raise QueryError([mistake], text)
     begins = [_start(tokens[head]) for head in heads]
     declarations = text[: begins[0]]
+    declared, ahead = _parse_declarations(declarations)
     rules = []
     for head, end in zip(heads, [*begins[1:], len(text)], strict=True):
         name, as_ = tokens[head + 1 : head + 3]
@@ -62,16 +64,30 @@ def parse_rules(text: str) -> list[ParsedRule]:
             rules.append(ParsedRule(title, line, None, _refuse_keyword(name, text)))
             continue
         before, statement = _find_before(text, declarations, begin), text[begin:end]
-        blank = declarations + re.sub(r"[^\n]", " ", before)
+        blank = ahead + re.sub(r"[^\n]", " ", before)
         shown = declarations + before + statement
         try:
-            pattern = replace(parse(blank + statement), source=shown)
+            pattern = parse(blank + statement)
+            pattern = replace(pattern, source=shown, declared=declared or pattern.declared)
             rules.append(ParsedRule(title, line, pattern))
         except QueryError as error:
             rules.append(ParsedRule(title, line, None, QueryError(error.diagnostics, shown)))
         except CernisError as error:
             rules.append(ParsedRule(title, line, None, error))
     return rules
+
+
+def _parse_declarations(text: str) -> tuple[Schema | None, str]:
+    """Return the schema of the declarations of all rules, and the text that stands before each.
+
+    Declarations that are right are parsed once, and rules have blanks of the same shape before
+    them. Each rule reports the mistakes of wrong ones, with its own.
+    """
+    try:
+        schema = parse_schema(text)
+    except CernisError:
+        return None, text
+    return schema if schema.streams else None, re.sub(r"[^\n]", " ", text)
 
 
 def _find_before(text: str, declarations: str, begin: int) -> str:

@@ -724,6 +724,25 @@ class CeqlReader(TreeReader):
         body, negation = parts
         return pred.IsNull(body, negation is not None, span=span_of_tree(meta))
 
+    def is_true(self, meta: Meta, parts: list[Any]) -> pred.Comparison:
+        body, negation, word = parts
+        if not isinstance(body, pred.Predicate):  # a value that is true or false
+            body = pred.Comparison("=", body, pred.Literal(True), span=body.span)
+        if word.type == "FALSE":
+            body = pred.Negation(body, span=body.span)
+        return _decide(body, negation is None, span_of_tree(meta))
+
+    def is_distinct(self, meta: Meta, parts: list[Any]) -> pred.Predicate:
+        left, negation, _, right = parts
+        span = span_of_tree(meta)
+        comparison = pred.Comparison("=", left, right, span=span)
+        if isinstance(left, pred.Literal) or isinstance(right, pred.Literal):  # which is not NULL
+            return _decide(comparison, negation is not None, span)
+        equal = _decide(comparison, True, span)
+        nulls = pred.And((pred.IsNull(left, span=span), pred.IsNull(right, span=span)), span=span)
+        same = pred.Or((equal, nulls), span=span)
+        return same if negation is not None else pred.Negation(same, span=span)
+
     # --------------------------------------------------------------------- values
 
     def call(self, meta: Meta, parts: list[Any]) -> pred.Call:
@@ -794,3 +813,10 @@ class CeqlReader(TreeReader):
         if owner.stream is not None:
             self.qualified.append(cel.Event(owner.name.text, owner.stream.text, span=owner.span))
         return owner.name.text
+
+
+def _decide(predicate: pred.Predicate, wanted: bool, span: Span | None) -> pred.Comparison:
+    """Return whether a predicate is true, or is not, where unknown is not: it is never unknown."""
+    branch = (predicate, pred.Literal(True, span=span))
+    decided = pred.Case((branch,), pred.Literal(False, span=span), span=span)
+    return pred.Comparison("=", decided, pred.Literal(wanted, span=span), span=span)

@@ -15,7 +15,7 @@ from cernis.run.rules.routing import RoutedRules, Router
 from cernis.run.rules.rule import Rule, shorten_names
 from cernis.run.rules.shared_rules import SharedRules
 
-_COSTLY = 5
+_COSTLY = 10
 """So many rules are shown of those that took most of the time."""
 
 

@@ -6,7 +6,7 @@ is split: its rules run alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -14,8 +14,9 @@ import pyarrow as pa
 from cernis.errors import CernisError, DataError
 from cernis.events.order import Scale
 from cernis.events.source import DescribedStream
+from cernis.integers import count_noun
 from cernis.run.rules.derived import KnownStream, unite_schemas
-from cernis.run.rules.rule import RuleSetError, describe_mistake
+from cernis.run.rules.rule import RuleSetError, describe_mistake, shorten_names
 from cernis.run.rules.running import RunningRule, RunningRules, SessionOpener
 from cernis.run.rules.streams import choose_streams
 
@@ -70,6 +71,8 @@ def check_rules(
         for name in pattern.streams:
             if name in made:
                 own.append(KnownStream(name, unite_schemas(name, made[name])))
+        if opener.options.missing == "null":
+            own = _add_missing(each, own, opener.missing)
         try:
             session.prepare(own)
             session.check_scale(given.scale)
@@ -85,6 +88,41 @@ def check_rules(
     if mistakes:
         raise RuleSetError([*mistakes.values()], [*mistakes])
     return {name: unite_schemas(name, schemas) for name, schemas in made.items()}
+
+
+def _add_missing(
+    running: RunningRule, streams: Sequence[DescribedStream], missing: dict[str, tuple[str, ...]]
+) -> list[DescribedStream]:
+    """Return streams that have the columns which rules name, and note those that they lack."""
+    if not streams or any(stream.is_blank for stream in streams):
+        return [*streams]
+    known = {name for stream in streams for name in stream.schema.names}
+    joined = {join.table for join in running.pattern.joins}
+    lacking: dict[str, None] = {}
+    for rule in running.rules:
+        roots = (name for name in sorted(rule.columns) if not {".", ")"} & {*name})
+        own = [name for name in roots if name not in known and name not in joined]
+        if own:
+            missing[rule.name] = tuple(own)
+            lacking |= dict.fromkeys(own)
+    first, *others = streams
+    fields = [pa.field(name, pa.null()) for name in lacking]
+    return [KnownStream(first.name, pa.schema([*first.schema, *fields])), *others]
+
+
+def note_missing(missing: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a note on the columns that are NULL because the events lack them."""
+    if missing:
+        named = [f"{rule} ({', '.join(names)})" for rule, names in missing.items()]
+        several = count_noun(len(missing), "rule names", "rules name")
+        yield f"{several} columns that the events lack, which are NULL: {shorten_names(named)}"
+
+
+def note_refused(refused: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with rules that were left out."""
+    if refused:
+        yield f"{count_noun(len(refused), 'rule is', 'rules are')} left out"
+        yield from refused
 
 
 def _blame(

@@ -126,6 +126,28 @@ def read_rules(source: Any) -> list[Rule]:
     return reader.rules
 
 
+def sift_rules(source: Any) -> tuple[list[Rule], list[str]]:
+    """Read and plan rules; return those that can run, and what is wrong with the others.
+
+    >>> rules, refused = sift_rules("RULE a AS SELECT * WHRE A RULE b AS SELECT * WHERE B")
+    >>> [rule.name for rule in rules], refused[0].splitlines()[0]
+    (['b'], "rule a: line 1, column 20: unexpected 'WHRE'")
+    """
+    reader = _RuleReader()
+    reader.read(source)
+    rules, refused = reader.rules, [mistake.text for mistake in reader.mistakes]
+    if circle := describe_circle(rules):
+        raise RuleSetError([*refused, circle])
+    try:
+        plan_rules(rules)
+    except RuleSetError as error:
+        rules = [rule for rule in rules if rule.name not in error.rules]
+        refused += error.mistakes
+    if not rules:
+        raise RuleSetError(refused) if refused else CernisError("there are no rules")
+    return rules, refused
+
+
 def revise_rules(source: Any, before: Sequence[Rule]) -> tuple[list[Rule], list[str]]:
     """Read rules again, and return them with the mistakes of those that are refused.
 

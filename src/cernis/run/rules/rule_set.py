@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cernis.errors import CernisError
 from cernis.run.metrics import SessionMetrics
 from cernis.run.query import Query
 from cernis.run.rules.explain import list_costly, list_silent, list_work
-from cernis.run.rules.rule import read_rules
+from cernis.run.rules.rule import read_rules, sift_rules
 from cernis.run.rules.session import RuleSession
 from cernis.run.rules.shared_rules import SharedRules
 from cernis.run.session import RunOptions
@@ -32,12 +33,18 @@ class RuleSet(SharedRules):
     """
 
     @classmethod
-    def of(cls, source: Any) -> RuleSet:
+    def of(cls, source: Any, on_bad_rule: str = "fail") -> RuleSet:
         """Read rules: a text, a file, a folder, texts in a list, or queries by name.
 
-        All mistakes of all rules are raised together.
+        All mistakes of all rules are raised together. With `on_bad_rule="skip"`, rules that are
+        wrong or do not fit the events are left out, and notes say so.
         """
-        return cls(read_rules(source))
+        if on_bad_rule not in ("fail", "skip"):
+            raise CernisError(f"on_bad_rule={on_bad_rule!r}: expected 'fail' or 'skip'")
+        if on_bad_rule == "fail":
+            return cls(read_rules(source))
+        rules, refused = sift_rules(source)
+        return cls(rules, refused, skips=True)
 
     def __getitem__(self, name: str) -> Query[Any]:
         for rule in self.rules:

@@ -314,6 +314,8 @@ class SessionOpener:
     def __init__(self, options: RunOptions) -> None:
         self.options = options
         self.encoders = _SharedEncoders(options.type_column)
+        self.missing: dict[str, tuple[str, ...]] = {}
+        """The columns that rules name and the events lack, where these are NULL."""
 
     def open(self, query: Query[Any]) -> Session[Any]:
         """Return a session of a query."""

@@ -21,6 +21,7 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from cernis.errors import (
     DataError,
@@ -43,9 +44,15 @@ from cernis.run.rules.derived import is_held, is_late
 from cernis.run.rules.explain import describe_silence
 from cernis.run.rules.freeze import FrozenRules, StreamState, freeze_rules
 from cernis.run.rules.group import GroupSession, RuleGroup
-from cernis.run.rules.prepare import GivenStreams, check_rules, split_groups
+from cernis.run.rules.prepare import (
+    GivenStreams,
+    check_rules,
+    note_missing,
+    note_refused,
+    split_groups,
+)
 from cernis.run.rules.read_chunk import ChunkReader, ChunkReading, join_batches, limit_time
-from cernis.run.rules.rule import Rule, name_warning, plan_rules
+from cernis.run.rules.rule import Rule, RuleSetError, name_warning, plan_rules
 from cernis.run.rules.running import (
     RuleNotes,
     RuleWarnings,
@@ -86,6 +93,11 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
         """What the rules kept when they last forgot."""
         groups = [*rules.families, *rules.bundles] if self._has_groups else []
         self._use(self._opener.start(rules.rules, groups, []))
+
+    @property
+    def missing(self) -> dict[str, tuple[str, ...]]:
+        """The columns that rules name and the events lack, by rule, with `missing="null"`."""
+        return self._opener.missing
 
     @property
     def options(self) -> RunOptions:
@@ -235,13 +247,25 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
         split = split_groups(self.running, given, self._opener)
         if split is not None:
             self._use(split)
-        schemas = check_rules(self.running, given, self._opener)
+        schemas = self._check_rules(given)
         if self.options.strict:
             warnings = [
                 (each.rules[0], one) for each in self.running for one in each.session.plan.warnings
             ]
             self._refuse(warnings)
         self._reader.schemas = schemas
+
+    def _check_rules(self, given: GivenStreams) -> dict[str, pa.Schema]:
+        """Check each rule against its streams; those that do not fit are left out, or an error."""
+        try:
+            return check_rules(self.running, given, self._opener)
+        except RuleSetError as error:
+            left = [rule for rule in self.rules if rule.name not in error.rules]
+            if not self.rules.skips or not left or len(left) == len(self.rules):
+                raise
+            refused = (*self.rules.refused, *error.mistakes)
+            self.update(type(self.rules)(left, refused, skips=True))
+            return self._check_rules(given)
 
     def _read(self, opened: OpenedEvents, *, forget: bool = True) -> list[list[Any]]:
         ordering, batches = opened
@@ -256,6 +280,7 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
         self.progress = ordering.progress
         odd = () if times is None else check_times(sources, times)
         self.notes = [*ordering.notes, *note_skipped(sources), *map(WarningNote.of, odd)]
+        self.notes += [*note_refused(self.rules.refused), *note_missing(self.missing)]
         return read
 
     def _read_last(self, read: list[list[Any]], scale: Scale, *, forget: bool = True) -> None:

@@ -48,8 +48,14 @@ _MOST_EVENTS = 6
 class SharedRules:
     """Rules that run over the same events."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(
+        self, rules: Iterable[Rule], refused: Sequence[str] = (), *, skips: bool = False
+    ) -> None:
+        """`refused` are the mistakes of rules that were left out; `skips` leaves out further ones
+        that do not fit the events."""
         self.rules = tuple(rules)
+        self.refused = tuple(refused)
+        self.skips = skips
 
     def __len__(self) -> int:
         return len(self.rules)
