@@ -99,7 +99,11 @@ _MODULES = {
 
 @overload
 def query(
-    text: str | Pattern, *, lang: Literal["ceql"] = "ceql", schema: Schema | None = None
+    text: str | Pattern,
+    *,
+    lang: Literal["ceql"] = "ceql",
+    schema: Schema | None = None,
+    time_zone: str | None = None,
 ) -> Query[Matches]: ...
 
 
@@ -111,17 +115,26 @@ def query(  # type: ignore[overload-overlap]  # text in other languages is no Gr
 
 @overload
 def query(
-    text: str | Pattern | ConjunctiveQuery, *, lang: str = "ceql", schema: Schema | None = None
+    text: str | Pattern | ConjunctiveQuery,
+    *,
+    lang: str = "ceql",
+    schema: Schema | None = None,
+    time_zone: str | None = None,
 ) -> Query: ...
 
 
 def query(
-    text: str | Pattern | ConjunctiveQuery, *, lang: str = "ceql", schema: Schema | None = None
+    text: str | Pattern | ConjunctiveQuery,
+    *,
+    lang: str = "ceql",
+    schema: Schema | None = None,
+    time_zone: str | None = None,
 ) -> Query | GraphQuery:
     """Parse and check a query, against a schema if one is given.
 
     `lang` is the language of a text: CEQL, `"cq"` for a conjunctive query, or `"spaseq"` for a
-    query over RDF streams. A `Pattern` or a `ConjunctiveQuery` needs none.
+    query over RDF streams. A `Pattern` or a `ConjunctiveQuery` needs none. Functions of time that
+    name no zone are in the `time_zone`, otherwise in UTC.
     """
     if lang == "spaseq" and isinstance(text, str):
         with make_lasting():
@@ -131,22 +144,25 @@ def query(
     with make_lasting():
         from cernis.run.query import Query
 
-    return Query(text, lang=lang, schema=schema)
+    return Query(text, lang=lang, schema=schema, time_zone=time_zone)
 
 
-def rules(source: Any, on_bad_rule: str = "fail") -> RuleSet:
+def rules(source: Any, on_bad_rule: str = "fail", *, time_zone: str | None = None) -> RuleSet:
     """Read rules that run over the same events in one pass; raise all their mistakes together.
 
     With `on_bad_rule="skip"`, rules that are wrong or do not fit the events are left out, and notes
     say so.
 
     `source` is a text of `RULE name AS SELECT …`, a path of a file or of a folder of such texts
-    (.ceql), a list of texts and paths, or a dictionary of queries by name.
+    (.ceql), a list of texts and paths, or a dictionary of queries by name. Functions of time that
+    name no zone are in the `time_zone`, otherwise in UTC.
     """
     with make_lasting():
+        from cernis.languages.ceql.parse import use_time_zone
         from cernis.run.rules.rule_set import RuleSet
 
-    return RuleSet.of(source, on_bad_rule)
+    with use_time_zone(time_zone):
+        return RuleSet.of(source, on_bad_rule)
 
 
 def sql(

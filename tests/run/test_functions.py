@@ -266,3 +266,26 @@ def test_a_function_of_time_takes_a_zone() -> None:
     found = cernis.query(text).run(table).to_arrow()
     assert found["h"].to_pylist() == [6, 7]
     assert found["e"].to_pylist() == [5, 5]
+
+
+def test_a_session_has_a_time_zone() -> None:
+    times = [datetime(2024, 1, 1, 23, 30), datetime(2024, 7, 1, 22, 30)]
+    table = pa.table({"type": ["A"] * 2, "ts": times})
+    text = (
+        "SELECT HOUR(x[ts]) AS h, HOUR(x[ts], 'UTC') AS u, CAST(x[ts] AS DATE) AS d, "
+        "CAST(END AS STRING) AS s, DATE_TRUNC('DAY', x[ts]) AS t FROM S WHERE A AS x "
+        "PARTITION BY [DAY(ts)]"
+    )
+    query = cernis.query(text, time_zone="Europe/Berlin")
+    assert cernis.query(str(query)).pattern == query.pattern
+    found = query.run(table).to_arrow()
+    assert found["h"].to_pylist() == [0, 0]
+    assert found["u"].to_pylist() == [23, 22]
+    assert [str(day) for day in found["d"].to_pylist()] == ["2024-01-02", "2024-07-02"]
+    assert found["s"].to_pylist() == ["2024-01-02 00:30:00", "2024-07-02 00:30:00"]
+    assert [time.hour for time in found["t"].to_pylist()] == [23, 22]
+    rules = cernis.rules({"a": text}, time_zone="Europe/Berlin")
+    assert rules["a"].pattern == query.pattern
+    assert "HOUR(ts)" in str(cernis.query(text))
+    with pytest.raises(cernis.CernisError, match="unknown time zone 'Mars/Olympus'"):
+        cernis.query(text, time_zone="Mars/Olympus")

@@ -24,8 +24,11 @@ are, with an index. In a term, x holds one event, or the function stands inside 
   as for an overflow, a division by zero or a text that is no number, the value is NULL. `FLOOR`
   and `CEIL` of NaN are NULL as well.
 - **Decimals** count as the nearest double in functions of numbers, as they do in arithmetic.
-- **Times** are in UTC unless a time zone is named: `HOUR(ts, 'Europe/Berlin')`. The zone of a
-  Spark session does not matter. Text in ISO 8601 is read as a time.
+- **Times** are in UTC unless a time zone is named: `HOUR(ts, 'Europe/Berlin')`. The zone of those
+  that name none is set by `cernis.query(text, time_zone='Europe/Berlin')`, `cernis.rules(…,
+  time_zone=…)` or `cernis --time-zone Europe/Berlin run …`; the query then has it in each call, on
+  Spark as well. The zone of a Spark session does not matter. Text in ISO 8601 is read as a time;
+  without a zone of its own it counts as UTC.
 - **Cost.** What depends on one event is computed once for a batch, on whole columns. On Spark,
   Catalyst computes the functions marked *Catalyst* before events travel to Python; it gives the
   same bits. The others run in the Python workers, where the mathematical library and regular

@@ -660,8 +660,22 @@ def _options(
         bool,
         typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
+    time_zone: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ZONE",
+            help="The zone of functions of time that name none, such as Europe/Berlin (UTC).",
+        ),
+    ] = None,
 ) -> None:
-    pass
+    if time_zone is None and "cernis.languages.ceql.parse" not in sys.modules:
+        return  # a command that parses nothing starts sooner
+    from cernis.languages.ceql.parse import set_time_zone
+
+    try:
+        set_time_zone(time_zone)
+    except CernisError as error:
+        raise typer.BadParameter(str(error), param_hint="--time-zone") from None
 
 
 def _leave_pandas_out(words: Sequence[str]) -> None:

@@ -507,7 +507,7 @@ def _cast(arguments: Sequence[Operand], length: int) -> Any:
         case ("timestamp" | "string", "TIMESTAMP"):
             return _read_times(column, length, "UTC")
         case ("timestamp" | "string", "DATE"):
-            return _date([column], length)
+            return _date([column, *arguments[2:]], length)
     return NotImplemented
 
 

@@ -466,17 +466,17 @@ def write_double(value: float) -> str:
     return f"{'-' if sign else ''}{digits[0]}.{rest}E{power}"
 
 
-def _write_time(value: Any) -> str | None:
+def _write_time(value: Any, zone: str = "UTC") -> str | None:
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
-    found = to_datetime(value)
+    found = to_datetime(value, zone)
     if found is None:
         return None
     text = found.strftime("%H:%M:%S") + (f".{found.microsecond:06d}" if found.microsecond else "")
     return f"{found.date().isoformat()} {text.rstrip('0') if '.' in text else text}"
 
 
-def cast(value: Any, type_: str) -> Any:
+def cast(value: Any, type_: str, zone: str = "UTC") -> Any:
     """Return a value in another type; None where it has none there.
 
     >>> cast(" 12 ", "INT"), cast("1.5", "INT"), cast(1.5, "INT"), cast(True, "STRING")
@@ -508,7 +508,7 @@ def cast(value: Any, type_: str) -> Any:
         case "STRING", float() | Decimal():
             return write_double(float(value))
         case "STRING", _:
-            return _write_time(value)
+            return _write_time(value, zone)
         case "BOOLEAN", bool():
             return value
         case "BOOLEAN", str():
@@ -517,7 +517,7 @@ def cast(value: Any, type_: str) -> Any:
         case "BOOLEAN", int() | float() | Decimal():
             return _machine(value) != 0
         case "DATE", _:
-            return _date(value)
+            return _date(value, zone)
         case "TIMESTAMP", _:
             return to_datetime(value)
     return None
@@ -651,9 +651,10 @@ FUNCTIONS: dict[str, Function] = {
         _row("Place", "HAVERSINE", (_N, _N, _N, _N), _N, _haversine,
              "The metres between two points: latitude and longitude in degrees, of both.",
              "ROUND(HAVERSINE(52.5, 13.4, 48.1, 11.6)) → 505644.0"),
-        _row("Choice", "CAST", ("any", _S), "any", cast,
-             "The value in another type: INT, DOUBLE, STRING, BOOLEAN, TIMESTAMP or DATE.",
-             "CAST('12' AS INT) → 12", constants=(1,)),
+        _row("Choice", "CAST", ("any", _S, _S), "any", cast,
+             "The value in another type: INT, DOUBLE, STRING, BOOLEAN, TIMESTAMP or DATE; a time "
+             "is written in a time zone.",
+             "CAST('12' AS INT) → 12", least=2, constants=(1, 2)),
         _row("Lists", "SIZE", ("list",), _N, len, "The number of elements of a list.",
              "SIZE(arguments)", is_whole=True),
     )

@@ -317,7 +317,8 @@ def write_value(value: pred.Value) -> str:
 
 def _write_call(function: str, arguments: list[str]) -> str:
     if function == "CAST":
-        return f"CAST({arguments[0]} AS {arguments[1][1:-1]})"
+        zone = f", {arguments[2]}" if len(arguments) > 2 else ""
+        return f"CAST({arguments[0]} AS {arguments[1][1:-1]}{zone})"
     return f"{function}({', '.join(arguments)})"
 
 

@@ -20,6 +20,7 @@ from cernis.events.source import (
     stream_of,
 )
 from cernis.languages.ceql.parse import parse as parse_ceql
+from cernis.languages.ceql.parse import use_time_zone
 from cernis.languages.conjunctive.lower import lower
 from cernis.languages.conjunctive.parse import parse as parse_conjunctive
 from cernis.pattern.check import resolve
@@ -61,6 +62,7 @@ class Query(Generic[Found]):
         *,
         lang: Literal["ceql"] = "ceql",
         schema: Schema | None = None,
+        time_zone: str | None = None,
     ) -> None: ...
 
     @overload
@@ -70,6 +72,7 @@ class Query(Generic[Found]):
         *,
         lang: str = "ceql",
         schema: Schema | None = None,
+        time_zone: str | None = None,
     ) -> None: ...
 
     def __init__(
@@ -78,8 +81,10 @@ class Query(Generic[Found]):
         *,
         lang: str = "ceql",
         schema: Schema | None = None,
+        time_zone: str | None = None,
     ) -> None:
-        parsed = _parse(pattern, lang, schema) if isinstance(pattern, str) else pattern
+        with use_time_zone(time_zone):
+            parsed = _parse(pattern, lang, schema) if isinstance(pattern, str) else pattern
         self.conjunctive = parsed if isinstance(parsed, ConjunctiveQuery) else None
         if isinstance(parsed, ConjunctiveQuery):
             parsed = lower(parsed)

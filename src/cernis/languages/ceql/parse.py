@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from lark import Token, Tree
 
-from cernis.errors import Diagnostic, QueryError
+from cernis.errors import CernisError, Diagnostic, QueryError
 from cernis.languages.ceql.habits import NO_FUNCTIONS
 from cernis.languages.ceql.mistakes import explain_lexeme, explain_token
 from cernis.languages.ceql.tree import MOMENTS, CeqlReader
@@ -14,7 +16,7 @@ from cernis.languages.ceql.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
 from cernis.languages.text.read import Syntax, read_tokens, read_tree
 from cernis.pattern.check import check, find_too_deep
-from cernis.pattern.functions import find_function
+from cernis.pattern.functions import find_function, is_zone
 from cernis.pattern.predicate import Value
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import settle_select
@@ -144,6 +146,38 @@ def _read(text: str, start: str, misspelt: list[Diagnostic]) -> Tree[Token]:
     return read_tree(SYNTAX, start, tokens, text, misspelt)
 
 
+_TIME_ZONE: ContextVar[str | None] = ContextVar("_TIME_ZONE", default=None)
+_process_zone: list[str | None] = [None]
+
+
+@contextmanager
+def use_time_zone(zone: str | None) -> Iterator[None]:
+    """Parse texts whose functions of time are in a zone, unless they name one; None: as before.
+
+    A pattern has the zone in each call, so that states, tasks of Spark and rules need no setting.
+
+    >>> with use_time_zone("Europe/Berlin"):
+    ...     print(parse("SELECT * WHERE A AS a FILTER a[HOUR(ts) < 6]"))
+    SELECT * WHERE A AS a FILTER a[HOUR(ts, 'Europe/Berlin') < 6]
+    """
+    token = _TIME_ZONE.set(_check_zone(zone) or _TIME_ZONE.get())
+    try:
+        yield
+    finally:
+        _TIME_ZONE.reset(token)
+
+
+def set_time_zone(zone: str | None) -> None:
+    """Set the time zone of all texts that this process parses, in any thread; None: UTC."""
+    _process_zone[0] = _check_zone(zone)
+
+
+def _check_zone(zone: str | None) -> str | None:
+    if zone is not None and not is_zone(zone):
+        raise CernisError(f"unknown time zone {zone!r}; one is such as 'Europe/Berlin'")
+    return zone
+
+
 def parse(text: str, find_schema: FindSchema = lambda pattern: None) -> Pattern:
     """Return the pattern that a CEQL text stands for; raise QueryError with its mistakes.
 
@@ -153,7 +187,7 @@ def parse(text: str, find_schema: FindSchema = lambda pattern: None) -> Pattern:
     >>> parse("SELECT * FROM S WHERE SELL AS a ; BUY AS b").formula.parts[0]
     As(body=Event(type='SELL', stream=None), variable='a')
     """
-    reader = CeqlReader(text)
+    reader = CeqlReader(text, _TIME_ZONE.get() or _process_zone[0])
     mistakes = reader.mistakes.found
     pattern: Pattern = reader.transform(_read(text, "query", mistakes))
     deep = find_too_deep(pattern)

@@ -20,6 +20,7 @@ from cernis.languages.text.tree import OPERATORS, TreeReader, unquote
 from cernis.languages.text.words import NANOSECONDS
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.functions import find_function
 from cernis.pattern.query import (
     Absence,
     Consume,
@@ -103,8 +104,10 @@ LimitScope = pred.ConstantDuration | Overall
 class CeqlReader(TreeReader):
     """Reads one text; `mistakes` holds what was wrong with it."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, zone: str | None = None) -> None:
         super().__init__(source)
+        self.zone = zone
+        """The time zone of functions that name none; None: UTC."""
         self.qualified: list[cel.Event] = []
         self.spans: dict[str, tuple[Span, ...]] = {}
         self.calculated: dict[str, pred.Value] = {}
@@ -599,11 +602,13 @@ class CeqlReader(TreeReader):
 
     def term_call(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
         word, *terms = parts
-        return self._fold(word.value, [one for one in terms if one is not None], span_of_tree(meta))
+        known = [one for one in terms if one is not None]
+        return self._fold(word.value, self._add_zone(word.value, known), span_of_tree(meta))
 
     def term_cast(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
-        _, term, name = parts
-        return self._fold("CAST", [term, self._read_type(name)], span_of_tree(meta))
+        _, term, name, zone = parts
+        function, rest = self._read_cast(name, zone)
+        return self._fold(function, [term, *rest], span_of_tree(meta))
 
     def _fold(self, function: str, terms: Sequence[Any], span: Span) -> pred.MatchTerm:
         return call_terms(function, tuple(map(self._read_term, terms)), span)
@@ -748,16 +753,35 @@ class CeqlReader(TreeReader):
     def call(self, meta: Meta, parts: list[Any]) -> pred.Call:
         word, *values = parts
         name = capitalize_ascii(word.value)
-        arguments = tuple(value for value in values if value is not None)
-        return pred.Call(name, arguments, span=span_of_tree(meta))
+        arguments = self._add_zone(name, [value for value in values if value is not None])
+        return pred.Call(name, tuple(arguments), span=span_of_tree(meta))
 
     def truth(self, meta: Meta, parts: list[Any]) -> pred.Comparison:
         span = span_of_tree(meta)
         return pred.Comparison("=", self.call(meta, parts), pred.Literal(True), span=span)
 
     def cast(self, meta: Meta, parts: list[Any]) -> pred.Call:
-        _, value, name = parts
-        return pred.Call("CAST", (value, self._read_type(name)), span=span_of_tree(meta))
+        _, value, name, zone = parts
+        function, rest = self._read_cast(name, zone)
+        return pred.Call(function, (value, *rest), span=span_of_tree(meta))
+
+    def _read_cast(self, name: Name, zone: Token | None) -> tuple[str, list[pred.Literal]]:
+        """Return the function that CAST is, and its arguments after the value."""
+        type_ = self._read_type(name)
+        given = self._read_constant(zone) if zone is not None else None
+        if given is None and self.zone is not None and type_.value in ("DATE", "STRING"):
+            given = pred.Literal(self.zone)
+        if type_.value == "DATE" and given is not None:
+            return "DATE", [given]
+        return "CAST", [type_] if given is None else [type_, given]
+
+    def _add_zone(self, name: str, arguments: list[Any]) -> list[Any]:
+        """Return the arguments of a function of time, with the zone that is set if it names none."""
+        function = None if self.zone is None else find_function(name)
+        if function is None or function.group != "Time":
+            return arguments
+        is_open = len(arguments) == len(function.takes) - 1
+        return [*arguments, pred.Literal(cast(str, self.zone))] if is_open else arguments
 
     def _read_type(self, name: Name) -> pred.Literal:
         return pred.Literal(capitalize_ascii(name.text), span=name.span)

@@ -275,7 +275,7 @@ class PredicateCheck:
     def _check_constants(self, name: str, values: list[Any], span: Span | None) -> None:
         """Note constants that a function cannot work with."""
         match name, values:
-            case "CAST", [_, str(type_)] if type_ not in CAST_TYPES:
+            case "CAST", [_, str(type_), *_] if type_ not in CAST_TYPES:
                 names = ", ".join(CAST_TYPES)
                 suggestion = did_you_mean(type_, CAST_TYPES)
                 self.mistakes.note(
@@ -299,7 +299,8 @@ class PredicateCheck:
                             f"'{network}' is no network", span, expected="such as 10.0.0.0/8"
                         )
         function = find_function(name)
-        if function is not None and function.group == "Time" and len(values) == len(function.takes):
+        zoned = name == "CAST" or (function is not None and function.group == "Time")
+        if function is not None and zoned and len(values) == len(function.takes):
             zone = values[-1]
             if isinstance(zone, str) and not is_zone(zone):
                 self.mistakes.note(
