@@ -1,7 +1,7 @@
 """`cernis bench correlation`: the cost of conditions between events.
 
 An index finds the runs that an event is compared with, so that an event costs the same however
-many runs there are. Five questions, each a ratio within this run:
+many runs there are. Six questions, each a ratio within this run:
 
 * Does an event cost more in a wider window, or with wider gaps? The streams have few keys, so
   that a window 100 times as wide has 100 times as many runs for each key; every event has a
@@ -12,6 +12,7 @@ many runs there are. Five questions, each a ratio within this run:
 * Does a match cost more if `!=` disqualifies 99 % of its candidates? For comparison, all
   candidates are enumerated and filtered.
 * Does a count cost less than an enumeration?
+* What is left of the rate of a sequence, if its predicates are functions?
 
 The sessions of all windows take turns on the same stretches of the stream, once they have read
 twice the widest window. The cost of an event is the median turn. Collections of expired runs are
@@ -37,7 +38,7 @@ from benchmarks.clock import race, time_call
 from benchmarks.output import write_matches
 from benchmarks.record import EXPONENT, Case, Record, divide, find
 from benchmarks.scale import BenchmarkScale
-from benchmarks.table import Table, format_number, tabulate
+from benchmarks.table import Columns, Table, format_number, tabulate
 from benchmarks.watched import Turn, Watched
 from cernis.results.correlated import CorrelatedMatches
 from tools.cases.naive import NaiveRuns
@@ -49,7 +50,9 @@ AIM_RATIO = 1.5
 AIM_GAP = 0.15
 GAP = "[gap]"
 PART = "[part]"
-"""Stand for the window in a workload that gaps, or a WITHIN of a part, bound instead of WITHIN."""
+SPAN = "[span]"
+"""Stand for the window in a workload that gaps, a WITHIN of a part, or a condition on times bound
+instead of WITHIN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,11 @@ class CorrelatedWorkload:
         >>> CorrelatedWorkload("A AS x").query(100)
         'SELECT * FROM S WHERE A AS x WITHIN 100 EVENTS'
         """
-        bounds = {GAP: f"[{window} EVENTS]", PART: f"WITHIN {window} EVENTS"}
+        bounds = {
+            GAP: f"[{window} EVENTS]",
+            PART: f"WITHIN {window} EVENTS",
+            SPAN: f"{window} MILLISECONDS",
+        }
         for mark, bound in bounds.items():
             if mark in self.where:
                 return f"SELECT * FROM S WHERE {self.where.replace(mark, bound)}"
@@ -118,6 +125,25 @@ WORKLOADS = {
         "UNLESS (C AS z FILTER z[ref] = x[id] AND z[price] > y[price])",
         aim="logarithmic",
     ),
+    "calculated chain": CorrelatedWorkload(
+        "(A AS x ; B AS y ; C AS z) FILTER LOWER(x[name]) = LOWER(y[name]) "
+        "AND LOWER(y[name]) = LOWER(z[name])"
+    ),
+    "calculated order": CorrelatedWorkload(
+        "(A AS x ; B AS y ; C AS z) FILTER y[price] > 1.05 * x[price] "
+        "AND z[price] > 1.05 * y[price]",
+        aim="logarithmic",
+    ),
+    "near": CorrelatedWorkload(
+        "(A AS x ; B AS y ; C AS z) FILTER ABS(x[price] - y[price]) <= 0.01 "
+        "AND ABS(y[price] - z[price]) <= 0.01",
+        aim="logarithmic",
+    ),
+    "gap in a condition": CorrelatedWorkload(
+        "(A AS x ; B AS y ; C AS z) FILTER x[id] = y[ref] AND y[id] = z[ref] "
+        f"AND y[ts] - x[ts] <= {SPAN} AND z[ts] - y[ts] <= {SPAN}",
+        aim=f"exponent ≤ {AIM_GAP}",
+    ),
 }
 LISTED = ("chain", "hierarchical")
 
@@ -126,6 +152,7 @@ def make_keyed_stream(events: int, keys: int, types: str = "ABC", seed: int = SE
     """Return events with random types, keys and prices: `id` and `ref` of `keys`, `u` of ten."""
     random = np.random.default_rng(seed)
     kinds = random.integers(0, len(types), events, dtype=np.int32)
+    names = [f"{word} {key}" for key in range(keys) for word in ("Key", "KEY", "key")]
     return pa.table(
         {
             "type": pa.DictionaryArray.from_arrays(pa.array(kinds), list(types)),
@@ -133,6 +160,7 @@ def make_keyed_stream(events: int, keys: int, types: str = "ABC", seed: int = SE
             "ref": random.integers(0, keys, events),
             "u": random.integers(0, 10, events),
             "price": random.random(events),
+            "name": pa.array(names).take(pa.array(random.integers(0, len(names), events))),
         }
     )
 
@@ -145,6 +173,7 @@ def run_correlation(scale: BenchmarkScale, step: Step) -> list[Record]:
         ("keys", partial(measure_keys, scale)),
         ("disqualified", partial(measure_disqualified, scale)),
         ("counting", partial(measure_counting, scale)),
+        ("functions", partial(measure_functions, scale)),
     ]
     return run_parts(parts, step)
 
@@ -169,6 +198,8 @@ def measure_windows(scale: BenchmarkScale, name: str) -> list[Record]:
     length = windows[-1] // 2
     turns = scale.correlated_turns
     stream = make_keyed_stream(length * (turns + 4), workload.keys, workload.types)
+    if SPAN in workload.where:
+        stream = stream.append_column("ts", pa.array(range(len(stream))))
     sessions = {w: Watched(cernis.query(workload.query(w))) for w in windows}
     for session in sessions.values():
         session.push(stream.slice(0, 4 * length))
@@ -386,6 +417,39 @@ def measure_counting(scale: BenchmarkScale) -> list[Record]:
     return records
 
 
+# --------------------------------------------------------------- functions
+
+PREDICATES = {
+    "plain comparisons": "x[price > 0.1] AND y[price < 0.9] AND z[u != 3]",
+    "functions": "x[ABS(price - 0.5) < 0.4] AND y[LOWER(name) != 'key 3'] AND z[MOD(u, 7) != 3]",
+}
+
+
+def measure_functions(scale: BenchmarkScale) -> list[Record]:
+    """Measure a sequence with three predicates, plain ones and functions."""
+    events = make_keyed_stream(scale.correlated_keyed_events, KEYS)
+    runs = {
+        name: time_call(
+            partial(
+                cernis.query(
+                    f"SELECT * FROM S WHERE (A AS x ; B AS y ; C AS z) FILTER {condition} "
+                    "WITHIN 100 EVENTS"
+                ).run,
+                events,
+            )
+        )
+        for name, condition in PREDICATES.items()
+    }
+    best = race(runs, scale.rounds)
+    records = []
+    for name, seconds in best.items():
+        case: Case = {"predicates": name}
+        relative = divide(best["plain comparisons"], seconds)
+        records.append(Record(NAME, "sequence", len(events) / seconds, "events/s", case))
+        records.append(Record(NAME, "to plain comparisons", relative, "×", case))
+    return records
+
+
 # ------------------------------------------------------------------ tables
 
 
@@ -410,6 +474,12 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
         "ratio": "to none disqualified",
     }
     by_keys = {"keys": "keys", "events/s": "keyed", "to fewest keys": "relative to fewest keys"}
+    by_predicates: Columns = {
+        "predicates": "predicates",
+        "events/s": "sequence",
+        "to plain comparisons": "to plain comparisons",
+        "aim": lambda _: "≥ 0.5",
+    }
     by_answer = {"answer": "answer", "µs": "answered in", "times a count": "times a count"}
     return [
         tabulate(
@@ -429,6 +499,7 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
             by_answer,
             f"{format_number(find(records, 'matches at one position'))} matches end there.",
         ),
+        tabulate(records, "A sequence with three predicates", "sequence", by_predicates),
     ]
 
 

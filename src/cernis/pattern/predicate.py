@@ -169,6 +169,9 @@ class Attribute:
         return iter((self,)) if self.value is None else attributes_of(self.value)
 
 
+NUMBER = " + 0)"
+"""Ends the name of an attribute as the number that is subtracted from others."""
+
 TIME = Attribute(("@time",))
 """The time of an event in the unit of its time column, or its position where there is none."""
 

@@ -36,6 +36,11 @@ _WORDS = {
 }
 
 
+def is_bounded(leaf: pred.Compare) -> bool:
+    """Whether a comparison of a number with a bound may be an end of a range."""
+    return leaf.origin is not None and leaf.left.attribute.name.endswith(pred.NUMBER)
+
+
 class _Operand(NamedTuple):
     """An operand of the difference: a value of one event."""
 

@@ -42,6 +42,7 @@ from cernis.pattern.waits import list_waits
 from cernis.plan.absence import lists_matches, make_guard_query, needs_every_label
 from cernis.plan.bounds import find_bounds
 from cernis.plan.correlated import Correlated, plan_correlated
+from cernis.plan.distances import is_bounded
 from cernis.plan.equal_sizes import drop_idle_max
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.inner_windows import lower_inner_windows
@@ -185,8 +186,7 @@ class Plan:
             side.attribute.name
             for plan in (self, *self.guards)
             for leaf in list_comparisons(plan.pattern)
-            if isinstance(leaf.origin, pred.CompareTerms)
-            if Kind.INT in list_kinds(schema, _list_sources(leaf))
+            if is_bounded(leaf) and Kind.INT in list_kinds(schema, _list_sources(leaf))
             for side in (leaf.left, leaf.right)
         )
         unordered = find_unordered(schema)

@@ -396,7 +396,7 @@ def _makes_range(link: Link, order: Ordered) -> bool:
     """Whether an order gives a range of numbers its upper end."""
     (known, *others) = link.ordered
     is_plain = not others and link.gap is None and link.arrow is None
-    same = known.earlier == order.earlier and known.earlier.endswith("+ 0)")
+    same = known.earlier == order.earlier and known.earlier.endswith(pred.NUMBER)
     return is_plain and same and (known.op, order.op) == (">=", "<=")
 
 

@@ -776,7 +776,7 @@ class CeqlReader(TreeReader):
         return "CAST", [type_] if given is None else [type_, given]
 
     def _add_zone(self, name: str, arguments: list[Any]) -> list[Any]:
-        """Return the arguments of a function of time, with the zone that is set if it names none."""
+        """Return the arguments of a function of time, with the zone if it names none."""
         function = None if self.zone is None else find_function(name)
         if function is None or function.group != "Time":
             return arguments
