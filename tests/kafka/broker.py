@@ -108,6 +108,9 @@ class Broker:
             "auto.create.topics.enable": "false",
             "offsets.topic.num.partitions": "1",
             "offsets.topic.replication.factor": "1",
+            "transaction.state.log.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
             **{name.replace("_", "."): value for name, value in changes.items()},
         }
         lines = "".join(f"{name}={value}\n" for name, value in settings.items())

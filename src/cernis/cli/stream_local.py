@@ -9,7 +9,7 @@ checkpoint, nothing is kept.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,10 +29,11 @@ from cernis.cli.rule_watch import RuleWatch
 from cernis.cli.stream_plan import StreamArguments
 from cernis.cli.terminal import error_console, print_message, print_notes
 from cernis.errors import CernisError, StrictError, neutralize
-from cernis.live.inputs import InputStopped, LiveInput, open_input
+from cernis.live.inputs import InputStopped, LiveInput
+from cernis.live.open import open_input, open_sink
 from cernis.live.prepare import Prepared, prepare_query, prepare_rules
 from cernis.live.run import LiveRun, Pace, resume_inputs
-from cernis.live.sinks import FolderSink, LineSink, Sink, WebhookSink
+from cernis.live.sinks import FolderSink
 from cernis.live.store import LocalStore
 from cernis.plan.report import write_entry
 from cernis.run.query import Query
@@ -96,15 +97,6 @@ class _Command:
         is_text = self.form == "jsonl"
         return prepare_query(self.query, self.inputs, reading, "lines" if is_text else "events")
 
-    def open_sink(self, store: LocalStore, is_stopping: Callable[[], bool]) -> Sink:
-        match self.sink:
-            case endpoints.Folder(path=path):
-                return FolderSink(path, self.form)
-            case endpoints.Webhook(url=url):
-                return WebhookSink(url, str(store.read_note("id")), is_stopping)
-            case _:
-                return LineSink()
-
     @property
     def pace(self) -> Pace:
         arguments = self.arguments
@@ -130,7 +122,7 @@ def _run(command: _Command, store: LocalStore) -> None:
     with caught_signals(lambda: _stop(command.inputs)) as caught, suppress(InputStopped):
         resume_inputs(command.inputs, store)
         prepared = command.prepare()
-        sink = command.open_sink(store, lambda: caught.number > 0)
+        sink = open_sink(command.sink, command.form, store.run, lambda: caught.number > 0)
         run = LiveRun(prepared, command.inputs, store, sink, command.pace, aside=aside)
         print_notes(note for each in run.inputs for note in getattr(each, "notes", ()))
 
@@ -222,8 +214,6 @@ def _name_stream(place: endpoints.LiveSource) -> str:
 
 
 def _choose_form(sink: endpoints.LiveSink | None, asked: str | None) -> str:
-    if isinstance(sink, endpoints.Topic):
-        raise CernisError(f"{sink}: topics do not run {_LOCAL}")
     if isinstance(sink, endpoints.Folder):
         return asked or "parquet"
     if asked == "parquet":
@@ -263,7 +253,8 @@ def _explain(
         yield from write_entry("source", [f"{name}: {place}"])
     yield from write_entry("time", [f"lateness {arguments.lateness}"])
     if sink is not None:
-        once = "exactly once" if isinstance(sink, endpoints.Folder) else "at least once"
+        is_exact = isinstance(sink, endpoints.Folder | endpoints.Topic)
+        once = "exactly once" if is_exact else "at least once"
         yield from write_entry("sink", [f"{sink}, {once}"])
     if arguments.checkpoint is not None:
         begun = (Path(arguments.checkpoint) / "cernis.sqlite").exists()

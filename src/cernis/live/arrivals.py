@@ -91,6 +91,9 @@ class InputReaders:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(max(0.0, until - monotonic()))
+        for input_, thread in zip(self.inputs, self._threads, strict=True):
+            if not thread.is_alive():
+                input_.close()
 
     def _read(self, number: int, source: Source, tick: int) -> None:
         input_, error = self.inputs[number], None

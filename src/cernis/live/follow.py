@@ -31,7 +31,8 @@ from cernis.errors import CernisError, StateError
 from cernis.events.files import Opening
 from cernis.events.reader import Piece, Reader
 from cernis.events.source import read_events
-from cernis.live.inputs import LiveInput, open_input
+from cernis.live.inputs import LiveInput
+from cernis.live.open import open_input
 from cernis.live.prepare import prepare_query, prepare_rules
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import LINE, FunctionSink

@@ -29,14 +29,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from cernis.errors import CernisError, DataError, StateError
+from cernis.errors import DataError, StateError
 from cernis.events.files import Opening, open_file, open_pipe, open_text
 from cernis.events.json_text import JsonReader
 from cernis.events.pipe import Pipe
 from cernis.events.reader import Piece, Reader
 from cernis.events.text import TextPosition, TextReader
 from cernis.events.times import value_type
-from cernis.work import endpoints
 from cernis.work.log import damaged
 
 _PAUSE = 0.005
@@ -83,6 +82,9 @@ class LiveInput(ABC):
     def stop(self) -> None:
         """End a wait; nothing more is read."""
         self._stopping.set()
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of what is open, once nothing is read any more."""
 
     def wait(self, seconds: float) -> None:
         """Wait for more; raises `InputStopped`."""
@@ -397,21 +399,6 @@ class _FolderPieces:
                 self.input.end(path)
 
 
-def open_input(place: endpoints.LiveSource, *, once: bool = False) -> LiveInput:
-    """Return the input at a place."""
-    match place:
-        case endpoints.StandardInput():
-            return PipeInput()
-        case endpoints.GrowingFile(path=path):
-            return FileInput(path, once=once)
-        case endpoints.Server(host=host, port=port):
-            return SocketInput(host, port)
-        case endpoints.Folder(path=path):
-            return FolderInput(path, once=once)
-        case _:
-            raise CernisError(f"{place}: topics do not run in one process; --engine spark has them")
-
-
 def describe_input(input_: LiveInput, schema: pa.Schema) -> KnownText | None:
     """Return what a later run expects of an input that it can go on with."""
     if input_.position is None:
@@ -420,12 +407,11 @@ def describe_input(input_: LiveInput, schema: pa.Schema) -> KnownText | None:
     return KnownText("jsonl" if isinstance(reader, JsonReader) else "csv", schema)
 
 
-def check_position(input_: LiveInput, position: Any) -> None:
-    """Raise an error for a position that no run has written."""
-    shapes = {FileInput: (int,) * 5, FolderInput: (str, int)}
-    shape = next((own for kind, own in shapes.items() if isinstance(input_, kind)), None)
-    if shape is None:
-        return
-    sound = isinstance(position, list) and len(position) == len(shape)
-    if not sound or not all(isinstance(v, kind) for v, kind in zip(position, shape, strict=True)):
-        raise StateError(f"{input_.label}: the checkpoint has no position of it: {position!r}")
+def resume_input(input_: LiveInput, position: Any, done: set[str]) -> None:
+    """Let an input go on; raise an error for a position that no run has written."""
+    try:
+        input_.resume(position, done)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise StateError(
+            f"{input_.label}: the checkpoint has no position of it: {position!r}"
+        ) from error

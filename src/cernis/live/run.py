@@ -15,7 +15,6 @@ events are read as soon as they are there, and as many as are there.
 from __future__ import annotations
 
 import json
-import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from cernis.errors import CernisError, StateError
 from cernis.events.batch import Bools
 from cernis.live.arrivals import Arrival, InputEnded, InputReaders
 from cernis.live.clock import EventClock
-from cernis.live.inputs import KnownText, LiveInput, check_position, describe_input
+from cernis.live.inputs import KnownText, LiveInput, describe_input, resume_input
 from cernis.live.prepare import Prepared, check_rules, record_rules
 from cernis.live.sinks import LINE, FolderSink, Sink
 from cernis.live.store import LocalStore
@@ -107,7 +106,6 @@ class LiveRun:
         self._buckets = self.prepared.buckets
         if before is None:
             store.write_note("run", self.prepared.note)
-            store.write_note("id", secrets.token_hex(8))
             known = {
                 input_.label: text.to_note()
                 for input_, source in zip(self.inputs, self.prepared.sources, strict=True)
@@ -134,11 +132,6 @@ class LiveRun:
     @property
     def _sinks(self) -> list[Sink]:
         return [self.sink] if self._aside is None else [self.sink, self._aside]
-
-    @property
-    def id(self) -> str:
-        """The name of the run, which all restarts from one checkpoint share."""
-        return str(self.store.read_note("id"))
 
     # ------------------------------------------------------------- the loop
 
@@ -243,7 +236,7 @@ class LiveRun:
         numbers = {rule: RuleNumbers(*own) for rule, own in json.loads(rules or "{}").items()}
         return Progress(
             query=self._buckets.query,
-            run=self.id,
+            run=self.store.run,
             batch=self._batch,
             rows=counts["rows"],
             events=counts["events"],
@@ -364,7 +357,6 @@ def resume_inputs(inputs: Mapping[str, LiveInput], store: LocalStore) -> None:
         if input_.label in known:
             input_.known = KnownText.from_note(known[input_.label])
         if position is not None:
-            check_position(input_, position)
-            input_.resume(position, store.files(input_.label))
+            resume_input(input_, position, store.files(input_.label))
         elif store.header() is not None and input_.position is not None:
             raise CernisError(f"{input_.label}: the checkpoint does not know this input")

@@ -17,6 +17,7 @@ may go back some commits as a whole.
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
@@ -89,6 +90,16 @@ class LocalStore:
         if self._database.in_transaction:
             self._database.execute("ROLLBACK")
         self._database.close()
+
+    @property
+    def run(self) -> str:
+        """The name of the run, which all restarts from one checkpoint share."""
+        name = self.read_note("id")
+        if name is None:
+            name = secrets.token_hex(8)
+            self.write_note("id", name)
+            self.commit()
+        return str(name)
 
     # ------------------------------------------------------ state of a bucket
 

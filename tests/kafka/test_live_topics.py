@@ -1,0 +1,111 @@
+"""Streams in one process from a real Kafka to the same: each match once, whatever ends."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker import Broker
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import cernis
+from cernis.errors import CernisError
+from cernis.live.prepare import prepare_query
+from cernis.live.run import LiveRun, Pace, resume_inputs
+from cernis.live.store import LocalStore
+from cernis.live.topics import TopicInput, TopicSink
+from cernis.run.session import RunOptions
+from cernis.work.endpoints import Topic
+
+PAIRS = "SELECT * FROM S WHERE A AS a ; B AS b FILTER a[v] < b[v] WITHIN 20 SECONDS"
+
+
+@pytest.fixture
+def servers(launched: Broker) -> str:
+    launched.wait()
+    return launched.servers
+
+
+def create(servers: str, *names: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    made = admin.create_topics(
+        [NewTopic(name, num_partitions=1, replication_factor=1) for name in names]
+    )
+    for name in names:
+        made[name].result(60)
+
+
+def put(servers: str, topic: str, events: list[dict[str, Any]]) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    for event in events:
+        producer.produce(topic, json.dumps(event).encode())
+    assert producer.flush(60) == 0
+
+
+def read(servers: str, topic: str) -> list[dict[str, Any]]:
+    """All messages of transactions that were committed."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "test",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = []
+    while (message := consumer.poll(30)) is not None and message.error() is None:
+        found.append(json.loads(message.value()))
+    consumer.close()
+    return found
+
+
+def test_matches_reach_a_topic_once_whenever_the_process_ends(servers: str, tmp_path: Path) -> None:
+    chance = random.Random(4)
+    events = [
+        {"type": chance.choice("AB"), "ts": 1000 * i, "v": chance.randrange(9)} for i in range(400)
+    ]
+    create(servers, "live-in", "live-out")
+    written = 0
+
+    def start() -> LiveRun:
+        store = LocalStore(tmp_path / "checkpoint")
+        inputs = {"S": TopicInput(Topic(servers, "live-in"), once=True)}
+        resume_inputs(inputs, store)
+        prepared = prepare_query(cernis.query(PAIRS), inputs, RunOptions(), "lines")
+        sink = TopicSink(Topic(servers, "live-out"), store.run)
+        return LiveRun(prepared, inputs, store, sink, Pace())
+
+    while written < len(events):
+        some = events[written : written + chance.randrange(40, 120)]
+        put(servers, "live-in", some)
+        written += len(some)
+        run = start()
+        run.start()
+        while run.arrivals.running or run.step(0):
+            run.step(0.1)
+        if chance.random() < 0.5:
+            run.commit()  # committed and delivered; the checkpoint does not know of the delivery
+        elif chance.random() < 0.5:
+            release, run._release = run._release, lambda *_: None  # type: ignore[method-assign]
+            run.commit()  # committed, and ended before the delivery
+            run._release = release  # type: ignore[method-assign]
+        run.arrivals.stop()
+        run.store.close()
+    run = start()
+    run.run(lambda: False)
+    run.store.close()
+    found = [(line["start_ts"], line["end_ts"]) for line in read(servers, "live-out")]
+    batch = cernis.query(PAIRS).run(events)
+    assert sorted(found) == sorted((match.start_ts, match.end_ts) for match in batch)
+    assert len(found) > 100
+
+
+def test_a_topic_that_is_not_there_is_named(servers: str) -> None:
+    input_ = TopicInput(Topic(servers, "nowhere"), once=True)
+    with pytest.raises(CernisError, match=r"kafka://.*/nowhere: .*[Uu]nknown topic"):
+        input_.read1(1000)
