@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -61,3 +63,28 @@ def test_mistakes_are_those_of_the_statement(spark: SparkSession) -> None:
         cernis_spark.match_recognize(frame, "ORDER BY id PATTERN (a) DEFINE a AS ix > 1")
     with pytest.raises(cernis.DataError, match="nowhere"):
         cernis_spark.sql(spark, "SELECT * FROM nowhere MATCH_RECOGNIZE (ORDER BY t PATTERN (a))")
+
+
+def test_a_stream_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path) -> None:
+    """Two micro-batches; the watermark decides what WITHIN leaves open."""
+    clause = """PARTITION BY k ORDER BY ts
+      MEASURES FIRST(a.v) AS v, COUNT(*) AS n, LAST(ts) AS last
+      PATTERN (a b+) WITHIN INTERVAL '10' SECOND
+      DEFINE b AS v > PREV(v)"""
+    rows = [("x", 0, 1), ("y", 1, 5), ("x", 2, 2), ("x", 3, 3), ("y", 4, 4), ("y", 5, 6)]
+    later = [("x", 6, 1), ("x", 7, 2), ("y", 30, 0), ("x", 50, 0), ("y", 50, 0)]
+    source, checkpoint = tmp_path / "in", str(tmp_path / "checkpoint")
+    source.mkdir()
+    for number, piece in enumerate([rows, later]):
+        events = ({"k": k, "ts": f"2026-01-01T00:00:{t:02}Z", "v": v} for k, t, v in piece)
+        (source / f"{number}.json").write_text("\n".join(map(json.dumps, events)))
+    schema = "k string, ts timestamp, v int"
+    frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(source))
+    stream = {"checkpoint": checkpoint, "tasks": 2, "ahead": None}
+    found = cernis_spark.match_recognize(frame, clause, stream=stream)
+    writing = found.writeStream.format("memory").queryName("vees").trigger(availableNow=True)
+    writing.option("checkpointLocation", checkpoint).start().awaitTermination()
+    told = sorted((row["k"], row["v"], row["n"]) for row in spark.table("vees").collect())
+    whole = cernis_spark.match_recognize(spark.read.schema(schema).json(str(source)), clause)
+    assert told == [("x", 1, 2), ("x", 1, 3), ("y", 4, 2)]
+    assert told == sorted((row["k"], row["v"], row["n"]) for row in whole.collect())

@@ -149,6 +149,24 @@ def is_nullable(pattern: RowPattern) -> bool:
     return True
 
 
+def has_one_way(pattern: RowPattern) -> bool:
+    """Return whether rows can be read as a pattern in one way at most.
+
+    >>> has_one_way(RowSequence((RowVariable("A"), RowVariable("B"))))
+    True
+    """
+    match pattern:
+        case RowVariable() | RowAnchor():
+            return True
+        case RowSequence(parts):
+            return all(map(has_one_way, parts))
+        case RowExclusion(part):
+            return has_one_way(part)
+        case RowRepetition(part, least, most):
+            return least == most and has_one_way(part)
+    return False
+
+
 class SkipMode(Enum):
     """Where the search goes on after a match."""
 

@@ -24,12 +24,12 @@ from pyspark.sql import types as T
 from sqlglot import exp
 
 from cernis.errors import CernisError, DataError, QueryError, Span
-from cernis.extras import import_extra
 from cernis.plan.rows.matcher import CLASSIFIER, EXCLUDED, MATCH, NUMBER, PLACE, ROW, is_read
 from cernis.plan.rows.plan import RowPlan
 from cernis.plan.rows.write import QueryWriter
 from cernis.run.rows.feed import DEFAULT_BUDGET
 from cernis.run.rows.statement import SqlQuery
+from cernis.spark.options import JobOptions
 from cernis.work.reading import recognize_rows
 from cernis.work.row_patterns import PartitionWork
 
@@ -50,6 +50,7 @@ def sql(
     *,
     dialect: str = "spark",
     budget: int = DEFAULT_BUDGET,
+    stream: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> Any:
     """Return the rows of a query that may have MATCH_RECOGNIZE clauses, as a lazy DataFrame.
@@ -57,29 +58,46 @@ def sql(
     The query may use the tables and views of the session, and DataFrames that are given by name.
     `dialect` is the SQL that the text is written in, `budget` how many transitions the search of a
     task may try where conditions depend on the path.
+
+    Rows of a streaming DataFrame give a streaming DataFrame. `stream` has the options of
+    `recognize` for streams: `lateness`, `ahead`, `late_output`, `checkpoint`, `tasks`, `on_error`,
+    `secret`.
     """
     query = SqlQuery(text, dialect=dialect)
-    return run_query(spark, query, {**(tables or {}), **named}, budget)
+    options = JobOptions(**(stream or {}))
+    return run_query(spark, query, {**(tables or {}), **named}, budget, options)
 
 
-def run_query(spark: Any, query: SqlQuery, tables: Mapping[str, Any], budget: int) -> Any:
+def run_query(
+    spark: Any,
+    query: SqlQuery,
+    tables: Mapping[str, Any],
+    budget: int,
+    options: JobOptions | None = None,
+) -> Any:
     """Return the rows of a statement over DataFrames by name, and tables of the session."""
-    runner = _SparkRunner(spark, tables, budget)
+    runner = _SparkRunner(spark, query, tables, budget, options or JobOptions())
     for plan in query.plans:
         runner.answer(plan)
     return runner.query(query.statement.query)
 
 
 def match_recognize(
-    rows: Any, clause: str, *, dialect: str = "spark", budget: int = DEFAULT_BUDGET
+    rows: Any,
+    clause: str,
+    *,
+    dialect: str = "spark",
+    budget: int = DEFAULT_BUDGET,
+    stream: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Return the matches of a clause in a DataFrame, as a DataFrame.
+    """Return the matches of a clause in a DataFrame, as a DataFrame; other options as in `sql`.
 
     `clause` is what stands in the brackets of MATCH_RECOGNIZE.
     """
     text = f"{_BEFORE}{clause}\n)"
     try:
-        return sql(rows.sparkSession, text, {"rows": rows}, dialect=dialect, budget=budget)
+        spark, tables = rows.sparkSession, {"rows": rows}
+        return sql(spark, text, tables, dialect=dialect, budget=budget, stream=stream)
     except QueryError as error:
         moved = [replace(one, span=_move(one.span)) for one in error.diagnostics]
         raise QueryError(moved, clause) from None
@@ -95,9 +113,17 @@ def _move(span: Span | None) -> Span | None:
 class _SparkRunner:
     """Runs one statement."""
 
-    def __init__(self, spark: Any, tables: Mapping[str, Any], budget: int) -> None:
-        import_extra("sqlglot", "SQL with MATCH_RECOGNIZE")
+    def __init__(
+        self,
+        spark: Any,
+        query: SqlQuery,
+        tables: Mapping[str, Any],
+        budget: int,
+        options: JobOptions,
+    ) -> None:
         self.spark = spark
+        self.statement = query
+        self.options = options
         self.tables = {name.lower(): frame for name, frame in tables.items()}
         self.budget = budget
 
@@ -128,10 +154,14 @@ class _SparkRunner:
     def answer(self, plan: RowPlan) -> None:
         """Make a table of a clause's result, with the clause's name."""
         rows = self.query(plan.recognition.rows)
-        if rows.isStreaming:
-            raise CernisError("MATCH_RECOGNIZE on streaming DataFrames is not supported yet")
         columns = tuple(rows.columns)
         plan.check_columns(columns)
+        if rows.isStreaming:
+            from cernis.spark.streaming.row_patterns import recognize_row_stream
+
+            found = recognize_row_stream(rows, plan, self.statement, self.options, self.budget)
+            self.tables[plan.recognition.name] = found
+            return
         writer = QueryWriter(plan, "spark", columns)
         numbered = rows.withColumn(ROW, F.monotonically_increasing_id())
         masked = self.run(writer.write_rows("cernis_rows"), cernis_rows=numbered)

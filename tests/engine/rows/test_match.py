@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cernis.automata.rows.construct import construct
 from cernis.engine.rows.match import match_rows
 from cernis.engine.rows.search import PathConditions, Programs, Registers, search_rows
-from cernis.engine.rows.tables import PartitionedRows, Skipping, make_tables
+from cernis.engine.rows.tables import PartitionedRows, Skipping, close_partitions, make_tables
 from cernis.errors import BudgetError
 from cernis.languages.sql.pattern import parse_pattern
 from cernis.pattern.row_pattern import RowPattern, SkipMode
@@ -66,7 +66,7 @@ def test_the_preferred_match_is_the_first_of_a_backtracking_search(search: bool,
         )
     except SkipMistake as mistake:
         expected = str(mistake)
-    rows = PartitionedRows(np.array([0, number]), holds, limits)
+    rows = close_partitions(np.array([0, number]), holds, limits)
     skipping = Skipping(skip.value, np.array([name == target for name in VARIABLES]))
     assert find(pattern, rows, skipping, search=search) == expected
 
@@ -80,7 +80,7 @@ def test_a_pattern_is_read_as_it_is_written(seed: int) -> None:
 def test_nested_repetitions_stay_linear() -> None:
     """`((A+)+ B)` over rows that are all A, where a backtracking matcher takes forever."""
     number = 3_000
-    rows = PartitionedRows(
+    rows = close_partitions(
         np.array([0, number]), np.tile([True, False, True], (number, 1)), np.full(number, number)
     )
     skipping = Skipping(SkipMode.TO_NEXT_ROW.value, np.zeros(3, np.bool_))

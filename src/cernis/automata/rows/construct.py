@@ -12,8 +12,8 @@ at every row. The common construction with one continuation and a set of visited
 order wrong where a reluctant part may be empty: `(|A)+`.
 
 Cost: linear in the pattern with its bounded repetitions written out, except for PERMUTE, which has
-a node for each set of parts, and for empty patterns under nested repetitions, which are built twice
-for each of these. A limit holds for all.
+a node for each set of parts, or for each order where parts can be read in several ways, and for
+empty patterns under nested repetitions, which are built twice for each of these. A limit holds.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from cernis.pattern.row_pattern import (
     RowRepetition,
     RowSequence,
     RowVariable,
+    has_one_way,
     is_nullable,
 )
 
@@ -182,17 +183,27 @@ class _Builder:
         return empty, full
 
     def _permute(self, parts: tuple[RowPattern, ...], ends: tuple[int, int]) -> tuple[int, int]:
-        """Build the parts in any order: one node for each set of parts that are left."""
-        known: dict[int, tuple[int, int]] = {0: ends}
+        """Build the parts in any order.
+
+        After a part that can be read in one way only, all orders of the parts that are left share
+        a node. After any other part they do not: the first order, in all its ways, is preferred to
+        the second.
+        """
+        known: dict[int, list[tuple[int, int]]] = {0: [ends]}
         for left in range(1, 1 << len(parts)):
-            ways = [
-                self._pair(part, known[rest := left & ~(1 << i)], (known[rest][1],) * 2)
-                for i, part in enumerate(parts)
-                if left >> i & 1
-            ]
-            empty, full = (self.split(*targets) for targets in zip(*ways, strict=True))
-            known[left] = empty, full
-        return known[(1 << len(parts)) - 1]
+            known[left] = []
+            for i, part in enumerate(parts):
+                if left >> i & 1:
+                    rest = known[left & ~(1 << i)]
+                    rest = [self._split_pairs(rest)] if has_one_way(part) else rest
+                    known[left] += [self._pair(part, pair, (pair[1],) * 2) for pair in rest]
+            if len(known[left]) > MAX_NODES:
+                raise BudgetError("PERMUTE has too many parts that can be read in several ways")
+        return self._split_pairs(known[(1 << len(parts)) - 1])
+
+    def _split_pairs(self, pairs: list[tuple[int, int]]) -> tuple[int, int]:
+        empty, full = (self.split(*targets) for targets in zip(*pairs, strict=True))
+        return empty, full
 
     # ------------------------------------------------------------ empty moves
 

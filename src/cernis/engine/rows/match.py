@@ -20,10 +20,13 @@ from numpy.typing import NDArray
 from cernis.automata.rows.construct import AT_END, AT_START
 from cernis.compiled import kernel
 from cernis.engine.rows.tables import (
+    BEGUN,
     FIRST_ROW,
     FOUND,
     NO_MATCH,
     NO_TARGET,
+    OPEN,
+    UNDECIDED,
     FoundRows,
     Numbers,
     PartitionedRows,
@@ -40,9 +43,10 @@ def match_rows(tables: RowTables, rows: PartitionedRows, skipping: Skipping) -> 
     """Return the matches of all partitions."""
     longest = int(np.diff(rows.bounds).max(initial=0))
     earliest = np.empty((longest + 1, len(tables.first) - 1), np.int32)
-    found = _match_partitions(tables, rows, skipping, earliest)
+    stops = rows.bounds[1:].copy()
+    found = _match_partitions(tables, rows, skipping, earliest, stops)
     starts, lengths, labels, status = found
-    return FoundRows(starts, lengths, labels, int(status))
+    return FoundRows(starts, lengths, labels, stops, int(status))
 
 
 def find_limits(bounds: Numbers, times: NDArray[np.float64], ends: NDArray[np.float64]) -> Numbers:
@@ -51,7 +55,7 @@ def find_limits(bounds: Numbers, times: NDArray[np.float64], ends: NDArray[np.fl
 
 
 @kernel
-def _match_partitions(tables, rows, skipping, earliest):
+def _match_partitions(tables, rows, skipping, earliest, stops):
     starts = np.empty(1024, np.int64)
     lengths = np.empty(1024, np.int64)
     labels = np.empty(1024, np.int64)
@@ -60,8 +64,9 @@ def _match_partitions(tables, rows, skipping, earliest):
     status = FOUND
     for part in range(len(rows.bounds) - 1):
         begin, end = rows.bounds[part], rows.bounds[part + 1]
-        find_earliest(tables, rows.holds, begin, end, earliest)
-        at = begin
+        flags = rows.flags[part]
+        find_earliest(tables, rows.holds, (begin, end, flags), earliest)
+        at = rows.firsts[part]
         while at < end:
             if found == len(starts):
                 starts, lengths = grow(starts), grow(lengths)
@@ -74,8 +79,9 @@ def _match_partitions(tables, rows, skipping, earliest):
                 continue
             state, row, first = 0, at, used
             while True:
-                edge = choose_edge(tables, rows.holds, (begin, end, row, limit), state, earliest)
-                if tables.variable[edge] < 0:
+                place = (begin, end, row, limit, flags)
+                edge = choose_edge(tables, rows.holds, place, state, earliest)
+                if edge < 0 or tables.variable[edge] < 0:
                     break
                 if used == len(labels):
                     labels = grow(labels)
@@ -83,26 +89,40 @@ def _match_partitions(tables, rows, skipping, earliest):
                 used += 1
                 row += 1
                 state = tables.target[edge]
+            if edge < 0:
+                lengths[found] = UNDECIDED
+                found += 1
+                used = first
+                break
             lengths[found] = row - at
             found += 1
             following = skip_match(at, labels[first:used], skipping)
             if following < 0:
                 return starts[:found], lengths[:found], labels[:used], -following
             at = following
+        stops[part] = at
     return starts[:found], lengths[:found], labels[:used], status
 
 
 @kernel
-def find_earliest(tables, holds, begin, end, earliest):
-    """Fill, for each row of a partition and each state, where the pattern ends first."""
+def find_earliest(tables, holds, partition, earliest):
+    """Fill, for each row of a partition and each state, where the pattern ends first.
+
+    After the last row of an open partition, a state that can read a row may end one row later.
+    """
+    begin, end, flags = partition
     states = len(tables.first) - 1
     for place in range(end - begin, -1, -1):
         row = begin + place
-        here = (AT_START if place == 0 else 0) | (AT_END if row == end else 0)
+        here = find_anchors((begin, end, row, end, flags))
+        is_open = row == end and flags & OPEN
         for state in range(states):
             best = NEVER
             for edge in range(tables.first[state], tables.first[state + 1]):
-                if tables.anchors[edge] & ~here:
+                missing = tables.anchors[edge] & ~here
+                if is_open and missing & ~AT_END == 0 and (missing or tables.variable[edge] >= 0):
+                    best = min(best, place + 1)
+                if missing:
                     continue
                 variable = tables.variable[edge]
                 if variable < 0:
@@ -116,19 +136,34 @@ def find_earliest(tables, holds, begin, end, earliest):
 
 @kernel
 def choose_edge(tables, holds, place, state, earliest):
-    """Return the first edge from which the pattern can be completed before the limit."""
-    begin, end, row, limit = place
-    here = (AT_START if row == begin else 0) | (AT_END if row == end else 0)
+    """Return the first edge from which the pattern can be completed before the limit.
+
+    Negative: rows to come decide.
+    """
+    begin, end, row, limit, flags = place
+    here = find_anchors(place)
+    is_open = row == end and flags & OPEN and limit > end
     for edge in range(tables.first[state], tables.first[state + 1]):
-        if tables.anchors[edge] & ~here:
+        missing = tables.anchors[edge] & ~here
+        if is_open and missing & ~AT_END == 0 and (missing or tables.variable[edge] >= 0):
+            return -1
+        if missing:
             continue
         variable = tables.variable[edge]
         if variable < 0:
             return edge
-        fits = row < limit and holds[row, variable]
+        fits = row < min(limit, end) and holds[row, variable]
         if fits and earliest[row - begin + 1, tables.target[edge]] <= limit - begin:
             return edge
     return -1
+
+
+@kernel
+def find_anchors(place):
+    """Return which anchors hold before a row."""
+    begin, end, row, _, flags = place
+    starts = AT_START if row == begin and not flags & BEGUN else 0
+    return starts | (AT_END if row == end and not flags & OPEN else 0)
 
 
 @kernel

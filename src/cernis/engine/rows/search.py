@@ -22,13 +22,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.automata.rows.construct import AT_END, AT_START
+from cernis.automata.rows.construct import AT_END
 from cernis.compiled import kernel
-from cernis.engine.rows.match import find_earliest, grow, skip_match
+from cernis.engine.rows.match import find_anchors, find_earliest, grow, skip_match
 from cernis.engine.rows.tables import (
     BUDGET,
     FOUND,
     NO_MATCH,
+    OPEN,
+    UNDECIDED,
     Flags,
     FoundRows,
     Numbers,
@@ -102,16 +104,17 @@ def search_rows(
     earliest = np.empty((longest + 1, len(tables.first) - 1), np.int32)
     stack = np.zeros((longest + 2, 2), np.int64)
     paths = np.empty((longest + 2, len(conditions.registers.initial)), np.float64)
+    stops = rows.bounds[1:].copy()
     found = _search_partitions(
-        tables, rows, skipping, conditions, (earliest, stack, paths), np.int64(budget)
+        tables, rows, skipping, conditions, (earliest, stack, paths, stops), np.int64(budget)
     )
     starts, lengths, labels, status, tried = found
-    return FoundRows(starts, lengths, labels, int(status)), int(tried)
+    return FoundRows(starts, lengths, labels, stops, int(status)), int(tried)
 
 
 @kernel
 def _search_partitions(tables, rows, skipping, conditions, scratch, budget):
-    earliest, stack, paths = scratch
+    earliest, stack, paths, stops = scratch
     starts = np.empty(1024, np.int64)
     lengths = np.empty(1024, np.int64)
     labels = np.empty(1024, np.int64)
@@ -122,10 +125,12 @@ def _search_partitions(tables, rows, skipping, conditions, scratch, budget):
     key = np.empty(width, np.int64)
     for part in range(len(rows.bounds) - 1):
         begin, end = rows.bounds[part], rows.bounds[part + 1]
-        find_earliest(tables, rows.holds, begin, end, earliest)
+        flags = rows.flags[part]
+        find_earliest(tables, rows.holds, (begin, end, flags), earliest)
         filled[:] = 0
         remembered = 0
-        at = begin
+        undecided = False
+        at = rows.firsts[part]
         while at < end:
             if found == len(starts):
                 starts, lengths = grow(starts), grow(lengths)
@@ -159,14 +164,18 @@ def _search_partitions(tables, rows, skipping, conditions, scratch, budget):
                 tried += 1
                 if tried > budget:
                     return starts[:found], lengths[:found], labels[:used], BUDGET, tried
-                here = (AT_START if row == begin else 0) | (AT_END if row == end else 0)
-                if tables.anchors[edge] & ~here == 0:
+                missing = tables.anchors[edge] & ~find_anchors((begin, end, row, limit, flags))
+                is_open = row == end and flags & OPEN and limit > end
+                if is_open and missing & ~AT_END == 0 and (missing or tables.variable[edge] >= 0):
+                    undecided = True
+                    break
+                if missing == 0:
                     variable = tables.variable[edge]
                     if variable < 0:
                         break
                     target = tables.target[edge]
                     if (
-                        row < limit
+                        row < min(limit, end)
                         and rows.holds[row, variable]
                         and earliest[row - begin + 1, target] <= limit - begin
                     ):
@@ -180,6 +189,10 @@ def _search_partitions(tables, rows, skipping, conditions, scratch, budget):
                                 stack[depth, 1] = tables.first[target]
                                 continue
                 stack[depth, 1] += 1
+            if undecided:
+                lengths[found] = UNDECIDED
+                found += 1
+                break
             if depth < 0:
                 found += 1
                 at += 1
@@ -196,6 +209,7 @@ def _search_partitions(tables, rows, skipping, conditions, scratch, budget):
             if following < 0:
                 return starts[:found], lengths[:found], labels[:used], -following, tried
             at = following
+        stops[part] = at
     return starts[:found], lengths[:found], labels[:used], FOUND, tried
 
 

@@ -12,8 +12,10 @@ from cernis.automata.rows.construct import RowAutomaton
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-NO_MATCH = -1
-"""The length of a row at which no match begins."""
+NO_MATCH, UNDECIDED = -1, -2
+"""The length of a row at which no match begins, or at which rows to come decide."""
+OPEN, BEGUN = 1, 2
+"""Flags of partitions: rows may still come; its first rows are not here any more."""
 
 
 class RowTables(NamedTuple):
@@ -36,7 +38,12 @@ class PartitionedRows(NamedTuple):
     holds: Flags
     """Per row and variable, whether the condition of the variable holds."""
     limits: Numbers
-    """Per row, the row before which a match ends that begins there (WITHIN)."""
+    """Per row, the row before which a match ends that begins there (WITHIN). In an open partition,
+    beyond the last row: rows to come may be in the match."""
+    firsts: Numbers
+    """Per partition, the first row at which a match may begin."""
+    flags: Numbers
+    """Per partition, OPEN and BEGUN."""
 
 
 class Skipping(NamedTuple):
@@ -56,11 +63,18 @@ class FoundRows(NamedTuple):
     """0: an empty match; NO_MATCH."""
     labels: Numbers
     """The rows of all matches: twice the variable, and one more where the row is left out."""
+    stops: Numbers
+    """Per partition, the row at which the search goes on when more rows come."""
     status: int
     """FOUND, or why the search ended at the last match."""
 
 
 FOUND, NO_TARGET, FIRST_ROW, BUDGET = range(4)
+
+
+def close_partitions(bounds: Numbers, holds: Flags, limits: Numbers) -> PartitionedRows:
+    """Return whole partitions: no row comes before or after them."""
+    return PartitionedRows(bounds, holds, limits, bounds[:-1], np.zeros(len(bounds) - 1, np.int64))
 
 
 def make_tables(automaton: RowAutomaton) -> RowTables:

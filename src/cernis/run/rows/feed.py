@@ -21,11 +21,14 @@ from cernis.compiled.tiers import expect_events
 from cernis.engine.rows.match import find_limits, match_rows
 from cernis.engine.rows.search import PathConditions, search_rows
 from cernis.engine.rows.tables import (
+    BEGUN,
     BUDGET,
     FIRST_ROW,
     NO_TARGET,
+    OPEN,
     FoundRows,
     PartitionedRows,
+    close_partitions,
 )
 from cernis.errors import BudgetError, DataError, Diagnostic, QueryError
 from cernis.plan.rows.matcher import (
@@ -67,6 +70,32 @@ class MatchedRows(NamedTuple):
     excluded: NDArray[np.bool_]
 
 
+class EarlierRows(NamedTuple):
+    """What a stream knows of the rows that it holds."""
+
+    done: NDArray[np.bool_]
+    """Per row, whether the search has passed it."""
+    begun: NDArray[np.bool_]
+    """Per row, whether its partition had rows that are not held."""
+    numbers: Numbers
+    """Per row, how many matches its partition has had."""
+    now: float
+    """No row before this time comes any more, in microseconds."""
+
+
+class OpenSearch(NamedTuple):
+    """Where the searches in open partitions have stopped."""
+
+    partitions: Numbers
+    """Per row, the number of its partition."""
+    stops: Numbers
+    """Per partition, the row at which the search goes on."""
+    matches: Numbers
+    """Per partition, how many matches were found."""
+    deadline: float
+    """The first time that decides a search when it has passed, in microseconds."""
+
+
 @dataclass
 class RowFeed:
     """A matcher at work."""
@@ -75,16 +104,49 @@ class RowFeed:
     budget: int = DEFAULT_BUDGET
 
     def match(self, table: pa.Table) -> MatchedRows:
-        """Return the rows of matches of a table that has whole partitions, in order."""
+        """Return the rows of matches of a table that has whole partitions, in order.
+
+        Rows that fit no variable may be missing.
+        """
         ranks = np.asarray(table.column(RANK), np.int64)
         size = len(ranks)
         partitions = np.asarray(table.column(PARTITION), np.int64)
         broken = np.ones(size, np.bool_)
         broken[1:] = (partitions[1:] != partitions[:-1]) | (ranks[1:] != ranks[:-1] + 1)
         bounds = np.append(np.flatnonzero(broken), size).astype(np.int64)
-        rows = PartitionedRows(bounds, self._read_masks(table), self._read_limits(table, bounds))
+        limits = self._read_limits(table, bounds)
+        rows = close_partitions(bounds, self._read_masks(table), limits)
         found = self._find(rows, table)
         return self._expand(found, partitions)
+
+    def match_open(self, table: pa.Table, earlier: EarlierRows) -> tuple[MatchedRows, OpenSearch]:
+        """Return the matches that no row to come can change, and where the searches go on.
+
+        The table has the rows of each partition that are held, all of them, in order.
+        """
+        partitions = np.asarray(table.column(PARTITION), np.int64)
+        size = len(partitions)
+        begins = np.ones(size, np.bool_)
+        begins[1:] = partitions[1:] != partitions[:-1]
+        bounds = np.append(np.flatnonzero(begins), size).astype(np.int64)
+        heads, sizes = bounds[:-1], np.diff(bounds)
+        own = np.repeat(np.arange(len(heads)), sizes)
+        limits, ends = bounds[1:][own] + 1, np.full(size, np.inf)
+        if self.matcher.has_limits:
+            limits = self._read_limits(table, bounds)
+            ends = _to_numbers(table.column(UNTIL))
+            limits = limits + ((limits == bounds[1:][own]) & (ends > earlier.now))
+        done = np.add.reduceat(earlier.done, heads, dtype=np.int64) if size else heads
+        flags = OPEN + BEGUN * earlier.begun[heads].astype(np.int64)
+        rows = PartitionedRows(bounds, self._read_masks(table), limits, heads + done, flags)
+        found = self._find(rows, table)
+        matched = self._expand(found, partitions)
+        before = earlier.numbers[matched.rows]
+        numbers = np.where(matched.numbers > 0, matched.numbers + before, 0)
+        waits = ends[found.stops[found.stops < bounds[1:]]]
+        count = np.bincount(own[found.starts[found.lengths >= 0]], minlength=len(heads))
+        search = OpenSearch(own, found.stops, count, float(waits.min(initial=np.inf)))
+        return matched._replace(numbers=numbers), search
 
     def _find(self, rows: PartitionedRows, table: pa.Table) -> FoundRows:
         own = self.matcher

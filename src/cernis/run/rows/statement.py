@@ -28,7 +28,7 @@ from cernis.plan.rows.matcher import ROW, is_read
 from cernis.results.jsonlines import row_lines
 from cernis.results.result import Notes, Result
 from cernis.results.values import python_records
-from cernis.run.rows.feed import DEFAULT_BUDGET, RowFeed, describe_rows
+from cernis.run.rows.feed import DEFAULT_BUDGET, MatchedRows, RowFeed, describe_rows
 
 _PURPOSE = "SQL with MATCH_RECOGNIZE"
 _BATCH = 1 << 16
@@ -199,53 +199,86 @@ class _DuckRunner:
         except Exception as error:
             raise self._explain(error) from None
 
-    def _execute(self, text: str) -> None:
-        try:
-            self.cursor.execute(text)
-        except Exception as error:
-            raise self._explain(error) from None
-
     def _explain(self, error: Exception) -> CernisError:
         """Return an error of DuckDB; where it names a word of the statement, with its place."""
         return _translate(error)
 
     def _answer(self, plan: Any) -> None:
         """Make a table of a clause's result, with the clause's name."""
-        from cernis.plan.rows.write import QueryWriter
-
         name = plan.recognition.name
         rows = plan.recognition.rows.sql("duckdb")
         schema = self._fetch(f"DESCRIBE ({rows})")
-        columns = tuple(schema.column("column_name").to_pylist())
-        plan.check_columns(columns)
+        plan.check_columns(columns := tuple(schema.column("column_name").to_pylist()))
         if not plan.clause.order:
             self.notes.append("MATCH_RECOGNIZE without ORDER BY: rows are taken as they come")
-        writer = QueryWriter(plan, "duckdb", columns)
-        q = writer.quote
+        try:
+            clause = DuckClause(self.cursor, plan, columns)
+            table = clause.hold_rows(f'(SELECT *, row_number() OVER () AS "{ROW}" FROM ({rows}))')
+            matched = RowFeed(plan.matcher, self.budget).match(table)
+            found = clause.write_measures(table, matched)
+            self.cursor.execute(f"CREATE TEMP TABLE {name} AS {found}")
+            clause.drop_rows()
+        except Exception as error:
+            raise self._explain(error) from None
+
+
+def find_result_schema(plan: Any, schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a clause's result over rows with some columns."""
+    duckdb = import_extra("duckdb", _PURPOSE)
+    with duckdb.connect() as cursor:
+        lock(cursor)
+        cursor.register("given", schema.empty_table())
+        clause = DuckClause(cursor, plan, tuple(schema.names))
+        try:
+            table = clause.hold_rows(f'(SELECT *, 0::BIGINT AS "{ROW}" FROM given)')
+            matched = RowFeed(plan.matcher).match(table)
+            return cursor.sql(clause.write_measures(table, matched)).to_arrow_table().schema
+        except duckdb.Error as error:
+            raise _translate(error) from None
+
+
+class DuckClause:
+    """A clause on a connection: its rows in order with masks, then its measures."""
+
+    def __init__(self, cursor: Any, plan: Any, columns: tuple[str, ...]) -> None:
+        from cernis.plan.rows.write import QueryWriter
+
+        self.cursor = cursor
+        self.writer = QueryWriter(plan, "duckdb", columns)
+        self.matcher = plan.matcher
+        self.name = plan.recognition.name
+        self.held = self.writer.quote(f"{self.name}@rows")
+
+    def hold_rows(
+        self, numbered: str, *, also: Sequence[str] = (), every: bool = False
+    ) -> pa.Table:
+        """Keep the rows in their order; return what the matcher reads, and other columns.
+
+        ROW numbers the rows of `numbered` for ties, and becomes their number in the order.
+        `every`: also rows that fit no variable.
+        """
+        writer, q = self.writer, self.writer.quote
         keys = ", ".join([*writer.keys, *writer.order, q(ROW)])
-        numbered = f"(SELECT *, row_number() OVER () AS {q(ROW)} FROM ({rows}))"
-        ordered = (
-            f"(SELECT * REPLACE (row_number() OVER (ORDER BY {keys}) AS {q(ROW)}) FROM {numbered})"
-        )
-        fitting = writer.write_fitting()
+        number = f"row_number() OVER (ORDER BY {keys}) AS {q(ROW)}"
+        rows = writer.write_rows(f"(SELECT * REPLACE ({number}) FROM {numbered})")
+        fitting = None if every else writer.write_fitting()
         where = f" WHERE {fitting}" if fitting else ""
-        held = q(f"{name}@rows")
-        self._execute(
-            f"CREATE TEMP TABLE {held} AS SELECT * FROM ({writer.write_rows(ordered)}){where}"
-        )
-        names = [row[0] for row in self.cursor.execute(f"DESCRIBE {held}").fetchall()]
-        read = ", ".join(map(q, [ROW, *filter(is_read, names)]))
-        table = self._fetch(f"SELECT {read} FROM {held} ORDER BY {q(ROW)}")
-        matched = RowFeed(plan.matcher, self.budget).match(table)
+        self.cursor.execute(f"CREATE TEMP TABLE {self.held} AS SELECT * FROM ({rows}){where}")
+        names = [row[0] for row in self.cursor.execute(f"DESCRIBE {self.held}").fetchall()]
+        read = ", ".join(map(q, dict.fromkeys([ROW, *filter(is_read, names), *also])))
+        return self.cursor.sql(f"SELECT {read} FROM {self.held} ORDER BY {q(ROW)}").to_arrow_table()
+
+    def write_measures(self, table: pa.Table, matched: MatchedRows) -> str:
+        """Return the query of the measures over the rows of matches."""
+        q, name = self.writer.quote, f"{self.name}@matched"
         numbers = np.asarray(table.column(ROW), np.int64)
-        described = describe_rows(matched, numbers, plan.matcher)
-        found = pa.table({ROW: numbers[matched.rows], **described})
-        self.cursor.register(f"{name}@matched", found)
-        kept = "".join(f", s.{q(column)}" for column in writer.kept)
-        joined = (
-            f"(SELECT m.*{kept} FROM {q(f'{name}@matched')} AS m JOIN {held} AS s "
-            f"ON m.{q(ROW)} = s.{q(ROW)})"
-        )
-        self._execute(f"CREATE TEMP TABLE {q(name)} AS {writer.write_measures(joined)}")
-        self.cursor.unregister(f"{name}@matched")
-        self.cursor.execute(f"DROP TABLE {held}")
+        described = describe_rows(matched, numbers, self.matcher)
+        self.cursor.register(name, pa.table({ROW: numbers[matched.rows], **described}))
+        kept = "".join(f", s.{q(column)}" for column in self.writer.kept)
+        on = f"m.{q(ROW)} = s.{q(ROW)}"
+        joined = f"(SELECT m.*{kept} FROM {q(name)} AS m JOIN {self.held} AS s ON {on})"
+        return self.writer.write_measures(joined)
+
+    def drop_rows(self) -> None:
+        self.cursor.unregister(f"{self.name}@matched")
+        self.cursor.execute(f"DROP TABLE {self.held}")

@@ -1,0 +1,105 @@
+"""MATCH_RECOGNIZE on a stream finds what a batch finds, however rows come; without Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.pattern.row_pattern import RowsPerMatch
+from cernis.work.bucket import Bucket, BucketWork, restore_bucket
+from cernis.work.carriers import write_blob
+from cernis.work.row_stream import RowStreamWork, check_stream_clause
+from tools.cases.row_patterns import RowCase, draw_case
+from tools.cases.state_store import MemoryStore
+
+SCHEMA = pa.schema([("g", pa.string()), ("t", pa.timestamp("us")), ("x", pa.int64())])
+
+
+def draw_stream_case(seed: int) -> RowCase:
+    """Return a case that a stream can decide; WITHIN is an interval."""
+    for number in range(seed, seed + 1000):
+        case = draw_case(number, dependent=bool(number % 2), modes=(RowsPerMatch.ONE,))
+        if case.expected is not None and not re.search(r"NEXT\(|\$", case.statement):
+            break
+    return case
+
+
+def write(case: RowCase) -> str:
+    return re.sub(r"WITHIN (\d+)", r"WITHIN INTERVAL '\1' SECOND", case.statement)
+
+
+def make_work(text: str) -> RowStreamWork:
+    [plan] = cernis.SqlQuery(text).plans
+    time = check_stream_clause(plan)
+    return RowStreamWork(text=text, dialect="duckdb", number=0, columns=("g", "t", "x"), time=time)
+
+
+def run(work: RowStreamWork, pieces: list[list[dict[str, Any]]]) -> list[Any]:
+    """Return what a bucket reports: each piece is a micro-batch, after which the worker is lost."""
+    stream = BucketWork(work=work, query="q", buckets=(0,), numbered=False, window=None)
+    store, found = MemoryStore(), []
+    watermark: int | None = None
+    for piece in [*pieces, [], []]:
+        table = pa.Table.from_pylist([{**row, "t": row["t"] * 10**6} for row in piece], SCHEMA)
+        blobs = [write_blob(table)] if piece else []
+        bucket: Bucket = restore_bucket(stream, 0, store, None)
+        for batch in bucket.take(store, blobs, watermark, lambda old, new: None):
+            found += pa.Table.from_batches([batch]).to_pylist()
+        bucket._write_snapshot(store)
+        bucket._close(store, lambda old, new: None)
+        last = max(row["t"] for row in piece) * 1000 + 1 if piece else (watermark or 0) + 10**6
+        watermark = max(watermark or 0, last)
+    return [tuple(_plain(value) for value in row.values()) for row in found]
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, Decimal) else value
+
+
+def cut(rows: list[dict[str, Any]], chance: Random) -> Iterator[list[dict[str, Any]]]:
+    ordered = sorted(rows, key=lambda row: row["t"])
+    while ordered:
+        size = chance.randrange(1, 4)
+        yield ordered[:size]
+        ordered = ordered[size:]
+
+
+@given(seed=st.integers(0, 10**9))
+@settings(max_examples=settings.default.max_examples // 4)
+def test_a_stream_reports_what_a_batch_finds(seed: int) -> None:
+    case = draw_stream_case(seed)
+    assert case.expected is not None
+    text = write(case)
+    pieces = list(cut(case.rows, Random(seed)))
+    found = run(make_work(text), pieces)
+    whole = run(make_work(text), [[row for piece in pieces for row in piece]])
+    assert sorted(found, key=repr) == sorted(whole, key=repr)
+    if "WITHIN" in text:
+        assert sorted(found, key=repr) == sorted(case.expected, key=repr)
+    else:  # what rows to come could change is not reported
+        for key in "ab":
+            own = [row for row in found if row[0] == key]
+            assert own == [row for row in case.expected if row[0] == key][: len(own)]
+
+
+@pytest.mark.parametrize(
+    ("clause", "message"),
+    [
+        ("ORDER BY x DESC PATTERN (a)", "ORDER BY is the column of event time, ascending"),
+        ("ORDER BY t ALL ROWS PER MATCH PATTERN (a)", "ONE ROW PER MATCH"),
+        ("ORDER BY t PATTERN (a $)", "no partition ends"),
+        ("ORDER BY t PATTERN (a) DEFINE a AS NEXT(x) > 1", "NEXT looks at rows"),
+    ],
+)
+def test_what_a_stream_cannot_decide_is_refused(clause: str, message: str) -> None:
+    with pytest.raises(cernis.QueryError, match=message):
+        make_work(f"SELECT * FROM t MATCH_RECOGNIZE ({clause})")
