@@ -78,6 +78,7 @@ def test_a_stream_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path) 
     for number, piece in enumerate([rows, later]):
         events = ({"k": k, "ts": f"2026-01-01T00:00:{t:02}Z", "v": v} for k, t, v in piece)
         (source / f"{number}.json").write_text("\n".join(map(json.dumps, events)))
+        os.utime(source / f"{number}.json", (number + 1, number + 1))  # Spark reads old files first
     schema = "k string, ts timestamp, v int"
     frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(source))
     stream = {"checkpoint": checkpoint, "tasks": 2, "ahead": None}
