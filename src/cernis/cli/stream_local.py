@@ -30,7 +30,7 @@ from cernis.cli.stream_plan import StreamArguments
 from cernis.cli.terminal import error_console, print_message, print_notes
 from cernis.errors import CernisError, StrictError, neutralize
 from cernis.live.inputs import InputStopped, LiveInput
-from cernis.live.open import open_input, open_sink
+from cernis.live.places import open_input, open_sink
 from cernis.live.prepare import Prepared, prepare_query, prepare_rules
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import FolderSink

@@ -32,7 +32,7 @@ from cernis.events.files import Opening
 from cernis.events.reader import Piece, Reader
 from cernis.events.source import read_events
 from cernis.live.inputs import LiveInput
-from cernis.live.open import open_input
+from cernis.live.places import open_input
 from cernis.live.prepare import prepare_query, prepare_rules
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import LINE, FunctionSink
@@ -113,7 +113,7 @@ class _QueuePieces:
             yield from self._next.pop().pieces(columns)
 
 
-class Following:
+class FollowedMatches:
     """The matches of a query or of rules, as dicts: iterate over them, also with `async for`."""
 
     def __init__(self, run: LiveRun) -> None:
@@ -164,7 +164,7 @@ class Following:
 class _Reading:
     """One consumer, which begins and ends a run."""
 
-    def __init__(self, following: Following) -> None:
+    def __init__(self, following: FollowedMatches) -> None:
         self._following = following
 
     def __enter__(self) -> None:
@@ -187,7 +187,7 @@ def follow(
     ahead: Interval | None = None,
     once: bool = False,
     **reading: Any,
-) -> Following:
+) -> FollowedMatches:
     """Return the matches in inputs that grow, as they are certain.
 
     `source` is what `cernis stream --engine local` takes (`-`, a file, a folder, `tcp://…`), an
@@ -212,7 +212,7 @@ def follow(
         idle=None if idle is None else parse_milliseconds("idle", idle) / 1000,
         ahead=None if ahead is None else parse_milliseconds("ahead", ahead) / 1000,
     )
-    return Following(LiveRun(prepared, inputs, store, FunctionSink(lambda _: None), pace))
+    return FollowedMatches(LiveRun(prepared, inputs, store, FunctionSink(lambda _: None), pace))
 
 
 def _open(name: str | None, source: Any, *, once: bool) -> tuple[str, LiveInput]:
