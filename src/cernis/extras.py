@@ -12,6 +12,7 @@ from cernis.errors import CernisError
 
 _EXTRAS = {
     "altair": ("Altair", "notebook"),
+    "confluent_kafka": ("confluent-kafka", "kafka"),
     "duckdb": ("DuckDB", "sql"),
     "pandas": ("pandas", "pandas"),
     "polars": ("polars", "polars"),

@@ -1,4 +1,4 @@
-"""Kafka in one process, by librdkafka (`pip install 'cernis[kafka]'`).
+"""Kafka in one process, by librdkafka.
 
 A topic is read partition by partition, without a consumer group: the positions are those of the
 checkpoint. Each message is a JSON object.
@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from importlib.util import find_spec
 from time import monotonic
 from typing import Any
 
 import pyarrow as pa
 
 from cernis.errors import CernisError, DataError
+from cernis.extras import import_extra
 from cernis.live.inputs import TextInput
 from cernis.live.sinks import LINE, Sink
 from cernis.work.endpoints import Topic
@@ -34,17 +34,11 @@ _LOG_LEVEL = 2
 """librdkafka itself says what is critical; errors come back from its calls."""
 
 
-def check_installed(topic: object) -> None:
-    """Raise an error where librdkafka is missing."""
-    if find_spec("confluent_kafka") is None:
-        raise CernisError(f"{topic}: Kafka needs confluent-kafka: pip install 'cernis[kafka]'")
-
-
 class TopicInput(TextInput):
     """The messages of a topic, one JSON object each."""
 
     def __init__(self, topic: Topic, *, once: bool = False) -> None:
-        check_installed(topic)
+        import_extra("confluent_kafka", str(topic))
         super().__init__(str(topic), once=once)
         self._topic = topic
         self._next: dict[int, int] = {}
@@ -159,7 +153,7 @@ class TopicSink(Sink):
     is_exact = True
 
     def __init__(self, topic: Topic, run: str) -> None:
-        check_installed(topic)
+        import_extra("confluent_kafka", str(topic))
         self._topic, self._run = topic, f"cernis-{run}"
         self._lines: list[str] = []
         self._producer: Any = None
