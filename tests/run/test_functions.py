@@ -289,3 +289,40 @@ def test_a_session_has_a_time_zone() -> None:
     assert "HOUR(ts)" in str(cernis.query(text))
     with pytest.raises(cernis.CernisError, match="unknown time zone 'Mars/Olympus'"):
         cernis.query(text, time_zone="Mars/Olympus")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Q(x, y) <- T(a: x), S(a: y), LOWER(x) = LOWER(y)",
+        "Q(x, y) <- T(v: x), S(v: y), ABS(x - y) <= 5",
+        "Q(x, y) <- T(a: x, v: y), LENGTH(x) > 0, CONCAT(x, 'b') != 'xb'",
+        "Q(x, y, t, u) <- T(a: x)@t, S(a: y)@u, t < u, UPPER(x) = y WITHIN 5 EVENTS",
+        "Q(x, y) <- T(a: x), S(a: y), LENGTH(x) > LENGTH(REPLACE(y, 'y', ''))",
+        "Q(x, y, z) <- T(v: x), S(v: y), T(v: z), GREATEST(x, y) < z",
+    ],
+)
+def test_conjunctive_queries_compare_functions(text: str) -> None:
+    chance = random.Random(len(text))
+    events = [
+        {
+            "type": chance.choice("TS"),
+            "ts": i,
+            "a": chance.choice(("x", "X", "y", None)),
+            "v": chance.choice((1.0, 2.0, 7.0, 9.5, None)),
+        }
+        for i in range(9)
+    ]
+    query = cernis.query(text, lang="cq")
+    assert cernis.query(str(query), lang="cq").pattern == query.pattern
+    assert_agrees(query.pattern, events, list(query.run(pa.Table.from_pylist(events))))
+
+
+def test_mistakes_in_functions_of_conjunctive_queries_are_told() -> None:
+    for text, message in (
+        ("Q(x) <- T(a: x), LOWR(x) = 'x'", "did you mean 'LOWER'"),
+        ("Q(x) <- T(a: x), LOWER(w) = 'x'", "'w' is compared and not in any atom"),
+        ("Q(x) <- T(a: x), ABS(1) = 1", "a comparison needs a variable"),
+    ):
+        with pytest.raises(cernis.QueryError, match=message):
+            cernis.query(text, lang="cq")

@@ -23,7 +23,7 @@ from functools import cached_property
 
 from cernis.errors import Span
 from cernis.pattern import predicate as pred
-from cernis.pattern.predicate import MIRRORED, Attribute, Literal, Operator
+from cernis.pattern.predicate import MIRRORED, Attribute, Literal, Operator, attributes_of
 from cernis.pattern.query import Window
 from cernis.pattern.write import write_duration, write_name, write_schema, write_value, write_window
 from cernis.schema import Schema
@@ -31,6 +31,7 @@ from cernis.schema import Schema
 __all__ = [
     "Argument",
     "Atom",
+    "Computed",
     "ConjunctiveComparison",
     "ConjunctiveQuery",
     "ConjunctiveVariable",
@@ -78,7 +79,23 @@ class Duration:
         return write_duration(self.nanoseconds)
 
 
-Side = ConjunctiveVariable | Literal | Difference | Duration
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A function of variables, which are the attributes of its value."""
+
+    value: pred.Value
+    span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+    @property
+    def variables(self) -> tuple[ConjunctiveVariable, ...]:
+        found = (ConjunctiveVariable(a.path[0], span=a.span) for a in attributes_of(self.value))
+        return tuple(dict.fromkeys(found))
+
+    def __str__(self) -> str:
+        return write_value(self.value)
+
+
+Side = ConjunctiveVariable | Literal | Difference | Duration | Computed
 
 
 def _write_side(side: Side) -> str:

@@ -17,6 +17,7 @@ Linear in the query, but for a variable in n atoms, which is n-1 equalities.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from math import ceil
@@ -28,6 +29,7 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.predicate import MIRRORED, TIME, TIME_NS, Literal, Operator
 from cernis.pattern.query import Pattern, Select, Unit, Window
 from cernis.pattern.query import Variable as Selected
+from cernis.pattern.write import call_terms
 
 
 def lower(query: q.ConjunctiveQuery) -> Pattern:
@@ -85,6 +87,10 @@ def _make_equalities(atoms: Sequence[q.Atom]) -> Iterator[pred.Condition]:
 def _make_condition(query: q.ConjunctiveQuery, node: q.ConjunctiveComparison) -> pred.Condition:
     """Return a comparison that no single event decides as a condition on two of them."""
     match node:
+        case (
+            q.ConjunctiveComparison(left=q.Computed()) | q.ConjunctiveComparison(right=q.Computed())
+        ):
+            return _make_computed(query, node)
         case q.ConjunctiveComparison(op=op, left=q.Difference() as difference, right=limit):
             return _make_bound(query, node, op, difference, limit)
         case q.ConjunctiveComparison(op=op, left=limit, right=q.Difference() as difference):
@@ -96,6 +102,44 @@ def _make_condition(query: q.ConjunctiveQuery, node: q.ConjunctiveComparison) ->
             return pred.Compare(op, left, right, span=node.span)
         case _:
             raise ValueError(f"{node} compares nothing of the body")
+
+
+def _make_computed(query: q.ConjunctiveQuery, node: q.ConjunctiveComparison) -> pred.Condition:
+    """Return a comparison with functions, of one event if an atom has all of its variables."""
+    sides = (node.left, node.right)
+    names = [
+        variable.name
+        for side in sides
+        for variable in (side.variables if isinstance(side, q.Computed) else (side,))
+        if isinstance(variable, q.ConjunctiveVariable)
+    ]
+    holding = [{*query.holders.get(name, query.moments.get(name, ()))} for name in names]
+    home = min(set.intersection(*holding), default=None) if holding else None
+    left, right = (_make_term(query, side, home) for side in sides)
+    return replace(pred.compare_terms(node.op, left, right), span=node.span)
+
+
+def _make_term(
+    query: q.ConjunctiveQuery, side: q.Side | pred.Value, home: int | None
+) -> pred.MatchTerm:
+    """Return a side of a comparison as a term of the events of atoms."""
+    match side:
+        case q.Computed(value=value):
+            return _make_term(query, value, home)
+        case q.ConjunctiveVariable(name=name, span=span) | pred.Attribute(path=(name,), span=span):
+            if home is not None and name in query.columns[home]:
+                return pred.Reference(str(home), query.columns[home][name], span=span)
+            return _make_reference(query, q.ConjunctiveVariable(name, span=span))
+        case pred.Arithmetic(op=op, left=one, right=other, span=span):
+            terms = _make_term(query, one, home), _make_term(query, other, home)
+            return pred.Calculation(op, *terms, span=span)
+        case pred.Call(function=function, arguments=arguments, span=span):
+            inner = tuple(_make_term(query, each, home) for each in arguments)
+            return call_terms(function, inner, span)
+        case Literal():
+            return side
+        case _:
+            raise ValueError(f"{side} is no term of a function")
 
 
 def _make_bound(

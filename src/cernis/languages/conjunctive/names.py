@@ -278,10 +278,15 @@ class _ConjunctiveNames:
                 return [] if known else [side]
             case q.Difference(left=left, right=right):
                 return self._find_unbound(left) + self._find_unbound(right)
+            case q.Computed(variables=variables):
+                return [each for variable in variables for each in self._find_unbound(variable)]
             case _:
                 return []
 
     def _check_comparable(self, node: q.ConjunctiveComparison) -> None:
+        if isinstance(node.left, q.Computed) or isinstance(node.right, q.Computed):
+            self._check_computed(node)
+            return
         left, right = self._sort_of(node.left), self._sort_of(node.right)
         sorts = {left, right}
         if not all(sorts):
@@ -316,6 +321,18 @@ class _ConjunctiveNames:
             )
         else:
             self._check_alike(node)
+
+    def _check_computed(self, node: q.ConjunctiveComparison) -> None:
+        """Check a comparison with a function; its types are checked with the pattern."""
+        sides = (node.left, node.right)
+        if any(isinstance(side, q.Difference | q.Duration) for side in sides):
+            self.mistakes.note(
+                "a function is compared with a variable, a constant or a function", node.span
+            )
+        named = [side for side in sides if isinstance(side, q.ConjunctiveVariable)]
+        computed = [side for side in sides if isinstance(side, q.Computed)]
+        if not named and not any(side.variables for side in computed):
+            self.mistakes.note("a comparison needs a variable", node.span)
 
     def _check_bound(self, node: q.ConjunctiveComparison) -> None:
         limit = node.right if isinstance(node.left, q.Difference) else node.left
@@ -352,6 +369,8 @@ class _ConjunctiveNames:
                 return "constant"
             case q.Duration():
                 return "duration"
+            case q.Computed():
+                return "data"
             case q.Difference(left=left, right=right):
                 for variable in (left, right):
                     if variable.name not in self.times:

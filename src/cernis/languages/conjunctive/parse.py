@@ -1,7 +1,7 @@
 """The text of a conjunctive query to `ConjunctiveQuery`.
 
 Linear in the text, with the limits of `languages/text/read.py` on its length and its tokens.
-Nothing in the language nests, so there is no depth to bound.
+Functions nest; the limit of tokens and the check of the pattern bound their depth.
 """
 
 from __future__ import annotations
@@ -43,14 +43,40 @@ def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
                 continue
             arrow = True
         elif token.type == "GT" and [t.type for t in tokens[number + 2 : number + 3]] == ["LPAR"]:
-            token.type = "OF"
+            is_compared = number > 0 and tokens[number - 1].type == "RPAR"
+            token.type = "GT" if is_compared else "OF"
         yield token
+
+
+_COMPARES = frozenset(("CMP", "GT"))
+
+
+def _retype_functions(tokens: list[Token]) -> None:
+    """Tell functions from relations: they are compared, or stand in another function."""
+    opened: list[int] = []
+    closes: dict[int, int] = {}
+    for number, token in enumerate(tokens):
+        if token.type == "LPAR":
+            opened.append(number)
+        elif token.type == "RPAR" and opened:
+            closes[opened.pop()] = number
+    inside = -1
+    for number, token in enumerate(tokens[:-1]):
+        if token.type != "NAME" or number + 1 not in closes:
+            continue
+        end = closes[number + 1]
+        after = tokens[end + 1].type if end + 1 < len(tokens) else ""
+        before = [each.type for each in tokens[max(number - 2, 0) : number]]
+        is_right = before[-1:] == ["CMP"] or before == ["RPAR", "GT"]
+        if number < inside or after in _COMPARES or is_right:
+            token.type, inside = "FUNCTION", max(inside, end)
 
 
 def _read(text: str) -> Tree[Token]:
     tokens = read_tokens(SYNTAX, text)
     if tokens and tokens[-1].type in ("SEMICOLON", "DOT"):
         tokens.pop()  # the habits of SQL and of Datalog
+    _retype_functions(tokens)
     return read_tree(SYNTAX, "conjunctive", list(_retype_in_context(tokens)), text)
 
 

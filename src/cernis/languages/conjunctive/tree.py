@@ -14,8 +14,9 @@ from cernis.errors import Span
 from cernis.languages.text.tokens import Name, span_of_tree
 from cernis.languages.text.tree import OPERATORS, TreeReader
 from cernis.pattern import conjunctive as q
-from cernis.pattern.predicate import Attribute
+from cernis.pattern.predicate import Arithmetic, Attribute, Call, Literal, Value
 from cernis.pattern.query import Window
+from cernis.pattern.write import capitalize_ascii
 from cernis.schema import Schema
 
 _UPWARD, _DOWNWARD = {"<", "<="}, {">", ">="}
@@ -43,6 +44,16 @@ class WrittenConjunctiveQuery(NamedTuple):
     comparisons: tuple[q.ConjunctiveComparison, ...]
     within: Window | None
     declared: Schema | None
+
+
+def _to_value(side: q.ConjunctiveVariable | Literal | q.Computed) -> Value:
+    """Return an argument of a function, in which variables are attributes."""
+    match side:
+        case q.ConjunctiveVariable(name=name, span=span):
+            return Attribute((name,), span=span)
+        case q.Computed(value=value):
+            return value
+    return side
 
 
 @v_args(meta=True)
@@ -81,6 +92,17 @@ class ConjunctiveReader(TreeReader):
 
     def difference(self, meta: Meta, parts: list[Any]) -> q.Difference:
         return q.Difference(parts[0], parts[2], span=span_of_tree(meta))
+
+    def computed(self, meta: Meta, parts: list[Any]) -> q.Computed:
+        word, *sides = parts
+        span, name = span_of_tree(meta), capitalize_ascii(word.value)
+        return q.Computed(Call(name, tuple(map(_to_value, sides)), span=span), span=span)
+
+    def summed(self, meta: Meta, parts: list[Any]) -> q.Computed:
+        left, sign, right = parts
+        span = span_of_tree(meta)
+        one, other = _to_value(left), _to_value(right)
+        return q.Computed(Arithmetic(sign.value, one, other, span=span), span=span)
 
     def duration(self, meta: Meta, parts: list[Token]) -> q.Duration:
         return q.Duration(self.time_span(meta, parts).size, span=span_of_tree(meta))
