@@ -323,6 +323,7 @@ def test_mistakes_in_functions_of_conjunctive_queries_are_told() -> None:
         ("Q(x) <- T(a: x), LOWR(x) = 'x'", "did you mean 'LOWER'"),
         ("Q(x) <- T(a: x), LOWER(w) = 'x'", "'w' is compared and not in any atom"),
         ("Q(x) <- T(a: x), ABS(1) = 1", "a comparison needs a variable"),
+        (f"Q(x) <- T(a: x), {'ABS(' * 900}x{')' * 900} = 1", "nested more than"),
     ):
         with pytest.raises(cernis.QueryError, match=message):
             cernis.query(text, lang="cq")

@@ -1,7 +1,7 @@
 """The text of a conjunctive query to `ConjunctiveQuery`.
 
 Linear in the text, with the limits of `languages/text/read.py` on its length and its tokens.
-Functions nest; the limit of tokens and the check of the pattern bound their depth.
+Functions nest, to a depth that is bounded.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from collections.abc import Iterator
 
 from lark import Token, Tree
 
-from cernis.errors import QueryError
+from cernis.errors import Diagnostic, QueryError
 from cernis.languages.conjunctive.mistakes import explain_lexeme, explain_token
 from cernis.languages.conjunctive.names import resolve
 from cernis.languages.conjunctive.tree import ConjunctiveReader, WrittenConjunctiveQuery
 from cernis.languages.conjunctive.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
 from cernis.languages.text.read import Syntax, read_tokens, read_tree
-from cernis.languages.text.tokens import cut_token
+from cernis.languages.text.tokens import cut_token, span_of
+from cernis.pattern.check.depth import MAX_DEPTH
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.schema import Schema
 
@@ -51,13 +52,17 @@ def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
 _COMPARES = frozenset(("CMP", "GT"))
 
 
-def _retype_functions(tokens: list[Token]) -> None:
+def _retype_functions(tokens: list[Token], text: str) -> None:
     """Tell functions from relations: they are compared, or stand in another function."""
     opened: list[int] = []
     closes: dict[int, int] = {}
+    arrow = next((i for i, token in enumerate(tokens) if token.type in _PIECES), len(tokens))
     for number, token in enumerate(tokens):
-        if token.type == "LPAR":
+        if token.type == "LPAR" and number > arrow:
             opened.append(number)
+            if len(opened) > MAX_DEPTH:
+                message = f"the query is nested more than {MAX_DEPTH} deep"
+                raise QueryError([Diagnostic(message, span_of(token))], text)
         elif token.type == "RPAR" and opened:
             closes[opened.pop()] = number
     inside = -1
@@ -76,7 +81,7 @@ def _read(text: str) -> Tree[Token]:
     tokens = read_tokens(SYNTAX, text)
     if tokens and tokens[-1].type in ("SEMICOLON", "DOT"):
         tokens.pop()  # the habits of SQL and of Datalog
-    _retype_functions(tokens)
+    _retype_functions(tokens, text)
     return read_tree(SYNTAX, "conjunctive", list(_retype_in_context(tokens)), text)
 
 
