@@ -30,7 +30,8 @@ def make_far_query(random: Random, *, after: bool = True) -> str:
         conditions += _compare(random, "v0", f"v{size - 1}")
     if random.random() < 0.2:
         conditions.append(f"v{random.randrange(size)}[p > 0]")
-    formula = f"({row})" + (f" FILTER {' AND '.join(conditions)}" if conditions else "")
+    before = random.choice(["", "", "", "(A OR B)+ ; ", "A+ AS z ; "])
+    formula = f"({before}{row})" + (f" FILTER {' AND '.join(conditions)}" if conditions else "")
     strategy = random.choice(_STRATEGIES if after else _STRATEGIES[:-1])
     ending = f"{random.choice(_PARTITIONS)}{random.choice(_WINDOWS)}"
     return f"SELECT {strategy}* WHERE {formula}{ending}"

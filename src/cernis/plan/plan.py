@@ -19,6 +19,7 @@ from functools import lru_cache
 from math import floor
 from typing import Any
 
+from cernis.automata.correlated.between import How
 from cernis.automata.correlated.pcea import EVERY_INDEX, Unindexed
 from cernis.automata.unary.cea import CEA
 from cernis.automata.unary.construct import construct, is_correlated
@@ -315,6 +316,13 @@ class Plan:
     def weights(self) -> tuple[EventWeight, ...] | None:
         """The weights of events that ORDER BY adds up; None: matches are listed and sorted."""
         return None if self.unary is None or self.listed else find_weights(self.pattern)
+
+    @property
+    def undecided(self) -> str:
+        """The first condition that no index decides, and why; empty: there is none."""
+        verdicts = self.correlated.verdicts if self.correlated is not None else ()
+        left = [each for each in verdicts if each.how is How.CANDIDATE]
+        return f"{left[0].text} ({left[0].why})" if left else ""
 
     @property
     def has_middles(self) -> bool:

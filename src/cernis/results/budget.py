@@ -24,8 +24,10 @@ _COMPARES = "the query compares events with each other"
 OnBudget = Literal["fail", "partial"]
 
 
-def describe_candidates(formula: cel.Formula) -> str:
+def describe_candidates(formula: cel.Formula, undecided: str = "") -> str:
     """Say why a query has candidates, for the error that they are too many.
+
+    `undecided` is a condition that no index decides, and why.
 
     >>> from cernis.languages.ceql import parse
     >>> describe_candidates(parse("SELECT * WHERE A{9} AS x FILTER SUM(x[v]) > 5").formula)
@@ -38,7 +40,7 @@ def describe_candidates(formula: cel.Formula) -> str:
             if any(isinstance(p, pred.Aggregate) for side in sides for p in pred.walk_term(side)):
                 one, other = map(write_term, sides)
                 return f"the query has a condition on whole matches, {one} {leaf.op} {other},"
-    return _COMPARES
+    return f"the query decides {undecided} on candidates" if undecided else _COMPARES
 
 
 class Budget:

@@ -54,7 +54,7 @@ from cernis.events.kinds import OTHER
 from cernis.events.order import Scale
 from cernis.pattern.window import Unit
 from cernis.plan.plan import Plan, Unary
-from cernis.results.budget import Budget
+from cernis.results.budget import Budget, describe_candidates
 from cernis.results.calculated import calculate_from_table
 from cernis.results.correlated import CorrelatedMatches
 from cernis.results.counted import CountedMatches
@@ -432,6 +432,7 @@ class CorrelatedFeed(Feed):
         self._time = OrderValues([TIME])
         self._moment = (0, 0, -1)
         self._kinds: dict[tuple[str, str], int] = {}
+        self._why = describe_candidates(plan.pattern.formula, plan.undecided)
         self._positions = PositionClock() if tables.counts_positions else None
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
@@ -510,10 +511,10 @@ class CorrelatedFeed(Feed):
             return found
         found.steps = np.array([0, budget.left], np.int64)
         if not self.tables.apart:
-            found.spend = budget.spend
+            found.spend = partial(budget.spend, why=self._why)
             return found
         listed = ListedMatches(variables, found.blocks())
-        budget.spend(int(found.steps[0]))
+        budget.spend(int(found.steps[0]), self._why)
         return listed
 
     def forget(self) -> None:

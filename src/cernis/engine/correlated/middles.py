@@ -5,7 +5,8 @@ after it is complete. So each a in the index has at least one run of M, and c as
 its neighbour, by any kind of index. Until then the a's of a partition wait in a search tree by
 position. A run of M that began at s lets all go on that came before s: the first ones of the tree.
 The bucket's `ordinal` is the position from which on runs still wait; filing the next one trims the
-others.
+others. Several runs may end at one event: the second word of the tree numbers them, and while some
+of them go on, the bucket's `last` is the number of the next one.
 
 What an a is filed by are facts of its vertex: its event is long past when it goes on.
 
@@ -98,10 +99,21 @@ def _find_ready(tables, memory, events, now, store, vertex):
         return 0, 0
     at = memory.base[store] + code
     root, begun = memory.buckets[at]["root"], memory.vertices[vertex]["start"]
-    branch = by_order.find_from(memory.branches, root, memory.buckets[at]["ordinal"])
-    if branch != 0 and memory.branches[branch]["high"] >= begun:
-        branch = 0
-    return at, branch
+    first, number = memory.buckets[at]["ordinal"], memory.buckets[at]["last"]
+    branch = by_order.find_from(memory.branches, root, first, number)
+    if branch != 0 and memory.branches[branch]["high"] < begun:
+        return at, branch
+    if begun > first:
+        memory.buckets[at]["ordinal"] = begun
+        memory.buckets[at]["last"] = 0
+    return at, 0
+
+
+@inner
+def pass_over(memory, at, branch):
+    """Note that a run has gone on."""
+    memory.buckets[at]["ordinal"] = memory.branches[branch]["high"]
+    memory.buckets[at]["last"] = memory.branches[branch]["low"] + 1
 
 
 @inner
@@ -116,12 +128,17 @@ def _file_waiting(memory, now, filing, at):
     if root == 0:
         memory.buckets[at]["ordinal"] = 0
     reading, limit = np.int64(now.clock), memory.buckets[at]["ordinal"]
+    number, latest = np.int64(0), root
+    while latest != 0:
+        if memory.branches[latest]["high"] == reading:
+            number = memory.branches[latest]["low"] + 1
+        latest = memory.branches[latest]["right"]
     trims = by_order.smallest(memory.branches, root) < limit
     room = by_order.room_to_trim(memory.branches, root, limit) if trims else 0
-    room += by_order.room_to_insert(memory.branches, root, reading, 0)
+    room += by_order.room_to_insert(memory.branches, root, reading, number)
     if counters[r.BRANCHES] + room > len(memory.branches):
         return -1, r.BRANCHES, room
     if trims:
         root = by_order.trim(memory.branches, counters, root, limit, now.bound)
-    run = by_order.PlantedRun(reading, np.int64(0), filing.vertex, filing.start)
+    run = by_order.PlantedRun(reading, number, filing.vertex, filing.start)
     return by_order.insert(memory.branches, counters, root, run, now.bound), 0, 0

@@ -56,6 +56,7 @@ from cernis.engine.correlated.middles import (
     file_waiting,
     find_ready,
     has_waited,
+    pass_over,
     plan_moves,
     read_code,
 )
@@ -234,7 +235,7 @@ def step(uses, tables, memory, events, scratch, rules, base, begin):
                     if run != 0 and memory.vertices[run]["start"] >= now.bound:
                         array, room = _file(uses, tables, memory, events, now, ready, run, scratch)
                     if room == 0:
-                        memory.buckets[at]["ordinal"] = memory.branches[branch]["high"] + 1
+                        pass_over(memory, at, branch)
                         at, branch = find_ready(
                             uses.middles, tables, memory, events, now, waiting, vertex
                         )
@@ -369,7 +370,7 @@ def _file(uses, tables, memory, events, now, store, vertex, asked):
         root, array, room = file_waiting(uses.middles, tables, memory, now, filing, at)
         if root < 0:
             return array, room
-        ordinal = memory.buckets[at]["ordinal"]
+        ordinal, last = memory.buckets[at]["ordinal"], 0
     elif kind == r.UNION:
         room = unions.room_to_insert(memory.nodes, last, start, position)
         if counters[r.NODES] + room > len(memory.nodes):

@@ -206,11 +206,11 @@ def largest(branches, root):
 
 
 @inner
-def find_from(branches, root, high):
-    """Return the branch with the smallest first word from a word on; 0: there is none."""
+def find_from(branches, root, high, low=r.NOTHING):
+    """Return the branch with the smallest words from these on; 0: there is none."""
     found, at = 0, root
     while at != 0:
-        if branches[at]["high"] >= high:
+        if is_in_range(branches[at], r.GREATER_EQUAL, high, low):
             found, at = at, branches[at]["left"]
         else:
             at = branches[at]["right"]

@@ -107,7 +107,7 @@ class Sieve(OpeningStage):
         self.verifier = Verifier(plan.pattern.formula)
         self.events = CheckedEvents(self.verifier.atoms, run.store, run.encode)
         self.budget = run.budget
-        self._why = describe_candidates(plan.pattern.formula)
+        self._why = describe_candidates(plan.pattern.formula, plan.undecided)
         self.limit = plan.limit
         self.consumed: dict[int, int] = {}
         self._ranks: RankedEvents | None = None
@@ -145,7 +145,7 @@ class Sieve(OpeningStage):
         """
         names, blocks = self.plan.candidate_variables, []
         for block in candidates.blocks():
-            self.budget.spend(len(block.end))
+            self.budget.spend(len(block.end), self._why)
             blocks.append(keep_earliest(block))
             if self.budget.spent:
                 break
