@@ -394,6 +394,11 @@ def stream(
         for option, given in needed.items():
             if given is None and not explain:
                 raise typer.BadParameter("is needed to run a stream", param_hint=option)
+        if language == "sql":
+            raise CernisError(
+                "cernis stream runs queries over events; a statement with MATCH_RECOGNIZE runs on "
+                "a stream from Python, by cernis.spark.sql"
+            )
         if once and trigger is not None:
             raise typer.BadParameter("does not go with --once", param_hint="--trigger")
         if language != "spaseq" and (background or live_background):
