@@ -186,13 +186,13 @@ class BundleEncoder:
             for atom in self._row_atoms_of[place]:
                 asked.setdefault(atom, []).append(order[cuts[place] : cuts[place + 1]])
         found = np.zeros(len(places), np.int64)
-        columns = _RowColumns(table)
+        columns = RowColumns(table)
         for atom, several in asked.items():
             rows = np.concatenate(several) if len(several) > 1 else several[0]
             needs = atom.needs[places[rows]]
             rows = rows[bits[rows] & needs == needs]
             if len(rows):
-                rows = _find_true(atom.predicate, columns, rows)
+                rows = find_true(atom.predicate, columns, rows)
                 found[rows] += atom.bits[places[rows]]
         return found
 
@@ -236,7 +236,7 @@ class _RowAtom:
         """The bits in each automaton without which it is not asked."""
 
 
-class _RowColumns:
+class RowColumns:
     """The columns of a table, of which some rows are read at a time."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -260,17 +260,17 @@ class _RowColumns:
         return self._taken[path]
 
 
-def _find_true(predicate: pred.Predicate, columns: _RowColumns, rows: Int64s) -> Int64s:
+def find_true(predicate: pred.Predicate, columns: RowColumns, rows: Int64s) -> Int64s:
     """Return the rows for which a predicate is true; parts read those that are left to them."""
     match predicate:
         case pred.And(parts=parts):
             for part in parts:
-                rows = _find_true(part, columns, rows) if len(rows) else rows
+                rows = find_true(part, columns, rows) if len(rows) else rows
             return rows
         case pred.Or(parts=parts):
             found, rest = [], rows
             for part in parts:
-                own = _find_true(part, columns, rest) if len(rest) else rest
+                own = find_true(part, columns, rest) if len(rest) else rest
                 if len(own):
                     found.append(own)
                     rest = rest[~np.isin(rest, own)]

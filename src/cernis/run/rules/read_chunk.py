@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from cernis.compiled.tiers import expect_events
 from cernis.events.batch import EventBatch, share_events
 from cernis.events.order import Scale
 from cernis.run.rules.derived import (
@@ -114,6 +115,7 @@ class ChunkReader:
 
         What is found is added to `found`, by the indices of rules.
         """
+        expect_events(len(batch))  # of which each rule reads few
         first, self.scale = self.events, scale
         self.events += len(batch)
         batch = share_events(batch) if len(batch) else batch

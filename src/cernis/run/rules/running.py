@@ -8,7 +8,7 @@ encode a shared batch once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -17,13 +17,16 @@ from weakref import WeakValueDictionary
 import numpy as np
 import pyarrow as pa
 
-from cernis.encoding.encode import AtomEncoder, Encoder, KnownGroups
+from cernis.automata.unary.cea import Test
+from cernis.encoding.encode import AtomEncoder, Encode, Encoder, KnownGroups
+from cernis.encoding.lazy import LazyEncoder
 from cernis.events.batch import EventBatch, Int32s, Int64s, take_events
 from cernis.events.order import Scale
 from cernis.events.store import EventStore
 from cernis.output import UsedFile
 from cernis.pattern.atom import Atom
 from cernis.pattern.query import Pattern
+from cernis.plan.plan import Plan
 from cernis.results.matches import Matches
 from cernis.results.matchset import MatchSet
 from cernis.run.metrics import SessionMetrics
@@ -317,9 +320,17 @@ class SessionOpener:
         self.missing: dict[str, tuple[str, ...]] = {}
         """The columns that rules name and the events lack, where these are NULL."""
 
-    def open(self, query: Query[Any]) -> Session[Any]:
-        """Return a session of a query."""
-        return Session(query.plan, self.options, encode=self.encoders.get)
+    def open(self, query: Query[Any], rule: Rule | None = None) -> Session[Any]:
+        """Return a session of a query; that of a rule may read few events."""
+        return Session(query.plan, self.options, encode=self._choose_encode(rule))
+
+    def _choose_encode(self, rule: Rule | None) -> Encode:
+        """Return how to encode the events of a rule: lazily if few events can move it."""
+        tests = rule.equalities if rule is not None and (rule.is_paced or not rule.whole) else None
+        if rule is None or not tests or any(each.attribute is None for each in tests):
+            return self.encoders.get
+        plans = (rule.query.plan, *rule.query.plan.guards)
+        return partial(_encode_lazily, self.encoders, self.options.type_column, list_tests(plans))
 
     def start(
         self, rules: Sequence[Rule], groups: Sequence[RuleGroup], kept: Sequence[RunningRule]
@@ -336,7 +347,7 @@ class SessionOpener:
         for number, rule in enumerate(rules):
             group = members.get(rule.name)
             if group is None:
-                own = by_name.get(rule.name) or RunningRule((rule,), self.open(rule.query))
+                own = by_name.get(rule.name) or RunningRule((rule,), self.open(rule.query, rule))
                 running.append(replace(own, rules=(rule,), number=number))
             elif group not in made:
                 made.add(group)
@@ -350,11 +361,37 @@ class SessionOpener:
     def thaw(self, running: RunningRule, frozen: bytes) -> None:
         """Give a rule, or a group of rules, the session that was frozen."""
         options, encode = self.options, self.encoders.get
+        if running.group is None:
+            encode = self._choose_encode(running.rules[0])
         if running.group is not None:
             running.session = GroupSession.thaw_group(running.group, frozen, options, encode)
         else:
             plan = running.session.plan
             running.session = Session[Any].thaw(plan, frozen, options, encode=encode)
+
+
+def list_tests(plans: Iterable[Plan]) -> dict[tuple[Atom, ...], tuple[Test, ...]]:
+    """Return the tests that ask the atoms of each plan."""
+    alphabets = []
+    for plan in plans:
+        if plan.tables is not None:
+            alphabets.append(plan.tables.alphabet)
+        elif plan.unary is not None:
+            alphabets.append(plan.unary.automaton.alphabet)
+    return {each.atoms: tuple(each.tests) for each in alphabets}
+
+
+def _encode_lazily(
+    shared: _SharedEncoders,
+    type_column: str,
+    tests: Mapping[tuple[Atom, ...], tuple[Test, ...]],
+    atoms: Sequence[Atom],
+) -> Encoder:
+    """Return an encoder of atoms, a lazy one if it is known which tests ask them."""
+    own = tests.get(tuple(atoms))
+    if own is None:
+        return shared.get(atoms)
+    return LazyEncoder(atoms, own, type_column, shared.get)
 
 
 class _SharedEncoder(AtomEncoder):
