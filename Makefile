@@ -29,7 +29,7 @@ OLDEST   = tests/automata tests/cli tests/compiled tests/encoding tests/engine t
 	           tests/plan tests/rdf tests/results tests/run tests/views tests/test_public.py tests/test_output.py \
 	           --ignore tests/language/test_tables.py --ignore tests/cli/test_spark.py
 
-FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m "" tests/run/test_differential.py \
+FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m "" tests/run/test_detections.py tests/run/test_differential.py \
 	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
 
 .DEFAULT_GOAL := help

@@ -20,8 +20,8 @@ from cernis.plan.equalities import Form, choose_tests, find_equalities, find_nee
 from cernis.run.rules import routing
 from cernis.run.rules.routing import RoutedRules, Router
 
-CASES = int(os.environ.get("CERNIS_RULE_CASES", "12"))
-"""How many random sets are tried; `make nightly` tries 2,000."""
+CASES = min(int(os.environ.get("CERNIS_FUZZ_N", "12")), 2000)
+"""How many random sets are tried; `make fuzz` tries more."""
 
 COLUMNS = ("Image", "Cmd", "User")
 WORDS = ("mimi", "Kat", "powershell", "sch", "ſ", "K", "ä", "-enc", "cmd.exe", "%")

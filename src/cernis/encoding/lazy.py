@@ -120,7 +120,8 @@ class _Walk:
         if len(new):
             self._asked[new, number] = True
             self.truths[self._evaluate(atom, new), number] = True
-        return rows[self.truths[rows, number]]
+        found: Int64s = rows[self.truths[rows, number]]
+        return found
 
     def _evaluate(self, atom: Atom, rows: Int64s) -> Int64s:
         if not isinstance(atom, TypeIs):

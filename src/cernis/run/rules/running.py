@@ -360,9 +360,8 @@ class SessionOpener:
 
     def thaw(self, running: RunningRule, frozen: bytes) -> None:
         """Give a rule, or a group of rules, the session that was frozen."""
-        options, encode = self.options, self.encoders.get
-        if running.group is None:
-            encode = self._choose_encode(running.rules[0])
+        options = self.options
+        encode = self._choose_encode(None if running.group is not None else running.rules[0])
         if running.group is not None:
             running.session = GroupSession.thaw_group(running.group, frozen, options, encode)
         else:
