@@ -279,7 +279,7 @@ class LiveRun:
 
     def change_rules(self, rules: RuleSet) -> None:
         """Go on with other rules; those that stay keep their state."""
-        record = record_rules(rules, self._buckets.record, self._batch + 1)
+        record = record_rules(rules, self._buckets.record, self._batch)
         self._buckets = self.bucket.stream = replace(self._buckets, record=record)
         self._is_dirty = True
 
