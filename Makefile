@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 LOCK   := requirements-dev.lock
 NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 # tests of Spark wait for it half of the time: three processes keep two cores busy
-JOBS   ?= 3
+JOBS   ?= 4
 
 # make fuzz: N random cases per property, once, or again and again for MINUTES; before that,
 # hostile input for HOSTILE seconds (by default a fourth of MINUTES, or a minute)
@@ -144,7 +144,7 @@ exhaustive: $(VENV)/.dev ## Every small query over every short stream, in CEQL a
 soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, random queries (N=1000), all benchmarks
 	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" \
 		tests/spark/test_answers.py tests/spark/test_streams.py tests/spark/test_graphs.py tests/spark/test_graph_streams.py \
-		tests/spark/test_shipping.py tests/spark/test_connect.py tests/spark/test_example_scripts.py tests/bench
+		tests/spark/test_shipping.py tests/spark/test_connect.py tests/spark/test_example_scripts.py tests/bench tests/docs/test_site.py
 
 crash: $(VENV)/.dev ## Faults on streams, in one process and on Spark: kills, failing sinks (CRASHES=100)
 	@$(BIN)/python tests/live/crash.py --kills $(or $(CRASHES),100) --seed $(SEED)

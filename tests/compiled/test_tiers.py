@@ -220,7 +220,7 @@ def test_an_engine_that_takes_long_to_compile_starts_with_more_plain_python(
     assert warmth.price < 3
     across = "SELECT * FROM S WHERE A AS a ; B AS b ; C AS c FILTER a[k] = c[k] WITHIN 9 EVENTS"
     cernis.query(across).run([{"type": "A", "k": 1}])
-    assert warmth.price > 8
+    assert warmth.price > 5
 
 
 @pytest.fixture

@@ -86,6 +86,7 @@ def test_dead_links_of_a_site_are_found(tmp_path: Path) -> None:
     assert find_dead_links(pages) == ["a.html: b.html#d", "a.html: e.html", "a.html: #f"]
 
 
+@pytest.mark.fuzz  # a minute; links and contents are checked without it
 @pytest.mark.filterwarnings("ignore:.* is deprecated. Check CHANGES for Sphinx")  # in MyST
 @pytest.mark.skipif(not is_sphinx_installed(), reason="the extra `site` is not installed")
 def test_the_site_builds_without_a_network_and_loads_nothing_from_outside(

@@ -23,14 +23,14 @@ def count_queries(*arguments: str, **environment: str) -> int:
 
 
 def test_queries_of_three_nodes_agree_with_the_oracle() -> None:
-    assert count_queries("--nodes", "3", "--part", "7/100") > 30
+    assert count_queries("--nodes", "3", "--part", "7/200") > 15
 
 
 def test_spaseq_queries_of_three_nodes_agree_with_the_oracle() -> None:
-    assert count_queries("--lang", "spaseq", "--nodes", "3", *SMALL, "--part", "7/50") > 15
+    assert count_queries("--lang", "spaseq", "--nodes", "3", *SMALL, "--part", "7/100") > 7
 
 
 def test_as_plain_python_the_kernels_agree_and_read_inside_their_arrays() -> None:
     """NumPy checks every index, as NUMBA_BOUNDSCHECK does, without minutes of compilation."""
-    small = ("--nodes", "2", *SMALL, "--part", "0/3")
-    assert count_queries(*small, NUMBA_DISABLE_JIT="1") > 75
+    small = ("--nodes", "2", *SMALL, "--part", "0/6")
+    assert count_queries(*small, NUMBA_DISABLE_JIT="1") > 35

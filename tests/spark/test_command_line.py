@@ -53,7 +53,7 @@ FILES = {
 
 AB = "SELECT * FROM S WHERE A AS a ; B AS b"
 KEYED = AB + " PARTITION BY [k]"
-FAR = "SELECT * FROM shop WHERE (VIEW AS a ; CART AS b ; PAY AS c) FILTER a[price] <= c[price]"
+FAR = "SELECT * FROM shop WHERE (VIEW AS a ; CART AS b ; PAY AS c) FILTER a[price] + b[price] < 99"
 STREAMS = "SELECT * FROM X, Y WHERE X>A AS a ; Y>B AS b WITHIN 1 HOUR"
 
 STOCK = {

@@ -1,4 +1,4 @@
-"""Each match is there once, whatever fails: one fault, another each time; `make crash` has more."""
+"""Each match is there once, whatever fails: one fault, another each time; `make crash` has many."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parent / "crash.py"
 
 
+@pytest.mark.fuzz  # minutes: each fault starts drivers anew
 def test_after_a_fault_a_query_finds_each_match_once() -> None:
     command = [sys.executable, str(SCRIPT), "--faults", "1"]
     if "CERNIS_SEED" in os.environ:

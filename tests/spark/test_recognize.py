@@ -605,7 +605,7 @@ def test_the_time_zone_of_the_session_changes_nothing(spark: Any) -> None:
 
 
 def test_a_budget_holds_for_each_task(trades: Any) -> None:
-    far = f"{SEQUENCE.replace('BUY AS b', 'BUY AS b ; SELL AS c')} AND a[price] < c[price]"
+    far = f"{SEQUENCE.replace('BUY AS b', 'BUY AS b ; SELL AS c')} AND a[price] + b[price] < 400"
     with pytest.raises(Exception, match="budget of 3"):
         recognize(trades, f"{far} WITHIN 2 SECONDS", budget=3).count()
     assert recognize(trades, f"{far} WITHIN 2 SECONDS").count() > 0
