@@ -25,6 +25,7 @@ from cernis.serve.complete import complete
 from cernis.serve.data import EventData, SourceFile, read_events
 from cernis.serve.failure import RequestError
 from cernis.serve.graphs import GraphData, read_graphs
+from cernis.serve.limits import Limits
 from cernis.serve.runs import HeldRun, make_run
 from cernis.serve.samples import load_sample
 from cernis.serve.wire import read_frame, write_frame, write_json
@@ -42,7 +43,8 @@ _NARROWER = (
 class Workroom:
     """The data and the runs of one visitor."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._runs: dict[str, HeldRun] = {}
         self._labels: dict[str, str] = {}
@@ -165,7 +167,7 @@ def answer_frame(room: Workroom, frame: bytes) -> bytes:
     except CernisError as error:
         told = {"code": "data", "message": str(error), "kind": error.code}
     except MemoryError:
-        told = {"code": "memory", "message": "the run needed more memory than a visitor may use"}
+        told = {"code": "memory", "message": room.limits.explain_memory()}
     except Exception:
         traceback.print_exc()
         told = {"code": "internal", "message": "an error inside Cernis; the server's log has more"}
@@ -189,12 +191,13 @@ def limit_process(memory: int) -> None:
 
 def main() -> None:
     """Answer requests until the server goes."""
-    limit_process(int(sys.argv[1]))
+    limits = Limits(memory_bytes=int(sys.argv[1]))
+    limit_process(limits.memory_bytes)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     # what a library prints must not get among the frames
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    room = Workroom()
+    room = Workroom(limits)
     answers.write(write_frame(b"+"))  # ready
     answers.flush()
     while (frame := read_frame(requests)) is not None:
