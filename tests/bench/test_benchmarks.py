@@ -56,10 +56,13 @@ Measured = Callable[[str], list[Record]]
 LONG = {
     "absence",
     "aggregates",
+    "correlation",
     "endless",
     "endless-spark",
     "first",
+    "match-recognize",
     "memory",
+    "partitions",
     "rules",
     "sequences",
     "serve",
@@ -213,6 +216,7 @@ def test_the_run_list_finds_as_many_matches_as_the_engine(name: str) -> None:
     assert len(runs.run(events.to_pylist())) == query.run(events).count() > 0
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_workload_says_how_its_cost_grows(name: str, measured: Measured) -> None:
     records = measured("correlation")
@@ -225,6 +229,7 @@ def test_every_workload_says_how_its_cost_grows(name: str, measured: Measured) -
         assert find(records, f"{measure}, widest to narrowest window", query=name) is not None
 
 
+@pytest.mark.fuzz
 def test_more_runs_wait_in_a_wider_window(measured: Measured) -> None:
     for name in WORKLOADS:
         waiting = [

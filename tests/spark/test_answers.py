@@ -156,7 +156,7 @@ def test_suppression_has_the_answers_worked_out_by_hand(spark: Any, spread: int)
 @pytest.mark.parametrize("spread", [2, LONG_SPREADS[1]])
 def test_groups_have_the_answers_worked_out_by_hand(spark: Any, spread: int) -> None:
     grouped = [case for case in read_cases() if case.groups is not None]
-    _answered(spark, grouped[SPREAD.index(spread) :: 2], spread)
+    _answered(spark, grouped[SPREAD.index(spread) :: 4], spread)
 
 
 def when(line: dict[str, Any]) -> list[Any]:
