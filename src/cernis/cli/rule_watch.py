@@ -12,9 +12,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from cernis.cli.metrics import StreamMetrics
+from cernis.cli.terminal import print_message
 from cernis.errors import CernisError
 from cernis.run.rules.rule import Rule, RuleSetError, plan_rules, revise_rules
 from cernis.run.rules.rule_set import RuleSet
+from cernis.run.rules.shared_rules import compare_rules
 
 _Stock = dict[Path, tuple[int, int]]
 
@@ -49,6 +52,25 @@ class RuleWatch:
         rules, refused = revise_rules(self.source, self.rules.rules)
         rules, more = _refuse_wrong(rules, self.rules.rules, check)
         return RuleRevision(RuleSet(rules), [*refused, *more])
+
+    def take_changes(self, check: Callable[[RuleSet], None], metrics: StreamMetrics) -> bool:
+        """Take the rules of files that have changed, and say what they are; return whether any is.
+
+        `check` raises the mistakes that rules have on the streams.
+        """
+        revision = self.look(check)
+        if revision is None:
+            return False
+        for mistake in revision.refused:
+            print_message(f"rules: refused, and what was there stays: {mistake}")
+        changes = compare_rules(self.rules, revision.rules)
+        numbers = {word: len(names) for word, names in changes._asdict().items() if word != "kept"}
+        metrics.change_rules(revision.rules.names, {**numbers, "refused": len(revision.refused)})
+        if not any(numbers.values()):
+            return False
+        self.rules = revision.rules
+        print_message(f"rules: {changes}")
+        return True
 
     def _look(self) -> _Stock:
         if not isinstance(self.source, Path):

@@ -37,9 +37,9 @@ from cernis.live.sinks import FolderSink
 from cernis.live.store import LocalStore
 from cernis.plan.report import write_entry
 from cernis.run.query import Query
-from cernis.run.rules.shared_rules import compare_rules
 from cernis.work import endpoints
 from cernis.work.interval import parse_milliseconds
+from cernis.work.progress import Progress
 
 _LOCAL = "in one process; --engine spark has it"
 
@@ -53,9 +53,9 @@ def stream_local(arguments: StreamArguments) -> None:
     if arguments.reading.strict and warned:
         raise StrictError(warned)
     print_notes(warned)
-    places = _parse_sources(arguments.source)
+    places = endpoints.name_places([*map(endpoints.parse_live_source, arguments.source)])
     sink = None if arguments.sink is None else endpoints.parse_live_sink(arguments.sink)
-    form = _choose_form(sink, arguments.output_format)
+    form = "jsonl" if sink is None else endpoints.choose_form(sink, arguments.output_format)
     _check_folders(arguments, places, sink)
     if arguments.explain:
         typer.echo(neutralize("\n".join(_explain(arguments, query, places, sink))))
@@ -127,12 +127,15 @@ def _run(command: _Command, store: LocalStore) -> None:
         print_notes(note for each in run.inputs for note in getattr(each, "notes", ()))
 
         def look() -> None:
-            if command.watch is not None and not arguments.once:
-                _look_at_rules(command.watch, run, metrics)
+            watch = command.watch
+            if watch is None or arguments.once:
+                return
+            if watch.take_changes(run.check_rules, metrics):
+                run.change_rules(watch.rules)
 
-        def told(progress: object) -> None:
-            tally.take(progress)  # type: ignore[arg-type]
-            if metrics.take(progress):  # type: ignore[arg-type]
+        def told(progress: Progress) -> None:
+            tally.take(progress)
+            if metrics.take(progress):
                 write_file(place, metrics)
 
         run.told = told
@@ -150,21 +153,6 @@ def _run(command: _Command, store: LocalStore) -> None:
 def _stop(inputs: dict[str, LiveInput]) -> None:
     for input_ in inputs.values():
         input_.stop()
-
-
-def _look_at_rules(watch: RuleWatch, run: LiveRun, metrics: StreamMetrics) -> None:
-    revision = watch.look(run.check_rules)
-    if revision is None:
-        return
-    for mistake in revision.refused:
-        print_message(f"rules: refused, and what was there stays: {mistake}")
-    changes = compare_rules(watch.rules, revision.rules)
-    numbers = {word: len(names) for word, names in changes._asdict().items() if word != "kept"}
-    metrics.change_rules(revision.rules.names, {**numbers, "refused": len(revision.refused)})
-    if any(numbers.values()):
-        watch.rules = revision.rules
-        run.change_rules(revision.rules)
-        print_message(f"rules: {changes}")
 
 
 # ----------------------------------------------------------------- checking
@@ -187,46 +175,11 @@ def _refuse(arguments: StreamArguments) -> None:
         raise CernisError(f"RDF streams do not run {_LOCAL}")
 
 
-def _parse_sources(arguments: list[str]) -> dict[str, endpoints.LiveSource]:
-    places: dict[str, endpoints.LiveSource] = {}
-    for argument in arguments:
-        name, place = endpoints.parse_live_source(argument)
-        stream = name or _name_stream(place)
-        if stream in places:
-            raise CernisError(
-                f"two sources for the stream {stream!r}: {places[stream]} and {place}; name them "
-                "apart with NAME=URI"
-            )
-        places[stream] = place
-    return places
-
-
-def _name_stream(place: endpoints.LiveSource) -> str:
-    match place:
-        case endpoints.Folder(path=path):
-            return path.name
-        case endpoints.GrowingFile(path=path):
-            return path.name.split(".")[0]
-        case endpoints.Topic(topic=topic):
-            return topic
-        case _:
-            return "S"
-
-
-def _choose_form(sink: endpoints.LiveSink | None, asked: str | None) -> str:
-    if isinstance(sink, endpoints.Folder):
-        return asked or "parquet"
-    if asked == "parquet":
-        raise CernisError(f"{sink}: gets lines of JSON; Parquet goes to a folder")
-    return asked or "jsonl"
-
-
 def _check_folders(
     arguments: StreamArguments,
     places: dict[str, endpoints.LiveSource],
     sink: endpoints.LiveSink | None,
 ) -> None:
-    """Raise an error for folders that are not apart, or that cannot be written to."""
     written = [("--sink", sink)]
     for option, text in (
         ("--checkpoint", arguments.checkpoint),
@@ -234,11 +187,7 @@ def _check_folders(
     ):
         if text is not None:
             written.append((option, endpoints.parse_folder(option, text)))
-    folders = [(o, each) for o, each in written if isinstance(each, endpoints.Folder)]
-    read = [("--source", each) for each in places.values() if isinstance(each, endpoints.Folder)]
-    endpoints.check_apart([*read, *folders])
-    for option, folder in folders:
-        endpoints.check_writable(option, folder)
+    endpoints.check_folders(places.values(), written)
 
 
 def _explain(

@@ -23,7 +23,6 @@ from cernis.cli.arguments import named_graphs, read_secret
 from cernis.cli.live import WatermarkClock
 from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics
 from cernis.cli.rule_watch import RuleWatch
-from cernis.cli.terminal import print_message
 from cernis.errors import CernisError, QueryError, StrictError
 from cernis.events.source import DEFAULT_TIME, column_for
 from cernis.events.times import UNITS
@@ -32,7 +31,6 @@ from cernis.plan.report import write_entry
 from cernis.run.query import Query
 from cernis.run.rules.rule import RuleSetError, describe_mistake, name_warning
 from cernis.run.rules.rule_set import RuleSet
-from cernis.run.rules.shared_rules import compare_rules
 from cernis.run.rules.streams import name_streams, unite_declared
 from cernis.run.session import RunOptions
 from cernis.spark.keys import explain_rules
@@ -43,8 +41,8 @@ from cernis.work.endpoints import (
     Folder,
     Sink,
     Source,
-    check_apart,
-    check_writable,
+    check_folders,
+    choose_form,
     parse_folder,
     parse_sink,
 )
@@ -291,19 +289,7 @@ class RuleStreamPlan(RowStreamPlan):
     def look(self, frames: dict[str, Any], metrics: StreamMetrics) -> bool:
         if self.arguments.once:
             return False
-        revision = self.watch.look(partial(self._check, frames))
-        if revision is None:
-            return False
-        for mistake in revision.refused:
-            print_message(f"rules: refused, and what was there stays: {mistake}")
-        changes = compare_rules(self.watch.rules, revision.rules)
-        numbers = {word: len(names) for word, names in changes._asdict().items() if word != "kept"}
-        metrics.change_rules(revision.rules.names, {**numbers, "refused": len(revision.refused)})
-        if not any(numbers.values()):
-            return False
-        self.watch.rules = revision.rules
-        print_message(f"rules: {changes}")
-        return True
+        return self.watch.take_changes(partial(self._check, frames), metrics)
 
     def _check(self, frames: dict[str, Any], rules: RuleSet) -> None:
         """Raise the mistakes that rules have on the streams."""
@@ -495,7 +481,7 @@ def _check_delivery(arguments: StreamArguments) -> Delivered:
         sink=sink,
         checkpoint=_folder("--checkpoint", arguments.checkpoint),
         late_output=_folder("--late-output", arguments.late_output),
-        form=sinks.choose_form(sink, arguments.output_format)
+        form=choose_form(sink, arguments.output_format)
         if sink is not None
         else arguments.output_format or "parquet",
         lateness=_time("--lateness", arguments.lateness),
@@ -536,13 +522,10 @@ def _check_folders(plan: StreamPlan) -> None:
         ("--checkpoint", delivered.checkpoint),
         ("--late-output", delivered.late_output),
     ]
-    folders = [(option, place) for option, place in written if isinstance(place, Folder)]
-    read = [("--source", place) for place in plan.places if isinstance(place, Folder)]
-    check_apart([*read, *folders])
-    for option, folder in folders:
-        check_writable(option, folder)
+    check_folders(plan.places, written)
     if delivered.metrics is not None and delivered.metrics.path is not None:
-        used = (UsedFile(option, place.path) for option, place in (*read, *folders))
+        places = [*(("--source", place) for place in plan.places), *written]
+        used = (UsedFile(option, each.path) for option, each in places if isinstance(each, Folder))
         refuse_overwriting(delivered.metrics.path, "the metrics", used)
     if isinstance(delivered.sink, Folder) and delivered.checkpoint is not None:
         sinks.check_sink(delivered.sink, delivered.checkpoint)

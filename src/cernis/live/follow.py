@@ -18,6 +18,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -120,6 +121,7 @@ class FollowedMatches:
         self._run = run
         self._lock = Lock()
         self._found: deque[dict[str, Any]] = deque()
+        self._is_done = False
         run.sink = FunctionSink(self._take)
 
     def _take(self, batch: pa.RecordBatch) -> None:
@@ -128,53 +130,41 @@ class FollowedMatches:
         else:
             self._found += batch.to_pylist()
 
-    def _step(self) -> bool:
-        """Read until there are matches; return whether there may be more."""
+    def _step(self) -> None:
+        """Read what has come; at the end of all inputs, what waits for it."""
         run = self._run
-        while not self._found:
-            if not run.arrivals.running and not run.step(0):
-                run.finish()
-                run.commit()
-                return bool(self._found)
+        if run.arrivals.running or run.step(0):
             run.step(_STEP)
-        return True
+        else:
+            run.finish()
+            run.commit()
+            self._is_done = True
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         with self._reading():
-            while self._found or self._step():
-                yield self._found.popleft()
+            while not self._is_done:
+                self._step()
+                while self._found:
+                    yield self._found.popleft()
 
     async def __aiter__(self) -> AsyncIterator[dict[str, Any]]:
         with self._reading():
-            while self._found or await self._step_aside():
-                yield self._found.popleft()
+            while not self._is_done:
+                await asyncio.to_thread(self._step)
+                while self._found:
+                    yield self._found.popleft()
 
-    async def _step_aside(self) -> bool:
-        """Let a thread take steps, so that the loop of asyncio goes on meanwhile."""
-        while not self._found:
-            if not self._run.arrivals.running:
-                return await asyncio.to_thread(self._step)
-            await asyncio.to_thread(self._run.step, _STEP)
-        return True
-
-    def _reading(self) -> _Reading:
-        return _Reading(self)
-
-
-class _Reading:
-    """One consumer, which begins and ends a run."""
-
-    def __init__(self, following: FollowedMatches) -> None:
-        self._following = following
-
-    def __enter__(self) -> None:
-        if not self._following._lock.acquire(blocking=False):
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Begin and end the run, for one consumer."""
+        if not self._lock.acquire(blocking=False):
             raise StateError("the matches are read already; follow the inputs once more instead")
-        self._following._run.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._following._run.close()
-        self._following._run.store.close()
+        self._run.start()
+        try:
+            yield
+        finally:
+            self._run.close()
+            self._run.store.close()
 
 
 def follow(

@@ -159,12 +159,6 @@ class LocalStore:
             "INSERT OR IGNORE INTO files VALUES (?, ?)", [(input_, name) for name in names]
         )
 
-    def drop_files(self, input_: str, names: Iterable[str]) -> None:
-        """Forget files that the folder no longer has."""
-        self._database.executemany(
-            "DELETE FROM files WHERE input = ? AND name = ?", [(input_, name) for name in names]
-        )
-
     def _get(self, name: str) -> bytes | None:
         found = self._one("SELECT value FROM kept WHERE name = ?", name)
         return None if found is None else bytes(found)

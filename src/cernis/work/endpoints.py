@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cernis.errors import CernisError
@@ -115,6 +116,7 @@ Source = Folder | Topic
 Sink = Folder | Topic | StandardOutput
 LiveSource = Source | GrowingFile | StandardInput | Server
 LiveSink = Sink | Webhook
+Place = TypeVar("Place", bound=LiveSource)
 
 
 def parse_source(argument: str) -> tuple[str | None, Source]:
@@ -252,6 +254,52 @@ def _parse_topic(argument: str) -> Topic:
     if options.get("starting", "latest") not in ("earliest", "latest"):
         raise CernisError(f"{argument}: starting is earliest or latest")
     return Topic(servers, topic, options)
+
+
+def name_places(places: Sequence[tuple[str | None, Place]]) -> dict[str, Place]:
+    """Return the places by the names of their streams; one without a name has its own."""
+    named: dict[str, Place] = {}
+    for name, place in places:
+        stream = name or _name_place(place)
+        if stream in named:
+            raise CernisError(
+                f"two sources for the stream {stream!r}: {named[stream]} and {place}; name them "
+                "apart with NAME=URI"
+            )
+        named[stream] = place
+    return named
+
+
+def _name_place(place: LiveSource) -> str:
+    match place:
+        case Folder(path=path):
+            return path.name
+        case GrowingFile(path=path):
+            return path.name.split(".")[0]
+        case Topic(topic=topic):
+            return topic
+        case _:
+            return "S"
+
+
+def choose_form(sink: LiveSink, asked: str | None) -> str:
+    """Return the form of matches in a sink."""
+    if isinstance(sink, Folder):
+        return asked or "parquet"
+    if asked == "parquet":
+        raise CernisError(f"{sink}: gets lines of JSON; Parquet goes to a folder")
+    return asked or "jsonl"
+
+
+def check_folders(
+    sources: Iterable[LiveSource], written: Iterable[tuple[str, LiveSink | None]]
+) -> None:
+    """Raise an error for folders that are not apart, or that cannot be written to."""
+    folders = [(option, place) for option, place in written if isinstance(place, Folder)]
+    read = [("--source", place) for place in sources if isinstance(place, Folder)]
+    check_apart([*read, *folders])
+    for option, folder in folders:
+        check_writable(option, folder)
 
 
 def check_apart(folders: Sequence[tuple[str, Folder]]) -> None:

@@ -50,15 +50,6 @@ _PLAIN_LINES = {
 _LATE = "Python worker failed to connect back"
 
 
-def choose_form(sink: Sink, asked: str | None) -> str:
-    """Return the form of matches in a sink."""
-    if isinstance(sink, Folder):
-        return asked or "parquet"
-    if asked == "parquet":
-        raise CernisError(f"{sink}: gets lines of JSON; Parquet goes to a folder")
-    return asked or "jsonl"
-
-
 def delivery_guarantee(sink: Sink) -> str:
     """Return how often a match arrives, in words."""
     return "exactly once" if isinstance(sink, Folder) else "at least once"

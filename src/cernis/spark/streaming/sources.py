@@ -97,17 +97,7 @@ def parse_sources(arguments: Sequence[str]) -> Places:
     places = [endpoints.parse_source(argument) for argument in arguments]
     if len(places) < 2:
         return places
-    named: dict[str, endpoints.Source] = {}
-    for name, place in places:
-        own = place.path.name if isinstance(place, Folder) else place.topic
-        stream = own if name is None else name
-        if stream in named:
-            raise CernisError(
-                f"two sources for the stream {stream!r}: {named[stream]} and {place}; name them "
-                "apart with NAME=URI"
-            )
-        named[stream] = place
-    return [*named.items()]
+    return [*endpoints.name_places(places).items()]
 
 
 def parse_schemas(arguments: Sequence[str]) -> dict[str | None, str]:
