@@ -1,0 +1,445 @@
+"""The commands of the rule writer's workbench: sweep, diff, why, label, backtest.
+
+They read events as `cernis run` does, so they share its options: `with_reading` adds them to the
+signature of a command, which Typer reads.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, cast, get_type_hints
+
+import typer
+
+from cernis.cli import options as o
+from cernis.cli.arguments import (
+    Files,
+    by_stream,
+    find_rules,
+    give_parameters,
+    named_columns,
+    named_files,
+    named_tables,
+    read_query,
+)
+from cernis.cli.failure import reported
+from cernis.errors import CernisError, neutralize
+
+
+class ReadingOptions(NamedTuple):
+    """The files of a command, and the options of `Query.run` that say how they are read."""
+
+    files: Files
+    options: dict[str, Any]
+    lang: str
+    params: Sequence[str]
+
+
+def _reading(
+    more: o.MoreEvents = None,
+    events: o.Events = None,
+    format: o.InputFormat = None,
+    time: o.TimeColumn = None,
+    type: o.TypeColumn = "type",
+    no_type: o.NoType = False,
+    time_unit: o.Unit = o.TimeUnit.ms,
+    columns: o.ColumnNames = None,
+    delimiter: o.Delimiter = None,
+    quote: o.Quote = None,
+    on_error: o.OnError = "fail",
+    table: o.TableFiles = None,
+    param: o.Parameters = None,
+    lang: o.Lang = o.LanguageName.ceql,
+) -> ReadingOptions:
+    files = named_files([*(events or ()), *(more or ())])
+    if not files:
+        raise typer.BadParameter("name a file of events", param_hint="--events")
+    options = {
+        "time": by_stream(time or ()),
+        "type": None if no_type else type,
+        "time_unit": time_unit.value,
+        "format": None if format is None else format.value,
+        "columns": named_columns(columns or ()),
+        "delimiter": delimiter,
+        "quote": quote,
+        "on_error": on_error,
+        "tables": named_tables(table or ()),
+    }
+    return ReadingOptions(files, options, lang.value, param or ())
+
+
+def with_reading(command: Callable[..., int | None]) -> Callable[..., None]:
+    """Give a command the options that say how events are read; it gets them as `reading`."""
+    shared = inspect.signature(_reading).parameters
+    hints = get_type_hints(_reading, include_extras=True)
+    own_hints = get_type_hints(command, include_extras=True)
+    own = [p for p in inspect.signature(command).parameters.values() if p.name != "reading"]
+    added = [p.replace(annotation=hints[p.name]) for p in shared.values()]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        with reported():
+            reading = _reading(**{name: given.pop(name) for name in shared})
+            code = command(reading=reading, **given)
+        if code:
+            raise typer.Exit(code)
+
+    own = [p.replace(annotation=own_hints[p.name], kind=p.KEYWORD_ONLY) for p in own]
+    added = [p.replace(kind=p.KEYWORD_ONLY) for p in added]
+    run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in [*own, *added]}
+    return run
+
+
+def _parse(argument: str, reading: ReadingOptions) -> Any:
+    """Return the query of an argument, with the values of `--param`."""
+    import cernis
+
+    if find_rules(argument, reading.lang) is not None:
+        raise CernisError(f"{argument}: has rules; this command takes one query")
+    text, lang = read_query(argument, reading.lang)
+    if lang not in ("ceql", "cq"):
+        raise CernisError(f"this command takes a query in CEQL or a conjunctive query, not {lang}")
+    give_parameters(reading.params, text)
+    try:
+        return cernis.query(text, lang=lang)
+    except cernis.QueryError:
+        if lang != "cq":
+            raise
+    names = ("time", "type", "time_unit", "format", "columns", "delimiter", "quote")
+    known = cernis.schema_of(reading.files, **{name: reading.options[name] for name in names})
+    return cernis.query(text, lang=lang, schema=known)
+
+
+def _echo(text: str) -> None:
+    typer.echo(neutralize(text))
+
+
+Output = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers as JSON.")
+]
+
+
+def _write_json(path: Path | None, value: Any) -> None:
+    if path is not None:
+        path.write_text(json.dumps(value, default=str, ensure_ascii=False, indent=2) + "\n")
+
+
+QueryArgument = Annotated[
+    str, typer.Argument(metavar="QUERY", help="A file (.ceql, .cq), or the query itself.")
+]
+
+
+@with_reading
+def sweep(
+    query: QueryArgument,
+    vary: Annotated[
+        list[str],
+        typer.Option(
+            "--vary",
+            metavar="'NAME = FROM..TO by STEP'",
+            help="A parameter and its values, also 'NAME = a, b, c'; may be repeated.",
+        ),
+    ],
+    reading: ReadingOptions,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE.svg", help="Write the plot as a picture.")
+    ] = None,
+    json: Output = None,
+) -> None:
+    """Count the matches of QUERY for each value of its parameters."""
+    from cernis.workbench.sweep import describe_passes, parse_vary
+    from cernis.workbench.sweep import sweep as run_sweep
+
+    values: dict[str, Any] = {}
+    for each in vary:
+        name, several = parse_vary(each)
+        if name in values:
+            raise CernisError(f"--vary {each!r}: ${name} varies already")
+        values[name] = several
+    found = run_sweep(_parse(query, reading), reading.files, values, **reading.options)
+    _echo(str(found))
+    typer.echo(describe_passes(found), err=True)
+    if plot is not None:
+        plot.write_text(found.svg(), encoding="utf-8")
+    _write_json(json, found.to_arrow().to_pylist())
+
+
+Required = StrEnum("Required", ["no-lost", "no-gained", "same"])
+
+
+@with_reading
+def diff(
+    old: Annotated[
+        str, typer.Argument(metavar="OLD", help="A query, or a file or folder of rules.")
+    ],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The query or rules to compare.")],
+    reading: ReadingOptions,
+    sample: Annotated[
+        int, typer.Option(min=0, max=1000, help="So many matches of each side are shown.")
+    ] = 3,
+    seed: Annotated[int | None, typer.Option(help="Show the same matches each time.")] = None,
+    require: Annotated[
+        Required | None, typer.Option("--require", help="Exit with 1 if this does not hold.")
+    ] = None,
+    json: Output = None,
+) -> int:
+    """Count the matches that NEW gains, loses and keeps of those of OLD."""
+    from cernis.cli.terminal import events_table, table_console
+    from cernis.run.rules.rule_set import RuleSet
+    from cernis.workbench.diff import MatchDiff, write_sample
+    from cernis.workbench.diff import diff as run_diff
+
+    sources = [find_rules(each, reading.lang) for each in (old, new)]
+    if all(source is not None for source in sources):
+        give_parameters(reading.params, *sources)  # type: ignore[arg-type]
+        versions: list[Any] = [RuleSet.of(source) for source in sources]
+    else:
+        texts = [read_query(each, reading.lang)[0] for each in (old, new)]
+        give_parameters(reading.params, *texts)
+        versions = [_parse(each, reading._replace(params=())) for each in (old, new)]
+    one, other = versions
+    found = run_diff(one, other, reading.files, sample=sample, seed=seed, **reading.options)
+    parts = (
+        [("\n".join(found.list_numbers()), found)]
+        if isinstance(found, MatchDiff)
+        else [
+            ("\n  ".join([found.write_head(name), *each.list_groups()]), each)
+            for name, each in found.all_rules.items()
+        ]
+    )
+    for text, part in parts:
+        _echo(text)
+        for side, match in zip(*part.list_samples(), strict=True):
+            _echo(write_sample(side, match))
+            table_console().print(events_table(match))
+    _write_json(json, found.to_dict())
+    lost, gained = (
+        sum(getattr(part, side).total for _, part in parts) for side in ("lost", "gained")
+    )
+    broken = {"no-lost": lost, "no-gained": gained, "same": lost + gained}
+    if require is not None and broken[require.value]:
+        typer.echo(f"error: --require {require.value} does not hold", err=True)
+        return 1
+    return 0
+
+
+@with_reading
+def why(
+    query: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERY", help="A file (.ceql, .cq, .sql) or folder, or the query itself."
+        ),
+    ],
+    reading: ReadingOptions,
+    rows: Annotated[
+        str | None,
+        typer.Option("--rows", metavar="3,7,9", help="Rows that should have been a match."),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="VALUE", help="Only this key; once for each component."),
+    ] = None,
+    end: Annotated[
+        int | None,
+        typer.Option("--end", metavar="ROW", help="The row at which a match should have ended."),
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option("--rule", metavar="NAME", help="Only this rule of a set.")
+    ] = None,
+    json: Output = None,
+    dialect: o.Dialect = None,
+) -> None:
+    """Show how far partial matches of QUERY get, and what is in the way of the others."""
+    from cernis.workbench.why import why as run_why
+
+    try:
+        numbers = None if rows is None else [int(part) for part in rows.split(",")]
+    except ValueError:
+        raise CernisError(f"--rows {rows}: expected numbers of rows, such as 3,7,9") from None
+    source = find_rules(query, reading.lang)
+    text, lang = ("", "ceql") if source is not None else read_query(query, reading.lang)
+    if lang == "sql":
+        if key or end is not None:
+            raise CernisError("--key and --end are for queries in CEQL; name rows with --rows")
+        from cernis.cli.run_statement import name_tables, why_statement
+        from cernis.run.rows.statement import SqlQuery
+
+        statement = SqlQuery(text, dialect=dialect or "duckdb")
+        tables = name_tables(reading.files, reading.options)
+        told, plain = why_statement(statement, tables, numbers)
+        _echo(told)
+        _write_json(json, plain)
+        return
+    if dialect is not None:
+        raise typer.BadParameter("is for statements (.sql)", param_hint="--dialect")
+    asked: dict[str, Any] = {
+        "rows": numbers, "key": tuple(key) if key else None, "end": end, **reading.options
+    }  # fmt: skip
+    if source is None:
+        if rule is not None:
+            raise CernisError(f"--rule {rule}: {query} is one query, without rules")
+        found = run_why(_parse(query, reading), reading.files, **asked)
+        _echo(str(found))
+        _write_json(json, found.to_dict())
+        return
+    plain = {}
+    for name, own in _choose_rules(source, rule, reading).items():
+        found = run_why(own, reading.files, **asked)
+        _echo(f"rule {name}")
+        _echo(str(found))
+        plain[name] = found.to_dict()
+    _write_json(json, plain)
+
+
+def _choose_rules(source: Any, name: str | None, reading: ReadingOptions) -> dict[str, Any]:
+    """Return the queries of a rule set by their names, or the one that is named."""
+    from cernis.run.rules.rule_set import RuleSet
+
+    give_parameters(reading.params, source)
+    queries = {rule.name: rule.query for rule in RuleSet.of(source)}
+    if name is not None and name not in queries:
+        raise CernisError(f"there is no rule {name!r}; there are {', '.join(queries)}")
+    return queries if name is None else {name: queries[name]}
+
+
+SampleBy = StrEnum("SampleBy", ["key", "day", "rule"])
+
+
+@with_reading
+def label(
+    query: Annotated[
+        str,
+        typer.Argument(metavar="QUERY", help="A query, or a file or folder of rules."),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE.jsonl", help="The file of labels.")
+    ],
+    reading: ReadingOptions,
+    sample: Annotated[int, typer.Option(min=0, help="How many matches to ask about.")] = 20,
+    by: Annotated[
+        SampleBy | None,
+        typer.Option("--by", help="As many matches of each key, of each day, or of each rule."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Draw the same matches each time.")] = None,
+    width: Annotated[
+        float, typer.Option(min=0.001, max=1, help="The width of the interval that you want.")
+    ] = 0.1,
+    report: Annotated[
+        bool, typer.Option("--report", help="Ask nothing: measure the query on the labels.")
+    ] = False,
+    incidents: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Known incidents, for the share of them that is found."),
+    ] = None,
+) -> None:
+    """Ask which of a sample of the matches of QUERY are real, and say how precise it is."""
+    from cernis.cli.terminal import events_table, table_console
+    from cernis.views.text_timeline import write_timeline
+    from cernis.workbench.label import By, LabelFile, draw_sample, find_recall, measure
+
+    found = _find_matches(query, reading)
+    labels = LabelFile.open(out, found)
+    strata = cast("By | None", None if by is None else by.value)
+    if not report:
+        drawn = list(draw_sample(found, sample, by=strata, seed=seed, known=labels.labels.keys()))
+        for number, one in enumerate(drawn, 1):
+            match = one.match
+            where = "".join(
+                f" of {name}" for name in dict.fromkeys((one.rule, one.stratum)) if name
+            )
+            _echo(f"\nmatch {number} of {len(drawn)}{where}: rows {match.start} to {match.end}")
+            _echo(write_timeline(match.positions, *match.interval))
+            table_console().print(events_table(match))
+            answer = typer.prompt("real? y, n, unsure, quit", value_proc=_read_answer)
+            if answer == "quit":
+                break
+            labels.add(one.id, answer, match, one.stratum)
+            _echo(measure(found, labels, strata).describe(width))
+    if report or not labels.labels:
+        _echo(measure(found, labels, strata).describe(width))
+        if isinstance(found, dict):
+            for rule, matches in found.items():
+                _echo(f"rule {rule}: {measure({rule: matches}, labels.keep_rule(rule)).precision}")
+    if incidents is not None:
+        recall, missed = find_recall(found, incidents, time_unit=reading.options["time_unit"])
+        _echo(f"recall {recall}, from {recall.labelled} incidents")
+        if missed:
+            _echo(f"not found: rows {', '.join(map(str, missed[:20]))} of {incidents}")
+
+
+def _find_matches(argument: str, reading: ReadingOptions) -> Any:
+    """Return the matches of a query, or of the rules of a set by their names."""
+    from cernis.run.rules.rule_set import RuleSet
+    from cernis.workbench.tally import need_matches
+
+    source = find_rules(argument, reading.lang)
+    if source is None:
+        found = _parse(argument, reading).run(reading.files, **reading.options)
+        return need_matches(found, "label")
+    give_parameters(reading.params, source)
+    results = RuleSet.of(source).run(reading.files, **reading.options)
+    return {name: need_matches(found, f"rule {name}: label") for name, found in results.items()}
+
+
+def _read_answer(text: str) -> str:
+    for answer in ("y", "n", "unsure", "quit"):
+        if text and answer.startswith(text.strip().lower()):
+            return answer
+    raise typer.BadParameter("expected y, n, unsure or quit")
+
+
+@with_reading
+def backtest(
+    rules: Annotated[
+        str, typer.Argument(metavar="RULES", help="A query, or a file or folder of rules.")
+    ],
+    reading: ReadingOptions,
+    engine: o.EngineOption = o.EngineName.local,
+    stream: Annotated[
+        bool, typer.Option("--stream/--no-stream", help="Run it as a stream, too, and compare.")
+    ] = True,
+    suppress: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="What SUPPRESS BY the key FOR so long would save."),
+    ] = "1h",
+    alerts: Annotated[
+        Path | None,
+        typer.Option(
+            "--alerts",
+            metavar="PATH",
+            help="JSON lines that cernis stream has written, to compare on the time of both.",
+        ),
+    ] = None,
+    json: Output = None,
+) -> int:
+    """Run RULES over a history, and then as a stream; report alerts per day, rule and key."""
+    from cernis.cli.test import run_on_spark
+    from cernis.run.rules.rule_set import RuleSet
+    from cernis.workbench.backtest import backtest as run_backtest
+
+    source = find_rules(rules, reading.lang)
+    if source is None:
+        found_rules = RuleSet.of({"query": _parse(rules, reading)})
+    else:
+        give_parameters(reading.params, source)
+        found_rules = RuleSet.of(source)
+    on_spark = run_on_spark if engine is o.EngineName.spark else None
+    found = run_backtest(
+        found_rules,
+        reading.files,
+        batch=on_spark,
+        stream=stream,
+        suppress=suppress,
+        delivered=alerts,
+        **reading.options,
+    )
+    _echo(str(found))
+    _write_json(json, found.to_dict())
+    return 0 if found.agrees else 1

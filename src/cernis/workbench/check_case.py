@@ -1,0 +1,372 @@
+"""Run a case of a file of expectations, and compare what is found with what is expected.
+
+Every engine gives matches in the form of JSON lines, so one comparison serves all of them. An
+expected match names some fields of a match: `start`, `end`, a variable with its rows, a value of
+SELECT, a component of the partition. Expected and found matches are paired so that as many as
+possible have a partner (augmenting paths), because an expectation may fit several matches.
+
+Cost: a run of the query, and expected · found comparisons; `MOST_COMPARED` bounds the found ones.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cernis.errors import CernisError, QueryError
+from cernis.events.records import make_table
+from cernis.integers import count_noun
+from cernis.languages.ceql.parse import parse_constant, use_time_zone
+from cernis.languages.text.parameters import refuse_unknown, use_parameters
+from cernis.run.query import Query, schema_of_events
+from cernis.run.rules.rule_set import RuleSet
+from cernis.workbench.expectations import Expectation, ExpectationFile, ExpectedCase
+
+MOST_COMPARED = 10_000
+"""The most matches of a case that are listed; a larger number is counted alone."""
+_SHOWN = 10
+FoundMatch = Mapping[str, Any]
+"""A match as a line of JSON has it, without levels: rows of variables, values, components."""
+
+
+@dataclass(frozen=True)
+class RunnableCase:
+    """A case with its query or rules, and its events as files or rows."""
+
+    query: Any
+    """A `Query` or a `GraphQuery`; None: rules."""
+    rules: RuleSet | None
+    events: Any
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FoundMatches:
+    """What an engine found: how many, and the first of them in full."""
+
+    count: int
+    matches: Sequence[FoundMatch]
+
+
+Executor = Callable[[RunnableCase], Mapping[str, FoundMatches]]
+"""Runs a case; gives what each rule finds, and a query as the rule ''."""
+
+
+@dataclass(frozen=True)
+class CaseOutcome:
+    """Whether a case holds; if not, how it differs, in lines."""
+
+    case: ExpectedCase
+    lines: tuple[str, ...]
+    found: Mapping[str, FoundMatches]
+
+    @property
+    def ok(self) -> bool:
+        return not self.lines
+
+
+def check_case(
+    file: ExpectationFile, case: ExpectedCase, executor: Executor | None = None
+) -> CaseOutcome:
+    """Run a case, in this process unless an executor says otherwise, and compare."""
+    try:
+        with prepare_case(file, case) as runnable:
+            found = (executor or run_here)(runnable)
+    except CernisError as error:
+        where = f"{file.path}, line {case.line}"
+        about = ""
+        if isinstance(error, QueryError) and isinstance(file.query, Path):
+            about = f"{file.query}, "
+        return CaseOutcome(case, (f"{where}: {about}{error}",), {})
+    lines: list[str] = []
+    expected = case.expect if isinstance(case.expect, Mapping) else {"": case.expect}
+    for name, expectation in expected.items():
+        if name not in found:
+            lines.append(f"there is no rule {name!r}; there are {', '.join(found)}")
+            continue
+        about = f"rule {name}: " if name else ""
+        lines += [about + line for line in compare(expectation, found[name])]
+    return CaseOutcome(case, tuple(lines), found)
+
+
+@contextmanager
+def prepare_case(file: ExpectationFile, case: ExpectedCase) -> Iterator[RunnableCase]:
+    """Parse the query of a case, and make its events ready; texts of CSV are files meanwhile."""
+    settings = case.settings
+    names = ("time", "type", "time_unit", "complete")
+    options = {name: settings[name] for name in names if name in settings}
+    with TemporaryDirectory() as folder:
+        place = Path(folder)
+        named = settings.get("tables", {}).items()
+        options["tables"] = {name: _open(rows, place, f"table-{name}") for name, rows in named}
+        given = settings["events"]
+        events: Any = _open(given, place, "events")
+        if isinstance(given, Mapping):
+            events = {name: _open(rows, place, name) for name, rows in given.items()}
+        params = {name: _read_param(each) for name, each in settings.get("params", {}).items()}
+        with use_time_zone(settings.get("time_zone")), use_parameters(params):
+            if file.rules is not None:
+                rules, query = RuleSet.of(file.rules), None
+            else:
+                rules, query = None, _parse(file, events, options, params)
+            yield RunnableCase(query, rules, events, options)
+
+
+def _parse(
+    file: ExpectationFile, events: Any, options: Mapping[str, Any], params: Mapping[str, Any]
+) -> Any:
+    source, lang = file.query, file.lang
+    assert source is not None
+    if isinstance(source, Path):
+        lang = {".cq": "cq", ".spaseq": "spaseq"}.get(source.suffix, lang)
+        text = source.read_text(encoding="utf-8-sig")
+    else:
+        text = source
+    if lang == "spaseq":
+        from cernis.rdf.query import GraphQuery
+
+        return GraphQuery(text)
+    try:
+        query: Query[Any] = Query(text, lang=lang)
+    except CernisError:
+        if lang != "cq":
+            raise
+        reading = {n: v for n, v in options.items() if n in ("time", "type", "time_unit")}
+        query = Query(text, lang=lang, schema=schema_of_events(events, **reading))
+    refuse_unknown(params, query.parameters)
+    return query
+
+
+def _read_param(value: Any) -> Any:
+    """Return the value of a parameter; YAML has no durations, so `5 MINUTES` is a text there."""
+    read = parse_constant(value) if isinstance(value, str) else value
+    return read if isinstance(read, timedelta) else value
+
+
+def _open(rows: Any, folder: Path, name: str) -> Any:
+    if not isinstance(rows, str):
+        return rows
+    path = folder / f"{name}.csv"
+    path.write_text(rows, encoding="utf-8")
+    return path
+
+
+# ------------------------------------------------------------------------ engines
+
+
+def run_here(case: RunnableCase) -> Mapping[str, FoundMatches]:
+    """Run a case in this process."""
+    if case.rules is not None:
+        found = case.rules.run(case.events, **case.options)
+        return {name: _list_found(own) for name, own in found.items()}
+    assert case.query is not None
+    options = dict(case.options)
+    if not isinstance(case.query, Query):  # RDF streams have neither types nor tables
+        options = {name: options[name] for name in ("time", "time_unit") if name in options}
+    return {"": _list_found(case.query.run(case.events, **options))}
+
+
+def _list_found(result: Any) -> FoundMatches:
+    listed: list[FoundMatch] = []
+    for batch in result.lines():
+        room = MOST_COMPARED - len(listed)
+        listed += [flatten(json.loads(line)) for line in batch.column("line").to_pylist()[:room]]
+        if len(listed) >= MOST_COMPARED:
+            break
+    return FoundMatches(len(result) if len(listed) >= MOST_COMPARED else len(listed), listed)
+
+
+def list_all(result: Any) -> FoundMatches:
+    """Return all matches of a result, as lines have them."""
+    lines = [line for batch in result.lines() for line in batch.column("line").to_pylist()]
+    return FoundMatches(len(lines), [flatten(json.loads(line)) for line in lines])
+
+
+def run_stream(case: RunnableCase) -> Mapping[str, FoundMatches]:
+    """Run a case as a stream in this process, event after event, without looking ahead."""
+    from cernis.live.follow import EventQueue, follow
+
+    rules = case.rules if case.rules is not None else RuleSet.of({"": case.query})
+    named = case.events if isinstance(case.events, Mapping) else {None: case.events}
+    sources: dict[Any, Any] = {}
+    for name, events in named.items():
+        if isinstance(events, Path):
+            sources[name] = events
+            continue
+        # without times, rows are in their order
+        timed = "time" in case.options or any("ts" in event for event in events)
+        queue = EventQueue(len(events) + 1)
+        for row, event in enumerate(events):
+            queue.put(event if timed else {**event, "ts": row})
+        queue.close()
+        sources[name] = queue
+    source = sources.get(None, sources)
+    found: dict[str, list[FoundMatch]] = {rule.name: [] for rule in rules}
+    # an event of a case may be late by any time: the file has it, so it counts
+    for match in follow(rules, source, once=True, lateness="36500d", **case.options):
+        own = dict(match)
+        found[own.pop("rule")].append(flatten(own))
+    return {name: FoundMatches(len(own), own) for name, own in found.items()}
+
+
+def write_events(events: Any, folder: Path) -> Any:
+    """Return events as files, for engines that read files."""
+    if isinstance(events, Mapping):
+        return {name: write_events(rows, folder / name) for name, rows in events.items()}
+    if isinstance(events, Path):
+        return events
+    folder.mkdir(parents=True, exist_ok=True)
+    table, failed = make_table(events, {})
+    if failed:
+        row, (name, reason) = next(iter(failed.items()))
+        raise CernisError(f"event {row}, {name}: {reason}")
+    path = folder / "events.parquet"
+    pq.write_table(_type_nulls(table), path)
+    return path
+
+
+def _type_nulls(table: pa.Table) -> pa.Table:
+    """Give columns without a value a type that every reader has."""
+    fields = [
+        pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in table.schema
+    ]
+    return table.cast(pa.schema(fields))
+
+
+def flatten(line: Mapping[str, Any]) -> FoundMatch:
+    """Return the fields of a line without levels; variables before values of the same name."""
+    flat = {k: v for k, v in line.items() if k not in ("vars", "values", "partition", "bindings")}
+    for level in ("partition", "values", "bindings", "vars"):
+        flat |= line.get(level) or {}
+    return flat
+
+
+# --------------------------------------------------------------------- comparison
+
+
+def compare(expected: Expectation, found: FoundMatches) -> Iterator[str]:
+    """Yield how matches differ from what is expected; nothing: they agree."""
+    wanted = expected.matches
+    if expected.count is not None and expected.count != found.count:
+        yield f"expected {_write_number(expected.count)}, found {_write_number(found.count)}"
+        if wanted is None:
+            yield from _list_signed("+", found.matches, found.count)
+    for needed in expected.contains:
+        if not any(_fits(needed, one) for one in found.matches):
+            yield f"no match is {write_match(needed)}"
+    if wanted is None:
+        return
+    if found.count > len(found.matches):
+        yield f"found {_write_number(found.count)}, more than are compared ({MOST_COMPARED:,})"
+        return
+    partners = pair_matches(wanted, found.matches)
+    missing = [one for i, one in enumerate(wanted) if i not in partners]
+    taken = set(partners.values())
+    extra = [one for i, one in enumerate(found.matches) if i not in taken]
+    if missing or extra:
+        also = f" of which {len(extra)} differ" if len(extra) == len(missing) else ""
+        number = _write_number(found.count)
+        yield f"expected {_write_number(len(wanted))}, found {number}{also}"
+    fields = {name for one in wanted for name in one}
+    yield from _list_signed("-", missing, len(missing))
+    yield from _list_signed("+", [_cut(one, fields) for one in extra], len(extra))
+
+
+def _write_number(count: int) -> str:
+    return "none" if not count else count_noun(count, "match")
+
+
+def _cut(match: FoundMatch, fields: set[str]) -> FoundMatch:
+    cut = {name: value for name, value in match.items() if name in fields}
+    return cut or match
+
+
+def _list_signed(sign: str, matches: Sequence[FoundMatch], count: int) -> Iterator[str]:
+    for one in matches[:_SHOWN]:
+        yield f"{sign} {write_match(one)}"
+    if count > _SHOWN:
+        yield f"{sign} and {count - min(_SHOWN, len(matches)):,} more"
+
+
+def write_match(match: Mapping[str, Any]) -> str:
+    """Return a match as a line of YAML.
+
+    >>> write_match({"start": 0, "f": [0, 2], "user": "ann"})
+    '{start: 0, f: [0, 2], user: ann}'
+    """
+    import yaml
+
+    plain = {k: v for k, v in match.items() if not (k.endswith("_ts") and len(match) > 2)}
+    text: str = yaml.safe_dump(
+        plain, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
+    )
+    return text.strip()
+
+
+def pair_matches(
+    wanted: Sequence[Mapping[str, Any]], found: Sequence[FoundMatch]
+) -> dict[int, int]:
+    """Return a largest pairing of expected and found matches that fit each other."""
+    fits = [[j for j, one in enumerate(found) if _fits(each, one)] for each in wanted]
+    owner: dict[int, int] = {}
+    for i in range(len(wanted)):
+        _augment(i, fits, owner, set())
+    return {i: j for j, i in owner.items()}
+
+
+def _augment(i: int, fits: Sequence[Sequence[int]], owner: dict[int, int], seen: set[int]) -> bool:
+    path: list[tuple[int, Iterator[int]]] = [(i, iter(fits[i]))]
+    chosen: list[int] = []
+    while path:
+        _, options = path[-1]
+        j = next((each for each in options if each not in seen), None)
+        if j is None:
+            path.pop()
+            if chosen:
+                chosen.pop()
+            continue
+        seen.add(j)
+        chosen.append(j)
+        if j not in owner:
+            for (one, _), taken in zip(path, chosen, strict=True):
+                owner[taken] = one
+            return True
+        path.append((owner[j], iter(fits[owner[j]])))
+    return False
+
+
+def _fits(wanted: Mapping[str, Any], found: FoundMatch) -> bool:
+    return all(name in found and _equal(value, found[name]) for name, value in wanted.items())
+
+
+def _equal(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, bool) or isinstance(found, bool):
+        return wanted is found
+    if isinstance(wanted, int | float) and isinstance(found, int | float):
+        return math.isclose(wanted, found, rel_tol=1e-9)
+    if isinstance(wanted, date):
+        return _equal_times(wanted, found)
+    if isinstance(found, list):
+        listed = wanted if isinstance(wanted, list) else [wanted]
+        return len(listed) == len(found) and all(map(_equal, listed, found))
+    return bool(wanted == found)
+
+
+def _equal_times(wanted: date, found: Any) -> bool:
+    try:
+        time = datetime.fromisoformat(str(found))
+    except ValueError:
+        return False
+    if not isinstance(wanted, datetime):
+        return time.date() == wanted
+    return time.replace(tzinfo=None) == wanted.replace(tzinfo=None)

@@ -1,0 +1,199 @@
+"""`sweep`: the numbers for each value are those of the query with the value in its place."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cernis
+from cernis.cli.main import main
+from cernis.engine.unary import levels
+from cernis.languages.text.parameters import set_parameters
+from cernis.testing.oracle import evaluate
+from cernis.workbench.sweep import parse_values, parse_vary
+from cernis.workbench.tally import tally
+
+FORMULAS = ["A AS a ; B AS b", "A+ AS a ; B AS b", "(A OR B) AS a ; B+ AS b", "(A AS a ; B AS b)+"]
+NESTED = [
+    "a[x >= $t]",
+    "a[x < $t] AND b[x <= $t]",
+    "b[$t < x AND x < 9]",
+    "a[x > $t] AND b[$t <= x]",
+]
+OF_MATCHES = [
+    "COUNT(b) >= $t",
+    "COUNT(b[x]) < $t AND COUNT(a) <= $t",
+    "SUM(b[x]) > $t",
+    "$t > AVG(b[x])",
+    "MAX(b[x]) - MIN(a[x]) <= $t AND a[x > 0]",
+]
+OTHERS = [
+    "a[x = $t]",
+    "a[x > $t] OR b[x > 2]",
+    "a[x > $t] AND b[x < $t]",
+    "COUNT(b) >= $t AND SUM(b[x]) <= $t",
+    "COUNT(b) >= $t AND b[x >= $t]",
+]
+WINDOWS = ["", "WITHIN 3 EVENTS", "WITHIN 4 [ts]"]
+EVENT = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from("ABC"),
+        "x": st.one_of(st.none(), st.integers(0, 5)),
+        "k": st.integers(0, 1),
+    }
+)
+
+
+CASES = min(int(os.environ.get("CERNIS_FUZZ_N", "16")), 5000)
+
+
+def oracle_count(query: Any, events: list[dict[str, Any]]) -> int:
+    return len(evaluate(query.pattern, events))
+
+
+@settings(max_examples=CASES)
+@given(
+    st.sampled_from(FORMULAS),
+    st.sampled_from(NESTED + OF_MATCHES + OTHERS),
+    st.sampled_from(WINDOWS),
+    st.booleans(),
+    st.lists(EVENT, max_size=7),
+    st.lists(st.integers(-1, 6), min_size=1, max_size=4),
+)
+def test_a_sweep_counts_what_the_oracle_finds(
+    formula: str,
+    condition: str,
+    window: str,
+    keyed: bool,
+    stream: list[dict[str, Any]],
+    values: list[int],
+) -> None:
+    events = [{**event, "ts": i} for i, event in enumerate(stream)]
+    by = "PARTITION BY [k]" if keyed else ""
+    text = f"SELECT * FROM S WHERE ({formula}) FILTER {condition} {by} {window}"
+    query = cernis.query(text)
+    found = query.sweep(events, t=values)
+    assert found.counts() == {v: oracle_count(query.bind(t=v), events) for v in values}
+    assert (found.passes == 1) == (condition not in OTHERS or len(values) == 1), text
+    if keyed:
+        keys = {v: evaluate(query.bind(t=v).pattern, events) for v in values}
+        table = dict(zip(values, found.to_arrow().column("keys").to_pylist(), strict=True))
+        assert table == {v: len({events[m.end]["k"] for m in own}) for v, own in keys.items()}
+
+
+@pytest.mark.parametrize("window", ["", "WITHIN 9 EVENTS", "WITHIN 20 [at]", "WITHIN 15 SECONDS"])
+@pytest.mark.parametrize("by", ["", "PARTITION BY [k]"])
+@pytest.mark.parametrize("words", [1 << 25, 1])
+def test_a_sliding_window_has_the_numbers_of_each_value(
+    monkeypatch: pytest.MonkeyPatch, window: str, by: str, words: int
+) -> None:
+    """Stacks turn often, in several partitions, and with a level at a time."""
+    rng = random.Random(f"{window} {by}")
+    events = [
+        {
+            "type": rng.choice("AABC"),
+            "x": rng.choice([None, 0, 1, 2, 3]),
+            "k": rng.choice([None, "u", "v"]),
+            "at": 2 * i if i % 7 else None,
+            "ts": datetime(2024, 1, 1) + timedelta(seconds=i),
+        }
+        for i in range(90)
+    ]
+    monkeypatch.setattr(levels, "MOST_WORDS", words)
+    formula = "(A AS a ; (B OR C)+ AS b ; A AS c) OR (B AS a ; C AS b)"
+    text = f"SELECT * FROM S WHERE ({formula}) FILTER b[x >= $t] {by} {window}"
+    query = cernis.query(text)
+    if not window:
+        events = events[:25]
+    found = query.sweep(events, t=[0, 1, 2, 9])
+    assert found.passes == 1
+    for (value,), own in found.points:
+        assert own == tally(query.bind(t=value).run(events))
+
+
+def test_several_parameters_are_a_grid() -> None:
+    events = [
+        {"type": t, "x": x, "ts": i} for i, (t, x) in enumerate(zip("AABB", range(4), strict=True))
+    ]
+    query = cernis.query("SELECT * FROM S WHERE A AS a ; B AS b FILTER a[x >= $t] WITHIN $n EVENTS")
+    found = query.sweep(events, n=[2, 3], t="0..1")
+    assert found.counts() == {
+        (n, t): oracle_count(query.bind(n=n, t=t), events) for n in (2, 3) for t in (0, 1)
+    }
+    assert found.passes == 2
+    assert "<svg" in found._repr_html_()
+
+
+def test_matches_per_day_are_counted() -> None:
+    events = [{"type": "A", "x": i, "ts": datetime(2024, 1, 1 + i // 2)} for i in range(4)]
+    query = cernis.query("SELECT * FROM S WHERE A AS a FILTER a[x >= $t]")
+    table = query.sweep(events, t=[0, 1, 3]).to_arrow().to_pylist()
+    assert [(row["days"], row["per_day"]) for row in table] == [(2, 2.0), (2, 1.5), (1, 0.5)]
+
+
+def test_more_matches_than_a_word_counts_are_exact() -> None:
+    events = [{"type": "A", "x": i % 2} for i in range(140)]
+    query = cernis.query("SELECT * FROM S WHERE A+ AS a FILTER a[x >= $t]")
+    assert query.sweep(events, t=[0, 1]).counts() == {0: 2**140 - 1, 1: 2**70 - 1}
+
+
+def test_a_bound_on_whole_matches_is_swept_value_by_value_where_too_many_would_be_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    query = cernis.query("SELECT * FROM S WHERE A+ AS a FILTER SUM(a[x]) >= $t")
+    events = [{"type": "A", "x": x} for x in (1, 0.5, 4, None)]
+    listed = query.sweep(events, t=[0, 0.5, 5.5, 6])
+    monkeypatch.setattr("cernis.workbench.sweep.MOST_LISTED", 3)
+    others = query.sweep(events, t=[0, 0.5, 5.5, 6])
+    assert (listed.passes, others.passes) == (1, 4)
+    assert listed.points == others.points
+
+
+def test_values_are_ranges_or_lists() -> None:
+    assert parse_values("1..3") == [1, 2, 3]
+    assert parse_values("1.01..1.03 by 0.01") == [1.01, 1.02, 1.03]
+    assert parse_vary("$who = ann, bob") == ("who", ["ann", "bob"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("t", "expected 'NAME = FROM..TO by STEP'"),
+        ("t = a..b", "expected FROM..TO by STEP"),
+        ("t = 2..1", "the step must lead from the first value to the last"),
+        ("t = 0..1 by 0.00001", "100,001 values; at most 10,000 are allowed"),
+        ("t = ", "a sweep over $t has no values"),
+    ],
+)
+def test_bad_values_are_refused(text: str, message: str) -> None:
+    with pytest.raises(cernis.CernisError) as raised:
+        parse_vary(text)
+    assert message in str(raised.value)
+
+
+def test_the_command_prints_a_table_and_writes_a_plot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("S.csv").write_text("type,x\nA,1\nA,2\nA,3\n")
+    query = "SELECT * FROM S WHERE A AS a FILTER a[x >= $t]"
+    try:
+        made = ["--plot", "p.svg", "--json", "n.json"]
+        assert main(["sweep", query, "-e", "S.csv", "--vary", "t = 2..3", *made]) == 0
+        out, err = capfd.readouterr()
+        assert out.splitlines()[1].split() == ["2", "2", "█" * 24]
+        assert err == "2 choices of values in 1 pass\n"
+        assert Path("p.svg").read_text().startswith("<svg")
+        assert json.loads(Path("n.json").read_text())[1] == {"t": 3, "matches": 1}
+        assert main(["sweep", query, "-e", "S.csv", "--vary", "u = 2..3"]) == 1
+        assert "the query has no parameter $u" in capfd.readouterr().err
+    finally:
+        set_parameters({})
