@@ -136,6 +136,13 @@ def editor(page: Page) -> Locator:
     return page.get_by_role("textbox", name="Query")
 
 
+def choose(page: Page, label: str, option: str) -> None:
+    """Choose how an upload is read, and wait until it has been read so."""
+    with page.expect_response("**/api/data"):
+        page.get_by_label(label).select_option(option)
+    expect(page.get_by_label(label)).to_have_value(option)
+
+
 def write(page: Page, query: str) -> None:
     """Write a query as a visitor does: over the one that is there."""
     editor(page).click()
@@ -499,6 +506,76 @@ def test_why_not_names_the_event_and_the_condition(open_page: Opener) -> None:
     keep(page, "why")
 
 
+def test_partial_matches_are_counted_step_by_step(open_page: Opener) -> None:
+    query = (
+        "SELECT * FROM Stocks WHERE SELL AS s ; BUY AS b FILTER b[price > 200] PARTITION BY [name]"
+    )
+    page = open_page(query, size=PHONE)
+    page.get_by_role("tab", name="Why not?").click()
+    page.get_by_role("button", name="Count", exact=True).click()
+    steps = page.get_by_role("region", name="Partial matches by step").get_by_role("row")
+    expect(steps).to_have_count(3)
+    expect(steps.nth(1)).to_contain_text("SELL AS s")
+    expect(steps.nth(2)).to_contain_text("b[price > 200]")
+    without = page.get_by_role("region", name="Matches without each obstacle")
+    expect(without).to_contain_text("PARTITION BY")
+    page.get_by_label("Only name").fill("AMZN")
+    page.keyboard.press("Enter")
+    expect(page.locator(".funnel-total")).to_contain_text("of key 'AMZN'")
+    assert fits(page)
+    keep(page, "funnel")
+
+
+def test_matches_are_labelled_by_keys_and_buttons(open_page: Opener, tmp_path: Path) -> None:
+    page = open_page(size=PHONE)
+    page.get_by_role("tab", name="Label").click()
+    ask = page.locator(".label-ask h3")
+    expect(ask).to_contain_text("Is this real? Rows")
+    expect(page.get_by_role("region", name="Events of this match")).to_be_visible()
+    precision = page.locator(".precision")
+    expect(precision).to_contain_text("No labels yet")
+    before = ask.inner_text()
+    page.keyboard.press("y")
+    expect(precision).to_contain_text("Precision 100.0%")
+    expect(ask).not_to_have_text(before)
+    page.keyboard.press("z")
+    expect(ask).to_have_text(before)
+    expect(precision).to_contain_text("No labels yet")
+    page.get_by_role("button", name="Real", exact=True).click()
+    page.get_by_role("button", name="Not real").click()
+    expect(precision).to_contain_text("Precision 50.0%")
+    expect(precision.get_by_role("img")).to_have_attribute(
+        "aria-label", re.compile("^Precision 50.0%, between ")
+    )
+    keep(page, "label")
+    assert fits(page)
+    page.keyboard.press("u")
+    expect(ask).to_have_text("Every match has a label.")
+    expect(precision).to_contain_text("1 label unsure, left out")
+    with page.expect_download() as started:
+        page.get_by_role("button", name="Download labels").click()
+    file = tmp_path / "labels.jsonl"
+    started.value.save_as(file)
+    head, *labels = map(json.loads, file.read_text().splitlines())
+    assert head["variables"] == ["b", "s"]
+    assert [one["label"] for one in labels] == ["y", "n", "unsure"]
+    page.reload()  # the next version is measured on the same labels
+    write(page, f"{TRADES}\nWITHIN 100 EVENTS")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator("#stale")).to_be_hidden()
+    page.get_by_role("tab", name="Label").click()
+    expect(precision).to_contain_text("Precision 50.0%")
+    page.get_by_role("button", name="Discard").click()
+    expect(precision).to_contain_text("No labels yet")
+    page.get_by_label("Open labels").set_input_files(file)
+    expect(precision).to_contain_text("Precision 50.0%")
+    editor(page).fill("SELECT * FROM Stocks WHERE SELL AS x")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator("#count")).to_have_text("4")
+    page.get_by_role("tab", name="Label").click()
+    expect(ask).to_contain_text("labels.jsonl, line 1: these are labels of another query")
+
+
 @SIZES
 def test_events_are_picked_from_those_of_a_key(open_page: Opener, size: tuple[int, int]) -> None:
     page = open_page(size=size)
@@ -587,8 +664,7 @@ def test_an_upload_says_which_columns_are_types_and_times_and_is_removed(open_pa
         "B2"
     )
     page.get_by_label("Times in").select_option("when")
-    page.get_by_label("counting").select_option("s")
-    expect(page.get_by_label("counting")).to_have_value("s")
+    choose(page, "counting", "s")
     write(page, "SELECT * FROM odd WHERE A AS a ; B AS b WITHIN 1 MINUTE")
     page.keyboard.press("ControlOrMeta+Enter")
     expect(page.locator("#count")).to_have_text("1")
@@ -705,8 +781,7 @@ def test_a_reload_keeps_the_query_and_its_source(open_page: Opener) -> None:
     page.get_by_label("Upload files").set_input_files(file)  # type: ignore[arg-type]
     page.get_by_label("Types in").select_option("what")
     page.get_by_label("Times in").select_option("when")
-    page.get_by_label("counting").select_option("s")
-    expect(page.get_by_label("counting")).to_have_value("s")
+    choose(page, "counting", "s")
     write(page, "SELECT * FROM odd WHERE A AS a ; B AS b WITHIN 1 MINUTE")
     page.reload()
     expect(page.locator("#count")).to_have_text("1")
@@ -774,9 +849,17 @@ def test_axe_finds_nothing_to_mend(open_page: Opener, size: tuple[int, int], sch
     page.keyboard.press("n")
     expect(page.get_by_role("heading", name="Match 1")).to_be_visible()
     found = _run_axe(page)
-    for tab in ("Step by step", "Why not?", "Plan"):
+    for tab in ("Step by step", "Why not?", "Label", "Plan"):
         page.get_by_role("tab", name=tab).click()
         expect(page.get_by_role("tabpanel", name=tab)).to_be_visible()
+        if tab == "Why not?":
+            page.get_by_role("button", name="Count", exact=True).click()
+            expect(page.get_by_role("region", name="Partial matches by step")).to_be_visible()
+            keep(page, f"funnel-{scheme}")
+        if tab == "Label":
+            page.keyboard.press("y")
+            expect(page.locator(".precision")).to_contain_text("Precision 100.0%")
+            keep(page, f"label-{scheme}")
         found |= _run_axe(page, "#tabs")
     assert found == set()
 

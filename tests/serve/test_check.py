@@ -108,7 +108,15 @@ def test_one_stream_may_have_any_name_in_from(known: KnownData) -> None:
 
 @pytest.mark.parametrize(
     ("language", "text"),
-    [("ceql", ""), ("cq", "Q(x) <- "), ("spaseq", "SELECT ?x"), ("ceql", "\x00"), ("cq", "🙂")],
+    [
+        ("ceql", ""),
+        ("cq", "Q(x) <- "),
+        ("spaseq", "SELECT ?x"),
+        ("ceql", "\x00"),
+        ("cq", "🙂"),
+        ("sql", "SELECT"),
+        ("sql", "🙂"),
+    ],
 )
 def test_half_a_query_in_any_language_is_a_mistake_with_a_place(language: str, text: str) -> None:
     found = diagnose(language, text, None)
@@ -147,3 +155,4 @@ def test_variables_of_the_text_are_known_in_every_language() -> None:
     assert "total" in list_labels("SELECT * WHERE A AS total FILTER to", None)
     assert list_labels("SELECT ?house WHERE { SEQ (A) } ?ho", None, "spaseq") == ["?house"]
     assert "key" in list_labels("Q(key) <- A(a: key), B(a: k", None, "cq")
+    assert "LENGTH" in list_labels("Q(key) <- A(a: key), LEN", None, "cq")

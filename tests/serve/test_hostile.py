@@ -283,6 +283,9 @@ def test_a_broken_file_is_explained_by_its_own_name(
         ("ceql", "SELECT * FROM Stocks JOIN passwd ON name = passwd.a WHERE SELL"),
         ("ceql", "SELECT * FROM Stocks JOIN `/etc/passwd` ON name = `/etc/passwd`.a WHERE SELL"),
         ("cq", "Q(x) <- `/etc/passwd`(a: x)"),
+        ("sql", "SELECT * FROM '/etc/passwd'"),
+        ("sql", "SELECT * FROM read_text('/etc/passwd')"),
+        ("sql", "SELECT content FROM glob('/etc/pass*')"),
     ],
 )
 def test_a_query_opens_no_file(visitor: Any, language: str, query: str) -> None:
@@ -349,6 +352,7 @@ def test_a_query_that_explodes_is_ended_and_the_visitor_goes_on(tight: Any) -> N
     assert (ended.status, ended.error["code"]) == (400, "memory")
     assert ended.error["message"].startswith("the run was ended: it needed more than 256 MiB;")
     again = one.get(f"/api/runs/{small['run']}/matches?limit=2")
+    assert again.status == 200, again.json
     assert again.json["total"] == small["count"]
 
 

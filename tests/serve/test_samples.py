@@ -10,8 +10,9 @@ from cernis.serve.check import KnownData, diagnose
 from cernis.serve.data import EventData
 from cernis.serve.failure import RequestError
 from cernis.serve.graphs import GraphData
-from cernis.serve.runs import HeldRun, make_run
+from cernis.serve.runs import HeldRun
 from cernis.serve.samples import SAMPLES, Sample, load_sample
+from cernis.serve.worker import make_run
 from tools.cases.spaseq.corpus import write_stream
 from tools.cases.spaseq.grammar import iri, number
 
@@ -35,7 +36,7 @@ def test_a_query_to_try_has_no_mistake_and_finds_something(sample: Sample, turn:
     data, query = load_sample(sample.id), sample.queries[turn]
     known = KnownData.of(data.write_schema()) if isinstance(data, EventData) else None
     assert diagnose(query.language, query.text, known) == []
-    run = make_run(query.language, query.text, data)
+    run = make_run(query.language, query.text, data, 1 << 30)
     summary = run.summarize()
     assert int(summary["count"]) > 0
     certain = "17 matches are left out: their deadline lies after the last event"
@@ -64,7 +65,7 @@ def test_graphs_of_a_stream_that_the_query_does_not_read_move_nothing() -> None:
     data = GraphData({"a": write("a", [2, 4]), "b": write("b", [1, 3])})
     text = """SELECT * FROM STREAM a <urn:a> WHERE { SEQ (A : B)
       DEFINE GPM A ON a { ?s ?p 1 } DEFINE GPM B ON a { ?s ?p 1 } }"""
-    run = make_run("spaseq", text, data)
+    run = make_run("spaseq", text, data, 1 << 30)
     steps = [run.step(row) for row in range(4)]
     assert [len(step["taken"]) for step in steps] == [0, 1, 0, 2]
     assert [step["completed"] for step in steps] == ["0", "0", "0", "1"]

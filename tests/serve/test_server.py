@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cernis
+from cernis.workbench.label import LabelFile
 
 CORE = {"sample": "paper-core"}
 SALES = "SELECT * FROM Stocks WHERE SELL AS s ; BUY AS b"
@@ -99,6 +101,55 @@ def test_a_run_has_its_count_plan_and_pages(visitor: Any) -> None:
     assert all(any(one["events"] == row["events"] for row in rows) for one in sample)
     [event] = visitor.get(f"{at}/events?rows=4").json["events"]
     assert (event["type"], event["stream"], event["number"]) == ("SELL", "Stocks", 4)
+
+
+def test_partial_matches_are_counted_step_by_step(visitor: Any) -> None:
+    query = (
+        "SELECT * FROM Stocks WHERE SELL AS s ; BUY AS b FILTER b[price > 200] PARTITION BY [name]"
+    )
+    run = visitor.run(query, CORE).json
+    assert run["partition"] == ["name"]
+    at = f"/api/runs/{run['run']}/funnel"
+    found = visitor.post(at).json
+    assert [step["reached"] for step in found["steps"]] == ["4", run["count"]]
+    [lost] = found["steps"][1]["lost"]
+    assert lost["obstacle"] == "b[price > 200]"
+    assert int(lost["without"]) == int(run["count"]) + int(lost["more"])
+    assert {one["obstacle"] for one in found["relaxed"]} >= {"b[price > 200]"}
+    own = visitor.post(at, key=["AMZN"]).json
+    assert own["about"] == "key 'AMZN'"
+    assert visitor.post(at, key="AMZN").status == 400
+    assert visitor.post(at, end=10**400).error["message"].startswith("no event of this run is row")
+
+
+def test_matches_are_drawn_and_labels_measured(visitor: Any, tmp_path: Path) -> None:
+    run = visitor.run(SALES, CORE).json
+    at = f"/api/runs/{run['run']}"
+    first = visitor.post(f"{at}/draw", n=6, seed=1).json
+    lines = [json.dumps(first["head"])]
+    lines += [
+        json.dumps({**one["line"], "label": "ynuyyy"[i]}) for i, one in enumerate(first["drawn"])
+    ]
+    text = "\n".join(lines).replace('"u"', '"unsure"')
+    rest = visitor.post(f"{at}/draw", n=20, seed=2, labels=text).json["drawn"]
+    ids = [one["line"]["id"] for one in (*first["drawn"], *rest)]
+    assert len({*ids}) == len(ids) == 11
+    assert set(first["drawn"][0]["row"]["events"]) == {"s", "b"}
+    measured = visitor.post(f"{at}/measure", labels=text, width=0.5).json
+    assert (measured["value"], measured["labelled"]) == (0.8, 5)
+    assert measured["low"] < 0.8 < measured["high"]
+    assert "1 label unsure, left out" in measured["text"]
+    wrong = visitor.post(f"{at}/measure", labels=text.replace('"y"', '"yes"', 1))
+    assert wrong.error["message"].startswith("labels.jsonl, line 2: a label has")
+    other = visitor.run("SELECT * FROM Stocks WHERE SELL AS x", CORE).json
+    refused = visitor.post(f"/api/runs/{other['run']}/draw", labels=text, n=1)
+    assert "line 1: these are labels of another query" in refused.error["message"]
+    kept = tmp_path / "labels.jsonl"
+    kept.write_text(text)
+    matches = cernis.query(SALES).run(
+        [{"type": "SELL"}]
+    )  # the command line reads what the page wrote
+    assert len(LabelFile.open(kept, matches).labels) == 6
 
 
 def test_a_timeline_has_exact_numbers(visitor: Any) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
+from cernis.serve.limits import Limits
 from cernis.serve.worker import Workroom, answer_frame
 
 
@@ -49,12 +50,15 @@ FILES = {
     "nothing.parquet": to_parquet(type=pa.array([], pa.string()), ts=pa.array([], pa.int64())),
 }
 QUERIES = (
-    "SELECT * FROM S WHERE A AS a ; B AS b",
-    "SELECT COUNT(*) FROM S WHERE *",
-    "SELECT LONGEST a FROM S WHERE A:+ AS a WITHIN 5 SECONDS",
-    "SELECT COUNT(*) AS n FROM S WHERE A ; B GROUP BY END",
-    "SELECT * FROM S JOIN t ON a = t.b WHERE A",
-    "INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a",
+    ("ceql", "SELECT * FROM S WHERE A AS a ; B AS b"),
+    ("ceql", "SELECT COUNT(*) FROM S WHERE *"),
+    ("ceql", "SELECT LONGEST a FROM S WHERE A:+ AS a WITHIN 5 SECONDS"),
+    ("ceql", "SELECT COUNT(*) AS n FROM S WHERE A ; B GROUP BY END"),
+    ("ceql", "SELECT * FROM S JOIN t ON a = t.b WHERE A"),
+    ("ceql", "INSERT INTO D SELECT a[x] AS x FROM S WHERE A AS a"),
+    ("sql", "SELECT * FROM S MATCH_RECOGNIZE (ORDER BY ts PATTERN (a b?) DEFINE a AS type <> 'B')"),
+    ("sql", "SELECT count(*) AS n FROM S MATCH_RECOGNIZE (PARTITION BY type PATTERN (a*))"),
+    ("sql", "SELECT * FROM S"),
 )
 FOLLOWED: tuple[dict[str, Any], ...] = (
     {"do": "matches", "offset": 0, "limit": 5},
@@ -66,6 +70,11 @@ FOLLOWED: tuple[dict[str, Any], ...] = (
     {"do": "step", "row": 1},
     {"do": "automaton"},
     {"do": "why", "rows": [0, 1]},
+    {"do": "funnel", "key": [], "end": None},
+    {"do": "funnel", "key": ["A"], "end": 10**12},
+    {"do": "draw", "labels": "", "by": None, "n": 3, "seed": 1},
+    {"do": "draw", "labels": "", "by": "day", "n": 3, "seed": 1},
+    {"do": "measure", "labels": "[]", "by": None, "width": 0.1},
     {"do": "find", "offset": 0, "limit": 5, "key": "type", "value": "A", "number": None},
     {"do": "find", "offset": 9, "limit": 5, "key": "ts", "value": "A", "number": 10**12},
 )
@@ -93,8 +102,8 @@ def test_an_odd_file_has_answers_and_messages_alone(name: str, tmp_path: Path) -
         return
     for offset in (0, 10**30):
         ask(room, do="rows", source=source, stream="", offset=offset, limit=5)
-    for query in QUERIES:
-        asked = {"language": "ceql", "query": query}
+    for language, query in QUERIES:
+        asked = {"language": language, "query": query}
         ask(room, do="check", **asked, schema=described["schema"])
         if ask(room, do="run", run="r", **asked, source=source) is not None:
             for request in FOLLOWED:
@@ -126,3 +135,44 @@ def test_a_download_is_bounded_in_bytes_too(form: str, tmp_path: Path) -> None:
         assert len(path.read_text().splitlines()) == cut["written"] + 1
     else:
         assert pq.read_table(path).num_rows == cut["written"]
+
+
+VEE = """SELECT * FROM Stocks MATCH_RECOGNIZE (
+  ORDER BY ts MEASURES FIRST(price) AS first, LAST(price) AS last
+  PATTERN (a up+) DEFINE up AS price > PREV(price))"""
+
+
+def test_sql_has_rows_a_timeline_and_why_not() -> None:
+    room = Workroom()
+    asked = {"language": "sql", "query": VEE, "source": {"sample": "paper-core"}}
+    run = ask(room, do="run", run="r", **asked)
+    assert run is not None
+    assert (run["kind"], run["count"], run["variables"]) == ("rows", "3", ["A", "UP"])
+    assert [state["name"] for state in run["automaton"]["states"]] == [
+        "start",
+        "after A",
+        "after UP",
+    ]
+    page = ask(room, do="matches", run="r", offset=0, limit=5)
+    assert page is not None
+    assert [row["events"] for row in page["rows"]] == [
+        {"A": [at], "UP": [at + 1]} for at in (0, 3, 5)
+    ]
+    view = ask(room, do="timeline", run="r", start=None, stop=None, width=4, lanes="variable")
+    assert view is not None
+    assert [lane["name"] for lane in view["lanes"]] == ["A", "UP"]
+    assert [match["index"] for match in view["matches"]] == ["0", "1", "2"]
+    why = ask(room, do="why", run="r", rows=[2, 3])
+    assert why is not None
+    assert not why["matches"]
+    assert (
+        "UP AS price > PREV(price): row 3 does not fit: price = 80, PREV(price) = 80" in why["text"]
+    )
+
+
+def test_a_statement_has_a_part_of_the_memory() -> None:
+    room = Workroom(Limits(memory_bytes=128 << 20))
+    query = "SELECT list(a.price), b.range FROM Stocks a, range(10000000) b GROUP BY b.range"
+    asked = {"do": "run", "run": "r", "language": "sql", "query": query}
+    frame = answer_frame(room, json.dumps({**asked, "source": {"sample": "paper-core"}}).encode())
+    assert json.loads(frame[1:])["code"] == "memory"

@@ -1,7 +1,7 @@
 // The page's side of the server's interface: the shapes of its answers, and one function per request.
 // The server's side is src/cernis/serve. Counts may exceed 2^53 and are decimal text.
 
-export type Language = "ceql" | "cq" | "spaseq";
+export type Language = "ceql" | "cq" | "spaseq" | "sql";
 export type Unit = "ms" | "number" | "row";
 /** Which columns of an upload have the types and the times; the server guesses what is not named. */
 export interface Reading {
@@ -116,8 +116,8 @@ export interface Automaton {
   width: number;
   height: number;
 }
-/** What a result holds: matches, numbers of matches per end, rows of values, groups, or matches of graphs. */
-export type ResultKind = "matches" | "counts" | "answers" | "groups" | "graphs";
+/** What a result holds: matches, numbers of matches per end, rows of values, groups, matches of graphs, or rows of SQL. */
+export type ResultKind = "matches" | "counts" | "answers" | "groups" | "graphs" | "rows";
 export interface Run {
   run: string;
   kind: ResultKind;
@@ -133,6 +133,8 @@ export interface Run {
   variables: string[];
   /** The columns by whose values events can be found. */
   keys: string[];
+  /** The components of PARTITION BY. */
+  partition: string[];
   time: { from: number; to: number; unit: Unit };
 }
 export interface Mark {
@@ -218,9 +220,55 @@ export interface Why {
   text: string;
 }
 
+/** A part of the query, and how many matches there are without it; null: they are too many to be counted. */
+export interface Obstacle {
+  obstacle: string;
+  without: string | null;
+  more: string | null;
+}
+/** How far partial matches get, step by step. */
+export interface Funnel {
+  about: string;
+  steps: { step: string; events: string | null; reached: string | null; lost: Obstacle[] }[];
+  matches: string | null;
+  relaxed: Obstacle[];
+}
+
+/** How a sample of matches is drawn: uniformly (null), or as many of each key or day. */
+export type SampleBy = "key" | "day" | null;
+/** A match to be labelled: what its line in the file of labels has beside the label, and its row. */
+export interface DrawnMatch {
+  line: { id: string; start: number; end: number; stratum: string };
+  row: MatchRow;
+}
+export interface DrawnMatches {
+  /** The first line of the file of labels. */
+  head: { labels_of: string; variables: string[] };
+  drawn: DrawnMatch[];
+}
+export interface Measured {
+  /** The share of real matches with its interval; null without labels. */
+  value: number | null;
+  low: number;
+  high: number;
+  labelled: number;
+  /** How many more labels the width takes. */
+  missing: number;
+  text: string;
+}
+
 /** Whether the server can follow a run event by event. */
 export const canStep = (run: Run): boolean =>
   run.automaton !== null && ["matches", "counts", "graphs"].includes(run.kind);
+
+/** Whether the server can say why events are no match. */
+export const canAskWhy = (run: Run): boolean => canStep(run) || (run.kind === "rows" && run.variables.length > 0);
+
+/** Whether the server can count partial matches, step by step. */
+export const canCount = (run: Run): boolean => canAskWhy(run) && ["matches", "counts"].includes(run.kind);
+
+/** Whether there are matches that can be labelled. */
+export const canLabel = (run: Run): boolean => run.kind === "matches" && run.count !== "0";
 
 /** What the server, or the way to it, refused; `message` is for people. */
 export class ApiError extends Error {
@@ -318,6 +366,12 @@ export const api = {
   step: (run: string, row: number) => get<Step>(`/api/runs/${run}/step?${query({ row })}`),
   automaton: (run: string) => get<Automaton | null>(`/api/runs/${run}/automaton`),
   why: (run: string, rows: readonly number[]) => post<Why>(`/api/runs/${run}/why`, { rows }),
+  funnel: (run: string, asked: { key: string[]; end: number | null }) =>
+    post<Funnel>(`/api/runs/${run}/funnel`, asked),
+  draw: (run: string, asked: { labels: string; by: SampleBy; n: number; seed: number }) =>
+    post<DrawnMatches>(`/api/runs/${run}/draw`, asked),
+  measure: (run: string, asked: { labels: string; by: SampleBy; width: number }) =>
+    post<Measured>(`/api/runs/${run}/measure`, asked),
   forget: (run: string) => request<null>(`/api/runs/${run}`, { method: "DELETE" }),
   downloadLink: (run: string, format: "csv" | "parquet" | "jsonl") => `/api/runs/${run}/download?${query({ format })}`,
   leave: () => navigator.sendBeacon("/api/leave"),

@@ -148,6 +148,11 @@ export class QueryEditor {
     this.#view.dispatch({ effects: this.#language.reconfigure(languageOf(language, words)) });
   }
 
+  /** Whether the caret is here: what a visitor is writing, nothing else may change. */
+  get focused(): boolean {
+    return this.#view.hasFocus;
+  }
+
   focus(): void {
     this.#view.focus();
   }

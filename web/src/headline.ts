@@ -13,6 +13,7 @@ const NOUNS: Record<ResultKind, [string, string]> = {
   graphs: ["match", "matches"],
   answers: ["answer", "answers"],
   groups: ["group", "groups"],
+  rows: ["row", "rows"],
 };
 
 const count = byId("count", HTMLOutputElement);

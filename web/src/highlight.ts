@@ -68,10 +68,10 @@ function readBracket(stream: Characters, inside: Inside): Kind {
   return "bracket";
 }
 
-function readQuery(language: "ceql" | "cq", words: Vocabulary, stream: Characters, inside: Inside): Kind {
+function readQuery(language: Exclude<Language, "spaseq">, words: Vocabulary, stream: Characters, inside: Inside): Kind {
   if (inside.comment) return readComment(stream, inside);
   if (stream.eatSpace()) return null;
-  if (stream.match(/^(--|\/\/)/)) {
+  if (stream.match(language === "sql" ? /^--/ : /^(--|\/\/)/)) {
     stream.skipToEnd();
     return "comment";
   }

@@ -8,7 +8,7 @@ export interface Shared {
   sample: string | null;
 }
 
-const LANGUAGES: readonly string[] = ["ceql", "cq", "spaseq"];
+const LANGUAGES: readonly string[] = ["ceql", "cq", "spaseq", "sql"];
 const LONGEST = 100_000;
 
 export function writeLink(shared: Shared): string {

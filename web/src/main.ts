@@ -3,6 +3,8 @@
 import {
   api,
   ApiError,
+  canAskWhy,
+  canLabel,
   canStep,
   isAbort,
   type Data,
@@ -21,6 +23,7 @@ import { byId, h, iconButton, replace } from "./dom.ts";
 import { QueryEditor } from "./editor.ts";
 import { writeFirstQuery } from "./first.ts";
 import { showHeadline, showNoAnswer } from "./headline.ts";
+import { LabelPanel } from "./label.ts";
 import { readLink, writeLink } from "./link.ts";
 import { MatchesPanel } from "./matches.ts";
 import { codeLink, showProblems } from "./problems.ts";
@@ -33,7 +36,7 @@ import { WhyPanel } from "./why.ts";
 
 const SOON = 150;
 const BETWEEN_REVIVALS = 10_000;
-const ROWS: Partial<Record<ResultKind, string>> = { answers: "Answers", groups: "Groups" };
+const ROWS: Partial<Record<ResultKind, string>> = { answers: "Answers", groups: "Groups", rows: "Rows" };
 
 const runButton = byId("run", HTMLButtonElement);
 const languageSelect = byId("language", HTMLSelectElement);
@@ -118,6 +121,12 @@ const why = new WhyPanel({
   onTrouble: complain,
 });
 
+const label = new LabelPanel({
+  laneOf: (event, variable) => timeline.laneOf(event, variable),
+  onShow: (match) => timeline.select(match),
+  onTrouble: complain,
+});
+
 function leaveTools(): void {
   timeline.picking = false;
   timeline.picked = [];
@@ -138,6 +147,7 @@ const panels = [
     panel: why.element,
     onShow: () => (leaveTools(), (timeline.picking = true), why.open()),
   },
+  { id: "label", label: "Label", panel: label.element, onShow: () => (leaveTools(), label.open()) },
   { id: "plan", label: "Plan", panel: plan, onShow: leaveTools },
 ];
 const tabs = new Tabs("Answer", panels);
@@ -188,7 +198,7 @@ const data = new DataPanel({
 
 function showRun(made: Run | null, query: string): void {
   asked = query;
-  stale.hidden = true;
+  stale.hidden = made === null || editor.text === query; // the visitor may have written on meanwhile
   const before = current;
   if (before !== null && before !== made) api.forget(before.run).catch(() => undefined);
   current = made;
@@ -199,9 +209,11 @@ function showRun(made: Run | null, query: string): void {
   matches.show(made);
   steps.show(made);
   why.show(made);
+  label.show(made);
   tabs.offer("matches", ROWS[made.kind] ?? "Matches");
   tabs.offer("steps", canStep(made) ? "Step by step" : made.automaton ? "Automaton" : null);
-  tabs.offer("why", canStep(made) ? "Why not?" : null);
+  tabs.offer("why", canAskWhy(made) ? "Why not?" : null);
+  tabs.offer("label", canLabel(made) ? "Label" : null);
   tabs.open("matches");
   replace(
     plan,
@@ -247,8 +259,8 @@ async function run(): Promise<void> {
 }
 
 runButton.addEventListener("click", () => {
-  if (running === null) void run();
-  else running.abort();
+  if (running !== null && runButton.textContent === "Stop") running.abort();
+  else void run(); // in place of a run that the visitor has not seen begin
 });
 
 // ---------------------------------------------------------- query and data
@@ -280,7 +292,7 @@ function offer(query: { text: string; language: Language }): void {
 function suggest(source: Source, described: Data): void {
   const first = writeFirstQuery(described, keywords?.ceql.always ?? []);
   listExamples(source);
-  if (first === null || (editor.text !== offered && editor.text.trim() !== "")) return;
+  if (first === null || (editor.text !== offered && (editor.focused || editor.text.trim() !== ""))) return;
   if (editor.text === first.text.trimEnd() && (current ?? running) !== null) return;
   offer(first);
   void run();

@@ -1,7 +1,18 @@
 // The table of matches: it pages through the compact set by offset, which may be beyond 2^53, and
 // shows a uniform sample on demand. Nothing lists the set.
 
-import { api, canStep, type EventRow, type MatchPage, type MatchRow, type Run, type TimelineMatch } from "./api.ts";
+import {
+  api,
+  canAskWhy,
+  canStep,
+  type EventRow,
+  type Events,
+  type Mark,
+  type MatchPage,
+  type MatchRow,
+  type Run,
+  type TimelineMatch,
+} from "./api.ts";
 import { h, iconButton, replace } from "./dom.ts";
 import { groupDigits, plural } from "./numbers.ts";
 import { makeTable } from "./table.ts";
@@ -68,6 +79,35 @@ function nameOf(index: string): string {
   return /^\d+$/.test(index) ? groupDigits(String(BigInt(index) + 1n)) : index;
 }
 
+/** Find the events of a row of the table, as marks on the timeline. */
+export async function findMarks(
+  run: Run,
+  row: MatchRow & { index: string },
+  laneOf: (event: EventRow, variable: string) => number,
+): Promise<{ match: TimelineMatch; events: Events }> {
+  const pairs = Object.entries(row.events).flatMap(([variable, rows]) => rows.map((at) => ({ at, variable })));
+  pairs.sort((a, b) => a.at - b.at);
+  const events = await api.events(run.run, [...new Set(pairs.map(({ at }) => at))].slice(0, MOST_EVENTS));
+  const byRow = new Map(events.events.map((event) => [event.row, event]));
+  const marks = pairs.flatMap(({ at, variable }) => {
+    const event = byRow.get(at);
+    return event ? [{ row: at, name: event.name, ts: event.ts, lane: laneOf(event, variable), variable }] : [];
+  });
+  return { match: { index: row.index, marks }, events };
+}
+
+/** Make the table of the events of a match. */
+export function listEvents(caption: string, marks: readonly Mark[], { columns, events }: Events): HTMLElement {
+  const byRow = new Map(events.map((event) => [event.row, event]));
+  const lines = marks.map(({ row, variable }) => [
+    { value: variable || "no variable" },
+    { value: byRow.get(row)?.name },
+    ...columns.map((_, i) => ({ value: byRow.get(row)?.values[i] })),
+  ]);
+  const heads = ["variable", "event", ...columns].map((name) => ({ name }));
+  return makeTable(caption, heads, lines);
+}
+
 export class MatchesPanel {
   readonly element = h("div", { class: "matches" });
   readonly #table = h("div");
@@ -87,7 +127,7 @@ export class MatchesPanel {
     this.#run = run;
     this.#selected = null;
     replace(this.#detail);
-    replace(this.#table, run?.count === "0" && h("p", { class: "note none" }, canStep(run) ? ASK : NONE));
+    replace(this.#table, run?.count === "0" && h("p", { class: "note none" }, canAskWhy(run) ? ASK : NONE));
     if (run !== null && run.count !== "0") void this.#turnTo(0n);
   }
 
@@ -116,7 +156,7 @@ export class MatchesPanel {
     const timed = unit !== "row" && page.rows.some(({ start }) => start !== null);
     const placed = page.rows.some(({ start_number }) => start_number !== null);
     const columns = [
-      { name: "match" },
+      { name: run.kind === "rows" ? "row" : "match" },
       ...(placed ? [{ name: "start", detail: "row" }, { name: "end", detail: "row" }] : []),
       ...(timed ? [{ name: "from" }, { name: "to" }] : []),
       ...page.columns.map((name) => ({ name })),
@@ -157,10 +197,11 @@ export class MatchesPanel {
       iconButton(label, sign, to === null ? null : () => void this.#turnTo(to));
     const go = makeGoTo("Go to match number", [1n, total], (number) => void this.#turnTo(number - 1n));
     const end = (offset ?? 0n) + BigInt(page.rows.length);
+    const all = this.#run?.kind === "rows" ? plural(page.total, "row") : plural(page.total, "match", "matches");
     const words =
       offset === null
-        ? `a uniform sample of ${page.rows.length}, of ${plural(page.total, "match", "matches")}`
-        : `${groupDigits(String(offset + 1n))}–${groupDigits(String(end))} of ${plural(page.total, "match", "matches")}`;
+        ? `a uniform sample of ${page.rows.length}, of ${all}`
+        : `${groupDigits(String(offset + 1n))}–${groupDigits(String(end))} of ${all}`;
     return h(
       "div",
       { class: "pager" },
@@ -191,15 +232,8 @@ export class MatchesPanel {
     }
     const marks = match.marks.slice(0, MOST_EVENTS);
     try {
-      const { columns, events } = await api.events(run.run, [...new Set(marks.map(({ row }) => row))]);
+      const events = await api.events(run.run, [...new Set(marks.map(({ row }) => row))]);
       if (this.#selected !== match.index) return;
-      const byRow = new Map(events.map((event) => [event.row, event]));
-      const lines = marks.map(({ row, variable }) => [
-        { value: variable || "no variable" },
-        { value: byRow.get(row)?.name },
-        ...columns.map((_, i) => ({ value: byRow.get(row)?.values[i] })),
-      ]);
-      const heads = ["variable", "event", ...columns].map((name) => ({ name }));
       const number = nameOf(match.index);
       const more = match.marks.length - marks.length;
       replace(
@@ -212,7 +246,7 @@ export class MatchesPanel {
           canStep(run) && marks[0] !== undefined && this.#stepper(marks[0].row),
           iconButton("Close match", "×", () => this.#close()),
         ),
-        makeTable(`Events of match ${number}`, heads, lines),
+        listEvents(`Events of match ${number}`, marks, events),
       );
     } catch (error) {
       this.#options.onTrouble(error);
@@ -237,24 +271,12 @@ export class MatchesPanel {
   async #selectRow(row: MatchRow & { index: string }): Promise<void> {
     const run = this.#run;
     if (run === null) return;
-    const pairs = Object.entries(row.events).flatMap(([variable, rows]) => rows.map((at) => ({ at, variable })));
-    pairs.sort((a, b) => a.at - b.at);
     try {
-      const wanted = [...new Set(pairs.map(({ at }) => at))].slice(0, MOST_EVENTS);
-      const { events } = await api.events(run.run, wanted);
-      const byRow = new Map(events.map((event) => [event.row, event]));
-      const match = { index: row.index, marks: pairs.flatMap((pair) => this.#markOf(pair, byRow)) };
+      const { match } = await findMarks(run, row, (event, variable) => this.#options.laneOf(event, variable));
       this.#options.onSelect(match);
       await this.select(match);
     } catch (error) {
       this.#options.onTrouble(error);
     }
-  }
-
-  #markOf({ at, variable }: { at: number; variable: string }, events: Map<number, EventRow>): TimelineMatch["marks"] {
-    const event = events.get(at);
-    if (!event) return [];
-    const { ts, name } = event;
-    return [{ row: at, name, ts, lane: this.#options.laneOf(event, variable), variable }];
   }
 }

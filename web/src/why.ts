@@ -1,8 +1,9 @@
 // "Why not": the visitor picks events that should have matched, and the server says at which step and
-// at which condition they stopped.
+// at which condition they stopped. The funnel beside it counts how far all partial matches get.
 
 import { api, type EventRow, type FoundEvents, type Run, type Search, type Why } from "./api.ts";
 import { h, iconButton, replace } from "./dom.ts";
+import { FunnelView } from "./funnel.ts";
 import { Latest } from "./latest.ts";
 import { makeGoTo } from "./matches.ts";
 import { groupDigits } from "./numbers.ts";
@@ -32,6 +33,7 @@ export class WhyPanel {
     placeholder: "all events",
     input: () => this.#filter(),
   });
+  readonly #funnel: FunnelView;
   readonly #options: WhyOptions;
   readonly #loads = new Latest<Search>((search) => this.#load(search));
   #run: Run | null = null;
@@ -40,7 +42,9 @@ export class WhyPanel {
 
   constructor(options: WhyOptions) {
     this.#options = options;
+    this.#funnel = new FunnelView((error) => options.onTrouble(error));
     this.element.append(
+      this.#funnel.element,
       h("p", { class: "note" }, "Pick the events that should have matched, here or on the timeline, and ask."),
       h("div", { class: "why-tools" }, this.#chosen, this.#ask),
       this.#answer,
@@ -51,6 +55,7 @@ export class WhyPanel {
 
   show(run: Run | null): void {
     this.#run = run;
+    this.#funnel.show(run);
     this.#opened = false;
     this.#picked = [];
     const key = this.#key.value;

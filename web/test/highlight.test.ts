@@ -84,3 +84,14 @@ test("SPAseQ has variables, IRIs and prefixed names", () => {
     ["# c", "comment"],
   ]);
 });
+
+test("SQL has comments of two dashes, and brackets around patterns", () => {
+  assert.deepEqual(tokens("sql", "SELECT 7 // 2 -- rest"), [
+    ["SELECT", "keyword"],
+    ["7", "number"],
+    ["/", "operator"],
+    ["/", "operator"],
+    ["2", "number"],
+    ["-- rest", "comment"],
+  ]);
+});

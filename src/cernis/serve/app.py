@@ -39,6 +39,7 @@ from cernis.serve.visitors import Visitor, Visitors, keep_tidy
 _LARGEST_BODY = 2 << 20
 _MOST_ROWS = 1000
 _MOST_BINS = 4096
+_LARGEST_ROW = 2**53
 _MEDIA_TYPES = {
     "csv": "text/csv",
     "jsonl": "application/x-ndjson",
@@ -81,6 +82,9 @@ class Playground:
             Route("/api/runs/{id}/automaton", self.show_automaton),
             Route("/api/runs/{id}/step", self.show_step),
             Route("/api/runs/{id}/why", self.explain_rows, methods=["POST"]),
+            Route("/api/runs/{id}/funnel", self.count_funnel, methods=["POST"]),
+            Route("/api/runs/{id}/draw", self.draw_matches, methods=["POST"]),
+            Route("/api/runs/{id}/measure", self.measure_labels, methods=["POST"]),
             Route("/api/runs/{id}/matches", self.list_matches),
             Route("/api/runs/{id}/sample", self.draw_sample),
             Route("/api/runs/{id}/events", self.list_events),
@@ -255,6 +259,26 @@ class Playground:
         if not isinstance(rows, list):
             raise RequestError("bad_request", "expected a list of rows")
         return await self._ask_run(request, "why", rows=[_read_number(row, 0) for row in rows])
+
+    async def count_funnel(self, request: Request) -> Response:
+        body = await _read_json(request)
+        key, end = body.get("key") or [], body.get("end")
+        if not isinstance(key, list) or not all(isinstance(one, str) for one in key):
+            raise RequestError("bad_request", "expected a list of texts as the key")
+        number = None if end is None else min(_read_number(end, 0), _LARGEST_ROW)
+        return await self._ask_run(request, "funnel", key=key, end=number)
+
+    async def draw_matches(self, request: Request) -> Response:
+        body = await _read_json(request)
+        n, seed = (_read_number(body.get(name), 0) for name in ("n", "seed"))
+        return await self._ask_run(request, "draw", **_read_labels(body), n=n, seed=seed)
+
+    async def measure_labels(self, request: Request) -> Response:
+        body = await _read_json(request)
+        width = body.get("width", 0.1)
+        if not isinstance(width, int | float) or not 0.001 <= width <= 1:
+            raise RequestError("bad_request", "expected a width from 0.001 to 1")
+        return await self._ask_run(request, "measure", **_read_labels(body), width=width)
 
     async def list_matches(self, request: Request) -> Response:
         asked = request.query_params
@@ -454,6 +478,13 @@ def _parse(text: str | bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise RequestError("bad_request", "this is no JSON") from None
+
+
+def _read_labels(body: dict[str, Any]) -> dict[str, Any]:
+    labels, by = body.get("labels", ""), body.get("by")
+    if not isinstance(labels, str) or by not in (None, "key", "day"):
+        raise RequestError("bad_request", "expected labels as text, by key, by day or at random")
+    return {"labels": labels, "by": by}
 
 
 def _read_query(body: dict[str, Any]) -> dict[str, str]:

@@ -30,7 +30,7 @@ from cernis.run.advice.absent_types import describe_absent_type
 from cernis.run.query import Query, find_insert
 from cernis.schema import Kind, Schema, Stream
 
-LANGUAGES = ("ceql", "cq", "spaseq")
+LANGUAGES = ("ceql", "cq", "spaseq", "sql")
 RULES = "a rule set: the playground runs one query at a time, so run its rules one by one"
 
 _MOST_FIXES = 8
@@ -103,6 +103,8 @@ def find_mistakes(language: str, text: str, known: KnownData | None) -> tuple[Di
                 from cernis.languages.spaseq import parse as parse_spaseq
 
                 parse_spaseq(text)
+            case "sql":
+                return _check_sql(text, known)
             case "cq":
                 Query(text, lang="cq", schema=known.arguments() if known else None)
             case "ceql" if re.search(r"\brule\b", text, re.IGNORECASE) and is_rule_set(text):
@@ -114,6 +116,24 @@ def find_mistakes(language: str, text: str, known: KnownData | None) -> tuple[Di
     except QueryError as error:
         return error.diagnostics
     return ()
+
+
+def _check_sql(text: str, known: KnownData | None) -> tuple[Diagnostic, ...]:
+    """Return the mistakes of a statement; columns are those of tables that are known."""
+    from cernis.run.rows.statement import SqlQuery
+
+    query = SqlQuery(text)
+    streams = {one.name.lower(): one for one in known.schema.streams} if known else {}
+    found: list[Diagnostic] = []
+    for plan in query.plans:
+        table = plan.find_table()
+        if (stream := streams.get(table.lower())) is not None:
+            aside = known.aside.get(stream.name, ()) if known else ()
+            try:
+                plan.check_columns([*stream.attributes, *aside])
+            except QueryError as error:
+                found += error.diagnostics
+    return tuple(found)
 
 
 def _check_ceql(text: str, known: KnownData | None) -> tuple[Diagnostic, ...]:

@@ -24,10 +24,28 @@ _TERMINALS: Mapping[str, Mapping[str, str]] = {
     "cq": conjunctive_words.TERMINALS,
     "spaseq": spaseq_words.TERMINALS,
 }
-_KEYWORDS: Mapping[str, Sequence[str]] = {name: sorted(own) for name, own in _TERMINALS.items()}
+_SQL = re.findall(
+    r"\w+",
+    """
+    AFTER ALL AND AS ASC BETWEEN BY CASE CAST CROSS DEFINE DESC DISTINCT ELSE EMPTY END EXISTS
+    FALSE FINAL FROM GROUP HAVING IN INNER INTERVAL INTO IS JOIN LAST LEFT LIKE LIMIT MATCH
+    MATCHES MATCH_RECOGNIZE MEASURES NEXT NOT NULL OMIT ON ONE OR ORDER OUTER PARTITION PAST
+    PATTERN PER PERMUTE RIGHT ROW ROWS RUNNING SELECT SHOW SKIP SUBSET THEN TO TRUE UNION
+    UNMATCHED USING VALUES WHEN WHERE WITH WITHIN
+    """,
+)
+"""The words of SQL that a statement with MATCH_RECOGNIZE has most; the library knows the rest."""
+_KEYWORDS: Mapping[str, Sequence[str]] = {
+    **{name: sorted(own) for name, own in _TERMINALS.items()},
+    "sql": _SQL,
+}
 _FUNCTIONS: Mapping[str, Sequence[str]] = {
     "ceql": ("COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST", "LAST", "PREV"),
     "cq": (),
+    "sql": (
+        *("COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST", "LAST", "PREV", "NEXT"),
+        *("CLASSIFIER", "MATCH_NUMBER", "COALESCE", "ABS"),
+    ),
     "spaseq": ("REGEX", "STR", "BOUND", "CONTAINS", "STRSTARTS", "STRENDS", "LANG", "DATATYPE"),
 }
 _ORDER = {
@@ -39,6 +57,7 @@ _SOFT: Mapping[str, Collection[str]] = {
     "ceql": ceql_words.SOFT,
     "cq": text_words.SOFT,
     "spaseq": (),
+    "sql": ("FIRST", "LAST", "NEXT", "ROW", "ROWS", "MATCH", "PATTERN", "PAST", "SKIP", "SHOW"),
 }
 _MOST = 200
 _WORD = re.compile(r"[?\w.]*\Z")
@@ -46,6 +65,7 @@ _VARIABLES = {
     "ceql": re.compile(r"\b(?:AS|IN)\s+([A-Za-z_]\w*)", re.IGNORECASE),
     "cq": re.compile(r"[(,:]\s*([A-Za-z_]\w*)\s*(?=[,)])"),
     "spaseq": re.compile(r"(\?[A-Za-z_]\w*)"),
+    "sql": re.compile(r"\b([A-Za-z_]\w*)\s+AS\b", re.IGNORECASE),
 }
 _PATTERNS = re.compile(r"\bGPM\s+([A-Za-z_]\w*)", re.IGNORECASE)
 
@@ -58,11 +78,15 @@ def list_keywords() -> dict[str, dict[str, list[str]]]:
     """
     return {
         language: {
-            "always": [word for word in words if _TERMINALS[language][word] not in _SOFT[language]],
-            "soft": [word for word in words if _TERMINALS[language][word] in _SOFT[language]],
+            "always": [word for word in words if not _is_soft(language, word)],
+            "soft": [word for word in words if _is_soft(language, word)],
         }
         for language, words in _KEYWORDS.items()
     }
+
+
+def _is_soft(language: str, word: str) -> bool:
+    return _TERMINALS.get(language, {}).get(word, word) in _SOFT[language]
 
 
 class Completion(NamedTuple):
@@ -112,7 +136,7 @@ def _list_words(language: str, text: str, known: KnownData | None) -> Iterator[C
             yield Completion(word, "keyword")
     for word in _FUNCTIONS.get(language, ()):
         yield Completion(word, "function")
-    if language == "ceql":  # those of the package, and what this process registered
+    if language in ("ceql", "cq"):  # those of the package, and what this process registered
         for function in FUNCTIONS.values():
             yield Completion(function.name, "function", function.signature)
     if (pattern := _VARIABLES.get(language)) is not None:

@@ -112,6 +112,11 @@ class HeldRun(ABC):
     def keys(self) -> list[str]:
         """The columns of events by whose values they can be found, the likeliest first."""
 
+    @property
+    def partition(self) -> list[str]:
+        """The components of PARTITION BY."""
+        return []
+
     @abstractmethod
     def _select(self, key: str, value: str) -> NDArray[np.int64]:
         """Return the events that have a value, which is written as text, in one of the `keys`."""
@@ -145,6 +150,7 @@ class HeldRun(ABC):
             "columns": self.columns,
             "variables": self.variables,
             "keys": self.keys,
+            "partition": self.partition,
             "plan": read_plan(self.words),
             "automaton": self.draw_automaton(),
             "time": self.span,
@@ -328,11 +334,11 @@ class HeldEventRun(HeldRun):
         self.query: Query[Any] = Query(text, lang=language, schema=schema)
         self.data = data
         tables = {join.table for join in self.query.pattern.joins}
-        joined = {name: data.tables[name] for name in tables if name in data.tables}
-        streams = {name: table for name, table in data.tables.items() if name not in joined}
+        self.joined = {name: data.tables[name] for name in tables if name in data.tables}
+        self.streams = {n: table for n, table in data.tables.items() if n not in self.joined}
         began = perf_counter()
-        self.session = self.query.session(**data.reading, tables=joined)
-        self.result = self.session.collect(streams)
+        self.session = self.query.session(**data.reading, tables=self.joined)
+        self.result = self.session.collect(self.streams)
         self.result.count()
         self.seconds = perf_counter() - began
         self.axis = data.axis
@@ -389,7 +395,7 @@ class HeldEventRun(HeldRun):
         events = [
             {
                 "row": row,
-                "name": _name_row(number),
+                "name": name_row(number),
                 "number": number - self._first_rows[stream],
                 "stream": stream,
                 "type": record.get(self.session.options.type_column),
@@ -403,7 +409,7 @@ class HeldEventRun(HeldRun):
         return {"columns": columns, "events": events}
 
     def name_events(self, rows: Sequence[int]) -> list[str]:
-        return [_name_row(row) for row in self.session.store.rows(np.array(rows, np.int64))]
+        return [name_row(row) for row in self.session.store.rows(np.array(rows, np.int64))]
 
     @property
     def keys(self) -> list[str]:
@@ -415,14 +421,16 @@ class HeldEventRun(HeldRun):
         )
         return list(dict.fromkeys([*chain(*self.query.pattern.partition), *plain]))
 
+    @property
+    def partition(self) -> list[str]:
+        return list(self.query.pattern.components)
+
     def _select(self, key: str, value: str) -> NDArray[np.int64]:
         def compare(_: str, table: pa.Table) -> NDArray[np.bool_]:
             column = attribute(table, tuple(key.split(".")))
-            wanted = None if column is None else _read_value(value, value_type(column.type))
-            if column is None or wanted is None:
+            if column is None:
                 return np.zeros(table.num_rows, np.bool_)
-            equal = pc.equal(column.cast(wanted.type), wanted)
-            return np.asarray(pc.fill_null(equal, False).to_numpy(), np.bool_)
+            return select_equal(column, value)
 
         batches = self.session.store.stored_batches()
         marks = [batch.interleave(compare) for batch in batches]
@@ -501,6 +509,11 @@ class HeldEventRun(HeldRun):
         shown = super().sample(n, seed)
         return self._add_marks(shown, lambda found: found.sample(min(n, MOST_PAGE), seed))
 
+    def write_match(self, match: Match) -> dict[str, Any]:
+        """Return one match as a row of the table, with its events."""
+        held = {name: list(positions) for name, positions in match.positions.items()}
+        return {"index": None, **self._write_item(match), "events": _add_ends(held, match.interval)}
+
     def _add_marks(
         self, shown: dict[str, Any], take: Callable[[MatchSet], MatchBlock]
     ) -> dict[str, Any]:
@@ -516,10 +529,7 @@ class HeldEventRun(HeldRun):
                 name: block.positions[v][block.offsets[v][i] : block.offsets[v][i + 1]].tolist()
                 for v, name in enumerate(names)
             }
-            known = set(chain(*held.values()))
-            ends = dict.fromkeys((int(block.start[i]), int(block.end[i])))
-            others = [position for position in ends if position not in known]
-            row["events"] = {**held, "": others} if others else held
+            row["events"] = _add_ends(held, (int(block.start[i]), int(block.end[i])))
         return shown
 
     def _write_item(self, item: Match | Answer | MatchGroup) -> dict[str, Any]:
@@ -706,8 +716,24 @@ class HeldGraphRun(HeldRun):
 _OWN = ("start_ts", "end_ts", "events")
 
 
-def _name_row(number: int) -> str:
+def _add_ends(held: dict[str, list[int]], interval: tuple[int, int]) -> dict[str, list[int]]:
+    """Add the first and the last event under no variable, if no variable holds them."""
+    known = set(chain(*held.values()))
+    others = [position for position in dict.fromkeys(interval) if position not in known]
+    return {**held, "": others} if others else held
+
+
+def name_row(number: int) -> str:
     return f"row {number}"
+
+
+def select_equal(column: pa.ChunkedArray, text: str) -> NDArray[np.bool_]:
+    """Return which values of a column are the one that is written as text."""
+    wanted = _read_value(text, value_type(column.type))
+    if wanted is None:
+        return np.zeros(len(column), np.bool_)
+    equal = pc.equal(column.cast(wanted.type), wanted)
+    return np.asarray(pc.fill_null(equal, False).to_numpy(), np.bool_)
 
 
 def _read_value(text: str, type_: pa.DataType) -> pa.Scalar | None:
@@ -720,14 +746,3 @@ def _read_value(text: str, type_: pa.DataType) -> pa.Scalar | None:
         return pa.scalar(text).cast(type_)
     except pa.ArrowException:
         return None
-
-
-def make_run(language: str, text: str, data: EventData | GraphData) -> HeldRun:
-    """Run a query over some data."""
-    match data:
-        case GraphData() if language == "spaseq":
-            return HeldGraphRun(text, data)
-        case EventData() if language in ("ceql", "cq"):
-            return HeldEventRun(language, text, data)
-    wanted = "SPAseQ" if isinstance(data, GraphData) else "CEQL or a conjunctive query"
-    raise QueryError([Diagnostic(f"these events are for {wanted}: choose the language")], text)

@@ -166,6 +166,19 @@ SAMPLES: tuple[Sample, ...] = (
                 """,
             ),
             _ask(
+                "V shapes in SQL",
+                """
+                SELECT * FROM stocks MATCH_RECOGNIZE (
+                  PARTITION BY name ORDER BY ts
+                  MEASURES FIRST(price) AS top, LAST(down.price) AS bottom, LAST(price) AS back
+                  AFTER MATCH SKIP TO LAST up
+                  PATTERN (strt down{3,} up{3,})
+                  DEFINE down AS price < PREV(price), up AS price > PREV(price)
+                )
+                """,
+                "sql",
+            ),
+            _ask(
                 "More matches than anyone could list",
                 """
                 SELECT * FROM stocks

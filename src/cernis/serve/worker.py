@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cernis.errors import BudgetError, CernisError, QueryError
+from cernis.errors import BudgetError, CernisError, Diagnostic, QueryError
 from cernis.results.index_timeline import LanesBy
 from cernis.serve.check import KnownData, diagnose, write_diagnostic
 from cernis.serve.complete import complete
@@ -26,9 +26,11 @@ from cernis.serve.data import EventData, SourceFile, read_events
 from cernis.serve.failure import RequestError
 from cernis.serve.graphs import GraphData, read_graphs
 from cernis.serve.limits import Limits
-from cernis.serve.runs import HeldRun, make_run
+from cernis.serve.runs import HeldEventRun, HeldGraphRun, HeldRun
 from cernis.serve.samples import load_sample
 from cernis.serve.wire import read_frame, write_frame, write_json
+from cernis.serve.workbench import count_funnel, draw_matches, measure_labels
+from cernis.workbench.label import By
 
 _MOST_SOURCES = 3
 _SPARE_MEMORY = 1 << 30
@@ -107,7 +109,7 @@ class Workroom:
     # ---------------------------------------------------------------- runs
 
     def do_run(self, run: str, language: str, query: str, source: Mapping[str, Any]) -> Any:
-        made = make_run(language, query, self._load(source))
+        made = make_run(language, query, self._load(source), self.limits.memory_bytes // 2)
         self._runs[run] = made
         return {"run": run, **made.summarize()}
 
@@ -134,6 +136,15 @@ class Workroom:
     def do_why(self, run: str, rows: list[int]) -> Any:
         return self._run(run).explain_rows(rows)
 
+    def do_funnel(self, run: str, key: list[str], end: int | None) -> Any:
+        return count_funnel(self._run(run), tuple(key) or None, end)
+
+    def do_draw(self, run: str, labels: str, by: By | None, n: int, seed: int) -> Any:
+        return draw_matches(self._run(run), labels, by, n, seed)
+
+    def do_measure(self, run: str, labels: str, by: By | None, width: float) -> Any:
+        return measure_labels(self._run(run), labels, by, width)
+
     def do_matches(self, run: str, offset: int, limit: int) -> Any:
         return self._run(run).page(offset, limit)
 
@@ -150,6 +161,21 @@ class Workroom:
 
     def do_download(self, run: str, path: str, form: str, most: int, size: int) -> Any:
         return self._run(run).download(Path(path), form, most, size)
+
+
+def make_run(language: str, text: str, data: Source, memory: int) -> HeldRun:
+    """Run a query over some data; `memory` is what a database may use."""
+    match data:
+        case EventData() if language == "sql":
+            from cernis.serve.row_run import HeldRowRun
+
+            return HeldRowRun(text, data, memory)
+        case GraphData() if language == "spaseq":
+            return HeldGraphRun(text, data)
+        case EventData() if language in ("ceql", "cq"):
+            return HeldEventRun(language, text, data)
+    wanted = "SPAseQ" if isinstance(data, GraphData) else "CEQL, a conjunctive query or SQL"
+    raise QueryError([Diagnostic(f"these events are for {wanted}: choose the language")], text)
 
 
 def answer_frame(room: Workroom, frame: bytes) -> bytes:
