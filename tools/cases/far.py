@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
+from typing import Any
 
 _OPERATORS = ["=", "=", "<", "<=", ">", ">=", "!="]
-_STEPS = ["{}", "{}", "{}", "{}", "({} OR D)", "{}+", "({} ; D)", "({} : D)", "({} -> D)"]
+_STEPS = ["{}", "{}", "{}", "{}", "({} OR D)", "{}+", "({} ; D)", "({} : D)", "({} -> D)", "{}?"]
 _WINDOWS = ["", " WITHIN 6 EVENTS", " WITHIN 9 EVENTS", " WITHIN 5 MILLISECONDS"]
 _STRATEGIES = ["", "", "", "", "", "NEXT ", "LAST ", "MAX ", "LONGEST "]
 _PARTITIONS = ["", "", "", " PARTITION BY [c]"]
@@ -46,3 +48,121 @@ def _compare(random: Random, one: str, other: str) -> list[str]:
     if random.random() < 0.2:
         found.append(f"{other}[{random.choice('pk')}] = {one}[k]")
     return found
+
+
+def make_star_query(random: Random, *, after: bool = True) -> str:
+    """Return the text of a query whose later events are mostly compared with one earlier event."""
+    size, centre = random.choice([3, 3, 4, 4, 5]), random.choice([0, 0, 0, 1])
+    row, rays = f"{random.choice('ABC')} AS v0", list[int]()
+    arrows = random.choice([0, 0, 0, 1, 2, size])
+    for i in range(1, size):
+        is_ray = i > centre and random.random() < 0.75
+        rays += [i] if is_ray else []
+        kind = random.choice(["{}"] * 5 + ["{}+"]) if is_ray and i < size - 1 else "{}"
+        kind = kind if is_ray or i == centre else random.choice(_STEPS)
+        separator = random.choices([" ; ", " -> "], [14, 1])[0]
+        separator = " -> " if centre < i <= centre + arrows else separator
+        row += f"{separator}{kind.format(random.choice('ABC'))} AS v{i}"
+    conditions = list[str]()
+    for i in rays:
+        if f"+ AS v{i}" in row:
+            conditions.append(f"v{i}[p] {random.choice(_OPERATORS[2:6])} v{centre}[p]")
+        else:
+            conditions += _compare_ray(random, f"v{centre}", f"v{i}")
+    if size - 1 in rays and random.random() < 0.1:
+        conditions += _compare(random, "v0", f"v{size - 1}")
+    following = random.choice(["", "", "", " ; D AS w", " ; (A OR B)+ AS w"])
+    formula = f"({row}{following})" + (f" FILTER {' AND '.join(conditions)}" if conditions else "")
+    formula = f"({formula})+" if conditions and random.random() < 0.15 else formula
+    strategy = random.choice(_STRATEGIES if after else _STRATEGIES[:-1])
+    ending = f"{random.choice(_PARTITIONS)}{random.choice(_WINDOWS)}"
+    return f"SELECT {strategy}* WHERE {formula}{ending}"
+
+
+def _compare_ray(random: Random, centre: str, ray: str) -> list[str]:
+    """Return conditions between a centre and a ray: an order, or a range of either."""
+    chance, low, high = random.random(), random.choice(["<", "<="]), random.choice([">", ">="])
+    if chance < 0.15:
+        return [f"{ray}[p] {high} {centre}[p] * 0.5", f"{ray}[p] {low} {centre}[p] * 1.5"]
+    if chance < 0.25:
+        return [f"ABS({ray}[p] - {centre}[p]) <= 0.5"]
+    if chance < 0.4:
+        return _compare(random, centre, ray)
+    name, scale = random.choice("ppk"), random.choice(_SCALED)
+    return [f"{ray}[{name}] {random.choice([low, high])} {centre}[{name}]{scale}"]
+
+
+def make_triple_query(random: Random, *, after: bool = True) -> str:
+    """Return the text of a query of three events in any order, mostly compared by order."""
+    types = random.choice(["ABC", "ABC", "BCA", "CAB", "CBD", "AAB"])
+    row = " ALL ".join(f"{type_} AS v{i}" for i, type_ in enumerate(types))
+    pairs = random.sample([(0, 1), (1, 2), (0, 2)], random.choice([2, 2, 2, 2, 3, 1]))
+    conditions = []
+    for one, other in pairs:
+        op = random.choices([*_OPERATORS[2:6], "="], [3, 3, 3, 3, 1])[0]
+        name, scale = random.choice("ppk"), random.choice(_SCALED)
+        conditions.append(f"v{one}[{name}] {op} v{other}[{name}]{scale}")
+    if random.random() < 0.2:
+        conditions.append(f"v{random.randrange(3)}[p > 0]")
+    strategy = random.choice(_STRATEGIES if after else _STRATEGIES[:-1])
+    ending = f"{random.choice(_PARTITIONS)}{random.choice(_WINDOWS)}"
+    selected = random.choice(["*", "*", "*", "v0, v1"])
+    return f"SELECT {strategy}{selected} WHERE ({row}) FILTER {' AND '.join(conditions)}{ending}"
+
+
+def make_tree_query(random: Random, *, after: bool = True) -> str:
+    """Return the text of a query each of whose later events is compared with an earlier one.
+
+    Mostly by order; often all events share a key, or all but some.
+    """
+    size = random.choice([3, 3, 4, 4, 5])
+    single = [i in (0, size - 1) or random.random() < 0.8 for i in range(size)]
+    kinds = [_STEPS[0] if own else random.choice(_STEPS[4:]) for own in single]
+    parts = [f"{kind.format(random.choice('ABC'))} AS v{i}" for i, kind in enumerate(kinds)]
+    known, conditions = [0], list[str]()
+    for i in range(1, size):
+        if single[i] and random.random() < 0.8:
+            earlier = random.choice(known)
+            conditions += _compare_ray(random, f"v{earlier}", f"v{i}")
+        known += [i] if single[i] else []
+    if random.random() < 0.35:
+        keyed = [i for i in range(size) if random.random() < 0.85]
+        conditions += [f"v{one}[k] = v{other}[k]" for one, other in pairwise(keyed)]
+    formula = f"({' ; '.join(parts)})" + (f" FILTER {' AND '.join(conditions)}" * bool(conditions))
+    strategy = random.choice(_STRATEGIES if after else _STRATEGIES[:-1])
+    ending = f"{random.choice(_PARTITIONS)}{random.choice(_WINDOWS)}"
+    return f"SELECT {strategy}* WHERE {formula}{ending}"
+
+
+def make_ends_query(random: Random, *, after: bool = True) -> str:
+    """Return the text of a query that compares the first and the last event of an iteration."""
+    first, last, op = "FIRST(t[p])", "LAST(t[p])", random.choice(_OPERATORS[1:])
+    scale = random.choice(_SCALED) if op not in ("=", "!=") else ""
+    condition = f"{last} {op} {first}{scale}"
+    if random.random() < 0.3:
+        condition = f"{first}{scale} {op} {last}"
+    if random.random() < 0.3:
+        condition += " AND t[p >= 0]"
+    before, following = random.choice(["", "", "C AS a ; "]), random.choice(["", "", " ; C AS b"])
+    if before and following and random.random() < 0.5:
+        condition += " AND a[k] = b[k]"
+    iterated = random.choice(["A+", "(A OR B)+", "A :+", "B+"])
+    strategy = random.choice(_STRATEGIES if after else _STRATEGIES[:-1])
+    ending = f"{random.choice(_PARTITIONS)}{random.choice(_WINDOWS)}"
+    formula = f"({before}{iterated} AS t{following}) FILTER {condition}"
+    return f"SELECT {strategy}* WHERE {formula}{ending}"
+
+
+def make_far_events(random: Random, text: str) -> list[dict[str, Any]]:
+    """Return events of the types of a query, nearly all with values: long sequences match, too."""
+    types = [one for one in "ABCD" if any(f"{one}{after}" in text for after in " )+?")]
+    time, events = 0, []
+    for _ in range(random.choice([9, 12, 14])):
+        time += random.choice([0, 1, 1])
+        attributes = {
+            "k": random.choice([0, 0, 1, 1, 1, 1, 2, None]),
+            "p": random.choice([0, 1, 2, 2.5, 3, 4, 5, None, float("nan")]),
+            "c": random.choice([0, 1, 1, 1]),
+        }
+        events.append({"type": random.choice(types), "ts": time, **attributes})
+    return events

@@ -19,7 +19,8 @@ Memory is linear in the waiting entries: removed ones are dropped when they are 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import fields
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import read_only
 from cernis.engine.renumber import list_distinct, renumber
-from cernis.state import require
+from cernis.state import Sizes, Tree, array, at_least_one, frozen_record, require, write
 
 Numbers = NDArray[np.int64]
 
@@ -91,6 +92,23 @@ class Certain(NamedTuple):
     end: Numbers
     payload: Numbers
     moment: Numbers
+
+
+@frozen_record
+class FrozenDeadlines:
+    """The entries that wait, in the order of ends; each knows its owner by its rank."""
+
+    end: Numbers = array(np.int64, "entries")
+    deadline: Numbers = array(np.int64, "entries")
+    bucket: Numbers = array(np.int64, "entries", low=-1, below=at_least_one("buckets"))
+    line: Numbers = array(np.int64, "entries", low=-1, below=at_least_one("lines"))
+    moment: Numbers = array(np.int64, "entries", low=-1, below="position")
+    payload: Numbers = array(np.int64, "entries")
+
+    def check(self, sizes: Sizes) -> None:
+        require(bool((np.diff(self.end) >= 0).all()), "ends are not in order")
+        is_whole = np.array_equal(self.payload, np.arange(len(self.end)))
+        require(is_whole, "the matches that wait are not those that have a deadline")
 
 
 @kernel
@@ -348,8 +366,8 @@ class Deadlines:
         entries = self._entries
         if len(entries.end) > 8 * max(_FIRST, len(kept)):
             entries = _new_entries(max(_FIRST, 2 * len(kept)))
-        for array, values in zip(entries, used, strict=True):
-            array[: len(kept)] = values[kept]  # in place: new memory costs more than the copy
+        for into, values in zip(entries, used, strict=True):
+            into[: len(kept)] = values[kept]  # in place: new memory costs more than the copy
         self._entries = entries
         _meet(self._entries, self._queues, 0, self._count, NO_OCCURRENCES)
 
@@ -422,19 +440,19 @@ class Deadlines:
 
     # --------------------------------------------------------------- frozen
 
-    def freeze(self) -> dict[str, NDArray[Any]]:
-        """Return the entries that wait as plain arrays."""
+    def freeze(self) -> Tree:
+        """Return the entries that wait."""
         self._rebuild()
-        names = ("end", "deadline", "bucket", "line", "moment", "payload")
-        return {name: getattr(self._used, name).copy() for name in names}
+        used = self._used
+        return write(
+            FrozenDeadlines(*(getattr(used, each.name) for each in fields(FrozenDeadlines)))
+        )
 
-    def thaw(self, arrays: dict[str, Numbers]) -> None:
-        """Restore the entries that `freeze` returned; the caller has checked their range."""
-        ends = arrays["end"]
-        require(bool((np.diff(ends) >= 0).all()), "ends are not in order")
-        names = ("deadline", "bucket", "line", "payload")
-        self.meet(Arrivals(ends, *(arrays[name] for name in names)), NO_OCCURRENCES)
-        self._used.moment[:] = arrays["moment"]
+    def thaw(self, frozen: FrozenDeadlines) -> None:
+        """Restore the entries that `freeze` returned."""
+        own = frozen.end, frozen.deadline, frozen.bucket, frozen.line, frozen.payload
+        self.meet(Arrivals(*own), NO_OCCURRENCES)
+        self._used.moment[:] = frozen.moment
 
 
 def _grown(have: int, wanted: int) -> int:
@@ -461,8 +479,8 @@ def _new_entries(size: int) -> Entries:
 
 def _fill(entries: Entries, used: Entries) -> Entries:
     """Write the first entries, and return all."""
-    for array, values in zip(entries, used, strict=True):
-        array[: len(values)] = values
+    for into, values in zip(entries, used, strict=True):
+        into[: len(values)] = values
     return entries
 
 

@@ -7,6 +7,7 @@ Cost contract: linear in the marks, with no Python object per match.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -77,10 +78,38 @@ def split_marks(offset, position, label, first, members, offsets, totals, flat):
                 offsets[variable, m + 1] = totals[variable]
 
 
+def _split_alike(
+    listing: Listing, labels: list[frozenset[str]], variables: tuple[str, ...]
+) -> tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]] | None:
+    """Return what `split_by_variable` does, by columns, if all matches mark alike; None: if not.
+
+    A sequence has as many events in each match, and their labels are the same.
+    """
+    matches = len(listing.offset) - 1
+    width = int(listing.offset[-1]) // matches if matches else 0
+    number = np.arange(matches + 1)
+    if not width or not np.array_equal(listing.offset, width * number):
+        return None
+    label = listing.label.reshape(matches, width)
+    if not (label == label[0]).all():
+        return None
+    position = listing.position.reshape(matches, width)[:, ::-1]
+    marked = [labels[each] for each in label[0, ::-1]]
+    columns = [[i for i, names in enumerate(marked) if name in names] for name in variables]
+    for own in columns:
+        if any((position[:, i] == position[:, j]).any() for i, j in pairwise(own)):
+            return None  # an event that several parts of a match mark counts once
+    flat = tuple(np.ascontiguousarray(position[:, own]).reshape(-1) for own in columns)
+    return tuple(len(own) * number for own in columns), flat
+
+
 def split_by_variable(
     listing: Listing, labels: list[frozenset[str]], variables: tuple[str, ...]
 ) -> tuple[tuple[NDArray[np.int64], ...], tuple[NDArray[np.int64], ...]]:
     """Return (offsets, positions) per variable, as list arrays have them."""
+    alike = _split_alike(listing, labels, variables)
+    if alike is not None:
+        return alike
     numbers = [[v for v, name in enumerate(variables) if name in names] for names in labels]
     first = np.cumsum([0, *map(len, numbers)], dtype=np.int64)
     members = np.array([v for vs in numbers for v in vs], np.int64)

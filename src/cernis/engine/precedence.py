@@ -11,13 +11,14 @@ end after the match starts. Memory is linear in the occurrences that a later mat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import borrowing as kernel
 from cernis.engine.deadlines import cut_by_sum
+from cernis.state import Sizes, Tree, array, at_least_one, frozen_record, read, require, write
 
 Numbers = NDArray[np.int64]
 
@@ -38,6 +39,18 @@ class Chains(NamedTuple):
     """The latest start in the bucket so far."""
     back: Numbers
     """The occurrence of the bucket before it."""
+
+
+@frozen_record
+class FrozenOccurrences:
+    """The occurrences, in the order of ends."""
+
+    end: Numbers = array(np.int64, "occurrences", low=0, below=at_least_one("position"))
+    start: Numbers = array(np.int64, "occurrences")
+    bucket: Numbers = array(np.int64, "occurrences", low=-1, below=at_least_one("buckets"))
+
+    def check(self, sizes: Sizes) -> None:
+        require(bool((np.diff(self.end) >= 0).all()), "occurrences are not in order")
 
 
 @kernel
@@ -195,10 +208,15 @@ class Precedence:
         self._last = np.full(int(chosen.bucket.max(initial=-1)) + 1 or 1, NOTHING, np.int64)
         self.add(chosen.end, chosen.start if exact else chosen.latest, chosen.bucket)
 
-    def freeze(self) -> dict[str, NDArray[Any]]:
-        """Return the occurrences as plain arrays."""
+    def freeze(self) -> Tree:
+        """Return the occurrences."""
         used = self.used
-        return {"end": used.end.copy(), "start": used.start.copy(), "bucket": used.bucket.copy()}
+        return write(FrozenOccurrences(used.end, used.start, used.bucket))
+
+    def thaw(self, tree: Tree, position: int, buckets: int) -> None:
+        """Restore what `freeze` returned; there are so many events before, and buckets."""
+        frozen = read(FrozenOccurrences, tree, position=position, buckets=buckets)
+        self.add(frozen.end, frozen.start, frozen.bucket)
 
 
 def _new_chains(size: int) -> Chains:

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
 from math import isfinite, isinf
-from typing import Any
+from typing import Any, cast
 from typing import Literal as OneOf
 
 from cernis.errors import Span
@@ -222,9 +222,33 @@ class Negative:
     span: Span | None = span_field()
 
 
+class HashedOnce:
+    """A node that computes its hash once: what stands below it may be large."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+    def __hash__(self) -> int:
+        try:
+            found: int = self._hash
+        except AttributeError:
+            kind = type(self)
+            if kind not in _compared:
+                own = fields(cast("Any", kind))
+                _compared[kind] = tuple(each.name for each in own if each.compare)
+            found = hash((kind.__name__, *(getattr(self, name) for name in _compared[kind])))
+            object.__setattr__(self, "_hash", found)
+        return found
+
+
+_compared: dict[type, tuple[str, ...]] = {}
+
+
 @dataclass(frozen=True, slots=True)
-class Call:
+class Call(HashedOnce):
     """A function of values, by its name in capitals; `CAST(v AS t)` has the type as a text."""
+
+    __hash__ = HashedOnce.__hash__
 
     function: str
     arguments: tuple[Value, ...]
@@ -305,13 +329,17 @@ class AnyElement:
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class And(HashedOnce):
+    __hash__ = HashedOnce.__hash__
+
     parts: tuple[Predicate, ...]
     span: Span | None = span_field()
 
 
 @dataclass(frozen=True, slots=True)
-class Or:
+class Or(HashedOnce):
+    __hash__ = HashedOnce.__hash__
+
     parts: tuple[Predicate, ...]
     span: Span | None = span_field()
 

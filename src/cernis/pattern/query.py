@@ -38,6 +38,8 @@ from cernis.pattern.write import (
 )
 from cernis.schema import Schema
 
+ABSENCE_AFTER = "WITHOUT … FOR"
+
 
 class Strategy(Enum):
     """Which of the valuations that end at one position (LONGEST: of all) are matches."""
@@ -309,6 +311,17 @@ class Pattern:
     def ranks_intervals(self) -> bool:
         """Whether ORDER BY takes the best matches of an interval of time, not those of an end."""
         return self.order is not None and self.order.every is not None
+
+    @property
+    def waiting_clauses(self) -> tuple[str, ...]:
+        """The clauses that hold back results until time has passed."""
+        stands = {
+            ABSENCE_AFTER: self.absent_after is not None,
+            "LONGEST": self.strategy is Strategy.LONGEST,
+            "LIMIT … EVERY": self.ranks_intervals,
+            "GROUP BY EVERY": self.grouping is not None and self.grouping.every is not None,
+        }
+        return tuple(clause for clause, is_there in stands.items() if is_there)
 
     @property
     def ranks_overall(self) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from cernis.automata.correlated.ambiguity import is_ambiguous
-from cernis.automata.correlated.between import Verdict
+from cernis.automata.correlated.between import How, Verdict
 from cernis.automata.correlated.correlate import Correlation, Refusal, TimedParts, correlate
 from cernis.automata.correlated.determinize import determinize_chain
 from cernis.automata.correlated.guards import NO_SCOPES, Scopes, find_scopes
@@ -33,7 +33,7 @@ from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.plan.apart import find_conditions_apart
-from cernis.plan.joins import EventJoin, recognize_join
+from cernis.plan.joins import EventJoin, recognize_join, recognize_triple
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,11 @@ class Correlated:
     notes: tuple[str, ...] = field(default=())
     drawn: PCEA | None = None
     """The automaton to show in place of one that gathers across an event; it accepts more."""
+
+    @property
+    def undecided(self) -> int:
+        """How many conditions the links do not decide."""
+        return sum(verdict.how is How.CANDIDATE for verdict in self.verdicts)
 
 
 def plan_correlated(
@@ -99,6 +104,10 @@ def plan_correlated(
     if isinstance(found, Refusal):
         return Correlated(None, False, False, broken=broken, refused=found.reason)
     apart: tuple[Apart, ...] = ()
+    triple = recognize_triple(pattern.formula, unindexed)
+    if not found.exact and triple is not None and has_middles and conjunctive is None:
+        unique = all(names & selected for names in triple.own)
+        return Correlated(triple.pcea, True, unique, triple.verdicts, drawn=found.pcea)
     if not found.exact:
         crossed = _compare_across(pattern, selected, unindexed, scopes, broken)
         if crossed is not None:

@@ -4,7 +4,7 @@
   are rounded as the difference is (`cernis.events.reach`), so the range decides the condition.
 - `b[p] - a[p] <= 5` has one bound.
 - `ABS(a[p] - b[p]) < 0.01 * a[p]` is a range of `b[p]`, with bounds of `a`. If `a` is the earlier
-  event, an index by `a[p]` finds what lies near, and the range is checked on that.
+  event, and the share is a half at most, both bounds rise with `a[p]`: one tree has their order.
 - `b[ts] - a[ts] <= 5 MINUTES` compares `b[ts]` with `a[ts] + 5 MINUTES`. If `ts` has the time of
   events, it is a gap: runs leave their index when it has passed.
 
@@ -31,8 +31,6 @@ _WORDS = {
     "@BELOW": "below {} + {}",
     "@FROM": "from {} - {}",
     "@ABOVE": "above {} - {}",
-    "@NEAR_FROM": "from near {} / (1 + {})",
-    "@NEAR_TO": "to near {} / (1 - {})",
 }
 
 
@@ -90,8 +88,6 @@ def compare_distance(condition: pred.CompareTerms, body: cel.Formula) -> pred.Co
         limit = _negate(limit)
     center, other_side = (former, latter) if former.variable == owner else (latter, former)
     found = _bound(condition, op, center, other_side, limit, is_absolute, center is former)
-    if owner != last and op == "<" and is_absolute:
-        found = (*_find_near(condition, center, other_side, limit), *found)
     return pred.AllOf(found, span=condition.span) if len(found) > 1 else found[0]
 
 
@@ -207,27 +203,6 @@ def _bound(
         if is_absolute or is_first == (function is lower):
             found.append(_compare(origin, other.variable, value, way, center, function, limit))
     return tuple(found)
-
-
-def _find_near(
-    origin: pred.CompareTerms, center: _Operand, other: _Operand, limit: pred.Value
-) -> tuple[pred.Compare, ...]:
-    """Return bounds of the center around the other value, if the limit is a share of the center."""
-    match limit:
-        case pred.Arithmetic("*", pred.Literal(value=int() | float() as share), body):
-            pass
-        case pred.Arithmetic("*", body, pred.Literal(value=int() | float() as share)):
-            pass
-        case _:
-            return ()
-    if body != center.value or not 0 < share < 1:
-        return ()
-    value, literal = pred.Arithmetic("+", center.value, pred.Literal(0)), pred.Literal(share)
-    ways: tuple[tuple[str, pred.Operator], ...] = (("@NEAR_FROM", ">="), ("@NEAR_TO", "<="))
-    return tuple(
-        _compare(origin, center.variable, value, way, other, function, literal)
-        for function, way in ways
-    )
 
 
 def _compare(

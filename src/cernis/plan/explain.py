@@ -12,7 +12,7 @@ from cernis.automata.correlated.mermaid import draw_pcea
 from cernis.automata.correlated.pcea import ANY_DISTANCE, Apart, WeightBound
 from cernis.automata.unary.construct import compares_events
 from cernis.automata.unary.mermaid import draw_cea
-from cernis.engine.correlated.tables import CorrelatedTables, wait_for
+from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.dag.records import RECENT, SORTED, UNION, UNLIKE
 from cernis.integers import count_noun
 from cernis.pattern import formula as cel
@@ -30,6 +30,7 @@ from cernis.pattern.write import (
     write_window,
 )
 from cernis.plan.absence import link_guard
+from cernis.plan.load import describe_load
 from cernis.plan.plan import Distribution, Guarantee, Plan, list_comparisons
 from cernis.plan.reach import is_bounded_in_time
 from cernis.plan.report import PlanReport
@@ -64,6 +65,8 @@ class Explanation(PlanReport):
     """The query as it was written, where it was not CEQL."""
     decided: tuple[str, ...] = ()
     """The conditions that the automaton has taken up."""
+    rate: float | None = None
+    """How many events come in a second, if somebody asks what they take."""
 
     def mermaid(self) -> str:
         unary, tables = self.plan.unary, self.plan.tables
@@ -79,7 +82,8 @@ class Explanation(PlanReport):
         plan = self.plan
         yield "query", (self.query or str(plan.pattern)).splitlines()
         yield "class", _describe_guarantee(plan)
-        decided = [f"{condition}: by the automaton" for condition in self.decided]
+        how = "by the automaton" if plan.runs is None else "while reading, by counts along the run"
+        decided = [f"{condition}: {how}" for condition in self.decided]
         yield "conditions", [*decided, *_describe_conditions(plan)]
         yield "q-tree", plan.correlated.tree if plan.correlated else ()
         yield "indexes", _describe_indexes(plan)
@@ -94,6 +98,7 @@ class Explanation(PlanReport):
         yield "strategy", _describe_strategy(plan)
         yield "events", [_describe_relevance(plan)]
         yield "distributed", [_describe_distribution(plan)]
+        yield "load", [] if self.rate is None else [*describe_load(plan, self.rate)]
         yield "note", [*_list_determinized(plan), *plan.notes, *self.notes]
         yield "warning", [line for one in plan.warnings for line in one.splitlines()]
         yield "automaton", _describe_automaton(plan)
@@ -152,6 +157,8 @@ def _describe_guarantee(plan: Plan) -> list[str]:
     lines = [name, *_explain_residual(plan), *costs]
     if counts_only(plan.pattern) and plan.can_aggregate:
         return [*lines, "counting: per event, whatever the window and the matches; none are kept"]
+    if plan.runs is not None and plan.runs.cuts:
+        return [*lines, "counting and sampling: by listing"]
     if not plan.listed:
         return [*lines, f"counting and sampling: {_describe_counting(plan)}"]
     if plan.exact:
@@ -227,6 +234,8 @@ def _describe_conditions(plan: Plan) -> list[str]:
     verdicts = _merge_verdicts(found.verdicts)
     if plan.tables is not None:
         early |= {bound.text: _describe_bound(bound) for bound in plan.tables.bounds}
+    if plan.threshold is not None:
+        early[plan.threshold.text] = "candidates come in the order of this value, up to it"
     return [f"{v.text}: {early.get(v.text) or _describe_how(v)} ({v.why})" for v in verdicts]
 
 
@@ -271,7 +280,7 @@ def _describe_indexes(plan: Plan) -> list[str]:
     tables = plan.tables
     if tables is None:
         return []
-    names, waiting = tables.pcea.names, {wait_for(store) for store in tables.ready}
+    names = tables.pcea.names
     lines = []
     for store in tables.stores:
         by = " and ".join(store.column) or "nothing"
@@ -279,13 +288,20 @@ def _describe_indexes(plan: Plan) -> list[str]:
         if store.kind == UNLIKE:
             kind = f"list with back pointers over {', '.join(a for a, _ in store.values)}"
         ordered, guard, _ = (store.ordered or "").partition(" unless ")
-        ordered, once, middle = ordered.partition(" once ")
+        ordered, _, _ = ordered.partition(" once ")
+        ordered, is_ray, _ = ordered.partition(" as ray ")
         sorted_by, arrow, _ = ordered.partition(" -> ")
-        if store in waiting:
+        final, stage = tables.waiting.get(store, (store, -1))
+        stages = tables.ready[final].once if final in tables.ready else ()
+        fits = stages[stage].fits if stage >= 0 else None
+        if fits is not None and fits.ordered:
+            sides = dict.fromkeys(order.earlier for order in fits.ordered)
+            kind = f"search tree over {' to '.join(sides)}"
+        elif stage >= 0:
             kind = "search tree in the order of positions"
         elif store.kind == SORTED:
             kind = f"search tree over {sorted_by}" if sorted_by else "search tree"
-            if sorted_by == f"[{write_gap(ANY_DISTANCE)}]":
+            if sorted_by == f"[{write_gap(ANY_DISTANCE)}]" or (is_ray and not sorted_by):
                 kind = "search tree in the order of positions"
             elif sorted_by.startswith("["):
                 reach = sorted_by[1:-1].lower()
@@ -294,10 +310,15 @@ def _describe_indexes(plan: Plan) -> list[str]:
             name, reach = sorted_by.rsplit(" [", 1)
             kind = f"search tree over {name}, each run for {reach[:-1].lower()}"
         facts = [f"a {kind} for each {by}" if store.column else f"one {kind}"]
-        if store in waiting:
-            facts.append(f"where runs wait for {names[int(middle)]}")
-        elif once:
-            facts.append(f"once {names[int(middle)]} is there")
+        if stage >= 0:
+            which = "one that fits of " if fits is not None else ""
+            facts.append(f"where runs wait for {which}{names[stages[stage].state]}")
+        elif stages:
+            passed = [names[each.state] for each in stages]
+            are = "are" if len(passed) > 1 else "is"
+            facts.append(f"once {', '.join(passed)} {are} there")
+        if is_ray and stage < 0:
+            facts.append(f"asked for what {'fits' if sorted_by else 'took'} the event before")
         if arrow:
             facts.append("runs leave it with the next that fits")
         if guard:
@@ -547,9 +568,15 @@ def _describe_strategy(plan: Plan) -> list[str]:
             how += "; of equal intervals, match by match"
     elif plan.listed and pattern.strategy is not Strategy.ALL:
         how = "decided match by match"
+    elif plan.runs is not None:
+        how = "the run of all events that fit, at each end"
+        if plan.runs.cuts:
+            how = "every start of a run, up to the latest from which its counts are reached"
     lines = [f"{pattern.strategy.value}: {how}"]
     if plan.written is not None and plan.written.strategy is not pattern.strategy:
         lines = ["MAX: every match, as all have as many events: none contains another"]
+        if pattern.strategy is Strategy.NEXT:
+            lines = ["MAX: the run of all events that fit, at each end: it contains the others"]
     if pattern.strategy is Strategy.LONGEST:
         lines.append(f"a match is pushed when no longer one can come: {_describe_wait(plan)}")
     return lines

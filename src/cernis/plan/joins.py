@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import combinations
 
+from cernis.automata.correlated.any_order import SingleEvent, compare_in_any_order
 from cernis.automata.correlated.between import How, Verdict
 from cernis.automata.correlated.classes import Key, close_equalities
+from cernis.automata.correlated.exclusion import are_exclusive_tests
 from cernis.automata.correlated.hierarchical import JoinAtom
+from cernis.automata.correlated.pcea import PCEA, Ordered, Unindexed
 from cernis.automata.unary.cea import Test, conjoin
 from cernis.automata.unary.construct import build_test, build_type_test
 from cernis.pattern import formula as cel
@@ -74,6 +78,60 @@ def recognize_join(formula: cel.Formula) -> EventJoin | None:
         tuple(_judge(c) for c in conditions),
         own,
     )
+
+
+@dataclass(frozen=True)
+class OrderedTriple:
+    """Three events in any order, of which one is compared with both others by order."""
+
+    pcea: PCEA
+    verdicts: tuple[Verdict, ...]
+    own: tuple[frozenset[str], ...]
+    """Per event, its names."""
+
+
+def recognize_triple(formula: cel.Formula, unindexed: Unindexed) -> OrderedTriple | None:
+    """Return the automaton of three events in any order that are compared by order, if it is."""
+    body, conditions = _strip_filters(formula)
+    found = [_read_single(part) for part in body.parts] if isinstance(body, cel.All) else []
+    atoms = [atom for atom in found if atom is not None]
+    owner = {name: i for i, atom in enumerate(atoms) for name in atom.names}
+    if (len(found), len(atoms)) != (3, 3) or len(owner) < sum(len({*a.names}) for a in atoms):
+        return None
+    tests: list[Test] = [build_type_test(atom.event) for atom in atoms]
+    orders: dict[tuple[int, int], Ordered] = {}
+    for condition in conditions:
+        match condition:
+            case pred.Holds(variable=x, predicate=own) if x in owner:
+                tests[owner[x]] = conjoin(tests[owner[x]], build_test(own))
+            case pred.Compare(
+                op="<" | "<=" | ">" | ">=" as op, left=left, right=right, adjacent=False, shift=None
+            ) if {left.variable, right.variable} <= owner.keys():
+                one, other = owner[left.variable], owner[right.variable]
+                order = Ordered(left.attribute.name, op, right.attribute.name)
+                if (one, other) in orders or one == other:
+                    return None
+                if unindexed.explain(op, order.earlier, order.later):
+                    return None
+                orders |= {(one, other): order, (other, one): order.turned}
+            case _:
+                return None
+    centres = [i for i in range(3) if sum(one == i for one, _ in orders) == 2]
+    if len(orders) != 4 or len(centres) != 1 or not _are_apart(tests):
+        return None
+    events = [
+        SingleEvent(a.names[-1], t, frozenset(a.names)) for a, t in zip(atoms, tests, strict=True)
+    ]
+    (centre,), (one, other) = centres, [i for i in range(3) if i not in centres]
+    pcea = compare_in_any_order(
+        events[centre], events[one], events[other], orders[centre, one], orders[centre, other]
+    )
+    verdicts = tuple(_judge(c, "in any order") for c in conditions)
+    return OrderedTriple(pcea, verdicts, tuple(frozenset(atom.names) for atom in atoms))
+
+
+def _are_apart(tests: list[Test]) -> bool:
+    return all(are_exclusive_tests(*pair) for pair in combinations(tests, 2))
 
 
 def _strip_filters(formula: cel.Formula) -> tuple[cel.Formula, list[pred.Condition]]:
@@ -162,8 +220,10 @@ def _write_atom(atom: _JoinedEvent) -> str:
     return atom.event.type if variable == atom.event.type else f"{atom.event.type} AS {variable}"
 
 
-def _judge(condition: pred.Condition) -> Verdict:
+def _judge(condition: pred.Condition, ordered: str = "") -> Verdict:
     text = write_condition(condition)
     if isinstance(condition, pred.Holds):
         return Verdict(text, How.UNARY, "looks at one event")
+    if ordered:
+        return Verdict(text, How.ORDERED, ordered)
     return Verdict(text, How.EQUAL, "joins events of a hierarchical query")

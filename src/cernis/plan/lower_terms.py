@@ -231,22 +231,25 @@ class _Split(NamedTuple):
         is_plain = node.low <= 1 and node.high is None and node.separator == cel.LATER
         if not is_plain or not is_single_event(node.body):
             return None
-        body = node.body
-        if not _mentions(body, self.variable):
-            body = cel.As(body, self.variable)
-
-        def ask(test: pred.Predicate | None) -> cel.Formula:
-            return body if test is None else cel.Filter(body, pred.Holds(self.variable, test))
-
-        before, after = (
-            cel.Optional(cel.Iterate(ask(test), contiguous=node.contiguous))
-            for test in (self.before, self.after)
-        )
-        at = ask(self.at)
+        before, after = (self.repeat(node, test) for test in (self.before, self.after))
+        at = self.ask(node, self.at)
         if self.name is not None:
             at = cel.As(at, self.name, hidden=True)
         parts = (before,) * (not self.is_first) + (at,) + (after,) * (not self.is_last)
+        if len(parts) == 1:
+            return at
         return cel.Contiguous(parts) if node.contiguous else cel.Sequence(parts)
+
+    def ask(self, node: cel.Iterate, test: pred.Predicate | None) -> cel.Formula:
+        """Return one round whose event passes a test."""
+        body = node.body
+        if not _mentions(body, self.variable):
+            body = cel.As(body, self.variable)
+        return body if test is None else cel.Filter(body, pred.Holds(self.variable, test))
+
+    def repeat(self, node: cel.Iterate, test: pred.Predicate | None) -> cel.Formula:
+        """Return any number of rounds whose events pass a test."""
+        return cel.Optional(cel.Iterate(self.ask(node, test), contiguous=node.contiguous))
 
 
 _WORSE: Mapping[str, tuple[pred.Operator, ...]] = {"MAX": ("<", "<=", "="), "MIN": (">", ">=", "=")}
@@ -311,6 +314,31 @@ class _End(NamedTuple):
         return found
 
 
+class _FirstAndLast(NamedTuple):
+    """The first and the last event of one variable that have an attribute, compared."""
+
+    one: _Split
+    other: _Split
+    alone: pred.Predicate
+    """What the event passes if it is both."""
+
+    def apply(self, node: cel.Iterate) -> cel.Formula | None:
+        """Return the iteration as one event that is both, or as two with others between."""
+        single = self.one._replace(name=None, at=pred.And((self.one.at, self.alone)))
+        first, last = sorted((self.one, self.other), key=lambda end: end.before is None)
+        single = single._replace(before=first.before, after=last.after)
+        single = single._replace(is_first=first.is_first, is_last=last.is_last)
+        alone = single.apply(node)
+        begun, ended = first._replace(is_last=True), last._replace(is_first=True)
+        parts = begun.apply(node), first.repeat(node, None), ended.apply(node)
+        if alone is None or parts[0] is None or parts[2] is None:
+            return None
+        between = (parts[0], parts[1], parts[2])
+        return cel.Choice(
+            (alone, cel.Contiguous(between) if node.contiguous else cel.Sequence(between))
+        )
+
+
 def _find_present(condition: pred.Condition) -> set[tuple[str, str]]:
     """Return the attributes that each event of a variable has, by the conditions on it alone."""
     found: set[tuple[str, str]] = set()
@@ -340,14 +368,23 @@ def _compare_ends(
         return None
     ends = [_read_end(term, body) for term in (condition.left, condition.right)]
     one, other = ends
-    if one is None or other is None or one.variable == other.variable:
+    if one is None or other is None:
         return None
     if condition.op in ("=", "!=") and any(
         not isinstance(end.value, pred.Attribute) for end in (one, other)
     ):
         return None
+    if one.variable == other.variable:
+        if one.function == other.function or one.attribute != other.attribute:
+            return None
+        alone = pred.Comparison(condition.op, one.value, other.value)
+        both = _FirstAndLast(one.split(present), other.split(present), alone)
+        changed = _change_rounds(body, one.variable, both.apply)
+        if changed is None:
+            return None
+        body = changed
     for end in (one, other):
-        if end.function is not None:
+        if end.function is not None and one.variable != other.variable:
             changed = _change_rounds(body, end.variable, end.split(present).apply)
             if changed is None:
                 return None

@@ -38,6 +38,7 @@ from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.functions import FUNCTIONS, Function, find_user_functions
 from cernis.pattern.predicate import RANK, Attribute
 from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
+from cernis.pattern.rising import is_float
 from cernis.pattern.selection import marked_variables, selected_variables
 from cernis.pattern.waits import list_waits
 from cernis.plan.absence import lists_matches, make_guard_query, needs_every_label
@@ -50,6 +51,8 @@ from cernis.plan.inner_windows import lower_inner_windows
 from cernis.plan.key import find_shared_key
 from cernis.plan.lower_terms import lower_terms
 from cernis.plan.reach import is_bounded_in_events, is_bounded_in_time
+from cernis.plan.run_counts import RunCondition, take_run_counts, take_whole_max
+from cernis.plan.thresholds import WeightThreshold, can_list_by_weight, find_threshold
 from cernis.plan.weights import EventWeight, find_weights
 from cernis.plan.whole_runs import is_whole_run, take_whole_runs
 from cernis.schema import Kind, Schema, are_mixed, are_times, find_unordered, list_kinds
@@ -151,16 +154,25 @@ class Plan:
     """The cost of reading them, in words."""
     key: Mapping[str, str] | None = None
     """For each type, an attribute that all events of a match share."""
+    threshold: WeightThreshold | None = None
+    """The sum that must be large enough: candidates come in the order of it."""
     after: Plan | None = None
     """The plan of what must not follow a match (`WITHOUT … FOR`)."""
     before: Plan | None = None
     """The plan of what must not precede a match (`WITHOUT … BEFORE`)."""
+    runs: RunCondition | None = None
+    """The counts that the events of a match have to reach, beside the automaton."""
     written: Pattern | None = None
     """The pattern before it was rewritten for the automaton; None: it was not, or is not known."""
     _others: dict[Unindexed, Plan] = field(default_factory=dict, compare=False, repr=False)
     """The plans of the same query whose indexes compare less."""
     _right_for: list[Schema] = field(init=False, default_factory=list, compare=False, repr=False)
     """The schema that the query was checked against last."""
+
+    @property
+    def answer_names(self) -> list[str] | None:
+        """The names of the columns of answers; None: the answers are matches."""
+        return None if self.head is None else [column.name for column in self.head.columns]
 
     def check_schema(self, schema: Schema) -> None:
         """Raise every mistake of the query for events of this schema."""
@@ -190,7 +202,9 @@ class Plan:
             if is_bounded(leaf) and Kind.INT in list_kinds(schema, _list_sources(leaf))
             for side in (leaf.left, leaf.right)
         )
-        unordered = find_unordered(schema)
+        spans = {name for tables in self._tables for name in tables.spans}
+        wide |= {name for name in spans if self._may_be_wide(name, schema)}
+        unordered = find_unordered(schema) if self._tables else frozenset()
         opposites = {
             name
             for name, side in self.calculated.items()
@@ -201,6 +215,16 @@ class Plan:
         untimed = frozenset({"ts"} if named - {None, "ts"} and self._has_reaches else ())
         left_out = Unindexed((unordered | opposites) & self._ordered, mixed, rounded, wide, untimed)
         return self.leave_out(left_out)
+
+    def _may_be_wide(self, name: str, schema: Schema) -> bool:
+        """Whether an attribute may have values that are no floats."""
+        attribute = self.calculated.get(name) or pred.Attribute.named(name)
+        sources = [source.name for source in attribute.sources]
+        decimals = frozenset[str]().union(*(stream.decimals for stream in schema.streams))
+        kinds = {*list_kinds(schema, sources)}
+        return not is_float(attribute) and (
+            not kinds <= {Kind.FLOAT} or not decimals.isdisjoint(sources)
+        )
 
     @property
     def _has_reaches(self) -> bool:
@@ -304,7 +328,7 @@ class Plan:
         is_free = settings.resolve in _AGGREGATED and not settings.consume
         is_free = is_free and self.pattern.limit is None
         is_free = is_free and not self.pattern.without and self.pattern.order is None
-        is_free = is_free and self.pattern.suppress is None
+        is_free = is_free and self.pattern.suppress is None and self.runs is None
         return self.unary is not None and not self.listed and self.head is None and is_free
 
     @property
@@ -315,7 +339,8 @@ class Plan:
     @property
     def weights(self) -> tuple[EventWeight, ...] | None:
         """The weights of events that ORDER BY adds up; None: matches are listed and sorted."""
-        return None if self.unary is None or self.listed else find_weights(self.pattern)
+        lists = self.unary is None or self.listed or self.runs is not None
+        return None if lists else find_weights(self.pattern)
 
     @property
     def undecided(self) -> str:
@@ -327,7 +352,8 @@ class Plan:
     @property
     def has_middles(self) -> bool:
         """Whether indexes compare events with others between them, here or in a guard."""
-        return any(tables.has_middles for tables in self._tables)
+        has_threshold = any(plan.threshold is not None for plan in (self, *self.guards))
+        return has_threshold or any(tables.has_far_links for tables in self._tables)
 
     @property
     def limit(self) -> int | None:
@@ -427,9 +453,12 @@ def _make_whole_plan(
     """Return the plan of a pattern with those of its guards."""
     warnings = write_warnings(pattern) if conjunctive is None else ()
     written = pattern
+    pattern, counted = take_run_counts(pattern) if conjunctive is None else (pattern, None)
     pattern = drop_idle_max(take_whole_runs(lower_terms(lower_inner_windows(pattern))))
-    plan = _plan_formula(pattern, unindexed, conjunctive, is_guard)
+    plan = _plan_formula(take_whole_max(pattern), unindexed, conjunctive, is_guard, counted)
     plan = replace(plan, warnings=warnings, written=written)
+    if counted is not None:
+        return replace(plan, pattern=written, runs=counted)
     if not pattern.without:
         return plan
     after, before = (
@@ -449,8 +478,12 @@ def _plan_formula(
     unindexed: Unindexed,
     conjunctive: ConjunctiveQuery | None,
     is_guard: bool,
+    counted: RunCondition | None,
 ) -> Plan:
-    """Return the plan of a pattern as if it had no WITHOUT, except for the labels of matches."""
+    """Return the plan of a pattern as if it had no WITHOUT, except for the labels of matches.
+
+    The events of runs that are `counted` have a label as well.
+    """
     if is_correlated(pattern.formula):
         selected = frozenset(selected_variables(pattern))
         found = plan_correlated(pattern, selected, unindexed, conjunctive, is_guard=is_guard)
@@ -458,7 +491,8 @@ def _plan_formula(
     strategy = pattern.strategy
     cea = construct(pattern.formula)
     variables = selected_variables(pattern)
-    automaton = Deterministic(cea, variables, strategy, keep_marks=strategy in _RESOLVE)
+    shown = variables if counted is None else (*variables, counted.variable)
+    automaton = Deterministic(cea, shown, strategy, keep_marks=strategy in _RESOLVE)
     listed = strategy in (Strategy.NEXT, Strategy.MAX) and automaton.begins_unmarked()
     listed = listed or needs_every_label(pattern)
     if listed:
@@ -523,7 +557,12 @@ def make_correlated_plan(
     if head is not None and pcea is not None and not listed and not found.apart:
         collapsed = find_collapsible(head, pcea)
     bounds = () if found.exact else find_bounds(pattern.formula)
-    tables = CorrelatedTables(pcea, collapsed, found.apart, bounds) if pcea is not None else None
+    threshold = None
+    if pcea is not None and not unindexed.far and found.undecided == 1 and can_list_by_weight(pcea):
+        threshold = find_threshold(pattern.formula)
+    tables = None
+    if pcea is not None and threshold is None:
+        tables = CorrelatedTables(pcea, collapsed, found.apart, bounds)
     unary = None
     if tables is None:
         cea = construct(pattern.formula, name_atoms=True)
@@ -545,6 +584,7 @@ def make_correlated_plan(
         head=head,
         unindexed=unindexed,
         key=key,
+        threshold=threshold,
     )
 
 

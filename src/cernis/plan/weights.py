@@ -32,14 +32,15 @@ def find_weights(pattern: Pattern) -> tuple[EventWeight, ...] | None:
     """
     if pattern.order is None:
         return None
-    found = _split(pattern.order.term, 1)
+    found = split_weights(pattern.order.term, 1)
     bound = bound_variables(pattern.formula)
     if found is None or any(w.attribute and w.variable not in bound for w in found):
         return None
     return tuple(found)
 
 
-def _split(term: pred.MatchTerm, factor: int | float) -> list[EventWeight] | None:
+def split_weights(term: pred.MatchTerm, factor: int | float) -> list[EventWeight] | None:
+    """Return the weights that a term adds up, times a factor; None: it is no sum of weights."""
     match term:
         case pred.Reference(variable=variable, attribute=attribute):
             return [EventWeight(variable, attribute.name, factor)]
@@ -50,18 +51,21 @@ def _split(term: pred.MatchTerm, factor: int | float) -> list[EventWeight] | Non
         case pred.Literal(value=value) if _is_number(value):
             return []
         case pred.Opposite(body=body):
-            return _split(body, -factor)
+            return split_weights(body, -factor)
         case pred.Calculation(op="+" | "-" as op, left=left, right=right):
-            one, other = _split(left, factor), _split(right, factor if op == "+" else -factor)
+            one, other = (
+                split_weights(left, factor),
+                split_weights(right, factor if op == "+" else -factor),
+            )
             return None if one is None or other is None else one + other
         case pred.Calculation(op="*", left=pred.Literal(value=value), right=body) if _is_number(
             value
         ):
-            return _split(body, factor * pred.to_machine(value))
+            return split_weights(body, factor * pred.to_machine(value))
         case pred.Calculation(op="*", left=body, right=pred.Literal(value=value)) if _is_number(
             value
         ):
-            return _split(body, factor * pred.to_machine(value))
+            return split_weights(body, factor * pred.to_machine(value))
         case _:
             return None
 

@@ -12,7 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 import cernis
-from cernis.engine.dag import count
+from cernis.engine.dag import count, count_paths
+from cernis.engine.dag.links import DagSegment
+from cernis.results import correlated
 
 Arrays = Callable[[slice], NDArray[np.int64] | None]
 
@@ -79,3 +81,35 @@ def test_many_paths_are_left_to_the_kernel(
     )
     assert matches.count() == len(list(matches)) > 0
     assert not any(answered)
+
+
+@pytest.mark.parametrize(
+    ("formula", "is_counted"),
+    [
+        ("A AS a ; B AS b ; C AS c FILTER a[v] = c[v]", True),
+        ("A AS a ; B AS b ; C AS c FILTER a[v] < c[v]", True),
+        ("A AS a ; (B AS b ; B AS d) ; C AS c FILTER a[k] = c[k]", True),
+        ("A AS a ; B+ AS b ; C AS c FILTER a[k] = c[k]", True),
+        ("C AS x ; A AS a ; B AS b ; C AS c FILTER a[v] = c[v] AND x[v] <= a[v]", True),
+        ("A AS a ; B AS b ; C AS c FILTER a[v] != c[v]", False),
+        ("A AS a ; B AS b ; C AS c FILTER b[v] > a[v] AND c[v] >= a[v]", False),
+    ],
+)
+@pytest.mark.parametrize("rest", ["WITHIN 15 EVENTS", "PARTITION BY [k] WITHIN 20 EVENTS"])
+def test_events_between_are_counted_from_the_one_before_them_on(
+    formula: str, is_counted: bool, rest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered: list[bool] = []
+
+    def count_and_note(segment: DagSegment) -> NDArray[np.int64] | None:
+        numbers = count_paths.count_by_paths(segment)
+        answered.append(numbers is not None)
+        return numbers
+
+    monkeypatch.setattr(correlated, "count_by_paths", count_and_note)
+    monkeypatch.setattr(count_paths, "_ROOTS", 5)
+    for seed in range(3):
+        matches = cernis.query(f"SELECT * FROM S WHERE {formula} {rest}").run(draw_events(seed))
+        assert matches.count() == len(list(matches))
+    assert answered
+    assert all(answered) == is_counted

@@ -76,9 +76,7 @@ def find_segments(session: GraphSession, events: bytes) -> list[DagSegment]:
 
 
 def read(segments: list[DagSegment]) -> tuple[Steps, Places]:
-    found = read_steps(segments[-1].memory, choose_vertices(segments))
-    assert found is not None
-    return found
+    return read_steps(segments[-1].memory, choose_vertices(segments))
 
 
 def count_each(segments: list[DagSegment]) -> list[int]:

@@ -59,7 +59,7 @@ def test_the_preferred_match_is_the_first_of_a_backtracking_search(search: bool,
         expected: object = recognize(
             pattern,
             number,
-            lambda start, names: bool(holds[start + len(names) - 1, VARIABLES.index(names[-1])]),
+            lambda start, names, _: bool(holds[start + len(names) - 1, VARIABLES.index(names[-1])]),
             skip,
             [target],
             limits.tolist(),

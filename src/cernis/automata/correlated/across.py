@@ -26,6 +26,7 @@ from typing import Literal
 
 from cernis.automata.correlated.between import How, Verdict
 from cernis.automata.correlated.exclusion import are_exclusive_tests
+from cernis.automata.correlated.middles import find_comparison
 from cernis.automata.correlated.pcea import (
     ANY_DISTANCE,
     ANY_LINK,
@@ -38,7 +39,7 @@ from cernis.automata.unary.cea import Test
 from cernis.automata.unary.tidy import find_reachable
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.waits import Path, Place
+from cernis.pattern.waits import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,8 @@ def find_crossing(
         return None
     pairs: set[tuple[tuple[int, str], tuple[int, str]]] = set()
     for place in opened:
-        leaf = _find_equality(formula, *place)
-        sides = None if leaf is None else _find_sides(pcea, leaf)
+        leaf = find_comparison(formula, *place)
+        sides = None if leaf is None or leaf.op != "=" else _find_sides(pcea, leaf)
         if sides is None:
             return None
         pairs.add(sides)
@@ -120,18 +121,6 @@ def _check_states(
     ):
         return None
     return Crossing(first, tuple(sorted(between)), last, equal, begins, before, after)
-
-
-def _find_equality(formula: cel.Formula, path: Path, number: int) -> pred.Compare | None:
-    """Return a condition of a FILTER, if it is an equality of two events that must hold."""
-    node = formula
-    for child in path:
-        node = cel.children(node)[child]
-    if not isinstance(node, cel.Filter):
-        return None
-    leaf = tuple(pred.leaves(node.condition))[number]
-    is_needed = any(leaf is each for each in pred.conjuncts(node.condition))
-    return leaf if is_needed and isinstance(leaf, pred.Compare) and leaf.is_transitive else None
 
 
 def _find_sides(pcea: PCEA, leaf: pred.Compare) -> tuple[tuple[int, str], tuple[int, str]] | None:

@@ -227,6 +227,17 @@ def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
             crossed = _cross(formula, building, pcea, arrows, set(wrong))
             if crossed is not None:
                 return crossed
+        gathered = middles.GatheredMiddles(pcea, {})
+        if options.gathers_middles and not pcea.timed_states:
+            known = building.verdicts.found
+            gathered = middles.gather_middles(pcea, formula, known, options.unindexed)
+            judged = known | gathered.verdicts
+            wrong = {
+                at: why
+                for at, why in wrong.items()
+                if _name_arrow(*at) not in gathered.arrows
+                or not all(judged[place].how in _FITTING for place in arrows[at])
+            }
         if not wrong:
             if not options.timed.allows(pcea):
                 return _attempt(formula, replace(options, timed=replace(options.timed, first=True)))
@@ -234,11 +245,9 @@ def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
         undecided |= wrong
         arrows = {at: places for at, places in arrows.items() if at not in wrong}
     drawn = None
-    if options.gathers_middles and not pcea.timed_states:
-        found = middles.gather_middles(pcea, formula, building.verdicts.found, options.unindexed)
-        if found.verdicts:
-            drawn, pcea = pcea, found.pcea
-            building.verdicts.found |= found.verdicts
+    if gathered.verdicts:
+        drawn, pcea = pcea, gathered.pcea
+    building.verdicts.found |= gathered.verdicts | gathered.left
     verdicts = building.verdicts.in_text()
     exact = all(verdict.how is not How.CANDIDATE for verdict in verdicts)
     return Correlation(pcea, exact, verdicts, drawn)
@@ -271,6 +280,10 @@ def _cross(
     return Correlation(gathered, True, building.verdicts.in_text(), drawn=pcea)
 
 
+_FITTING = (How.EQUAL, How.ORDERED, How.UNARY)
+"""How a condition is decided that says what fits."""
+
+
 def _find_obstacle(
     at: Arrow, places: frozenset[Place], building: _CorrelatedBuilder, pcea: PCEA
 ) -> str:
@@ -284,7 +297,7 @@ def _find_obstacle(
     for place in places:
         if place not in known:
             return "it looks at events that are not in the match"
-        if known[place].how not in (How.EQUAL, How.ORDERED, How.UNARY):
+        if known[place].how not in _FITTING:
             return f"{known[place].text} decides what fits, and is checked on candidates"
     asked: dict[int, tuple[str, ...]] = {}
     for source in (source for t in pcea.transitions for source in t.sources):

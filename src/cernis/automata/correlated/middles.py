@@ -1,4 +1,4 @@
-"""Compare two events across a part of the formula that compares nothing with them.
+"""Compare two events across others: across a part that compares nothing with them, and in a star.
 
 In `A AS a ; M ; C AS c` with `a[p] < c[p]`, links compare neighbours alone: a run after M has
 forgotten its a. So the automaton is rewritten. M begins runs of its own, anywhere, and a c gathers
@@ -11,20 +11,42 @@ iteration, with comparisons of its own, or with a middle inside. Conditions whos
 each other, or one after the other, are all decided so. Where they cross, the first is decided: the
 other looks into a middle.
 
-Cost contract: one state and a few transitions for each pair of events; searches of the graph.
+In a *star* several later events, its *rays*, are compared with one earlier event, its *centre*:
+`A AS a ; B AS b ; C AS c` with `b[p] < a[p] AND c[p] > a[p]`. Each ray but the last is read
+anywhere. The centre passes a stage for each ray, and for each middle between two of them, before it
+is filed for the last ray. That one gathers the ray before it and the centre; a ray gathers the ray
+before it. Which ones, is known when the centre is chosen (`Link.ray`).
+
+Values that the centre and all rays have in common, `a[k] = b[k] AND b[k] = c[k]`, are the *key* of
+a star: every index of it is kept by key. A part between the rays may have it or not.
+
+Cost contract: a few transitions for each pair of events; searches of the graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from cernis.automata.correlated.between import KIND_OF, How, Verdict, add_comparison, is_range
-from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, RunSource, Transition, Unindexed
+from cernis.automata.correlated.pcea import (
+    ANY_LINK,
+    PCEA,
+    Link,
+    Ordered,
+    PassedStage,
+    RunSource,
+    Transition,
+    Unindexed,
+)
 from cernis.automata.unary.tidy import find_reachable
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.rising import find_direction
 from cernis.pattern.waits import Path, Place
+
+Equal = tuple[tuple[str, str], ...]
+"""Attributes of two events that are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,39 +62,236 @@ class FarPair:
 
 
 @dataclass(frozen=True, slots=True)
+class Ray:
+    """A state whose event is compared with the centre, and the link that decides it."""
+
+    state: int
+    link: Link
+    pairs: tuple[FarPair, ...] = ()
+    """The conditions that links between neighbours leave."""
+    rises: bool = False
+    """Whether both ends of a range that the ray has rise, or fall, with one attribute of it."""
+    arrow: str | None = None
+    """The `->` that leads to it."""
+
+    @property
+    def whole_link(self) -> Link:
+        """The link to the centre, with the arrow."""
+        return replace(self.link, arrow=self.arrow)
+
+    def can_be_asked(self, key: Equal) -> bool:
+        """Whether an index of rays, by the key, has the order of what the centre asks for."""
+        is_plain = replace(self.link, ordered=()) == Link(equal=key)
+        return (
+            is_plain and bool(self.link.ordered or key) and (self.rises or not self.link.is_range)
+        )
+
+
+class SharedKey:
+    """The values in which the centre and all rays of a star are equal.
+
+    For each value, the attribute that has it, by state. The states of a part between two rays are
+    there if each step into, inside and out of it keeps the value.
+    """
+
+    def __init__(self, star: _Star, equal: list[FarPair]) -> None:
+        self.star, self.equal = star, equal
+        links: dict[tuple[int, int], list[Equal]] = {}
+        for t in star.pcea.transitions:
+            for source in t.sources:
+                links.setdefault((source.state, t.target), []).append(source.link.equal)
+        self.links = {ends: set(one).intersection(*rest) for ends, (one, *rest) in links.items()}
+        own = [
+            a for (state, _), pairs in self.links.items() if state == star.centre for a, _ in pairs
+        ]
+        own += [pair.earlier for pair in equal if pair.first == star.centre]
+        found = (self._follow(name) for name in sorted({*own}))
+        self.attributes = [attributes for attributes in found if attributes is not None]
+
+    def pair(self, one: int, other: int) -> Equal:
+        """Return the attributes of two states that are equal, in the order of the centre's."""
+        return tuple(
+            (own[one], own[other]) for own in self.attributes if {one, other} <= own.keys()
+        )
+
+    def covers(self, pair: FarPair) -> bool:
+        """Whether a condition follows from the key."""
+        values = (pair.earlier, pair.later)
+        return pair.op == "=" and any(
+            (own.get(pair.first), own.get(pair.last)) == values for own in self.attributes
+        )
+
+    def is_only(self, link: Link, one: int, other: int) -> bool:
+        """Whether a link between two states compares the key, and nothing else."""
+        same = {*link.equal} == {*self.pair(one, other)}
+        return same and replace(link, equal=()) == ANY_LINK
+
+    def _follow(self, name: str) -> dict[int, str] | None:
+        """Return which attributes have the value that the centre has in one; None: not all rays."""
+        star, found = self.star, {self.star.centre: name}
+        for before, region, ray in zip(star.previous, star.regions, star.rays, strict=True):
+            through = self._follow_links(before, found[before], region | {ray.state})
+            if through is None:
+                far = [p for p in self.equal if p.last == ray.state]
+                far = [p for p in far if found.get(p.first) == p.earlier]
+                if not far:
+                    return None
+                through = {ray.state: far[0].later}
+            found |= through
+        return found
+
+    def _follow_links(
+        self, before: int, name: str, states: frozenset[int]
+    ) -> dict[int, str] | None:
+        """Return the attributes of the states up to a ray; None: a step does not keep the value."""
+        found, waiting = {before: name}, [before]
+        while waiting:
+            state = waiting.pop()
+            for (source, target), pairs in self.links.items():
+                if source == state and target in states:
+                    equal = sorted(b for a, b in pairs if a == found[state])
+                    if not equal or found.get(target, equal[0]) not in equal:
+                        return None
+                    if target not in found:
+                        found[target] = equal[0]
+                        waiting.append(target)
+        return found if found.keys() >= states else None
+
+
+@dataclass(frozen=True, slots=True)
 class GatheredMiddles:
     """The automaton, and the verdicts of the conditions that it decides."""
 
     pcea: PCEA
     verdicts: dict[Place, Verdict]
+    left: dict[Place, Verdict] = field(default_factory=dict)
+    """Those of conditions that others are in the way of."""
+    arrows: frozenset[str] = frozenset()
+    """The `->` whose events let the centre of a star go on."""
 
 
 def gather_middles(
     pcea: PCEA, formula: cel.Formula, verdicts: Mapping[Place, Verdict], unindexed: Unindexed
 ) -> GatheredMiddles:
     """Return the automaton that compares events across middles, as many as it can."""
+    leaves = [find_comparison(formula, *place) for place in verdicts]
+    sides = [side for leaf in leaves if leaf for side in (leaf.left, leaf.right)]
+    pcea = _unite_alternatives(pcea, frozenset(side.variable for side in sides))
     graph = _StateOrder(pcea)
-    pairs: dict[tuple[int, int], list[FarPair]] = {}
-    for place, verdict in verdicts.items():
-        leaf = find_comparison(formula, *place) if verdict.how is How.CANDIDATE else None
-        pair = None if leaf is None else _find_pair(pcea, graph, place, leaf)
-        if pair is not None and not unindexed.explain(pair.op, pair.earlier, pair.later):
-            pairs.setdefault((pair.first, pair.last), []).append(pair)
-    regions = {ends: graph.find_between(*ends) for ends in pairs}
-    found, begun = pcea, set[int]()
-    decided: dict[Place, Verdict] = {}
-    for ends in sorted(pairs, key=lambda ends: (len(regions[ends]), ends)):
-        link, linked = _link_pairs(pairs[ends], unindexed)
-        made = _gather(found, ends, regions[ends], link, begun) if linked else None
-        if made is not None:
-            found = made
-            names = dict.fromkeys(pcea.names[state] for state in sorted(regions[ends]))
-            why = f"across {', '.join(names)}"
-            for pair in linked:
-                text = verdicts[pair.place].text
-                how = KIND_OF.get(pair.op, How.ORDERED)
-                decided[pair.place] = Verdict(text, how, why)
-    return GatheredMiddles(found, decided)
+    pairs: dict[int, dict[int, list[FarPair]]] = {}
+    compared: list[FarPair] = []
+    for place in verdicts:
+        leaf = find_comparison(formula, *place)
+        pair = None if leaf is None else _find_pair(pcea, graph, formula, place, leaf)
+        compared += [] if pair is None else [pair]
+        is_left = pair is not None and verdicts[place].how is How.CANDIDATE
+        if is_left and pair and not unindexed.explain(pair.op, pair.earlier, pair.later):
+            pairs.setdefault(pair.first, {}).setdefault(pair.last, []).append(pair)
+    far = [pair for lasts in pairs.values() for own in lasts.values() for pair in own]
+    equal = [pair for pair in far if pair.op == "="]
+    spans = {
+        centre: max(len(graph.find_between(centre, last)) for last in pairs[centre])
+        for centre in pairs
+    }
+    ends, best = _Ends(formula, unindexed), GatheredMiddles(pcea, {})
+    inner_first = sorted(pairs, key=lambda state: (spans[state], state))
+    for centres in (inner_first, inner_first[::-1]):
+        found, begun = GatheredMiddles(pcea, {}), set[int]()
+        for centre in centres:
+            rays = _find_rays(pcea, graph, centre, pairs[centre], ends)
+            for some in _choose_rays(rays):
+                if any(pair.place in found.verdicts for ray in some for pair in ray.pairs):
+                    continue
+                star = _Star(pcea, graph, centre, some, equal)
+                made = star.gather(found.pcea, begun)
+                if made is not None:
+                    begun |= star.begun
+                    judged = found.verdicts | star.judge(verdicts)
+                    found = GatheredMiddles(made, judged, arrows=found.arrows | star.arrows)
+        best = max(best, found, key=lambda each: len(each.verdicts))
+    left = (pair for pair in far if pair.place not in best.verdicts)
+    return replace(best, left=_explain_left(graph, compared, left, verdicts))
+
+
+def _unite_alternatives(pcea: PCEA, compared: frozenset[str]) -> PCEA:
+    """Return the automaton with one state for those that go on alike: `(A OR B) AS x` has two.
+
+    Runs stay what they are, since transitions write the labels. Events of one state have the same
+    ones of the `compared` variables.
+    """
+    labels: dict[int, set[frozenset[str]]] = {}
+    for t in pcea.transitions:
+        labels.setdefault(t.target, set()).add(t.labels & compared)
+    kept = pcea.guard_states
+    kind = [
+        (s in pcea.finals, s if s in kept or len(labels.get(s, ())) > 1 else labels.get(s))
+        for s in range(len(pcea.names))
+    ]
+    classes = [kind.index(each) for each in kind]
+    while True:
+        going: list[set[object]] = [set() for _ in classes]
+        for t in pcea.transitions:
+            gathered = frozenset((classes[s.state], s.link) for s in t.sources)
+            for source in t.sources:
+                on = (t.test, t.labels, classes[t.target], source.link, gathered, len(t.sources))
+                going[source.state].add(on)
+        finer = [(classes[s], frozenset(going[s])) for s in range(len(classes))]
+        refined = [finer.index(each) for each in finer]
+        if refined == classes:
+            break
+        classes = refined
+    first = sorted({*classes})
+    number = [first.index(each) for each in classes]
+
+    def rename(source: RunSource) -> RunSource:
+        return replace(source, state=number[source.state])
+
+    united = [
+        replace(t, sources=tuple(map(rename, t.sources)), target=number[t.target])
+        for t in pcea.transitions
+    ]
+    return PCEA(
+        tuple(pcea.names[state] for state in first),
+        tuple(dict.fromkeys(united)),
+        frozenset(number[state] for state in pcea.finals),
+        tuple((number[state], rename(source)) for state, source in pcea.guards),
+        tuple((number[state], rename(source)) for state, source in pcea.removals),
+    )
+
+
+def _explain_left(
+    graph: _StateOrder,
+    compared: list[FarPair],
+    left: Iterable[FarPair],
+    verdicts: Mapping[Place, Verdict],
+) -> dict[Place, Verdict]:
+    """Return verdicts that say which other conditions are in the way of those that are left."""
+    found = {}
+    for pair in left:
+        known = verdicts[pair.place]
+        others = [each for each in compared if {each.first, each.last} != {pair.first, pair.last}]
+        path = _find_path(others, pair.first, pair.last)
+        crossing = [each for each in others if graph.do_cross(each, pair)]
+        texts = " and ".join(verdicts[each.place].text for each in path or crossing[:1])
+        if texts:
+            why = f"{known.why}; it {'closes a cycle with' if path else 'crosses'} {texts}"
+            found[pair.place] = replace(known, why=why)
+    return found
+
+
+def _find_path(compared: list[FarPair], first: int, last: int) -> list[FarPair]:
+    """Return comparisons that lead from one state to another; empty: none do."""
+    paths: dict[int, list[FarPair]] = {first: []}
+    waiting = [first]
+    while waiting and last not in paths:
+        state = waiting.pop(0)
+        for pair in compared:
+            if state in (pair.first, pair.last):
+                other = pair.first + pair.last - state
+                if other not in paths:
+                    paths[other] = [*paths[state], pair]
+                    waiting.append(other)
+    return paths.get(last, [])
 
 
 def find_comparison(formula: cel.Formula, path: Path, number: int) -> pred.Compare | None:
@@ -95,6 +314,7 @@ class _StateOrder:
     def __init__(self, pcea: PCEA) -> None:
         self.before: dict[int, set[int]] = {}
         self.after: dict[int, set[int]] = {}
+        self.begins = {t.target for t in pcea.transitions if not t.sources}
         for t in pcea.transitions:
             for source in t.sources:
                 self.before.setdefault(t.target, set()).add(source.state)
@@ -107,15 +327,50 @@ class _StateOrder:
 
     def find_between(self, first: int, last: int) -> frozenset[int]:
         """Return the states between two states, without passing either."""
-        forward = self.after.get(first, set()) - {last}
-        back = self.before.get(last, set()) - {first}
-        after = find_reachable(forward, lambda s: self.after.get(s, set()) - {first, last})
-        before = find_reachable(back, lambda s: self.before.get(s, set()) - {first, last})
-        return frozenset(after & before)
+        ends = {first, last}
+        return frozenset(_walk(self.after, first, ends) & _walk(self.before, last, ends))
+
+    def do_alternate(self, one: int, other: int) -> bool:
+        """Whether two states of an iteration take turns."""
+        return self.is_earlier(one, one) and not (
+            one in _walk(self.after, one, {other}) or other in _walk(self.after, other, {one})
+        )
+
+    def is_begun_before(self, one: int, other: int) -> bool:
+        """Whether a run may come to a state without the other."""
+        return not self.begins.isdisjoint({one} | _walk(self.before, one, {other}))
+
+    def repeats(self, state: int) -> bool:
+        """Whether a state comes right after itself, and in no other rounds."""
+        following = _walk(self.after, state, {state})
+        is_alone = not any(state in self.after.get(each, ()) for each in following)
+        return is_alone and state in self.after.get(state, ())
+
+    def do_cross(self, one: FarPair, other: FarPair) -> bool:
+        """Whether each of two conditions begins or ends inside the other, and not both."""
+        inner, outer = (self.find_between(pair.first, pair.last) for pair in (one, other))
+        return (
+            len({one.first, one.last} & outer) == 1 and len({other.first, other.last} & inner) == 1
+        )
+
+    def count_before(self, state: int, centre: int) -> int:
+        """Return how many states may come before a state, after the centre."""
+        return len(_walk(self.before, state, {centre}))
 
 
-def _find_pair(pcea: PCEA, graph: _StateOrder, place: Place, leaf: pred.Compare) -> FarPair | None:
-    """Return the two states of a condition, if each of its variables has one event in a match."""
+def _walk(steps: Mapping[int, set[int]], begin: int, without: set[int]) -> set[int]:
+    """Return the states that steps lead to, without passing some."""
+    first = steps.get(begin, set()) - without
+    return find_reachable(first, lambda state: steps.get(state, set()) - without)
+
+
+def _find_pair(
+    pcea: PCEA, graph: _StateOrder, formula: cel.Formula, place: Place, leaf: pred.Compare
+) -> FarPair | None:
+    """Return the two states of a condition, if each of its variables has one event where it holds.
+
+    The later one may be iterated. In an iteration around the FILTER the two events take turns.
+    """
     states = []
     for side in (leaf.left, leaf.right):
         found = {t.target for t in pcea.transitions if side.variable in t.labels}
@@ -123,57 +378,356 @@ def _find_pair(pcea: PCEA, graph: _StateOrder, place: Place, leaf: pred.Compare)
             return None
         states.append(found.pop())
     one, other = states
-    if any(graph.is_earlier(state, state) for state in states):
-        return None
     names = leaf.left.attribute.name, leaf.right.attribute.name
-    if graph.is_earlier(one, other):
-        return FarPair(place, one, other, names[0], leaf.op, names[1])
-    if graph.is_earlier(other, one):
-        return FarPair(place, other, one, names[1], pred.MIRRORED[leaf.op], names[0])
-    return None
-
-
-def _link_pairs(pairs: list[FarPair], unindexed: Unindexed) -> tuple[Link, list[FarPair]]:
-    """Return a link that decides conditions between the same events, and those it has room for."""
-    link, linked = ANY_LINK, []
-    for pair in sorted(pairs, key=lambda each: (each.op != "=", each.op == "!=", each.place)):
-        added = add_comparison(link, pair.earlier, pair.op, pair.later)
-        is_wide = is_range(added) and pair.earlier in unindexed.wide
-        if not isinstance(added, str) and not is_wide:
-            link = added
-            linked.append(pair)
-    return link, linked
-
-
-def _gather(
-    pcea: PCEA, ends: tuple[int, int], region: frozenset[int], link: Link, begun: set[int]
-) -> PCEA | None:
-    """Return the automaton whose last event gathers the first and a run of the states between.
-
-    None: these are entered or left in another way. `begun` are the states at which middles begin.
-    """
-    first, last = ends
-    made: list[Transition] = []
-    entered: set[int] = set()
-    if not region or region & (pcea.finals | pcea.guard_states):
+    if graph.do_alternate(one, other):
+        if _is_iterated(formula, place, leaf):
+            return None
+        is_first, is_last = graph.is_begun_before(one, other), graph.is_begun_before(other, one)
+    else:
+        is_first, is_last = graph.is_earlier(one, other), graph.is_earlier(other, one)
+        earlier, later = (one, other) if is_first else (other, one)
+        rounds = graph.is_earlier(later, later) and not graph.repeats(later)
+        if rounds or graph.is_earlier(earlier, earlier):
+            return None
+    if is_first == is_last:
         return None
-    for t in pcea.transitions:
-        states = {source.state for source in t.sources}
-        if t.target in region:
-            if states == {first} and t.sources == (RunSource(first),):
-                t = replace(t, sources=())
-                entered.add(t.target)
-            elif not states <= region or (not states and t.target not in begun):
+    if is_first:
+        return FarPair(place, one, other, names[0], leaf.op, names[1])
+    return FarPair(place, other, one, names[1], pred.MIRRORED[leaf.op], names[0])
+
+
+def _is_iterated(formula: cel.Formula, place: Place, leaf: pred.Compare) -> bool:
+    """Whether the body of a FILTER has an iteration around an event that its condition compares."""
+    node = formula
+    for child in place[0]:
+        node = cel.children(node)[child]
+    names = {leaf.left.variable, leaf.right.variable}
+    rounds = (each for each in cel.walk(node) if isinstance(each, cel.Iterate))
+    return any(
+        (each.variable if isinstance(each, cel.As) else each.type) in names
+        for body in rounds
+        for each in cel.walk(body)
+        if isinstance(each, cel.As | cel.Event)
+    )
+
+
+def _find_rays(
+    pcea: PCEA,
+    graph: _StateOrder,
+    centre: int,
+    lasts: Mapping[int, list[FarPair]],
+    ends: _Ends,
+) -> list[Ray]:
+    """Return the rays around a centre, in their order; the first may be its neighbour."""
+    rays = []
+    following, arrows = graph.after.get(centre, set()), _follow_arrows(pcea, graph, centre)
+    for state in sorted(
+        {*lasts} | following | {*arrows}, key=lambda state: graph.count_before(state, centre)
+    ):
+        links = _list_links(pcea, state)
+        is_next = state in following
+        if is_next and (len(links) != 1 or len(following) > 1) and state not in lasts:
+            continue
+        own = next(iter(links)) if is_next and len(links) == 1 else ANY_LINK
+        arrow = arrows.get(state)
+        link, linked = ends.link_pairs(lasts.get(state, []), replace(own, arrow=None))
+        if linked or arrow is not None or (is_next and link != ANY_LINK):
+            rises = ends.are_alike(order.later for order in link.ordered)
+            rays.append(Ray(state, link, tuple(linked), rises, arrow))
+    return rays
+
+
+def _list_links(pcea: PCEA, state: int) -> set[Link]:
+    """Return the links that lead to a state from others."""
+    into = (source for t in pcea.transitions if t.target == state for source in t.sources)
+    return {source.link for source in into if source.state != state}
+
+
+def _follow_arrows(pcea: PCEA, graph: _StateOrder, centre: int) -> dict[int, str]:
+    """Return the states that a chain of `->` from a centre leads to, each with its arrow."""
+    found, state = dict[int, str](), centre
+    while len(following := graph.after.get(state, set())) == 1:
+        (state,) = following
+        links = _list_links(pcea, state)
+        arrow = next(iter(links)).arrow if len(links) == 1 else None
+        if arrow is None or state in found:
+            break
+        found[state] = arrow
+    return found
+
+
+def _choose_rays(rays: list[Ray]) -> Iterator[tuple[Ray, ...]]:
+    """Yield the sets of rays to try: all, the first ones, and each alone; with a far one each.
+
+    A neighbour that is compared by equal values alone may be a part before the other rays, too.
+    """
+    tried = [rays[:count] for count in range(len(rays), 0, -1)] + [[ray] for ray in rays[1:]]
+    for some in tried:
+        if len(some) > 1 and not some[0].pairs and not some[0].link.ordered:
+            yield tuple(some[1:])
+        if any(ray.pairs for ray in some):
+            yield tuple(some)
+
+
+class _Ends:
+    """Puts conditions between two events on a link, as many as an index decides."""
+
+    def __init__(self, formula: cel.Formula, unindexed: Unindexed) -> None:
+        self.unindexed = unindexed
+        filters = [node for node in cel.walk(formula) if isinstance(node, cel.Filter)]
+        leaves = [leaf for node in filters for leaf in pred.leaves(node.condition)]
+        sides = [
+            s for leaf in leaves if isinstance(leaf, pred.Compare) for s in (leaf.left, leaf.right)
+        ]
+        self.directions = {s.attribute.name: find_direction(s.attribute) for s in sides}
+
+    def link_pairs(self, pairs: list[FarPair], link: Link) -> tuple[Link, list[FarPair]]:
+        """Return a link that decides conditions between the same events, and those in it."""
+        linked = []
+        for pair in sorted(pairs, key=lambda each: (each.op != "=", each.op == "!=", each.place)):
+            added = add_comparison(link, pair.earlier, pair.op, pair.later)
+            if isinstance(added, str):
+                added = self.make_span(link, pair) or added
+            is_wide = is_range(added) and pair.earlier in self.unindexed.wide
+            if not isinstance(added, str) and not is_wide:
+                link = added
+                linked.append(pair)
+        return link, linked
+
+    def are_alike(self, names: Iterable[str]) -> bool:
+        """Whether attributes rise, or fall, with the same one."""
+        directions = {self.directions.get(name) for name in names}
+        return len(directions) == 1 and None not in directions
+
+    def make_span(self, link: Link, pair: FarPair) -> Link | None:
+        """Return the link with a range of the earlier event that the later value lies in.
+
+        Both ends have to rise, or to fall, with one attribute.
+        """
+        if len(link.ordered) != 1 or replace(link, ordered=(), equal=()) != ANY_LINK:
+            return None
+        match pair.op:
+            case "<" | "<=" | ">" | ">=" as op:
+                lower, upper = sorted(
+                    [*link.ordered, Ordered(pair.earlier, op, pair.later)], key=lambda o: o.op[0]
+                )
+            case _:
                 return None
-        elif states & region:
-            if t.target != last or len(t.sources) > 1 or t.sources[0].link != ANY_LINK:
+        if (lower.op[0], upper.op[0]) != ("<", ">") or lower.later != upper.later:
+            return None
+        if not self.are_alike((lower.earlier, upper.earlier)):
+            return None
+        is_wide = {lower.earlier, upper.earlier} & self.unindexed.wide
+        return None if is_wide else replace(link, ordered=(lower, upper))
+
+
+class _Star:
+    """A centre and its rays, on the automaton that it was found in."""
+
+    def __init__(
+        self,
+        pcea: PCEA,
+        graph: _StateOrder,
+        centre: int,
+        rays: tuple[Ray, ...],
+        equal: list[FarPair],
+    ) -> None:
+        self.pcea, self.centre, self.rays, self.last = pcea, centre, rays, rays[-1].state
+        self.previous = (centre, *(ray.state for ray in rays[:-1]))
+        """For each ray, the state of the ray before it, or the centre."""
+        self.is_last_iterated = self.last in graph.after.get(self.last, ())
+        ends = zip(self.previous, rays, strict=True)
+        self.regions = [graph.find_between(before, ray.state) for before, ray in ends]
+        self.states = frozenset(self.previous[1:]).union(*self.regions)
+        """The states between the centre and the last ray."""
+        self.begun: set[int] = set()
+        """The states at which middles and rays begin."""
+        self.nexts = [ray.arrow is not None for ray in rays]
+        """Which rays are the next that fits the centre."""
+        self.arrows = frozenset(ray.arrow for ray in rays if ray.arrow is not None)
+        self.equal, self.key = equal, SharedKey(self, equal)
+
+    def gather(self, pcea: PCEA, begun: set[int]) -> PCEA | None:
+        """Return the automaton whose last ray gathers what is before it.
+
+        None: the states between are entered or left in another way. `begun` are the states at which
+        other middles begin.
+        """
+        if self.is_last_iterated:
+            return None
+        if not self.states:
+            return self._link_neighbour(pcea)
+        if self.states & (pcea.finals | pcea.guard_states):
+            return None
+        gathered = [source for source in pcea.sources if source.link.ray or source.link.once]
+        rays = {source.state for source in gathered if source.link.ray is not None}
+        centres = {source.state for source in gathered if source.link.ray is None}
+        if self.centre in rays or centres & {*self.previous[1:]}:
+            return None  # an event would be gathered twice
+        if sum(map(len, self.regions)) + len(self.rays) - 1 != len(self.states):
+            return None  # a ray lies in the part before another
+        keys = [self.key.pair(self.centre, ray.state) for ray in self.rays]
+        if not all(
+            is_next or ray.can_be_asked(key)
+            for ray, key, is_next in zip(self.rays[:-1], keys, self.nexts, strict=False)
+        ):
+            return None
+        if not self._has_first_arrows():
+            return None
+        middles = [self._find_middles(pcea, i) for i in range(len(self.rays))]
+        if len(self.rays) > 1 and any(len(each) > 1 for each in middles):
+            return None
+        made: list[Transition] = []
+        for t in pcea.transitions:
+            states = {source.state for source in t.sources}
+            ray = next((i for i, ray in enumerate(self.rays) if ray.state == t.target), None)
+            region = next((i for i, own in enumerate(self.regions) if t.target in own), None)
+            if region is not None:
+                before = self.previous[region]
+                if states == {before}:
+                    (source, *more) = t.sources
+                    if more or not self.key.is_only(source.link, before, t.target):
+                        return None
+                    t = replace(t, sources=())
+                    self.begun.add(t.target)
+                elif not states <= self.regions[region] or (not states and t.target not in begun):
+                    return None
+            elif ray is not None and (ray < len(self.rays) - 1 or states & self.states):
+                sources = self._gather_ray(t, ray, middles)
+                if sources is None:
+                    return None
+                t = replace(t, sources=sources)
+                if not sources:
+                    self.begun.add(t.target)
+            elif states & self.states:
                 return None
-            middle = t.sources[0].state
-            sources = (
-                RunSource(middle, Link(inside=True)),
-                RunSource(first, replace(link, once=middle)),
+            elif ray is not None and self.centre in states:
+                # what lies between may be left out: the two are neighbours then
+                link = self._merge(t.sources[0].link, self.rays[ray].link)
+                if len(t.sources) > 1 or link is None:
+                    return None
+                t = replace(t, sources=(RunSource(self.centre, link),))
+            made.append(t)
+        return replace(pcea, transitions=tuple(made))
+
+    def judge(self, verdicts: Mapping[Place, Verdict]) -> dict[Place, Verdict]:
+        """Return the verdicts of the conditions that the star decides."""
+        found, names = {}, self.pcea.names
+        for pair in self.equal:
+            if self.key.covers(pair):
+                why = "all events of the star have it"
+                found[pair.place] = Verdict(verdicts[pair.place].text, How.EQUAL, why)
+        for i, ray in enumerate(self.rays):
+            between = frozenset(self.previous[1 : i + 1]).union(*self.regions[: i + 1])
+            across = ", ".join(dict.fromkeys(names[state] for state in sorted(between)))
+            for pair in ray.pairs:
+                why = f"across {across}" if across else "all its pairs are neighbours"
+                how = KIND_OF.get(pair.op, How.ORDERED)
+                found[pair.place] = Verdict(verdicts[pair.place].text, how, why)
+        return found
+
+    def _has_first_arrows(self) -> bool:
+        """Whether rays of a `->` come right after the centre and each other, before all others.
+
+        The first event that fits the centre after the ones before is then the next one, and what a
+        stage notes.
+        """
+        count = sum(self.nexts)
+        is_plain = all(
+            replace(ray.link, equal=(), ordered=()) == ANY_LINK for ray in self.rays[:count]
+        )
+        return all(self.nexts[:count]) and not any(self.regions[:count]) and (is_plain or not count)
+
+    @staticmethod
+    def _merge(link: Link, whole: Link) -> Link | None:
+        """Return a link with what another decides; None: it has more than that, beside a key."""
+        if link.ordered and not {*link.ordered} <= {*whole.ordered}:
+            return None
+        if link.different and not {*link.different} <= {*whole.different}:
+            return None
+        if replace(link, equal=(), ordered=(), different=()) != ANY_LINK:
+            return None
+        return replace(whole, equal=tuple(dict.fromkeys((*whole.equal, *link.equal))))
+
+    def _link_neighbour(self, pcea: PCEA) -> PCEA:
+        """Return the automaton whose only ray is next to the centre, and has its link."""
+        made = [
+            replace(
+                t,
+                sources=tuple(
+                    replace(source, link=self.rays[0].whole_link)
+                    if (source.state, t.target) == (self.centre, self.last)
+                    else source
+                    for source in t.sources
+                ),
             )
-            t = replace(t, sources=sources)
-        made.append(t)
-    begun |= entered
-    return replace(pcea, transitions=tuple(made))
+            for t in pcea.transitions
+        ]
+        return replace(pcea, transitions=tuple(made))
+
+    def _find_middles(self, pcea: PCEA, ray: int) -> set[int]:
+        """Return the states in which the part before a ray ends."""
+        into = [t for t in pcea.transitions if t.target == self.rays[ray].state]
+        return {s.state for t in into for s in t.sources} & self.regions[ray]
+
+    def _gather_ray(
+        self, t: Transition, ray: int, middles: list[set[int]]
+    ) -> tuple[RunSource, ...] | None:
+        """Return what a transition into a ray gathers; None: it comes from elsewhere."""
+        if len(t.sources) != 1:
+            return None
+        (source,) = t.sources
+        is_last, is_keyed = ray == len(self.rays) - 1, True
+        if source.state == t.target:  # another round: one that fits the centre, too
+            if self.nexts[ray] or not self.key.is_only(source.link, t.target, t.target):
+                return None
+            own = replace(self._ask_ray(ray, middles), equal=self.key.pair(t.target, t.target))
+            return (RunSource(t.target, replace(own, once=())),)
+        if ray > 0 or self.regions[ray]:
+            link = replace(source.link, arrow=None) if self.nexts[ray] else source.link
+            is_keyed = self.key.is_only(link, source.state, t.target)
+        if not is_keyed or source.state not in (self.regions[ray] or {self.previous[ray]}):
+            return None
+        found = []
+        if self.regions[ray]:
+            alone = ray == 0 and not is_last
+            star = (self.last, -1) if alone else None
+            between = Link(inside=True, ray=star, equal=self.key.pair(source.state, t.target))
+            found.append(RunSource(source.state, between))
+        if ray > 0:
+            found.append(RunSource(self.rays[ray - 1].state, self._ask_ray(ray - 1, middles)))
+        if is_last:
+            link, key = self.rays[ray].whole_link, self.key.pair(self.centre, self.last)
+            stages = (
+                (self._pass_middle(self.centre, source.state),)
+                if len(self.rays) == 1
+                else self._list_stages(middles)
+            )
+            equal = tuple(dict.fromkeys((*link.equal, *key)))
+            found.append(RunSource(self.centre, replace(link, equal=equal, once=stages)))
+        return tuple(found)
+
+    def _pass_middle(self, waiting: int, state: int) -> PassedStage:
+        """Return the stage at which a run waits for a part between."""
+        return PassedStage(state, equal=self.key.pair(waiting, state))
+
+    def _ask_ray(self, ray: int, middles: list[set[int]]) -> Link:
+        """Return the link by which the next ray, or the last one, gathers a ray."""
+        own, following = self.rays[ray], self.rays[ray + 1]
+        then = tuple(self._pass_middle(own.state, state) for state in middles[ray + 1])
+        stages = [stage.state for stage in self._list_stages(middles)]
+        star = self.last, stages.index(own.state) - 1
+        if self.nexts[ray]:
+            return Link(once=then, ray=star, is_next=True)
+        mirrored = tuple(order.turned for order in own.link.ordered)
+        key = self.key.pair(own.state, following.state)
+        return Link(key, ordered=mirrored, once=then, ray=star)
+
+    def _list_stages(self, middles: list[set[int]]) -> tuple[PassedStage, ...]:
+        """Return what the centre waits for before the last ray."""
+        stages = []
+        for ray, between in zip(self.rays, middles, strict=True):
+            stages += [self._pass_middle(self.centre, state) for state in between]
+            if ray is not self.rays[-1]:
+                stages.append(PassedStage(ray.state, ray.link, ray.link.equal))
+        return tuple(stages)

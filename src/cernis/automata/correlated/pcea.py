@@ -32,7 +32,7 @@ may instead take the runs that it forbids out of the index in which they wait (a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -55,6 +55,18 @@ class Ordered:
     op: Order
     later: str
 
+    @property
+    def turned(self) -> Ordered:
+        """The same order, as the other event is asked for it.
+
+        >>> Ordered("p", "<", "q").turned
+        Ordered(earlier='q', op='>', later='p')
+        """
+        return Ordered(self.later, _TURNED[self.op], self.earlier)
+
+
+_TURNED: Mapping[Order, Order] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
@@ -62,6 +74,22 @@ class Leaving:
 
     guard: str
     by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PassedStage:
+    """What a run waits for before it is filed where a link asks (`middles`)."""
+
+    state: int
+    fits: Link | None = None
+    """An event of the state that fits the run; None: a run of the state that has begun since."""
+    equal: tuple[tuple[str, str], ...] = ()
+    """The attributes of the run, and of what it waits for, that have to be equal (`middles`)."""
+
+    def __str__(self) -> str:
+        parts = [f"{a} = {b}" for a, b in self.equal]
+        parts += [] if self.fits is None or not self.fits.ordered else [str(self.fits)]
+        return f"{self.state} with {' and '.join(parts)}" if parts else f"{self.state}"
 
 
 AFTER = Ordered("@time", "<", "@time")
@@ -97,8 +125,14 @@ class Link:
     where the first is asked for, the runs of the source before it leave once there is one."""
     inside: bool = False
     """It asks for runs that began after the last event of the next source's run (`middles`)."""
-    once: int | None = None
-    """It asks for runs after whose last event a run of this state has begun and is complete."""
+    once: tuple[PassedStage, ...] = ()
+    """It asks for runs that have passed these stages, one after the other."""
+    ray: tuple[int, int] | None = None
+    """It asks for rays of the star that ends in this state: events compared with the centre, whose
+    attributes stand for those of the event read now. They come after the time at which the centre
+    has passed this stage; -1: after the centre itself."""
+    is_next: bool = False
+    """It asks for the ray of a `->`: the one that let the centre go on."""
 
     @property
     def strict(self) -> bool:
@@ -108,12 +142,22 @@ class Link:
     @property
     def is_range(self) -> bool:
         """Whether an attribute of the earlier event lies between two of the event read now."""
-        return len(self.ordered) > 1
+        return len(self.ordered) > 1 and not self.is_span
+
+    @property
+    def is_span(self) -> bool:
+        """Whether an attribute of the event read now lies between two of the earlier event."""
+        return len(self.ordered) > 1 and self.ordered[0].later == self.ordered[1].later
 
     @property
     def asks_recent(self) -> bool:
         """Whether an order stands beside the gap: the index is by value, and by what is recent."""
         return self.gap is not None and bool(self.ordered)
+
+    @property
+    def is_centre(self) -> bool:
+        """Whether it asks for the centres of a star."""
+        return any(stage.fits is not None for stage in self.once)
 
     def __str__(self) -> str:
         parts = [f"{a} = {b}" for a, b in self.equal]
@@ -130,8 +174,12 @@ class Link:
             parts.append(f"begun [{write_gap(self.since)}] before")
         if self.inside:
             parts.append("begun after the other")
-        if self.once is not None:
-            parts.append(f"once {self.once} has followed")
+        if self.ray is not None and self.ordered:
+            parts.append("of the centre")
+        if self.is_next:
+            parts.append("the next of the centre")
+        if self.once:
+            parts.append(f"once {', then '.join(map(str, self.once))} has followed")
         if self.arrow is not None:
             parts.append("next")
         if self.unless is not None:

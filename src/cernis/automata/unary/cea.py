@@ -30,35 +30,44 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from cernis.pattern.atom import Atom, TypeIs
+from cernis.pattern.predicate import HashedOnce
 from cernis.pattern.write import write_predicate
 
 # ------------------------------------------------------------------- tests
 
 
 @dataclass(frozen=True, slots=True)
-class Is:
+class Is(HashedOnce):
     """The atom holds."""
+
+    __hash__ = HashedOnce.__hash__
 
     atom: Atom
 
 
 @dataclass(frozen=True, slots=True)
-class Isnt:
+class Isnt(HashedOnce):
     """The test does not hold."""
+
+    __hash__ = HashedOnce.__hash__
 
     body: Test
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
+class Both(HashedOnce):
     """All parts hold; with no parts, any event will do."""
+
+    __hash__ = HashedOnce.__hash__
 
     parts: tuple[Test, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Either:
+class Either(HashedOnce):
     """At least one part holds."""
+
+    __hash__ = HashedOnce.__hash__
 
     parts: tuple[Test, ...]
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from cernis.compiled import inner
+from cernis.engine.correlated.middles import ask_ends
 from cernis.engine.correlated.stores import go_back, read_gap
 from cernis.engine.correlated.tables import ALL_RUNS, NO_RUN, RUNS_IN_RANGE
 from cernis.engine.dag import ordered as by_order
@@ -25,11 +26,9 @@ ASK_ROOM, ERASE, END_GROUPS = range(3)
 
 
 @inner
-def split_trees(removals, trees, tables, memory, events, now, symbol):
+def split_trees(ranges, tables, memory, events, now, symbol):
     """Note what the event leaves of each tree of a `->` as its `last`; return the room missing."""
-    if removals is None or trees is None:
-        return 0
-    return _split_trees(tables, memory, events, now, symbol)
+    return 0 if ranges is None else _split_trees(tables, memory, events, now, symbol)
 
 
 @inner
@@ -47,8 +46,7 @@ def _split_trees(tables, memory, events, now, symbol):
                 if not again:
                     memory.buckets[at]["last"] = memory.buckets[at]["root"]
                     continue
-                high = events.high[tables.link_ordered[link], now.at]
-                low = events.low[tables.link_ordered[link], now.at]
+                high, low = ask_ends(tables, events, now, link)
                 tree, operator = memory.buckets[at]["last"], tables.links.operator[link]
                 if high == r.NOTHING or tree == 0:
                     continue
@@ -66,9 +64,9 @@ def _split_trees(tables, memory, events, now, symbol):
 
 
 @inner
-def take_out(uses, tables, memory, events, now, symbol):
+def take_out(arrows, tables, memory, events, now, symbol):
     """Take the runs that this event fits out of the stores of a `->`."""
-    if uses is not None:
+    if arrows is not None:
         _take_out(tables, memory, events, now, symbol)
 
 
@@ -108,13 +106,13 @@ def _touch(tables, memory, events, now, link, code):
 
 
 @inner
-def remove(uses, tables, memory, events, now, symbol, phase):
+def remove(guards, gaps, tables, memory, events, now, symbol, phase):
     """Take the runs that the event forbids out of their buckets; return the room that it needs."""
-    return 0 if uses is None else _remove(tables, memory, events, now, symbol, phase)
+    return 0 if guards is None else _remove(gaps, tables, memory, events, now, symbol, phase)
 
 
 @inner
-def _remove(tables, memory, events, now, symbol, phase):
+def _remove(gaps, tables, memory, events, now, symbol, phase):
     room = 0
     for k in range(tables.symbol_first[symbol], tables.symbol_first[symbol + 1]):
         state = tables.transition_target[tables.symbol_transitions[k]]
@@ -132,18 +130,30 @@ def _remove(tables, memory, events, now, symbol, phase):
                     memory.buckets[bucket]["last"] = 0
                     memory.buckets[bucket]["before"] = 0
                 continue
-            group = events.codes[tables.removals[at, 3], now.at]
-            home, root = memory.base[groups] + group, memory.buckets[bucket]["root"]
-            if group < 0 or memory.buckets[home]["root"] == 0:
-                continue
-            number = memory.buckets[home]["ordinal"]
-            if phase == ASK_ROOM:
-                room += by_order.room_to_erase(memory.branches, root, r.EQUAL, number, 0)
-            elif phase == END_GROUPS:
-                memory.buckets[home]["root"] = 0
-                memory.buckets[home]["last"] = 0
-            else:
-                memory.buckets[bucket]["root"] = by_order.erase(
-                    memory.branches, memory.counters, root, r.EQUAL, number, 0, now.bound
-                )
+            room += _remove_group(gaps, tables, memory, events, now, at, bucket, phase)
     return room
+
+
+@inner
+def _remove_group(gaps, tables, memory, events, now, at, bucket, phase):
+    return 0 if gaps is None else _erase_group(tables, memory, events, now, at, bucket, phase)
+
+
+@inner
+def _erase_group(tables, memory, events, now, at, bucket, phase):
+    """Take a group of runs with equal values out of a bucket, or end it."""
+    group = events.codes[tables.removals[at, 3], now.at]
+    home, root = memory.base[tables.removals[at, 2]] + group, memory.buckets[bucket]["root"]
+    if group < 0 or memory.buckets[home]["root"] == 0:
+        return 0
+    number = memory.buckets[home]["ordinal"]
+    if phase == ASK_ROOM:
+        return by_order.room_to_erase(memory.branches, root, r.EQUAL, number, 0)
+    if phase == END_GROUPS:
+        memory.buckets[home]["root"] = 0
+        memory.buckets[home]["last"] = 0
+    else:
+        memory.buckets[bucket]["root"] = by_order.erase(
+            memory.branches, memory.counters, root, r.EQUAL, number, 0, now.bound
+        )
+    return 0

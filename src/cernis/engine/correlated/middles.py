@@ -1,4 +1,4 @@
-"""Runs that wait until the events between are there: `A ; M ; C` where c is compared with a.
+"""Runs that wait until what stands between is there: `A ; M ; C` where c is compared with a.
 
 The runs of M begin anywhere, and an a is filed in the index that c asks once a run of M that began
 after it is complete. So each a in the index has at least one run of M, and c asks it as if a were
@@ -8,10 +8,19 @@ The bucket's `ordinal` is the position from which on runs still wait; filing the
 others. Several runs may end at one event: the second word of the tree numbers them, and while some
 of them go on, the bucket's `last` is the number of the next one.
 
+Where other events between are compared with the a as well (a *star*: a is its centre, they are its
+rays), an a passes several *stages*. At one it waits by position for a part that compares nothing,
+at another by value for a ray that fits it; each notes when the a goes on. An event takes the runs
+that it fits out of the index of its stage and files them in the next. Later stages of an event come
+first, and all stages come before its own vertices are filed, so that no run meets an event twice.
+A ray is a vertex of its own, in an index by the value that is compared with the centre, with its
+position as its start. Listing chooses the a first, and then asks that index for the rays that fit
+it: there is one between the time at which the a came to the ray's stage and the next ray.
+
 What an a is filed by are facts of its vertex: its event is long past when it goes on.
 
-Cost contract: each run is filed twice, O(log) and the cost of its index. Whatever M is, it costs
-what it costs alone.
+Cost contract: each run is filed once for each stage, O(log) and the cost of its index. Whatever M
+is, it costs what it costs alone.
 
 Turned down: to ask the index for its version at the position s. A version of a bucket would need a
 tree of versions, and each kind of index its own way to go back.
@@ -49,10 +58,15 @@ def read_words(uses, tables, memory, events, now, filing):
     column = tables.store_ordered[filing.store]
     if uses is None:
         return events.high[column, now.at], events.low[column, now.at]
-    fact = tables.store_facts[filing.store, 1]
+    fact, upper = tables.store_facts[filing.store, 1], tables.store_upper[filing.store]
     if fact >= 0:
-        return memory.facts[filing.vertex, fact], memory.facts[filing.vertex, fact + 1]
-    return events.high[column, now.at], events.low[column, now.at]
+        second = tables.store_facts[filing.store, 2]
+        high, low = memory.facts[filing.vertex, fact], memory.facts[filing.vertex, second]
+    elif upper >= 0:
+        high, low = events.high[column, now.at], events.high[upper, now.at]
+    else:
+        high, low = events.high[column, now.at], events.low[column, now.at]
+    return r.NOTHING if upper >= 0 and low == r.NOTHING else high, low
 
 
 @inner
@@ -61,7 +75,7 @@ def read_value(uses, tables, memory, events, now, filing, v):
     column = tables.store_values[filing.store, v]
     if uses is None:
         return events.codes[column, now.at]
-    fact = tables.store_facts[filing.store, 2 + v]
+    fact = tables.store_facts[filing.store, 3 + v]
     if fact >= 0:
         return memory.facts[filing.vertex, fact]
     return events.codes[column, now.at]
@@ -85,20 +99,59 @@ def _plan_moves(tables, memory, vertex, state):
 
 
 @inner
-def find_ready(uses, tables, memory, events, now, store, vertex):
-    """Return the bucket of a waiting store, and the first branch that a complete run lets go on."""
-    if uses is None:
-        return 0, 0
-    return _find_ready(tables, memory, events, now, store, vertex)
+def order_moves(uses, tables, memory):
+    """Put what lets waiting runs go on before what is to be filed, later stages first."""
+    if uses is not None:
+        _order_moves(tables, memory)
 
 
 @inner
-def _find_ready(tables, memory, events, now, store, vertex):
-    code = events.codes[tables.store_column[store], now.at]
+def _order_moves(tables, memory):
+    stores, vertices = memory.pending_store, memory.pending_vertex
+    for k in range(1, memory.counters[r.PENDING]):
+        store, vertex, at = stores[k], vertices[k], k
+        rank = _rank(tables, store)
+        while at > 0 and _rank(tables, stores[at - 1]) < rank:
+            stores[at], vertices[at] = stores[at - 1], vertices[at - 1]
+            at -= 1
+        stores[at], vertices[at] = store, vertex
+
+
+@inner
+def _rank(tables, store):
+    return -1 if store >= 0 else tables.store_stages[-1 - store, 1]
+
+
+@inner
+def ask_ends(tables, events, now, link):
+    """Return the two words that an event asks for by an order; NOTHING: it has no value."""
+    column, operator = tables.link_ordered[link], tables.links.operator[link]
+    high, low = events.high[column, now.at], events.low[column, now.at]
+    if operator == r.IN_GAP:
+        low = events.high[tables.link_upper[link], now.at]
+    elif operator == r.IN_SPAN and high != r.NOTHING:
+        # runs have one word: beside a value with two, those with the same word lie below it
+        exact, value = low == 0, high
+        high = value + tables.link_ends[link, 0] if exact else value
+        low = value + tables.link_ends[link, 1] if exact else value + 1
+    return high, low
+
+
+@inner
+def find_ready(tables, memory, events, now, store, vertex):
+    """Return the bucket of a waiting store, and the next branch that a vertex lets go on."""
+    code = events.codes[tables.store_stages[store, 4], now.at]
     if code < 0:
         return 0, 0
     at = memory.base[store] + code
-    root, begun = memory.buckets[at]["root"], memory.vertices[vertex]["start"]
+    root, link = memory.buckets[at]["root"], tables.store_stages[store, 3]
+    if link >= 0:
+        high, low = ask_ends(tables, events, now, link)
+        if high == r.NOTHING:
+            return at, 0
+        operator = tables.links.operator[link]
+        return at, by_order.find_fitting(memory.branches, root, operator, high, low)
+    begun = memory.vertices[vertex]["start"]
     first, number = memory.buckets[at]["ordinal"], memory.buckets[at]["last"]
     branch = by_order.find_from(memory.branches, root, first, number)
     if branch != 0 and memory.branches[branch]["high"] < begun:
@@ -110,10 +163,22 @@ def _find_ready(tables, memory, events, now, store, vertex):
 
 
 @inner
-def pass_over(memory, at, branch):
-    """Note that a run has gone on."""
-    memory.buckets[at]["ordinal"] = memory.branches[branch]["high"]
-    memory.buckets[at]["last"] = memory.branches[branch]["low"] + 1
+def pass_over(tables, memory, events, now, store, at, branch):
+    """Note that a run has gone on; return the room that is missing for it."""
+    link, root = tables.store_stages[store, 3], memory.buckets[at]["root"]
+    if link < 0:
+        memory.buckets[at]["ordinal"] = memory.branches[branch]["high"]
+        memory.buckets[at]["last"] = memory.branches[branch]["low"] + 1
+        return 0
+    high, low = ask_ends(tables, events, now, link)
+    operator = tables.links.operator[link]
+    room = by_order.room_to_pop(memory.branches, root, operator, high, low)
+    if memory.counters[r.BRANCHES] + room > len(memory.branches):
+        return room
+    memory.buckets[at]["root"] = by_order.pop(
+        memory.branches, memory.counters, root, operator, high, low, now.bound
+    )
+    return 0
 
 
 @inner

@@ -48,6 +48,9 @@ from cernis.pattern.window import Gap, Unit
 
 MOST_BUCKET_BYTES = 4 << 30
 FIRST_RECORDS = 1 << 12
+_MOST_SPARE = 1 << 15
+"""An engine that collects often within a push gets room for up to so many records, live or not."""
+_OFTEN = 4
 _EVENTS_PAY = 16
 """An event pays for visiting so many records."""
 
@@ -81,6 +84,7 @@ class CorrelatedEngine:
         """The ends of each link's gap, the reach of each store, the WITHIN around each link; set by
         `measure_gaps`."""
         self._now, self._read_to = int(r.NOTHING), 0
+        self._spare = FIRST_RECORDS
         self.memory = self._first_memory()
         self.reserve_codes([0] * len(tables.domains))
         if all(gap is None or gap.unit is Unit.EVENTS for gap in (*tables.gaps, *tables.sinces)):
@@ -123,7 +127,7 @@ class CorrelatedEngine:
             self._reserve_keys(int(keys.max()) + 1)
         segments: list[DagSegment] = []
         scratch = np.empty(self.memory.values.shape[1], np.int64)
-        at = 0
+        at = collections = 0
         while True:
             status, at, array, room = kernel.step(
                 self._uses,
@@ -145,6 +149,9 @@ class CorrelatedEngine:
                 self._advance_bound(bounds, at, self.position + at)
                 self._advance_time(times, at, self.position + at)
                 self.collect()
+                collections += 1
+                if collections % _OFTEN == 0:
+                    self._spare = min(2 * self._spare, _MOST_SPARE)
             self.grow(array, room)
         self._close(segments)
         self._advance_bound(bounds, len(symbols) - 1, self.position + len(symbols))
@@ -311,7 +318,7 @@ class CorrelatedEngine:
 
     def grow(self, array: int, room: int) -> None:
         """Make room for so many more records in an array."""
-        self.memory = r.make_room(self.memory, array, room, FIRST_RECORDS)
+        self.memory = r.make_room(self.memory, array, room, self._spare)
 
     def _close(self, segments: list[DagSegment]) -> None:
         """Turn the roots found since the last time into a segment."""

@@ -56,6 +56,7 @@ from cernis.engine.correlated.middles import (
     file_waiting,
     find_ready,
     has_waited,
+    order_moves,
     pass_over,
     plan_moves,
     read_code,
@@ -79,6 +80,7 @@ from cernis.engine.correlated.tables import (
     OWN,
     RUNS_IN_RANGE,
     SINCE,
+    STAGE,
     TIME_GAP,
     CorrelatedArrays,
 )
@@ -196,11 +198,11 @@ def step(uses, tables, memory, events, scratch, rules, base, begin):
             if counters[r.ROOTS] + allowed > len(memory.roots):
                 return NO_ROOM, i, r.ROOTS, allowed
             if sorted_arrows:
-                room = split_trees(uses.removals, uses.trees, tables, memory, events, now, symbol)
+                room = split_trees(uses.ranges, tables, memory, events, now, symbol)
                 if room > 0:
                     return NO_ROOM, i, r.BRANCHES, room
             if removes:
-                room = remove(uses.removals, tables, memory, events, now, symbol, ASK_ROOM)
+                room = remove(uses.guards, uses.gaps, tables, memory, events, now, symbol, ASK_ROOM)
                 if counters[r.BRANCHES] + room > len(memory.branches):
                     return NO_ROOM, i, r.BRANCHES, room
             made = counters[r.VERTICES]
@@ -217,10 +219,11 @@ def step(uses, tables, memory, events, scratch, rules, base, begin):
             if counters[r.VERTICES] > made:
                 counters[r.RELEVANT] += 1
             if arrows:
-                take_out(uses.removals, tables, memory, events, now, symbol)
+                take_out(uses.arrows, tables, memory, events, now, symbol)
             if removes:
-                remove(uses.removals, tables, memory, events, now, symbol, ERASE)
-                remove(uses.removals, tables, memory, events, now, symbol, END_GROUPS)
+                for phase in (ERASE, END_GROUPS):
+                    remove(uses.guards, uses.gaps, tables, memory, events, now, symbol, phase)
+            order_moves(uses.middles, tables, memory)
         while counters[r.FILED] < counters[r.PENDING]:
             k = counters[r.FILED]
             store, vertex = memory.pending_store[k], memory.pending_vertex[k]
@@ -228,17 +231,10 @@ def step(uses, tables, memory, events, scratch, rules, base, begin):
             if store >= 0:
                 array, room = _file(uses, tables, memory, events, now, store, vertex, scratch)
             else:
-                waiting = -1 - store
-                at, branch = find_ready(uses.middles, tables, memory, events, now, waiting, vertex)
-                while branch != 0 and room == 0:
-                    run, ready = memory.branches[branch]["vertex"], tables.store_ready[waiting]
-                    if run != 0 and memory.vertices[run]["start"] >= now.bound:
-                        array, room = _file(uses, tables, memory, events, now, ready, run, scratch)
-                    if room == 0:
-                        pass_over(memory, at, branch)
-                        at, branch = find_ready(
-                            uses.middles, tables, memory, events, now, waiting, vertex
-                        )
+                moved = Filing(-1 - store, vertex, 0, 0)
+                array, room = _move_on(
+                    uses.middles, uses, tables, memory, events, now, moved, scratch
+                )
             if room > 0:
                 return NO_ROOM_TO_FILE, i, array, room
             counters[r.FILED] = k + 1
@@ -247,6 +243,33 @@ def step(uses, tables, memory, events, scratch, rules, base, begin):
         if partitioned:
             memory.part_events[key] += 1
     return DONE, len(events.symbols), 0, 0
+
+
+@inner
+def _move_on(middles, uses, tables, memory, events, now, moved, asked):
+    """Let runs of a waiting store go on to the next; return (array, room) that is missing."""
+    return (0, 0) if middles is None else _move(uses, tables, memory, events, now, moved, asked)
+
+
+@inner
+def _move(uses, tables, memory, events, now, moved, asked):
+    waiting = moved.store
+    following, noted = tables.store_stages[waiting, 0], tables.store_stages[waiting, 2]
+    at, branch = find_ready(tables, memory, events, now, waiting, moved.vertex)
+    while branch != 0:
+        run = memory.branches[branch]["vertex"]
+        lives = run != 0 and memory.vertices[run]["start"] >= now.bound
+        if lives and (noted < 0 or memory.facts[run, noted] == r.NOTHING):
+            array, room = _file(uses, tables, memory, events, now, following, run, asked)
+            if room > 0:
+                return array, room
+            if noted >= 0:
+                memory.facts[run, noted] = now.clock
+        room = pass_over(tables, memory, events, now, waiting, at, branch)
+        if room > 0:
+            return r.BRANCHES, room
+        at, branch = find_ready(tables, memory, events, now, waiting, moved.vertex)
+    return 0, 0
 
 
 @inner
@@ -274,9 +297,11 @@ def _fire(uses, tables, memory, events, now, transition, asked, from_earliest):
             found, latest, question = ask_list(
                 uses.lists, tables, memory, events, now, link, found, asked
             )
+        elif found != 0 and tables.link_ray[link]:
+            latest = memory.branches[found]["best"]
         elif found != 0:
             latest, question = ask_tree(
-                uses.trees, uses.gaps, tables, memory, events, now, link, found
+                uses.orders, uses.gaps, tables, memory, events, now, link, found
             )
         if tables.link_since[link] != NO_GAP:
             reading = read_gap(events, now, tables.link_since[link])
@@ -315,6 +340,8 @@ def _fire(uses, tables, memory, events, now, transition, asked, from_earliest):
             memory.facts[vertex, f] = since
         elif tables.fact_kind[f] == OWN:
             memory.facts[vertex, f] = now.clock
+        elif tables.fact_kind[f] == STAGE:
+            memory.facts[vertex, f] = r.NOTHING
         else:
             memory.facts[vertex, f] = events.low[column, now.at]
     target = tables.transition_target[transition]
@@ -328,7 +355,7 @@ def _fire(uses, tables, memory, events, now, transition, asked, from_earliest):
     plan_moves(uses.middles, tables, memory, vertex, target)
     bound = start if from_earliest else now.bound
     if tables.transition_final[transition] and len(tables.guard_first) > 0:
-        latest = find_guard(uses.removals, tables, memory, events, now, target, asked)
+        latest = find_guard(uses.guards, uses, tables, memory, events, now, target, asked)
         if latest > bound:
             bound = latest
     if tables.transition_final[transition] and now.clock != r.NO_CLOCK and start >= bound:
@@ -365,7 +392,7 @@ def _file(uses, tables, memory, events, now, store, vertex, asked):
         if root != 0 and memory.nodes[root]["start"] >= start:
             return 0, 0
         root, last = 0, 0
-    if tables.store_ready[store] >= 0:
+    if tables.store_stages[store, 0] >= 0 and tables.store_stages[store, 3] < 0:
         filing = Filing(store, vertex, start, root)
         root, array, room = file_waiting(uses.middles, tables, memory, now, filing, at)
         if root < 0:
@@ -386,7 +413,7 @@ def _file(uses, tables, memory, events, now, store, vertex, asked):
             )
         else:
             root, array, room = file_in_tree(
-                uses.trees, uses.gaps, uses.middles, tables, memory, events, now, filing
+                uses.orders, uses.gaps, uses.middles, tables, memory, events, now, filing
             )
         if root < 0:
             return array, room

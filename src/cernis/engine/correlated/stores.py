@@ -17,8 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from cernis.compiled import inlined, inner
-from cernis.engine.correlated.middles import read_value, read_words
-from cernis.engine.correlated.tables import FIRST_RUN, NO_GAP, NO_RUN, TIME_GAP, CorrelatedArrays
+from cernis.engine.correlated.middles import ask_ends, read_value, read_words
+from cernis.engine.correlated.tables import (
+    FIRST_RUN,
+    NO_GAP,
+    NO_RUN,
+    RUNS_IN_RANGE,
+    TIME_GAP,
+    CorrelatedArrays,
+)
 from cernis.engine.dag import ordered as by_order
 from cernis.engine.dag import records as r
 from cernis.engine.dag import unlike
@@ -30,42 +37,46 @@ class Uses(NamedTuple):
 
     lists: bool | None
     """Lists with back pointers, for ≠."""
-    trees: bool | None
-    """Search trees, for orders."""
+    orders: bool | None
+    """Search trees for orders alone."""
     gaps: bool | None
-    """Search trees for gaps, too, and for the groups of a `->`."""
-    removals: bool | None
-    """Runs that leave their stores: those of a `->`, and those that a guard forbids."""
+    """Search trees for orders, gaps and groups."""
+    arrows: bool | None
+    """Runs that leave their stores with the next event that fits (`->`)."""
+    ranges: bool | None
+    """Runs that leave search trees by their values."""
+    guards: bool | None
+    """Runs of a guard, and those that it forbids."""
     middles: bool | None
     """Runs that wait for the events between (`middles`)."""
 
 
 def find_uses(tables: CorrelatedArrays) -> Uses:
-    """Return what the tables of a plan use, or everything where they use lists, trees or removals
-    together.
+    """Return what the tables of a plan use: at most one of lists, orders, gaps, arrows and guards,
+    or gaps with arrows (a session is an iteration of `->` with a gap), or else everything.
 
-    So there are six engines to compile, each with middles and without.
+    So there are eight engines to compile, each with middles and without.
     """
-    kinds = set(tables.links.kind[tables.store_ready < 0].tolist())
-    has_gaps = bool(
+    kinds = set(tables.links.kind[tables.store_stages[:, 0] < 0].tolist())
+    has_trees = not kinds <= {r.UNION, r.UNLIKE}
+    has_gaps = has_trees and bool(
         r.RECENT in kinds
         or (tables.link_gap != NO_GAP).any()
         or (tables.store_gap != NO_GAP).any()
         or (tables.store_groups >= 0).any()
         or (tables.link_after != NO_RUN).any()
     )
-    has_arrows = bool((tables.link_arrow != NO_RUN).any() or tables.link_touches.any())
-    has_guards = len(tables.guard_first) + len(tables.removal_first) > 0
-    has_trees = not kinds <= {r.UNION, r.UNLIKE}
-    found = Uses(
-        r.UNLIKE in kinds or None,
-        has_trees or None,
-        (has_trees and has_gaps) or None,
-        has_arrows or has_guards or None,
-        len(tables.moves) > 0 or None,
-    )
-    several = (found.lists, found.trees, found.removals).count(None) < 2
-    return Uses(True, True, True, True, found.middles) if several else found
+    lists = r.UNLIKE in kinds or None
+    orders = (has_trees and not has_gaps) or None
+    gaps = has_gaps or None
+    arrows = bool((tables.link_arrow != NO_RUN).any() or tables.link_touches.any()) or None
+    guards = len(tables.guard_first) + len(tables.removal_first) > 0 or None
+    middles = len(tables.moves) > 0 or bool((tables.store_upper >= 0).any()) or None
+    found = (lists, orders, gaps, arrows, guards)
+    is_session = found == (None, None, True, True, None)
+    if (tables.link_arrow == RUNS_IN_RANGE).any() or not (found.count(None) > 3 or is_session):
+        return Uses(True, None, True, True, True, True, middles)
+    return Uses(lists, orders, gaps, arrows, None, guards, middles)
 
 
 def expect_seconds(uses: Uses) -> float:
@@ -109,48 +120,56 @@ def ask_list(uses, tables, memory, events, now, link, found, asked):
 
 @inlined
 def _ask_list(tables, memory, events, now, link, found, asked):
-    store = tables.links.store[link]
-    width = tables.links.width[store]
-    for v in range(width):
-        asked[v] = events.codes[tables.link_values[link, v], now.at]
-        if asked[v] == r.MISSING and tables.store_required[store, v]:
-            return 0, r.NOTHING, 0
-    lists = unlike.Lists(memory.entries, memory.values, memory.back, tables.links.steps)
-    first = unlike.next_live(lists, found, asked, width, now.bound)
+    first = _find_different(tables, memory, events, now, link, found, asked)
     if first == 0:
         return 0, r.NOTHING, 0
     question = memory.counters[r.ASKED]
     memory.counters[r.ASKED] = question + 1
-    for v in range(width):
+    for v in range(tables.links.width[tables.links.store[link]]):
         memory.asked[question, v] = asked[v]
     return first, memory.entries[first]["best"], question
 
 
 @inlined
-def ask_tree(uses, gaps, tables, memory, events, now, link, found):
+def _find_different(tables, memory, events, now, link, found, asked):
+    """Return the first run of a list with other values, or 0; `asked` gets those of the event."""
+    store = tables.links.store[link]
+    width = tables.links.width[store]
+    for v in range(width):
+        asked[v] = events.codes[tables.link_values[link, v], now.at]
+        if asked[v] == r.MISSING and tables.store_required[store, v]:
+            return 0
+    lists = unlike.Lists(memory.entries, memory.values, memory.back, tables.links.steps)
+    return unlike.next_live(lists, found, asked, width, now.bound)
+
+
+@inlined
+def ask_tree(orders, gaps, tables, memory, events, now, link, found):
     """Return the latest start in a search tree, and the place of the question."""
-    if uses is None:
-        return r.NOTHING, 0
     if gaps is None:
-        return _ask_order(tables, memory, events, now, link, found)
+        return _ask_order(orders, tables, memory, events, now, link, found)
     return _ask_gap(tables, memory, events, now, link, found)
 
 
 @inlined
-def _ask_order(tables, memory, events, now, link, found):
-    high = events.high[tables.link_ordered[link], now.at]
-    low = events.low[tables.link_ordered[link], now.at]
+def _ask_order(orders, tables, memory, events, now, link, found):
+    if orders is None:
+        return r.NOTHING, 0
+    return _ask_values(tables, memory, events, now, link, found)
+
+
+@inlined
+def _ask_values(tables, memory, events, now, link, found):
+    high, low = ask_ends(tables, events, now, link)
     if high == r.NOTHING:
         return r.NOTHING, 0
     question = memory.counters[r.ASKED]
     memory.counters[r.ASKED] = question + 1
     memory.asked[question, 0] = high
-    operator = tables.links.operator[link]
-    if operator == r.IN_GAP:
-        low = events.high[tables.link_upper[link], now.at]
-        memory.asked[question, 1] = low
-        return by_order.latest_inside(memory.branches, found, operator, high, low), question
     memory.asked[question, 1] = low
+    operator = tables.links.operator[link]
+    if operator >= r.IN_GAP:
+        return by_order.latest_inside(memory.branches, found, operator, high, low), question
     return by_order.latest_start(memory.branches, found, operator, high, low), question
 
 
@@ -187,13 +206,11 @@ def _ask_gap(tables, memory, events, now, link, found):
             high = memory.buckets[at]["ordinal"]
             latest = by_order.latest_inside(memory.branches, found, r.IN_GAP, high, low)
     else:
-        high = events.high[tables.link_ordered[link], now.at]
-        low = events.low[tables.link_ordered[link], now.at]
+        high, low = ask_ends(tables, events, now, link)
         if high == r.NOTHING:
             return r.NOTHING, 0
         operator = tables.links.operator[link]
-        if operator == r.IN_GAP:
-            low = events.high[tables.link_upper[link], now.at]
+        if operator >= r.IN_GAP:
             latest = by_order.latest_inside(memory.branches, found, operator, high, low)
         elif kind == r.RECENT:
             reading = read_gap(events, now, tables.link_gap[link])
@@ -214,15 +231,15 @@ def _ask_gap(tables, memory, events, now, link, found):
 
 
 @inner
-def find_guard(uses, tables, memory, events, now, state, asked):
+def find_guard(guards, uses, tables, memory, events, now, state, asked):
     """Return the latest start of what must be absent from the matches that end now in a state."""
-    if uses is None:
+    if guards is None:
         return r.NOTHING
-    return _find_guard(tables, memory, events, now, state, asked)
+    return _find_guard(uses, tables, memory, events, now, state, asked)
 
 
 @inner
-def _find_guard(tables, memory, events, now, state, asked):
+def _find_guard(uses, tables, memory, events, now, state, asked):
     latest = r.NOTHING
     for link in range(tables.guard_first[state], tables.guard_first[state + 1]):
         store = tables.links.store[link]
@@ -232,26 +249,38 @@ def _find_guard(tables, memory, events, now, state, asked):
         if found == 0:
             continue
         if kind == r.UNION:
-            latest = max(latest, memory.nodes[found]["start"])
+            begun = memory.nodes[found]["start"]
         elif kind == r.SORTED:
-            high = events.high[tables.link_ordered[link], now.at]
-            low = events.low[tables.link_ordered[link], now.at]
-            if high != r.NOTHING:
-                operator = tables.links.operator[link]
-                begun = by_order.latest_alike(memory.branches, found, operator, high, low)
-                latest = max(latest, begun)
+            begun = _find_guard_in_tree(uses.gaps, tables, memory, events, now, link, found)
         else:
-            width = tables.links.width[store]
-            for v in range(width):
-                asked[v] = events.codes[tables.link_values[link, v], now.at]
-                if asked[v] == r.MISSING and tables.store_required[store, v]:
-                    found = 0
-            if found != 0:
-                lists = unlike.Lists(memory.entries, memory.values, memory.back, tables.links.steps)
-                found = unlike.next_live(lists, found, asked, width, now.bound)
-            if found != 0:
-                latest = max(latest, memory.entries[found]["start"])
+            begun = _find_guard_in_list(uses.lists, tables, memory, events, now, link, found, asked)
+        latest = max(latest, begun)
     return latest
+
+
+@inner
+def _find_guard_in_tree(gaps, tables, memory, events, now, link, found):
+    if gaps is None:
+        return r.NOTHING
+    return _find_alike(tables, memory, events, now, link, found)
+
+
+@inner
+def _find_alike(tables, memory, events, now, link, found):
+    high = events.high[tables.link_ordered[link], now.at]
+    low = events.low[tables.link_ordered[link], now.at]
+    if high == r.NOTHING:
+        return r.NOTHING
+    operator = tables.links.operator[link]
+    return by_order.latest_alike(memory.branches, found, operator, high, low)
+
+
+@inner
+def _find_guard_in_list(lists, tables, memory, events, now, link, found, asked):
+    if lists is None:
+        return r.NOTHING
+    first = _find_different(tables, memory, events, now, link, found, asked)
+    return memory.entries[first]["start"] if first != 0 else r.NOTHING
 
 
 @inner
@@ -283,17 +312,22 @@ def _file_in_list(middles, tables, memory, events, now, filing, asked):
 
 
 @inner
-def file_in_tree(uses, gaps, middles, tables, memory, events, now, filing):
+def file_in_tree(orders, gaps, middles, tables, memory, events, now, filing):
     """Put a run into its search tree; return (root or -1 for none, array, room) as `step` does."""
-    if uses is None:
-        return -1, 0, 0
     if gaps is None:
-        return _file_by_order(middles, tables, memory, events, now, filing)
+        return _file_by_order(orders, middles, tables, memory, events, now, filing)
     return _file_by_gap(middles, tables, memory, events, now, filing)
 
 
 @inner
-def _file_by_order(middles, tables, memory, events, now, filing):
+def _file_by_order(orders, middles, tables, memory, events, now, filing):
+    if orders is None:
+        return -1, 0, 0
+    return _file_by_value(middles, tables, memory, events, now, filing)
+
+
+@inner
+def _file_by_value(middles, tables, memory, events, now, filing):
     counters, root = memory.counters, filing.root
     high, low = read_words(middles, tables, memory, events, now, filing)
     if high == r.NOTHING:

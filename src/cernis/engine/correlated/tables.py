@@ -32,12 +32,23 @@ from cernis.automata.correlated.pcea import (
     Apart,
     Link,
     Ordered,
+    PassedStage,
     Transition,
     WeightBound,
 )
 from cernis.automata.unary.alphabet import Alphabet
 from cernis.engine.dag.links import FarConditions, Links, SumBounds
-from cernis.engine.dag.records import EQUAL, IN_GAP, OPERATORS, RECENT, SORTED, UNION, UNLIKE
+from cernis.engine.dag.records import (
+    EQUAL,
+    IN_ENDS,
+    IN_GAP,
+    IN_SPAN,
+    OPERATORS,
+    RECENT,
+    SORTED,
+    UNION,
+    UNLIKE,
+)
 from cernis.engine.dag.unlike import MOST_VALUES, sequences
 from cernis.pattern.window import Gap, Unit
 from cernis.pattern.write import write_gap
@@ -92,6 +103,11 @@ class CorrelatedArrays(NamedTuple):
     link_ordered: NDArray[np.int32]
     link_upper: NDArray[np.int32]
     """The column of the upper end, where a link asks for a range of values, or -1."""
+    link_ray: NDArray[np.uint8]
+    """Whether a link asks for rays of a star: which, is known once its centre is chosen."""
+    link_ends: NDArray[np.int32]
+    """Per link that asks for ranges with a value, what is added to it for each end: an end may be
+    left out."""
     link_values: NDArray[np.int32]
     """Per link and value compared by ≠, the column of the code asked for, or -1."""
     store_column: NDArray[np.int32]
@@ -141,14 +157,18 @@ class CorrelatedArrays(NamedTuple):
     link_touches: NDArray[np.uint8]
     """Whether an event that takes the link ends what it asks for."""
     store_facts: NDArray[np.int32]
-    """Per store whose runs come out of a waiting store: the facts of its code, of its ordered value
-    and of each value compared by ≠; else -1."""
-    store_ready: NDArray[np.int32]
-    """Per store in which runs wait, the store that they go on to; -1: none wait here."""
+    """Per store whose runs come out of a waiting store: the facts of its code, of the two words of
+    its ordered value, and of each value compared by ≠; else -1."""
+    store_upper: NDArray[np.int32]
+    """Per store whose runs have a range each, the column of its upper end; else -1."""
+    store_stages: NDArray[np.int32]
+    """Per store in which runs wait: the store that they go on to, how many stages they have passed,
+    the fact that notes when they go on, the link that an event has to fit, -1: none; and the column
+    of the code that what they wait for has."""
     move_first: NDArray[np.int32]
     moves: NDArray[np.int32]
     """A run that is complete in state q lets runs of the stores moves[move_first[q]] …
-    moves[move_first[q+1]-1] go on; empty: none wait."""
+    moves[move_first[q+1]-1] go on."""
 
 
 NO_GAP, TIME_GAP, EVENTS_GAP = range(3)
@@ -164,23 +184,25 @@ def _ordered(link: Link) -> Ordered | None:
 def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
     """Return the store that a link into a state asks."""
     order = _ordered(link)
-    pairs = sorted(link.equal)
     differing = [(a, True) for a, _ in link.different] + [(a, False) for a, _ in link.unlike]
     reach = None if link.gap is None else f"[{write_gap(replace(link.gap, least=Fraction(0)))}]"
     kind = UNLIKE if differing else UNION
     grouped = is_grouped(link)
     if order or reach or grouped:
         kind = RECENT if order and reach else SORTED
-    sorted_by = " ".join(filter(None, (order.earlier if order else None, reach)))
+    earlier = dict.fromkeys(o.earlier for o in link.ordered) if order else ()
+    sorted_by = " ".join(filter(None, (" to ".join(earlier), reach)))
+    if link.ray is not None and (order or link.is_next):
+        kind, sorted_by = SORTED, f"{sorted_by} as ray {link.ray[1]}"
     if grouped and link.unless:
         sorted_by = ", ".join(link.unless.by)
     waits = "" if link.arrow is None else f" -> {link.arrow}"
-    waits += "" if link.once is None else f" once {link.once}"
+    waits += f" once {_name_stages(link.once)}" if link.once else ""
     waits += "" if link.unless is None else f" unless {link.unless.guard}"
     return StoreKey(
         state=state,
         kind=kind,
-        column=tuple(a for a, _ in pairs),
+        column=pair_columns(link.equal)[0],
         contiguous=link.contiguous,
         values=tuple(differing),
         ordered=f"{sorted_by}{waits}" if sorted_by or waits else None,
@@ -189,10 +211,34 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
     )
 
 
-def wait_for(store: StoreKey) -> StoreKey:
-    """Return the store in which runs wait until they may be filed in another, by position."""
+def wait_for(store: StoreKey, link: Link) -> tuple[StoreKey, ...]:
+    """Return the stores in which runs wait, one after the other, until they are filed in a store.
+
+    They wait by position, or by the value that an event has to fit; for each key, where the stage
+    has one.
+    """
     asked = " ".join([*store.column, *(name for name, _ in store.values), store.ordered or ""])
-    return store._replace(kind=SORTED, column=(), values=(), ordered=f"until {asked}")
+    until = [f"until {asked}", *(f"until {asked}, stage {i}" for i in range(1, len(link.once)))]
+    columns = [pair_columns(stage.equal)[0] for stage in link.once]
+    return tuple(
+        store._replace(kind=SORTED, column=column, values=(), ordered=one)
+        for one, column in zip(until, columns, strict=True)
+    )
+
+
+def pair_columns(equal: tuple[tuple[str, str], ...]) -> tuple[Column, Column]:
+    """Return the columns of two events that are compared by these attributes.
+
+    >>> pair_columns((("id", "parent"), ("day", "day")))
+    (('day', 'id'), ('day', 'parent'))
+    """
+    pairs = sorted(equal)
+    return tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
+
+
+def _name_stages(stages: tuple[PassedStage, ...]) -> str:
+    """Return the states of the stages; of those that an event has to fit, in parentheses."""
+    return ", ".join(f"{s.state}" if s.fits is None else f"({s.state})" for s in stages)
 
 
 def is_grouped(link: Link) -> bool:
@@ -258,31 +304,41 @@ class CorrelatedTables:
         self.domains = _domains(pcea, apart, self.removals)
         self.columns = {c: i for i, c in enumerate(c for d in self.domains for c in d)}
         self.domain_of = [d for d, columns in enumerate(self.domains) for _ in columns]
-        orders = [order for link in _links_of(pcea) if _ordered(link) for order in link.ordered]
+        asking = [*(link for link in _links_of(pcea) if _ordered(link)), *_list_fits(pcea)]
+        orders = [order for link in asking for order in link.ordered]
         far = [(a.attribute, a.other_attribute) for a in apart if a.op in _ORDERS]
         self.ordered_pairs = tuple(dict.fromkeys([*((o.earlier, o.later) for o in orders), *far]))
         self.ordered = tuple(dict.fromkeys(name for pair in self.ordered_pairs for name in pair))
         self.one_word = frozenset(
             name
-            for link in _links_of(pcea)
-            if link.is_range
+            for link in (*_links_of(pcea), *_list_fits(pcea))
+            if link.is_range and link.ray is None
             for order in link.ordered
             for name in (order.earlier, order.later)
         )
         """The attributes of ranges: trees compare their first words alone."""
+        spans = [link for link in (*_links_of(pcea), *_list_fits(pcea)) if link.is_span]
+        self.spans = frozenset(order.earlier for link in spans for order in link.ordered)
+        """The attributes of earlier events between which a value lies: of those, too."""
         unequal = [(a.attribute, a.other_attribute) for a in apart if a.op == "!="]
         self.different = tuple(
             dict.fromkeys([*(p for link in _links_of(pcea) for p in link.different), *unequal])
         )
         sources = pcea.sources
         numbering = {removal.groups for removal in self.removals if removal.groups is not None}
-        self.ready = {store_of(s.state, s.link): s.link for s in sources if s.link.once is not None}
+        self.ready = {store_of(s.state, s.link): s.link for s in sources if s.link.once}
         """The stores whose runs come out of a waiting store, and links that ask them."""
-        waiting = {wait_for(store) for store in self.ready}
+        self.waiting = {
+            waiting: (store, i)
+            for store, link in self.ready.items()
+            for i, waiting in enumerate(wait_for(store, link))
+        }
+        """The stores in which runs wait for a stage: the store that they go on to in the end, and
+        the number of the stage."""
         self.stores = sorted(
             {store_of(s.state, s.link, s.state in self.collapsed) for s in sources}
             | numbering
-            | waiting,
+            | {*self.waiting},
             key=lambda k: (k.state, k not in numbering, repr(k)),
         )
         self.store_domain = [self.domain_of[self.columns[s.column]] for s in self.stores]
@@ -313,6 +369,11 @@ class CorrelatedTables:
         return bool(self.ready)
 
     @property
+    def has_far_links(self) -> bool:
+        """Whether links decide what versions before this one left to candidates."""
+        return self.has_middles or bool(self.spans)
+
+    @property
     def counts_positions(self) -> bool:
         """Whether starts count positions, whatever the clock of the window is."""
         return self.has_middles or bool(self.pcea.guards)
@@ -341,42 +402,107 @@ class CorrelatedTables:
     def _find_facts(self) -> tuple[Fact, ...]:
         """Return the facts that vertices keep."""
         found = dict.fromkeys(_facts(self.apart, self.columns, self.ordered, self.weights))
+        asked = [order for link in _list_fits(self.pcea) for order in link.ordered]
         for store, link in self.ready.items():
             found[CODE, self.columns[store.column]] = None
             found |= {(CODE, self.columns[(name,)]): None for name, _ in store.values}
-            order = _ordered(link)
-            if order is not None:
-                found |= {(kind, self.ordered.index(order.earlier)): None for kind in (HIGH, LOW)}
+            asked += [order for order in link.ordered if not link.strict]
+            if link.is_centre:
+                keys = {pair_columns(stage.equal)[0] for stage in link.once[1:]}
+                found |= {(CODE, self.columns[key]): None for key in sorted(keys)}
+        for order in asked:
+            found |= {(kind, self.ordered.index(order.earlier)): None for kind in (HIGH, LOW)}
+        found |= {(STAGE, i): None for i, store in enumerate(self.stores) if self._notes(store)}
         if self.is_timed:
             found[SINCE, 0] = None
         if self.has_middles:
             found[OWN, 0] = None
         return tuple(found)
 
+    def _notes(self, store: StoreKey) -> bool:
+        """Whether it is noted when runs leave a waiting store: others may have to come after."""
+        final, stage = self.waiting.get(store, (store, -1))
+        return stage >= 0 and self.ready[final].is_centre
+
     def _find_store_facts(self, width: int) -> NDArray[np.int32]:
         """Return which facts give the key and the values of the runs that have waited."""
-        rows = np.full((len(self.stores), 2 + width), -1, np.int32)
+        rows = np.full((len(self.stores), 3 + width), -1, np.int32)
+        nexts = {store_of(s.state, s.link) for s in self.pcea.sources if s.link.is_next}
         for row, store in zip(rows, self.stores, strict=True):
-            if store in self.ready:
-                order = _ordered(self.ready[store])
-                columns = [store.column, *((name,) for name, _ in store.values)]
-                row[0], *row[2 : 2 + len(store.values)] = (
-                    self.facts.index((CODE, self.columns[column])) for column in columns
-                )
-                if order is not None:
-                    row[1] = self.facts.index((HIGH, self.ordered.index(order.earlier)))
+            final, stage = self.waiting.get(store, (store, -1))
+            if store in nexts:
+                row[1:3] = self.facts.index((OWN, 0))
+            if final not in self.ready or stage == 0:
+                continue
+            link: Link | None = self.ready[final]
+            if link is not None and stage > 0:
+                link = link.once[stage].fits
+            columns = [store.column, *((name,) for name, _ in store.values)]
+            row[0], *row[3 : 3 + len(store.values)] = (
+                self.facts.index((CODE, self.columns[column])) for column in columns
+            )
+            if link is not None and _ordered(link) is not None:
+                row[1:3] = self._find_words(link)
         return rows
 
-    def _find_moves(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-        """Return where runs go on to, and which runs a complete run lets go on, by its state."""
+    def _find_words(self, link: Link) -> tuple[int, int]:
+        """Return the facts of the two words by which a link's runs are sorted."""
+        one, *others = [self.ordered.index(order.earlier) for order in link.ordered]
+        second = (HIGH, others[0]) if link.is_span else (LOW, one)
+        return self.facts.index((HIGH, one)), self.facts.index(second)
+
+    def _find_rays(self) -> NDArray[np.int32]:
+        """Return what each link to a ray asks of the centre of its star."""
+        if not any(link.is_centre for link in self.ready.values()):
+            return np.zeros((0, 3), np.int32)
+        sources, number = self.pcea.sources, {store: i for i, store in enumerate(self.stores)}
+        rows = np.full((len(sources), 3), -1, np.int32)
+        for row, source in zip(rows, sources, strict=True):
+            link = source.link
+            if link.ray is None:
+                continue
+            last, stage = link.ray
+            row[2] = self.facts.index((OWN, 0))
+            if stage >= 0:
+                row[2] = self.facts.index((STAGE, number[self._find_star(last)[stage]]))
+            if link.ordered:
+                names = [self.ordered.index(order.later) for order in link.ordered]
+                second = HIGH if link.is_range else LOW
+                row[0] = self.facts.index((HIGH, names[0]))
+                row[1] = self.facts.index((second, names[-1]))
+            elif link.is_next:
+                row[:2] = self.facts.index((STAGE, number[self._find_star(last)[stage + 1]]))
+        return rows
+
+    def _find_star(self, last: int) -> tuple[StoreKey, ...]:
+        """Return the stores in which the centres of a star wait."""
+        ends = (s for t in self.pcea.transitions if t.target == last for s in t.sources)
+        centre = next(source for source in ends if source.link.is_centre)
+        return wait_for(store_of(centre.state, centre.link), centre.link)
+
+    def _find_stages(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+        """Return what waiting stores wait for, and which of them a complete run concerns, by its
+        state."""
         number = {store: i for i, store in enumerate(self.stores)}
-        ready = {number[wait_for(store)]: number[store] for store in self.ready}
-        once = [(link.once, number[wait_for(store)]) for store, link in self.ready.items()]
-        moves = sorted((state, store) for state, store in once if state is not None)
+        rows = np.full((len(self.stores), 5), -1, np.int32)
+        moves = []
+        fits = _list_fits(self.pcea)
+        for store, (final, stage) in self.waiting.items():
+            stages, i = self.ready[final].once, number[store]
+            following = (*wait_for(final, self.ready[final]), final)[stage + 1]
+            rows[i, :2] = number[following], stage
+            if self._notes(store):
+                rows[i, 2] = self.facts.index((STAGE, i))
+            own = stages[stage].fits
+            if own is not None and own.ordered:
+                rows[i, 3] = len(self.pcea.sources) + fits.index(own)
+            rows[i, 4] = self.columns[pair_columns(stages[stage].equal)[1]]
+            moves.append((stages[stage].state, i))
+        moves.sort()
         states = np.arange(len(self.pcea.names) + 1)
         return (
-            _ints([ready.get(i, -1) for i in range(len(self.stores))]),
-            _ints(np.searchsorted([state for state, _ in moves], states) if moves else []),
+            rows,
+            _ints(np.searchsorted([state for state, _ in moves], states)),
             _ints([store for _, store in moves]),
         )
 
@@ -385,12 +511,24 @@ class CorrelatedTables:
         found = {store_of(s.state, s.link, s.state in self.collapsed): s.link.gap for s in sources}
         return [found.get(store) for store in self.stores]
 
-    def _find_orders(self, numbers: Mapping[str, int]) -> NDArray[np.int32]:
-        """Return, per store, the number of the attribute that it is sorted by; -1: by none."""
+    def _find_orders(self, numbers: Mapping[str, int], *, upper: bool = False) -> NDArray[np.int32]:
+        """Return, per store, the number of the attribute that it is sorted by; -1: by none.
+
+        The `upper` one is the second of two.
+        """
         sources = self.pcea.sources
         found = {store_of(s.state, s.link, s.state in self.collapsed): s.link for s in sources}
-        orders = [_ordered(found.get(store, ANY_LINK)) for store in self.stores]
-        return _ints([-1 if order is None else numbers[order.earlier] for order in orders])
+        for store, (final, stage) in self.waiting.items():
+            found[store] = self.ready[final].once[stage].fits or ANY_LINK
+        links = [found.get(store, ANY_LINK) for store in self.stores]
+        return _ints(
+            [
+                numbers[link.ordered[upper].earlier]
+                if _ordered(link) and (link.is_span or not upper)
+                else -1
+                for link in links
+            ]
+        )
 
     def _find_removals(self) -> NDArray[np.int32]:
         """Return where the removals of each state begin."""
@@ -421,11 +559,11 @@ class CorrelatedTables:
         transitions, sources = self.pcea.transitions, self.pcea.sources
         width = max(self.width, 1)
         order = {name: i for i, name in enumerate(self.ordered)}
-        orders = [_ordered(s.link) for s in sources]
         counts = [len(t.sources) for t in transitions]
         labels = [self.label(t.labels) for t in transitions]
         removals, groups = self._number_removals()
-        ready, move_first, moves = self._find_moves()
+        stages, move_first, moves = self._find_stages()
+        asking = [*(s.link for s in sources), *_list_fits(self.pcea)]
         return CorrelatedArrays(
             links=self._links(width),
             transition_target=_ints([t.target for t in transitions]),
@@ -433,13 +571,15 @@ class CorrelatedTables:
             transition_final=_flags([t.target in self.pcea.finals for t in transitions]),
             transition_first=_ints(np.cumsum([0, *counts])[:-1]),
             transition_count=_ints(counts),
-            link_column=_ints(
-                [self.columns[tuple(b for _, b in sorted(s.link.equal))] for s in sources]
+            link_column=_ints([self.columns[pair_columns(s.link.equal)[1]] for s in sources]),
+            link_ordered=_ints(
+                [order[link.ordered[0].later] if _ordered(link) else -1 for link in asking]
             ),
-            link_ordered=_ints([-1 if asked is None else order[asked.later] for asked in orders]),
             link_upper=_ints(
-                [order[s.link.ordered[1].later] if s.link.is_range else -1 for s in sources]
+                [order[link.ordered[1].later] if link.is_range else -1 for link in asking]
             ),
+            link_ray=_flags([bool(link.ray and (link.ordered or link.is_next)) for link in asking]),
+            link_ends=np.array([_find_ends(link) for link in asking], np.int32).reshape(-1, 2),
             link_values=self._pad(
                 [[b for _, b in (*s.link.different, *s.link.unlike)] for s in sources], width
             ),
@@ -465,7 +605,9 @@ class CorrelatedTables:
             store_gap=_units(self.reaches),
             store_first=_flags([s.state not in _find_later(self.pcea) for s in self.stores]),
             link_since=_units(self.sinces),
-            transition_begins=_flags([_begins(t, self.pcea.timed_states) for t in transitions]),
+            transition_begins=_flags(
+                [_begins(t, self.pcea.timed_states) or _is_ray(t) for t in transitions]
+            ),
             guard_first=self._find_guards(),
             removal_first=self._find_removals(),
             removals=removals,
@@ -474,7 +616,8 @@ class CorrelatedTables:
             link_after=_flags([_AFTER[s.link.after_last] for s in sources]),
             link_touches=_flags([s.link.touches for s in sources]),
             store_facts=self._find_store_facts(width),
-            store_ready=ready,
+            store_upper=self._find_orders(order, upper=True),
+            store_stages=stages,
             move_first=move_first,
             moves=moves,
         )
@@ -493,10 +636,10 @@ class CorrelatedTables:
         sources = self.pcea.sources
         numbers = {store: i for i, store in enumerate(self.stores)}
         stores = [store_of(s.state, s.link, s.state in self.collapsed) for s in sources]
-        orders = [_ordered(s.link) for s in sources]
+        asking = [*(s.link for s in sources), *_list_fits(self.pcea)]
         return Links(
             store=_ints([numbers[store] for store in stores]),
-            operator=_ints([_operator(s.link, o) for s, o in zip(sources, orders, strict=True)]),
+            operator=_ints([_operator(link, _ordered(link)) for link in asking]),
             kind=_ints([s.kind for s in self.stores]),
             width=_ints([len(s.values) for s in self.stores]),
             steps=sequences(width),
@@ -504,7 +647,8 @@ class CorrelatedTables:
             bounds=self._bounds(),
             since=_ints([self.facts.index((SINCE, 0))] if self.is_timed else []),
             own=_ints([self.facts.index((OWN, 0))] if self.has_middles else []),
-            once=_flags([s.link.once is not None for s in sources]),
+            once=_flags([bool(s.link.once) for s in sources]),
+            rays=self._find_rays(),
         )
 
     def _bounds(self) -> SumBounds:
@@ -553,11 +697,36 @@ class CorrelatedTables:
 
 def _operator(link: Link, order: Ordered | None) -> int:
     """Return how a link asks a search tree; -1: it asks none."""
+    if link.is_next:
+        return EQUAL
     if order is not None:
-        return IN_GAP if link.is_range else OPERATORS[order.op]
+        if link.is_range and link.ray is not None:
+            one, other = (each.op in ("<", ">") for each in link.ordered)
+            return IN_ENDS + 2 * one + other
+        return IN_SPAN if link.is_span else IN_GAP if link.is_range else OPERATORS[order.op]
     if link.after_last is not None:
         return EQUAL if link.after_last == "first" else OPERATORS[">="]
     return -1 if link.gap is None and not is_grouped(link) else IN_GAP
+
+
+def _find_ends(link: Link) -> tuple[int, int]:
+    """Return what is added to the two words that a link asks for, if an end is left out."""
+    if not link.is_span:
+        return 0, 0
+    one, other = (order.op in ("<", ">") for order in link.ordered)
+    return -one, int(other)
+
+
+def _list_fits(pcea: PCEA) -> list[Link]:
+    """Return the links by which events of later stages fit the runs that wait."""
+    stages = [stage for link in _links_of(pcea) for stage in link.once]
+    return [stage.fits for stage in stages if stage.fits is not None]
+
+
+def _is_ray(transition: Transition) -> bool:
+    """Whether a transition reads a ray of a star, which begins anywhere."""
+    links = [source.link for source in transition.sources]
+    return any(link.ray for link in links) and not any(link.is_centre for link in links)
 
 
 def _find_later(pcea: PCEA) -> frozenset[int]:
@@ -593,7 +762,7 @@ def _links_of(pcea: PCEA) -> list[Link]:
     return [source.link for source in pcea.sources]
 
 
-CODE, HIGH, LOW, SINCE, OWN = range(5)
+CODE, HIGH, LOW, SINCE, OWN, STAGE = range(6)
 _ORDERS = frozenset({"<", "<=", ">", ">="})
 
 Fact = tuple[int, int]
@@ -640,8 +809,8 @@ def _domains(
     """
     compared: list[tuple[Column, Column]] = []
     for link in _links_of(pcea):
-        pairs = sorted(link.equal)
-        compared.append((tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))
+        compared.append(pair_columns(link.equal))
+        compared += [pair_columns(stage.equal) for stage in link.once]
         compared += [((a,), (b,)) for a, b in (*link.different, *link.unlike)]
     compared += [((a.attribute,), (a.other_attribute,)) for a in apart if a.op not in _ORDERS]
     compared += [(one.store.column, one.column) for one in removals if one.column is not None]

@@ -200,7 +200,7 @@ def list_range(branches, operator, root, asked, bound, items):
         if top - found < 4:
             return -1
         if by_order.is_in_range(branch, operator, asked[0], asked[1]):
-            is_comparable = operator == r.IN_GAP or by_order.is_comparable(branch, asked[0])
+            is_comparable = operator >= r.IN_GAP or by_order.is_comparable(branch, asked[0])
             if branch["start"] >= bound and is_comparable:
                 items[found] = at
                 found += 1

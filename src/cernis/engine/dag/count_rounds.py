@@ -472,11 +472,9 @@ def _finish(steps, groups, is_kept, pairs, v):
 def slide_pairs(
     segments: Sequence[DagSegment], chosen: Chosen, pairs: RoundPairs
 ) -> list[int] | None:
-    """Return the number of matches of every root; None: groups are too many, or not known."""
-    read = read_steps(segments[-1].memory, chosen)
-    if read is None:
-        return None
-    (steps, places), rows = read, _read_rows(segments[-1], chosen)
+    """Return the number of matches of every root; None: groups are too many."""
+    steps, places = read_steps(segments[-1].memory, chosen)
+    rows = _read_rows(segments[-1], chosen)
     groups = number_values(steps, places)
     waits = np.isin(places.home, steps.asked[chosen.rounds >= 0])
     current = np.full((len(steps.start), 2), -1, np.int64)

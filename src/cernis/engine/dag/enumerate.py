@@ -22,6 +22,10 @@ are then those that began after it: its position is the bound of their starts, a
 others. An index holds an earlier event only once there is such a run, so none is looked for in
 vain.
 
+Of a star, the centre is chosen first, then its rays from the last one back. What a ray is asked for
+are values of the centre, and it comes after the first time at which all before it was complete: the
+index then has at least one (`cernis.engine.correlated.middles`).
+
 A run that takes rounds (`rounds`) is chosen first, then its rounds from the last one back. Where a
 row ends them, its last round is looked for first: once for each, and once in vain.
 
@@ -47,7 +51,8 @@ from cernis.engine.listing import Listing, empty_listing, trim_listing
 
 ALL_DONE, BUFFERS_FULL, NO_ROOM, SPENT = range(4)
 ROOT_INDEX, CHOICES, TRAIL, CELLS, TODO, WALKING, FOUND, MATCHES, MARKS, FLOOR = range(10)
-_NEW_CURSOR = (0, 0, 0, 1, 0, 0, 0, 0, 0, 0)
+CENTRE = 10
+_NEW_CURSOR = (0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0)
 ALIVE, DEAD = 1, 2
 """Whether the trail may still become a match."""
 
@@ -65,7 +70,7 @@ class DagWalk(NamedTuple):
     cell_root: NDArray[np.int32]
     cell_run: NDArray[np.int32]
     """Of a source with rounds that is written as -1 - source: the rounds still to be looked at, and
-    the branch of the run that takes them."""
+    the branch of the run that takes them. Of a ray: `cell_run` is the centre of its star."""
     cell_bound: NDArray[np.int64]
     """The earliest start of the runs of a source."""
     totals: NDArray[np.float64]
@@ -148,9 +153,10 @@ def _limit(links, memory, vertex, before, bound):
 
 
 @inner
-def _take(memory, walk, vertex, bound):
+def _take(links, memory, walk, vertex, bound):
     """Put a vertex on the trail and its sources on the list, with the earliest start of these."""
     cursor = walk.cursor
+    centre = cursor[CENTRE] if len(links.rays) > 0 else 0
     walk.trail[cursor[TRAIL]] = vertex
     cursor[TRAIL] += 1
     first = memory.vertices[vertex]["first"]
@@ -159,6 +165,11 @@ def _take(memory, walk, vertex, bound):
         cursor[CELLS] = cell + 1
         walk.cell_source[cell] = source
         walk.cell_bound[cell] = bound
+        walk.cell_run[cell] = centre
+        if centre != 0:
+            since = links.rays[memory.sources[source]["link"], 2]
+            if since >= 0:
+                walk.cell_bound[cell] = memory.facts[centre, since] + 1
         walk.cell_next[cell] = cursor[TODO]
         cursor[TODO] = cell
 
@@ -180,7 +191,6 @@ def _pick(links, memory, walk, source, at, bound):
         if right != 0 and memory.nodes[right]["start"] >= bound:
             _choose(walk, source, right, bound)
         return memory.nodes[at]["vertex"]
-    asked = memory.asked[memory.sources[source]["asked"]]
     if kind == r.UNLIKE:
         before = memory.entries[at]["before"]
         before = unlike.next_of_source(links, memory, source, before, bound)
@@ -189,27 +199,35 @@ def _pick(links, memory, walk, source, at, bound):
         return memory.entries[at]["vertex"] if memory.entries[at]["start"] >= bound else 0
     operator = links.operator[link]
     branch = memory.branches[at]
+    asked = memory.asked[memory.sources[source]["asked"]]
+    high, low = asked[0], asked[1]
+    if len(links.rays) > 0 and links.rays[link, 0] >= 0:
+        facts = memory.facts[walk.cursor[CENTRE]]
+        high, low = facts[links.rays[link, 0]], facts[links.rays[link, 1]]
+        if operator == r.IN_SPAN:  # rays have one word for each end of their range
+            low = high if low == 0 else high + 1
     begun = bound
     if kind == r.RECENT:
         bound = asked[len(asked) - 1]
     if branch["best"] < bound:
         return 0
-    if by_order.is_in_range(branch, operator, asked[0], asked[1]):
+    centre = walk.cursor[CENTRE]
+    if by_order.is_in_range(branch, operator, high, low):
         left, right = branch["left"], branch["right"]
         if left != 0 and memory.branches[left]["best"] >= bound:
-            _choose(walk, source, left, begun)
+            _choose(walk, source, left, begun, centre)
         if right != 0 and memory.branches[right]["best"] >= bound:
-            _choose(walk, source, right, begun)
-        is_comparable = operator == r.IN_GAP or by_order.is_comparable(branch, asked[0])
+            _choose(walk, source, right, begun, centre)
+        is_comparable = operator >= r.IN_GAP or by_order.is_comparable(branch, high)
         if branch["start"] >= bound and is_comparable:
             vertex = branch["vertex"]
             if kind != r.RECENT or memory.vertices[vertex]["start"] >= begun:
                 return vertex
         return 0
-    left_of = by_order.is_beyond(branch, operator, asked[0], asked[1])
+    left_of = by_order.is_beyond(branch, operator, high, low)
     side = branch["left"] if left_of else branch["right"]
     if side != 0 and memory.branches[side]["best"] >= bound:
-        _choose(walk, source, side, begun)
+        _choose(walk, source, side, begun, centre)
     return 0
 
 
@@ -235,11 +253,21 @@ def _advance(links, memory, walk, source, at, limit, bound, apart):
     if timed:
         inherited = _limit(links, memory, vertex, inherited, bound)
     if len(links.own) > 0 and links.once[memory.sources[source]["link"]]:
-        middle = walk.cursor[TODO]
-        walk.cell_bound[middle] = max(inherited, memory.facts[vertex, links.own[0]] + 1)
-    _take(memory, walk, vertex, inherited)
+        _bound_next(links, memory, walk, vertex, inherited)
+    _take(links, memory, walk, vertex, inherited)
     _begin_rounds(links.rounds, links, memory, walk, source, at)
     return True
+
+
+@inner
+def _bound_next(links, memory, walk, vertex, inherited):
+    """Bound what comes next by the vertex: the start of a middle, or a ray by its centre."""
+    cell, since = walk.cursor[TODO], links.own[0]
+    if len(links.rays) > 0:
+        ray = links.rays[memory.sources[walk.cell_source[cell]]["link"]]
+        if ray[2] >= 0:
+            walk.cell_run[cell], since = vertex, ray[2]
+    walk.cell_bound[cell] = max(inherited, memory.facts[vertex, since] + 1)
 
 
 @inner
@@ -271,6 +299,7 @@ def _go_on(links, memory, walk, cell, bound, apart):
     source = walk.cell_source[cell]
     if source >= 0:
         at, limit = memory.sources[source]["at"], walk.cell_bound[cell]
+        walk.cursor[CENTRE] = walk.cell_run[cell]
         return _advance(links, memory, walk, source, at, limit, bound, apart)
     root, run = walk.cell_root[cell], walk.cell_run[cell]
     return _take_round(links.rounds, links, memory, walk, source, -root, run)
@@ -281,6 +310,7 @@ def _turn_to(links, memory, walk, choice, bound, apart):
     """Take up a choice that was left; return False if it cannot be in the match."""
     if choice["source"] >= 0:
         source, at, limit = choice["source"], choice["at"], choice["bound"]
+        walk.cursor[CENTRE] = choice["run"]
         return _advance(links, memory, walk, source, at, limit, bound, apart)
     at, run = choice["at"], choice["run"]
     return _take_round(links.rounds, links, memory, walk, choice["source"], at, run)
@@ -357,7 +387,7 @@ def list_matches(segment, limit, walk, listing, steps):
             if root > 0 and roots[root]["end"] != roots[root - 1]["end"]:
                 cursor[FOUND] = 0
             cursor[CHOICES], cursor[TRAIL], cursor[CELLS], cursor[TODO] = 0, 0, 1, 0
-            cursor[FLOOR] = r.NOTHING
+            cursor[FLOOR], cursor[CENTRE] = r.NOTHING, 0
             if cursor[FOUND] == limit:
                 cursor[ROOT_INDEX] += 1
                 continue
@@ -372,7 +402,7 @@ def list_matches(segment, limit, walk, listing, steps):
             begun = bound
             if len(links.since) > 0:
                 begun = _limit(links, memory, vertex, bound, bound)
-            _take(memory, walk, vertex, begun)
+            _take(links, memory, walk, vertex, begun)
         dead = cursor[WALKING] == DEAD
         while True:
             if steps[0] > steps[1] >= 0:

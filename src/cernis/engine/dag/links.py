@@ -72,7 +72,11 @@ class Links(NamedTuple):
     """The fact that holds where the event of a vertex stands, in the unit of starts, where a middle
     lies between two compared events; empty: nowhere."""
     once: NDArray[np.uint8]
-    """Per link, whether the run that it finds bounds the start of the middle: the source before."""
+    """Per link, whether the run that it finds bounds what the source before it finds: the start of
+    a middle, or a ray of the star whose centre it is."""
+    rays: NDArray[np.int32]
+    """Per link to a ray of a star: which two facts of the centre are asked for, and the fact that
+    says after which position; -1: no ray. Empty: there is no star."""
     rounds: NDArray[np.int32] | None = None
     """Per link, which rounds lie between the runs and the vertex, see `rounds`; None: no link has
     rounds, and kernels are compiled without them."""
@@ -123,6 +127,7 @@ def links_of_runs() -> Links:
         since=none,
         own=none,
         once=np.zeros(4 + 4 * len(ways), np.uint8),
+        rays=np.zeros((0, 3), np.int32),
         rounds=np.array([0] * 4 + [sign * way for way in ways for sign in (-1, 1) * 2], np.int32),
     )
 

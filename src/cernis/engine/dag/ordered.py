@@ -10,6 +10,10 @@ A tree for gaps holds readings of time, or positions, in the first word. They on
 Of a `->`, `erase` leaves the runs behind that an event has taken on; of an `UNLESS`, those that an
 event of its guard forbids, which have one word: the number of their group.
 
+Of a star (`cernis.engine.correlated.middles`), `pop` takes out one run after the other. A tree
+whose runs have a range each has its ends as the two words: both rise together, so the ranges that
+have a value lie side by side.
+
 A tree for a gap beside an order is by value; its starts are readings of the last event of each run.
 
 Cost contract: insertion, trimming and erasing O(log n) expected, n the runs of one key inside the
@@ -54,6 +58,11 @@ def is_in_range(branch, operator, high, low):
         return h > high or (h == high and l > low)
     if operator == r.IN_GAP:
         return high <= h <= low
+    if operator == r.IN_SPAN:
+        return h <= high and l >= low
+    if operator >= r.IN_ENDS:
+        from_, to = (operator - r.IN_ENDS) >> 1, -((operator - r.IN_ENDS) & 1)
+        return (h > high or (h == high and l >= from_)) and (h < low or (h == low and l <= to))
     if operator == r.EQUAL:
         return h == high and l == low
     return h > high or (h == high and l >= low)
@@ -64,6 +73,10 @@ def is_beyond(branch, operator, high, low):
     """Whether what is asked for is to the left of a branch that is not in range."""
     if operator == r.IN_GAP:
         return branch["high"] > low
+    if operator == r.IN_SPAN:
+        return branch["high"] > high
+    if operator >= r.IN_ENDS:
+        return branch["high"] >= low
     if operator == r.EQUAL:
         return branch["high"] > high or (branch["high"] == high and branch["low"] > low)
     return operator == r.LESS or operator == r.LESS_EQUAL
@@ -278,6 +291,10 @@ def _lies_outside(branch, operator, high, low, to_left):
     """
     if operator == r.EQUAL:
         return is_in_range(branch, r.LESS if to_left else r.GREATER, high, low)
+    if operator == r.IN_GAP:
+        return branch["high"] < high if to_left else branch["high"] > low
+    if operator == r.IN_SPAN:
+        return branch["low"] < low if to_left else branch["high"] > high
     if to_left == (operator in (r.GREATER, r.GREATER_EQUAL)):
         return not is_in_range(branch, operator, high, low)
     h = branch["high"]
@@ -302,14 +319,8 @@ def room_to_erase(branches, root, operator, high, low):
 
 
 @inner
-def erase(branches, counters, root, operator, high, low, bound):
-    """Return the tree without the values that compare so with one; the tree before stays.
-
-    The values of the same kind that are in range lie side by side, so two trees are left.
-    """
-    left = _keep_outside(branches, counters, root, operator, high, low, bound, True)
-    right = _keep_outside(branches, counters, root, operator, high, low, bound, False)
-    first = counters[r.BRANCHES]
+def _merge(branches, counters, left, right, bound):
+    """Return one tree of two that lie beside each other; its new branches are to be refreshed."""
     new_root, parent, to_right = 0, 0, False
     while left != 0 and right != 0:
         from_left = branches[left]["priority"] >= branches[right]["priority"]
@@ -326,6 +337,19 @@ def erase(branches, counters, root, operator, high, low, bound):
     if parent == 0:
         return max(left, right)
     _hang(branches, parent, to_right, max(left, right))
+    return new_root
+
+
+@inner
+def erase(branches, counters, root, operator, high, low, bound):
+    """Return the tree without the values that compare so with one; the tree before stays.
+
+    The values of the same kind that are in range lie side by side, so two trees are left.
+    """
+    left = _keep_outside(branches, counters, root, operator, high, low, bound, True)
+    right = _keep_outside(branches, counters, root, operator, high, low, bound, False)
+    first = counters[r.BRANCHES]
+    new_root = _merge(branches, counters, left, right, bound)
     for branch in range(counters[r.BRANCHES] - 1, first - 1, -1):
         _refresh(branches, branch)
     return new_root
@@ -349,6 +373,64 @@ def _keep_outside(branches, counters, root, operator, high, low, bound, to_left)
         else:
             _hang(branches, parent, to_left, copy)
         parent = copy
+    for branch in range(counters[r.BRANCHES] - 1, first - 1, -1):
+        _refresh(branches, branch)
+    return new_root
+
+
+@inner
+def find_fitting(branches, root, operator, high, low):
+    """Return the highest branch that compares so with a value, and is of its kind; 0: none does."""
+    at = root
+    while at != 0:
+        if _lies_outside(branches[at], operator, high, low, False):
+            at = branches[at]["left"]
+        elif _lies_outside(branches[at], operator, high, low, True):
+            at = branches[at]["right"]
+        else:
+            break
+    return at
+
+
+@inner
+def room_to_pop(branches, root, operator, high, low):
+    """Return the most branches that `pop` will make."""
+    made, found = 0, find_fitting(branches, root, operator, high, low)
+    at = root
+    while at != found:
+        made += 1
+        outside = _lies_outside(branches[at], operator, high, low, False)
+        at = branches[at]["left"] if outside else branches[at]["right"]
+    left, right = branches[found]["left"], branches[found]["right"]
+    while left != 0:
+        made += 1
+        left = branches[left]["right"]
+    while right != 0:
+        made += 1
+        right = branches[right]["left"]
+    return made
+
+
+@inner
+def pop(branches, counters, root, operator, high, low, bound):
+    """Return the tree without the branch that `find_fitting` finds; the tree before stays."""
+    first, found = counters[r.BRANCHES], find_fitting(branches, root, operator, high, low)
+    new_root, parent, to_right = 0, 0, False
+    at = root
+    while at != found:
+        copy = _copy(branches, counters, at, bound)
+        if parent == 0:
+            new_root = copy
+        else:
+            _hang(branches, parent, to_right, copy)
+        parent, to_right = copy, not _lies_outside(branches[at], operator, high, low, False)
+        at = branches[at]["right"] if to_right else branches[at]["left"]
+    left, right = branches[found]["left"], branches[found]["right"]
+    merged = _merge(branches, counters, left, right, bound)
+    if parent == 0:
+        new_root = merged
+    else:
+        _hang(branches, parent, to_right, merged)
     for branch in range(counters[r.BRANCHES] - 1, first - 1, -1):
         _refresh(branches, branch)
     return new_root

@@ -45,8 +45,11 @@ MOST_RECORDS = 2**30
 UNION, UNLIKE, SORTED, RECENT, ROUNDS, ENDED, ENDED_ONCE = range(7)
 
 LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = range(4)
-EQUAL, DIFFERENT, IN_GAP = 4, 5, 6
-"""IN_GAP asks a search tree for a range: the two words are its ends, both included."""
+EQUAL, DIFFERENT, IN_GAP, IN_SPAN, IN_ENDS = 4, 5, 6, 7, 8
+"""IN_GAP asks a search tree for a range: the two words are its ends, both included. With IN_SPAN,
+the two words of a run are the ends of a range: it asks for the runs whose range has a value.
+IN_ENDS is IN_GAP for values of two words between ends of one; + 1 and + 2 leave the upper and the
+lower end out."""
 OPERATORS = {
     "<": LESS,
     "<=": LESS_EQUAL,

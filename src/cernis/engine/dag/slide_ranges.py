@@ -380,8 +380,6 @@ def count_once(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | No
     if not takes_all(segments[-1], chosen) or (chosen.operator[rounds] == r.EQUAL).any():
         return None
     read = read_steps(segments[-1].memory, chosen)
-    if read is None:
-        return None
     moment = np.searchsorted(chosen.moment_first, rounds, side="right")
     if len(np.unique(moment << 32 | read[0].asked[rounds])) != len(rounds):
         return None

@@ -240,8 +240,8 @@ def choose_vertices(segments: Sequence[DagSegment]) -> Chosen:
     )
 
 
-def read_steps(memory: r.RunMemory, chosen: Chosen) -> tuple[Steps, Places] | None:
-    """Return the vertices that the roots may reach, and their places; None: some have no group."""
+def read_steps(memory: r.RunMemory, chosen: Chosen) -> tuple[Steps, Places]:
+    """Return the vertices that the roots may reach, and their places."""
     vertices, operator, size = chosen.vertices, chosen.operator, len(chosen.start)
     trees, in_trees = _read_trees(memory, chosen.number)
     in_groups = read_groups(memory, chosen.number)
@@ -251,8 +251,6 @@ def read_steps(memory: r.RunMemory, chosen: Chosen) -> tuple[Steps, Places] | No
     rounds = memory.sources["group"][chosen.rounds[chosen.rounds >= 0]]
     in_trees = in_trees[~np.isin(-in_trees[:, 1], trees[rounds[rounds > 0]])]
     names = np.where(by_range, -trees[np.where(by_range, sources["at"], 0)], sources["group"])
-    if not in_groups[:, 1].all() or not names.all():
-        return None  # states that were frozen before there were groups
     filed = np.concatenate([in_groups, in_trees])
     indexes = np.unique(np.concatenate([names, filed[:, 1]]))
     asked = np.full(size, -1, np.int64)

@@ -21,6 +21,7 @@ from cernis.automata.rows.construct import AT_END, AT_START
 from cernis.compiled import kernel
 from cernis.engine.rows.tables import (
     BEGUN,
+    BUDGET,
     FIRST_ROW,
     FOUND,
     NO_MATCH,
@@ -36,6 +37,10 @@ from cernis.engine.rows.tables import (
 from cernis.pattern.row_pattern import SkipMode
 
 NEVER = np.iinfo(np.int32).max
+_ENDLESS = np.iinfo(np.int64).max
+_WASTE = 4
+"""How many rows, for each row, matches may have that begin after a row of which it is not known
+whether the search comes there."""
 _PAST, _NEXT, _FIRST = (mode.value for mode in list(SkipMode)[:3])
 
 
@@ -45,8 +50,8 @@ def match_rows(tables: RowTables, rows: PartitionedRows, skipping: Skipping) -> 
     earliest = np.empty((longest + 1, len(tables.first) - 1), np.int32)
     stops = rows.bounds[1:].copy()
     found = _match_partitions(tables, rows, skipping, earliest, stops)
-    starts, lengths, labels, status = found
-    return FoundRows(starts, lengths, labels, stops, int(status))
+    starts, lengths, labels, nexts, status = found
+    return FoundRows(starts, lengths, labels, nexts, stops, int(status))
 
 
 def find_limits(bounds: Numbers, times: NDArray[np.float64], ends: NDArray[np.float64]) -> Numbers:
@@ -54,24 +59,62 @@ def find_limits(bounds: Numbers, times: NDArray[np.float64], ends: NDArray[np.fl
     return np.asarray(_find_limits(bounds, times, ends))
 
 
+def choose_matches(starts: Numbers, nexts: Numbers, entry: int) -> tuple[Numbers, int]:
+    """Return which matches a search finds that begins at a row, and where it goes on.
+
+    The matches are sorted by their first rows. Negative: why the search cannot go on.
+    """
+    chosen, at = _choose_matches(starts, nexts, entry)
+    return chosen, int(at)
+
+
+@kernel
+def _choose_matches(starts, nexts, entry):
+    chosen = np.empty(len(starts), np.int64)
+    number = 0
+    at = np.int64(entry)
+    for match in range(len(starts)):
+        if starts[match] >= at:
+            chosen[number] = match
+            number += 1
+            at = nexts[match]
+            if at < 0:
+                break
+    return chosen[:number], at
+
+
 @kernel
 def _match_partitions(tables, rows, skipping, earliest, stops):
     starts = np.empty(1024, np.int64)
     lengths = np.empty(1024, np.int64)
+    nexts = np.empty(1024, np.int64)
     labels = np.empty(1024, np.int64)
+    tried = np.zeros(len(earliest), np.bool_)
     found = 0
     used = 0
-    status = FOUND
     for part in range(len(rows.bounds) - 1):
         begin, end = rows.bounds[part], rows.bounds[part + 1]
         flags = rows.flags[part]
         find_earliest(tables, rows.holds, (begin, end, flags), earliest)
-        at = rows.firsts[part]
-        while at < end:
+        tried[: end - begin] = False
+        entry = at = rows.firsts[part]
+        most = _ENDLESS
+        while True:
+            if at >= rows.untils[part] or tried[at - begin]:
+                if entry == rows.lasts[part]:
+                    break
+                most = min(most, used + _WASTE * (end - begin))
+                entry += 1
+                at = entry
+                continue
+            if used > most:
+                return starts[:found], lengths[:found], labels[:used], nexts[:found], BUDGET
+            tried[at - begin] = True
             if found == len(starts):
-                starts, lengths = grow(starts), grow(lengths)
+                starts, lengths, nexts = grow(starts), grow(lengths), grow(nexts)
             starts[found] = at
             lengths[found] = NO_MATCH
+            nexts[found] = at + 1
             limit = rows.limits[at]
             if earliest[at - begin, 0] > limit - begin:
                 found += 1
@@ -97,11 +140,12 @@ def _match_partitions(tables, rows, skipping, earliest, stops):
             lengths[found] = row - at
             found += 1
             following = skip_match(at, labels[first:used], skipping)
-            if following < 0:
-                return starts[:found], lengths[:found], labels[:used], -following
-            at = following
+            nexts[found - 1] = following
+            if following < 0 and rows.firsts[part] == rows.lasts[part]:
+                return starts[:found], lengths[:found], labels[:used], nexts[:found], -following
+            at = following if following >= 0 else rows.untils[part]
         stops[part] = at
-    return starts[:found], lengths[:found], labels[:used], status
+    return starts[:found], lengths[:found], labels[:used], nexts[:found], FOUND
 
 
 @kernel

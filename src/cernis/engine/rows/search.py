@@ -41,13 +41,17 @@ from cernis.engine.rows.tables import (
 
 Floats = NDArray[np.float64]
 
-LAST_ROW, FIRST_ROW_OF, LAST_VARIABLE, COUNT, SUM, LEAST, GREATEST = range(7)
+(
+    LAST_ROW, FIRST_ROW_OF, LAST_VARIABLE, FIRST_VARIABLE, MATCH_NUMBER, COUNT, SUM, LEAST,
+    GREATEST,
+) = range(9)  # fmt: skip
 """The kinds of registers."""
 
 (
     CONSTANT, CURRENT, VALUE_AT, REGISTER, ADD, SUBTRACT, MULTIPLY, DIVIDE, MODULO, NEGATE, EQUAL,
-    LESS, LESS_EQUAL, AND, OR, NOT, IS_NULL, ABSOLUTE, COALESCE,
-) = range(19)  # fmt: skip
+    LESS, LESS_EQUAL, AND, OR, NOT, IS_NULL, ABSOLUTE, COALESCE, LESSER, GREATER, LEAST_KNOWN,
+    GREATEST_KNOWN, CHOOSE,
+) = range(24)  # fmt: skip
 """The operations of programs."""
 
 _REMEMBERED = 1 << 20
@@ -108,8 +112,23 @@ def search_rows(
     found = _search_partitions(
         tables, rows, skipping, conditions, (earliest, stack, paths, stops), np.int64(budget)
     )
-    starts, lengths, labels, status, tried = found
-    return FoundRows(starts, lengths, labels, stops, int(status)), int(tried)
+    starts, lengths, labels, nexts, status, tried = found
+    return FoundRows(starts, lengths, labels, nexts, stops, int(status)), int(tried)
+
+
+def start_path(conditions: PathConditions, number: int) -> Floats:
+    """Return the registers of an empty path, of the match with a number."""
+    path = conditions.registers.initial.copy()
+    begin_path(conditions.registers, path, number)
+    return path
+
+
+def extend_path(conditions: PathConditions, path: Floats, row: int, variable: int) -> Floats | None:
+    """Return the registers of a path and one more row; None: the row does not fit the variable."""
+    longer = path.copy()
+    note_row(conditions, longer, row, variable)
+    fits = is_true(conditions, longer, row, variable)
+    return longer if fits else None
 
 
 @kernel
@@ -117,7 +136,9 @@ def _search_partitions(tables, rows, skipping, conditions, scratch, budget):
     earliest, stack, paths, stops = scratch
     starts = np.empty(1024, np.int64)
     lengths = np.empty(1024, np.int64)
+    nexts = np.empty(1024, np.int64)
     labels = np.empty(1024, np.int64)
+    met = np.zeros(len(earliest), np.bool_)
     width = paths.shape[1] + 3
     keys = np.empty((1024, width), np.int64)
     filled = np.zeros(2048, np.int64)
@@ -130,16 +151,26 @@ def _search_partitions(tables, rows, skipping, conditions, scratch, budget):
         filled[:] = 0
         remembered = 0
         undecided = False
-        at = rows.firsts[part]
-        while at < end:
+        met[: end - begin] = False
+        entry = at = rows.firsts[part]
+        matches = rows.numbers[part]
+        while True:
+            if at >= rows.untils[part] or met[at - begin]:
+                if entry == rows.lasts[part]:
+                    break
+                entry += 1
+                at = entry
+                continue
+            met[at - begin] = True
             if found == len(starts):
-                starts, lengths = grow(starts), grow(lengths)
+                starts, lengths, nexts = grow(starts), grow(lengths), grow(nexts)
             starts[found] = at
             lengths[found] = NO_MATCH
+            nexts[found] = at + 1
             limit = rows.limits[at]
             depth = 0
             stack[0, 0], stack[0, 1] = 0, tables.first[0]
-            paths[0, :] = conditions.registers.initial
+            begin_path(conditions.registers, paths[0], matches + 1)
             if earliest[at - begin, 0] > limit - begin:
                 depth = -1
             while depth >= 0:
@@ -163,7 +194,9 @@ def _search_partitions(tables, rows, skipping, conditions, scratch, budget):
                     continue
                 tried += 1
                 if tried > budget:
-                    return starts[:found], lengths[:found], labels[:used], BUDGET, tried
+                    return (
+                        starts[:found], lengths[:found], labels[:used], nexts[:found], BUDGET, tried
+                    )  # fmt: skip
                 missing = tables.anchors[edge] & ~find_anchors((begin, end, row, limit, flags))
                 is_open = row == end and flags & OPEN and limit > end
                 if is_open and missing & ~AT_END == 0 and (missing or tables.variable[edge] >= 0):
@@ -204,13 +237,16 @@ def _search_partitions(tables, rows, skipping, conditions, scratch, budget):
                 labels[used + place] = 2 * tables.variable[edge] + tables.excluded[edge]
             lengths[found] = depth
             found += 1
+            matches += 1
             following = skip_match(at, labels[used : used + depth], skipping)
+            nexts[found - 1] = following
             used += depth
-            if following < 0:
-                return starts[:found], lengths[:found], labels[:used], -following, tried
-            at = following
+            status = -following
+            if following < 0 and rows.firsts[part] == rows.lasts[part]:
+                return starts[:found], lengths[:found], labels[:used], nexts[:found], status, tried
+            at = following if following >= 0 else rows.untils[part]
         stops[part] = at
-    return starts[:found], lengths[:found], labels[:used], FOUND, tried
+    return starts[:found], lengths[:found], labels[:used], nexts[:found], FOUND, tried
 
 
 # ------------------------------------------------------------------- failures
@@ -260,6 +296,15 @@ def _widen(keys, number):
 
 
 @kernel
+def begin_path(registers, path, number):
+    """Write the registers of an empty path, of the match with a number."""
+    path[:] = registers.initial
+    for group in range(len(registers.kind)):
+        if registers.kind[group] == MATCH_NUMBER:
+            path[registers.base[group]] = number
+
+
+@kernel
 def note_row(conditions, path, row, variable):
     """Bring the registers of a path up to date with a row."""
     registers = conditions.registers
@@ -273,11 +318,13 @@ def note_row(conditions, path, row, variable):
             for place in range(base + depth, base, -1):
                 path[place] = path[place - 1]
             path[base] = row if kind == LAST_ROW else variable
-        elif kind == FIRST_ROW_OF:
+        elif kind in (FIRST_ROW_OF, FIRST_VARIABLE):
             if path[base] == depth:
-                path[base + 1] = row
+                path[base + 1] = row if kind == FIRST_ROW_OF else variable
             if path[base] <= depth:
                 path[base] += 1
+        elif kind == MATCH_NUMBER:
+            continue
         elif not np.isnan(value):
             before = path[base]
             if kind == COUNT:
@@ -333,6 +380,9 @@ def is_true(conditions, path, row, variable):
                 stack[top] = abs(value)
             else:
                 stack[top] = 1.0 if np.isnan(value) else 0.0
+        elif operation == CHOOSE:
+            top -= 2
+            stack[top] = stack[top + 1] if stack[top] == 1.0 else stack[top + 2]
         else:
             top -= 1
             stack[top] = combine(operation, stack[top], stack[top + 1])
@@ -352,6 +402,10 @@ def combine(operation, left, right):
         return left + right
     if operation == COALESCE:
         return right if np.isnan(left) else left
+    if operation == LEAST_KNOWN:
+        return np.fmin(left, right)
+    if operation == GREATEST_KNOWN:
+        return np.fmax(left, right)
     if np.isnan(left) or np.isnan(right):
         return np.nan
     if operation == ADD:
@@ -364,6 +418,10 @@ def combine(operation, left, right):
         return np.nan if right == 0.0 else left / right
     if operation == MODULO:
         return np.nan if right == 0.0 else np.fmod(left, right)
+    if operation == LESSER:
+        return min(left, right)
+    if operation == GREATER:
+        return max(left, right)
     if operation == EQUAL:
         return 1.0 if left == right else 0.0
     if operation == LESS:

@@ -44,6 +44,13 @@ class PartitionedRows(NamedTuple):
     """Per partition, the first row at which a match may begin."""
     flags: Numbers
     """Per partition, OPEN and BEGUN."""
+    lasts: Numbers
+    """Per partition, the last row at which the search may begin: it begins at the first, and again
+    at each row up to this one, and ends where it meets a row that it has tried."""
+    untils: Numbers
+    """Per partition, the row before which matches begin."""
+    numbers: Numbers
+    """Per partition, how many matches it has had."""
 
 
 class Skipping(NamedTuple):
@@ -63,6 +70,8 @@ class FoundRows(NamedTuple):
     """0: an empty match; NO_MATCH."""
     labels: Numbers
     """The rows of all matches: twice the variable, and one more where the row is left out."""
+    nexts: Numbers
+    """The row at which the search goes on after each; negative: why it cannot."""
     stops: Numbers
     """Per partition, the row at which the search goes on when more rows come."""
     status: int
@@ -74,7 +83,10 @@ FOUND, NO_TARGET, FIRST_ROW, BUDGET = range(4)
 
 def close_partitions(bounds: Numbers, holds: Flags, limits: Numbers) -> PartitionedRows:
     """Return whole partitions: no row comes before or after them."""
-    return PartitionedRows(bounds, holds, limits, bounds[:-1], np.zeros(len(bounds) - 1, np.int64))
+    firsts = bounds[:-1]
+    flags = np.zeros(len(firsts), np.int64)
+    numbers = np.zeros(len(firsts), np.int64)
+    return PartitionedRows(bounds, holds, limits, firsts, flags, firsts, bounds[1:], numbers)
 
 
 def make_tables(automaton: RowAutomaton) -> RowTables:

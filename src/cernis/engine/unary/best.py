@@ -70,6 +70,8 @@ class BestWalk(NamedTuple):
     """The weights of the matches of one root."""
     filled: NDArray[np.int64]
     """How many weights `top` has, and the last end that they come from."""
+    least: NDArray[Any]
+    """The least weight to list; empty: any."""
 
 
 def find_reachable(segment: ArenaSegment) -> NDArray[np.int64]:
@@ -88,12 +90,14 @@ def list_best(
     label_rank: NDArray[np.int64] | None = None,
     *,
     overall: bool = False,
+    least: float | None = None,
     block: int = 65_536,
 ) -> Iterator[Listing]:
     """Give the `most` best matches of each root, best first; `weights` has one for each node.
 
     With the rank of each label, the earliest of equal weights come first, else the latest starts.
     `overall` the best are asked for, those of earlier ends first: others may be missing.
+    Those of less than the `least` weight are not listed.
     """
     bests = _new_bests(len(weights), weights.dtype)
     walk = _new_walk(64, 256, weights.dtype)
@@ -103,6 +107,8 @@ def list_best(
     if overall and most <= _MOST_COMPARED:
         top, fresh = np.zeros((2, most), weights.dtype)
         walk = walk._replace(top=top, fresh=fresh)
+    if least is not None:
+        walk = walk._replace(least=np.array([least], weights.dtype))
     root, stamp, matches, marks = 0, 0, block, 4 * block
     while root < len(segment.roots):
         listing = empty_listing(matches, marks)
@@ -144,6 +150,7 @@ def _new_walk(waiting: int, path: int, kind: Any) -> BestWalk:
         np.zeros(0, kind),
         np.zeros(0, kind),
         np.zeros(2, np.int64),
+        np.zeros(0, kind),
     )
 
 
@@ -440,6 +447,8 @@ def _list_root(arena, one_root, most, weights, bests, walk, listing, place):
         _push(arena, bests, walk, 0, first)
         size = 1
     while size > 0 and found < most:
+        if len(walk.least) > 0 and walk.total[0] < walk.least[0]:
+            break
         if len(walk.top) > 0:
             if _is_beaten(walk, walk.total[0], one_root[0]["end"]):
                 break

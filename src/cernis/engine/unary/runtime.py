@@ -37,6 +37,7 @@ from cernis.engine.unary import step as kernel
 from cernis.engine.unary.arena import ArenaSegment, UnaryMemory
 from cernis.engine.unary.collect import copy_live, link_starts, move_slots
 from cernis.engine.unary.tables import UnaryTables
+from cernis.engine.unary.thresholds import RunThresholds
 from cernis.errors import BudgetError
 
 MOST_NODES = 2**31 - 1
@@ -62,6 +63,8 @@ class UnaryEngine:
         self.earliest_starts: a.EarliestStarts | None = None
         if settings.keeps_first:
             self.earliest_starts = _first_earliest(self.memory)
+        self.thresholds: RunThresholds | None = None
+        """What the events of a match have to reach, beside the automaton."""
         self.consumed = np.full(64, -1, np.int64)
         self._capacity = FIRST_NODES
         self._is_shared = False
@@ -212,6 +215,10 @@ class UnaryEngine:
         """
         if (starts < 0).any():
             choosing.find_starts(segment, starts, self._reserve_nodes())
+        if self.thresholds is not None:
+            roots = segment.roots
+            kept = self.thresholds.decide(roots["key"], starts, roots["end"])
+            segment, starts = segment._replace(roots=roots[kept]), starts[kept]
         if self.settings.resolve != RESOLVE_LONGEST or self.settings.keeps_ends:
             return segment, starts
         kept = keep_longest(segment.roots["key"], starts, segment.roots["end"])

@@ -233,9 +233,10 @@ def _combine(each: list[list[Case] | None], together: bool) -> list[Case] | None
     for some in each:
         if some is None:
             return None
-        cases = [a + b for a in cases for b in some] if together else [*cases, *some]
-        if len(cases) > _MOST_CASES:
+        size = len(cases) * len(some) if together else len(cases) + len(some)
+        if size > _MOST_CASES:
             return None
+        cases = [a + b for a in cases for b in some] if together else [*cases, *some]
     return cases
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
+from typing import cast
 
 from cernis.pattern.formula import ANY_TYPE
 from cernis.pattern.predicate import Literal
@@ -131,8 +133,11 @@ class KnownEvents:
 
 
 def _unite_attributes(maps: Iterable[Attributes]) -> Kinds:
+    united = [*{id(attributes): attributes for attributes in maps if attributes}.values()]
+    if len(united) == 1:  # a thousand rules ask the same
+        return ChainMap(cast("dict[str, Kind | None]", united[0]), _ALWAYS)
     found: dict[str, list[Kind]] = {}
-    for attributes in maps:
+    for attributes in united:
         for name, kind in attributes.items():
             found.setdefault(name, []).append(kind)
     return {**_ALWAYS, **{name: unite_kinds(kinds) for name, kinds in found.items()}}

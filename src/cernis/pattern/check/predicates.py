@@ -191,7 +191,8 @@ class PredicateCheck:
                         suggestion="write it as in '2024-05-31T12:30:00'",
                     )
                 continue
-            self.check_classes((write_value(body), kind), (write_value(other), its), span)
+            if len(pair) == 2 and None not in pair:
+                self.check_classes((write_value(body), kind), (write_value(other), its), span)
 
     def check_value(self, node: pred.Value, known: Kinds | None) -> Kind | None:
         """Return the kind of a value; note arithmetic on other values than numbers."""

@@ -26,6 +26,7 @@ from cernis.errors import Diagnostic, QueryError
 from cernis.languages.sql.clause import RecognizeClause
 from cernis.languages.sql.terms import (
     AggregateTerm,
+    MatchNumberTerm,
     RowTerm,
     Term,
     TermExpression,
@@ -48,7 +49,7 @@ _BINARY: dict[type[exp.Expr], int] = {
     exp.And: search.AND,
     exp.Or: search.OR,
 }
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In)
 _NOT_STRICT = (exp.Func, exp.Is, exp.And, exp.Or, exp.Case, exp.In, exp.NullSafeEQ)
 """What may be something else than NULL of a NULL."""
 _AGGREGATES: dict[type[exp.Expr], int] = {
@@ -82,6 +83,11 @@ class RowConditions:
     comparisons: tuple[ComparedColumns, ...]
     dependent: tuple[str, ...]
     """The variables whose condition depends on the path."""
+
+    @property
+    def are_numbered(self) -> bool:
+        """Whether some condition looks at MATCH_NUMBER()."""
+        return self.registers is not None and search.MATCH_NUMBER in self.registers.kind
 
 
 def plan_conditions(clause: RecognizeClause, text: str) -> RowConditions:
@@ -239,8 +245,11 @@ class _ProgramWriter:
     def _write_term(self, term: Term) -> frozenset[int]:
         if isinstance(term, AggregateTerm):
             self._write_aggregate(term)
-            return frozenset()
-        raise self._fail("CLASSIFIER() can be compared with a text")
+        elif isinstance(term, MatchNumberTerm):
+            self._emit(search.REGISTER, self._add_group(search.MATCH_NUMBER, 0, -1, None))
+        else:
+            raise self._fail("CLASSIFIER() can be compared with a text")
+        return frozenset()
 
     def _write_aggregate(self, term: AggregateTerm) -> None:
         value = term.value
@@ -267,26 +276,32 @@ class _ProgramWriter:
             self._emit(search.REGISTER, self._add_group(kind, 0, column, term.variables))
 
     def _write_classifier(self, node: exp.Expr) -> frozenset[int]:
-        if not isinstance(node, exp.EQ | exp.NEQ):
-            raise self._fail("CLASSIFIER() can be compared with = and <>")
-        for side in (node.this, node.expression):
-            terms = _list_terms(side, self.condition.terms)
-            if isinstance(side, exp.Literal):
-                names = list(self.clause.variables)
-                number = names.index(side.this) if side.this in names else -1
-                self._emit(search.CONSTANT, constant=number)
-            elif isinstance(side, exp.Column) and terms and isinstance(terms[0], RowTerm):
-                term = terms[0]
-                if term.first or not isinstance(term.value, exp.Column):
-                    raise self._fail("only CLASSIFIER() of a last row can be compared")
-                group = self._add_group(search.LAST_VARIABLE, term.offset, -1, term.variables)
-                self._emit(search.REGISTER, group)
-            else:
-                raise self._fail("CLASSIFIER() can be compared with a text")
-        self._emit(search.EQUAL)
+        if not isinstance(node, exp.EQ | exp.NEQ | exp.In):
+            raise self._fail("CLASSIFIER() can be compared with =, <> and IN")
+        others = node.expressions if isinstance(node, exp.In) else [node.expression]
+        for number, other in enumerate(others):
+            self._write_label(node.this)
+            self._write_label(other)
+            self._emit(search.EQUAL)
+            if number:
+                self._emit(search.OR)
         if isinstance(node, exp.NEQ):
             self._emit(search.NOT)
         return frozenset()
+
+    def _write_label(self, side: exp.Expr) -> None:
+        """Write the number of a variable: that of a text, or of CLASSIFIER()."""
+        terms = _list_terms(side, self.condition.terms)
+        if isinstance(side, exp.Literal):
+            names = list(self.clause.variables)
+            number = names.index(side.this) if side.this in names else -1
+            self._emit(search.CONSTANT, constant=number)
+            return
+        term = terms[0] if terms and isinstance(side, exp.Column) else None
+        if not isinstance(term, RowTerm) or not term.is_label:
+            raise self._fail("CLASSIFIER() can be compared with a text")
+        kind = search.FIRST_VARIABLE if term.first else search.LAST_VARIABLE
+        self._emit(search.REGISTER, self._add_group(kind, term.offset, -1, term.variables))
 
     def _write_operation(self, node: exp.Expr, depth: int) -> frozenset[int]:
         match node:
@@ -315,9 +330,17 @@ class _ProgramWriter:
                 self._emit(kinds[type(node)])
                 return columns
             case exp.Is() if isinstance(node.expression, exp.Null):
-                self._write(node.this, depth)
+                terms = _list_terms(node.this, self.condition.terms)
+                if len(terms) == 1 and isinstance(terms[0], RowTerm) and terms[0].is_label:
+                    self._write_label(node.this)
+                else:
+                    self._write(node.this, depth)
                 self._emit(search.IS_NULL)
                 return frozenset()
+            case exp.Case() | exp.If() | exp.Nullif():
+                return self._write_choice(node, depth)
+            case exp.Greatest() | exp.Least():
+                return self._write_extreme(node, depth)
             case exp.Coalesce():
                 columns = self._write(node.this, depth)
                 for other in node.expressions:
@@ -334,6 +357,45 @@ class _ProgramWriter:
             suggestion="such a condition may compare and calculate with + - * /; functions look at "
             "one row each",
         )
+
+    def _write_choice(self, node: exp.Expr, depth: int) -> frozenset[int]:
+        """Write CASE, and what stands for it: for each WHEN its condition, its value, and ELSE."""
+        if isinstance(node, exp.Nullif):
+            test: exp.Expr = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
+            ways, last = [(test, exp.null())], node.this
+        elif isinstance(node, exp.If):
+            ways, last = [(node.this, node.args["true"])], node.args.get("false")
+        else:
+            ways = [(one.this, one.args["true"]) for one in node.args["ifs"]]
+            if node.this is not None:
+                ways = [
+                    (exp.EQ(this=node.this.copy(), expression=value.copy()), then)
+                    for value, then in ways
+                ]
+            last = node.args.get("default")
+        columns: frozenset[int] = frozenset()
+        for test, then in ways:
+            self._write(test, depth)
+            columns |= self._write(then, depth + 1)
+            depth += 2
+        columns |= self._write(last or exp.null(), depth)
+        for _ in ways:
+            self._emit(search.CHOOSE)
+        return columns
+
+    def _write_extreme(self, node: exp.Expr, depth: int) -> frozenset[int]:
+        """Write GREATEST or LEAST; what a NULL does to them depends on the dialect."""
+        strict = node.args.get("ignore_nulls") is False
+        if isinstance(node, exp.Greatest):
+            kind = search.GREATER if strict else search.GREATEST_KNOWN
+        else:
+            kind = search.LESSER if strict else search.LEAST_KNOWN
+        columns = self._write(node.this, depth)
+        for other in node.expressions:
+            columns |= self._write(other, depth + 1)
+            self._emit(kind)
+        self.comparisons.append(ComparedColumns(columns, False, self.condition.source.span))
+        return columns
 
     def _write_binary(
         self,
@@ -367,7 +429,7 @@ class _ProgramWriter:
                 return _find_register(known, base, deep)
         base = len(self.initial)
         self.groups.append((kind, base, depth, column, variables))
-        if kind == search.FIRST_ROW_OF:
+        if kind in (search.FIRST_ROW_OF, search.FIRST_VARIABLE):
             self.initial += [0.0, np.nan]
         elif kind in (search.LAST_ROW, search.LAST_VARIABLE):
             self.initial += [np.nan] * (depth + 1)
@@ -377,7 +439,7 @@ class _ProgramWriter:
 
 
 def _find_register(kind: int, base: int, depth: int) -> int:
-    if kind == search.FIRST_ROW_OF:
+    if kind in (search.FIRST_ROW_OF, search.FIRST_VARIABLE):
         return base + 1
     return base + depth if kind in (search.LAST_ROW, search.LAST_VARIABLE) else base
 

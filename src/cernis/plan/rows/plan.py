@@ -15,7 +15,14 @@ from cernis.errors import BudgetError, Diagnostic, QueryError, Span
 from cernis.integers import count_noun
 from cernis.languages.sql.clause import RecognizeClause, SqlExpression
 from cernis.languages.sql.statement import Recognition, SqlStatement
-from cernis.languages.sql.terms import AggregateTerm, RowTerm, TermExpression, find_terms
+from cernis.languages.sql.terms import (
+    NUMBER,
+    AggregateTerm,
+    MatchNumberTerm,
+    RowTerm,
+    TermExpression,
+    find_terms,
+)
 from cernis.pattern.row_pattern import (
     RowAnchor,
     RowsPerMatch,
@@ -27,6 +34,7 @@ from cernis.pattern.suggest import did_you_mean
 from cernis.plan.rows.conditions import RowConditions, plan_conditions
 from cernis.plan.rows.matcher import RowMatcher
 
+_FIXED = ("WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 _SKIPS = {
     SkipMode.PAST_LAST_ROW: "past the last row of a match",
     SkipMode.TO_NEXT_ROW: "to the next row",
@@ -100,7 +108,53 @@ class RowPlan:
         )  # a variable that every row fits
         return anchored or unmatched or fits_all or is_nullable(pattern)
 
+    @property
+    def is_numbered(self) -> bool:
+        """Whether a measure or a condition looks at MATCH_NUMBER()."""
+        terms = (term for measure in self.measures for term in measure.expression.terms)
+        return self.conditions.are_numbered or any(
+            isinstance(term, MatchNumberTerm)
+            or any(column.name == NUMBER for column in term.value.find_all(exp.Column))
+            for term in terms
+        )
+
+    @property
+    def whole_partitions(self) -> str:
+        """Why one task reads a partition on Spark; empty: it can be cut into slices of time."""
+        clause = self.clause
+        if clause.within is None:
+            return "no WITHIN bounds a match"
+        units = {str(one.args.get("unit")) for one in clause.within.tree.find_all(exp.Interval)}
+        if any(unit.upper().rstrip("S") not in _FIXED for unit in units):
+            return "the interval of WITHIN has no fixed length"
+        if any(isinstance(part, RowAnchor) for part in walk_pattern(clause.pattern)):
+            return "^ and $ look at the ends of a partition"
+        if clause.rows is RowsPerMatch.ALL_WITH_UNMATCHED:
+            return "rows without a match are shown"
+        if self.conditions.are_numbered:
+            return "a condition looks at MATCH_NUMBER()"
+        return ""
+
+    def count_neighbours(self) -> tuple[int, int]:
+        """Return how many rows before and after a row its conditions and measures look at."""
+        clause = self.clause
+        found = [measure.expression for measure in self.measures]
+        found += [
+            find_terms(clause.define[n], clause, self.text, variable=n) for n in clause.define
+        ]
+        shifts = [t.shift for one in found for t in one.terms if isinstance(t, RowTerm)]
+        return -min([0, *shifts]), max([0, *shifts])
+
     # ------------------------------------------------------------------ columns
+
+    def find_table(self) -> str:
+        """Return the table that the clause reads; empty where its relation is a query."""
+        rows = self.recognition.rows
+        source = rows.args["from_"].this
+        if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+            return ""
+        plain = not (source.db or rows.args.get("joins") or rows.args.get("with_"))
+        return source.name if plain else ""
 
     def list_columns(self) -> Iterator[tuple[SqlExpression, exp.Column]]:
         """Yield the columns of rows that the clause names, with the expressions that have them."""
@@ -164,7 +218,14 @@ class RowPlan:
             yield heading, f"{variable}: {told}"
             heading = ""
         columns = ", ".join(part.tree.name for part in clause.partition)
-        yield "partition", f"by {columns}" if columns else "none: one task reads all rows"
+        yield "partition", f"by {columns}" if columns else "none: all rows are one"
+        told = f"one task reads {'a partition' if columns else 'all rows'}"
+        if why := self.whole_partitions:
+            told += f": {why}"
+        else:
+            option = "sample=" if columns else "tasks="
+            told += f", or several read slices of time ({option})"
+        yield "on Spark", told
         order = ", ".join(part.tree.sql() for part in clause.order)
         yield "order", order or "none: rows as they come"
         if clause.within is not None:
@@ -208,7 +269,7 @@ def _check_within(clause: RecognizeClause, text: str) -> None:
     if first.tree.args.get("desc"):
         message = "WITHIN needs an ascending ORDER BY"
         raise QueryError([Diagnostic(message, first.span)], text)
-    if clause.within.tree.find(exp.Column, exp.Query) is not None:
+    if clause.within.tree.find(exp.Column, exp.Query, exp.Alias) is not None:
         message = "WITHIN takes a constant interval, such as INTERVAL '1' HOUR"
         raise QueryError([Diagnostic(message, clause.within.span)], text)
 

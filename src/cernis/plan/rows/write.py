@@ -17,8 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import sqlglot
 from sqlglot import exp
 
+from cernis.languages.sql.host_errors import write_host_sql
 from cernis.languages.sql.terms import (
     CLASSIFIER,
     AggregateTerm,
@@ -53,12 +55,14 @@ class QueryWriter:
     dialect: str
     columns: tuple[str, ...]
     """The columns of the rows."""
+    part: str = ""
+    """A column that cuts partitions into parts, which windows keep apart."""
 
     def quote(self, name: str) -> str:
         return exp.to_identifier(name, quoted=True).sql(self.dialect)
 
     def _sql(self, tree: exp.Expr) -> str:
-        return tree.sql(self.dialect)
+        return write_host_sql(tree, self.dialect, self.plan.text)
 
     # --------------------------------------------------------------------- rows
 
@@ -74,8 +78,19 @@ class QueryWriter:
     @property
     def window(self) -> str:
         """The partition of a row, in order; ROW breaks ties."""
-        partition = f"PARTITION BY {', '.join(self.keys)} " if self.keys else ""
+        keys = [*self.keys, *([self.quote(self.part)] if self.part else [])]
+        partition = f"PARTITION BY {', '.join(keys)} " if keys else ""
         return f"({partition}ORDER BY {', '.join([*self.order, self.quote(ROW)])})"
+
+    @property
+    def time(self) -> str:
+        """What WITHIN compares: the first expression of ORDER BY."""
+        return self._sql(self.plan.clause.order[0].tree.this)
+
+    @property
+    def within(self) -> str:
+        assert self.plan.clause.within is not None
+        return self._sql(self.plan.clause.within.tree)
 
     def write_rows(self, source: str) -> str:
         """Return the query of the rows; `source` has them, numbered by ROW."""
@@ -93,9 +108,8 @@ class QueryWriter:
         for name, term in self._list_shifted():
             added[name] = self._write_term_value(term)
         if plan.clause.within is not None:
-            time = self._sql(plan.clause.order[0].tree.this)
-            added[TIME] = time
-            added[UNTIL] = f"{time} + {self._sql(plan.clause.within.tree)}"
+            added[TIME] = self.time
+            added[UNTIL] = f"{self.time} + {self.within}"
         columns = [f"{sql} AS {self.quote(name)}" for name, sql in added.items()]
         return f"SELECT *, {', '.join(columns)} FROM {source}"
 
@@ -131,7 +145,7 @@ class QueryWriter:
         """Yield the terms of measures that look at neighbours of a row, with their columns."""
         for i, measure in enumerate(self.plan.measures):
             for j, term in enumerate(measure.expression.terms):
-                if isinstance(term, RowTerm) and term.shift:
+                if isinstance(term, RowTerm) and term.shift and not term.has_classifier:
                     yield f"@near{i}_{j}", term
 
     # ----------------------------------------------------------------- measures
@@ -242,8 +256,19 @@ class QueryWriter:
         return f"coalesce({self.quote(CLASSIFIER)} IN ({names}), false)"
 
     def _add_counts(self, source: str) -> str:
-        """Number the rows of each variable, for FIRST and LAST with a number of rows."""
+        """Number the rows of each variable, for FIRST and LAST with a number of rows.
+
+        PREV and NEXT of CLASSIFIER() look at the rows of the match.
+        """
         q, added = self.quote, []
+        near = [
+            f"{'lag' if term.shift < 0 else 'lead'}({self._sql(term.value)}, {abs(term.shift)}) "
+            f"OVER (PARTITION BY {q(MATCH)} ORDER BY {q(PLACE)}) AS {q(f'@near{i}_{j}')}"
+            for i, j, term in self._list_terms()
+            if isinstance(term, RowTerm) and term.shift and term.has_classifier
+        ]
+        if near:
+            source = f"(SELECT *, {', '.join(near)} FROM {source}) AS n"
         for i, j, term in self._list_terms():
             if isinstance(term, RowTerm) and term.offset:
                 mapped = self._write_mapped(term.variables)
@@ -280,7 +305,12 @@ class QueryWriter:
     def _write_aggregate(self, term: AggregateTerm, mapped: str, frame: str | None) -> str:
         over = "" if frame is None else f" OVER {frame}"
         if self.dialect == "duckdb" or frame is None:
-            return f"{self._sql(term.value)} FILTER (WHERE {mapped}){over}"
+            text = self._sql(term.value)
+            written = sqlglot.parse_one(text, dialect=self.dialect)
+            if isinstance(written, exp.Filter):  # of a function that leaves NULL out
+                own = self._sql(written.expression.this)
+                text, mapped = self._sql(written.this), f"({own}) AND {mapped}"
+            return f"{text} FILTER (WHERE {mapped}){over}"
         return f"{self._write_guarded(term.value, mapped)}{over}"
 
     def _write_guarded(self, value: exp.Expr, mapped: str) -> str:

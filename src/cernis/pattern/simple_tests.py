@@ -1,0 +1,210 @@
+"""Simple tests that a condition implies: an attribute equals a constant, or has a text in it.
+
+Indexes find events by them (`run.rules.routing`), and a condition is not evaluated where they fail
+(`encoding.bundle`). A condition with `AND` offers several sets of tests, and any of them finds its
+events; one with `OR` needs those of all its parts.
+
+Cost contract: a walk over the condition.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from enum import Enum
+from typing import NamedTuple, TypeGuard
+
+from cernis.pattern import predicate as pred
+from cernis.pattern.atom import Atom, TypeIs
+
+Constant = str | int | float | bool
+
+
+class Form(Enum):
+    """How a value is compared with a constant."""
+
+    EQUAL = "="
+    FOLDED = "= without regard to capitals"
+    PART = "contains, without regard to capitals"
+
+
+class ConstantTest(NamedTuple):
+    """An attribute has a constant as its value; the type of an event is the attribute None."""
+
+    attribute: str | None
+    value: Constant
+    form: Form = Form.EQUAL
+    """Constants of the other forms are in small letters."""
+
+    def __str__(self) -> str:
+        """
+        >>> print(ConstantTest(None, "SELL"), ConstantTest("x", 1))
+        the type 'SELL' x = 1
+        >>> print(ConstantTest("x", "a", Form.PART))
+        x with 'a' in it
+        """
+        if self.attribute is None:
+            return f"the type {self.value!r}"
+        if self.form is Form.PART:
+            return f"{self.attribute} with {self.value!r} in it"
+        name = self.attribute if self.form is Form.EQUAL else f"LOWER({self.attribute})"
+        return f"{name} = {self.value!r}"
+
+
+class TestChoice(NamedTuple):
+    """Any of these parts finds all events: they are those of a conjunction."""
+
+    parts: tuple[NeededTests, ...]
+
+
+class TestUnion(NamedTuple):
+    """All of these parts together find all events: they are those of a disjunction."""
+
+    parts: tuple[NeededTests, ...]
+
+
+NeededTests = frozenset[ConstantTest] | TestChoice | TestUnion
+"""The tests that find the events of a rule."""
+
+
+def need_all(parts: Iterable[NeededTests | None]) -> NeededTests | None:
+    """Return what finds the events of all parts."""
+    known: dict[NeededTests, None] = {}
+    for part in parts:
+        if part is None:
+            return None
+        known[part] = None
+    if all(isinstance(part, frozenset) for part in known):
+        return frozenset[ConstantTest]().union(
+            *(part for part in known if isinstance(part, frozenset))
+        )
+    return next(iter(known)) if len(known) == 1 else TestUnion(tuple(known))
+
+
+def need_any(parts: Iterable[NeededTests | None]) -> NeededTests | None:
+    """Return what finds the events that all parts hold for: any of them does."""
+    known = tuple(dict.fromkeys(part for part in parts if part is not None))
+    return TestChoice(known) if len(known) > 1 else next(iter(known), None)
+
+
+def find_tests(atom: Atom) -> NeededTests | None:
+    """Return simple tests that hold for every event for which an atom is true; None: unknown."""
+    match atom:
+        case TypeIs(type=name):
+            return frozenset([ConstantTest(None, name)])
+        case pred.And(parts=parts):
+            return need_any(map(find_tests, parts))
+        case pred.Or(parts=parts):
+            return need_all(map(find_tests, parts))
+        case pred.Comparison(op="=", left=pred.Call() as call, right=pred.Literal(value=True)):
+            return _of_call(call)
+        case pred.Comparison(op="=", left=left, right=right):
+            return _of_sides(left, [right]) or _of_sides(right, [left])
+        case pred.InSet(body=body, values=values):
+            return _of_sides(body, values)
+        case pred.Like(body=body, pattern=pattern):
+            return _of_parts(body, _list_regex_parts(pattern))
+        case _:
+            return None
+
+
+def _of_sides(value: pred.Value, others: Sequence[pred.Value]) -> frozenset[ConstantTest] | None:
+    form, column = Form.EQUAL, value
+    if (inner := _find_lowered(value)) is not None:
+        form, column = Form.FOLDED, inner
+    if not _is_column(column):
+        return None
+    constants = [other.value for other in others if isinstance(other, pred.Literal)]
+    found = [
+        ConstantTest(column.name, constant, form)
+        for constant in constants
+        if _is_short(constant) and (form is Form.EQUAL or isinstance(constant, str))
+    ]
+    return frozenset(found) if len(found) == len(others) else None
+
+
+def _is_column(value: pred.Value) -> TypeGuard[pred.Attribute]:
+    """Whether a value is an attribute that events have as a column."""
+    return isinstance(value, pred.Attribute) and value.value is None and value not in COMPUTED
+
+
+def _find_lowered(value: pred.Value) -> pred.Value | None:
+    """Return a of `LOWER(a)`."""
+    match value:
+        case pred.Call(function="LOWER", arguments=(inner,)):
+            return inner
+        case pred.Attribute(value=pred.Call(function="LOWER", arguments=(inner,))):
+            return inner
+    return None
+
+
+# ---------------------------------------------------------------- parts of texts
+
+
+def _of_call(call: pred.Call) -> frozenset[ConstantTest] | None:
+    """Return the test that a test of text implies."""
+    match call:
+        case pred.Call(
+            function="CONTAINS" | "STARTS_WITH" | "ENDS_WITH",
+            arguments=(column, pred.Literal(value=str() as text)),
+        ):
+            return _of_parts(column, [text])
+        case pred.Call(
+            function="SQL_LIKE" | "SQL_ILIKE" as function,
+            arguments=(column, pred.Literal(value=str() as pattern)),
+        ):
+            if function == "SQL_ILIKE" and not _SPECIAL.search(pattern) and _is_column(column):
+                return frozenset([ConstantTest(column.name, pattern.lower(), Form.FOLDED)])
+            return _of_parts(column, _SPECIAL.split(pattern))
+    return None
+
+
+_SPECIAL = re.compile(r"\\.|[%_\\]", re.DOTALL)
+"""What is no plain text in a pattern of SQL."""
+_PLAIN_REGEX = re.compile(r"(?:[\w\s/:;,<>=!@#%&~`'\"-]|\\[^\w\s]|\.[*+]?\??)*", re.ASCII)
+_REGEX_TOKEN = re.compile(r"\\(.)|(\.[*+]?\??)|([^\\.])", re.DOTALL)
+
+
+def _list_regex_parts(pattern: str) -> list[str]:
+    r"""Return texts that are in all texts that a regular expression matches, if it is a plain one.
+
+    >>> _list_regex_parts(r"(?i).*\\cmd\.exe .*/c"), _list_regex_parts("a(b|c)*")
+    (['', '\\cmd.exe ', '/c'], [])
+    """
+    pattern = re.sub(r"^\(\?[is]+\)", "", pattern)
+    if not _PLAIN_REGEX.fullmatch(pattern):
+        return []
+    parts = [""]
+    for escaped, wild, plain in _REGEX_TOKEN.findall(pattern):
+        if wild:
+            parts.append("")
+        else:
+            parts[-1] += escaped or plain
+    return parts
+
+
+def _of_parts(value: pred.Value, texts: Iterable[str]) -> frozenset[ConstantTest] | None:
+    """Return the test of the longest of texts that are all in a value.
+
+    Only ASCII is looked for: other letters have several forms, and not every function folds them
+    alike.
+    """
+    column = _find_lowered(value) or value
+    if not _is_column(column):
+        return None
+    parts = (part for text in texts for part in re.split(r"[^\x00-\x7f]+", text.lower()))
+    longest = max(parts, key=len, default="")
+    return frozenset([ConstantTest(column.name, longest, Form.PART)]) if longest else None
+
+
+def _is_short(constant: pred.Scalar) -> TypeGuard[Constant]:
+    """Whether equal values of every type have the key of the constant."""
+    if isinstance(constant, float):
+        return abs(constant) < 2**53
+    return not isinstance(constant, Decimal) and (
+        isinstance(constant, str) or -(2**63) <= constant < 2**63
+    )
+
+
+COMPUTED = (pred.TIME, pred.TIME_NS, pred.RANK)

@@ -1,0 +1,207 @@
+"""Conditions that one more event never makes false, on a whole run of events.
+
+Take `SELECT MAX … WHERE E+ AS x FILTER COUNT(DISTINCT x[a]) >= 4 … WITHIN d`. At each end the run W
+of all E in the window contains every other match. If the condition holds of some match, it holds
+of W. So W is the match of that end, or there is none, whether the strategy is MAX, NEXT, LAST or
+ANY; with LONGEST the runs of different ends are compared as always. `E->+` and `E:+` have W as
+well: the E in a row, up to the end. The engine finds W as NEXT does, and counts decide
+(`engine.unary.thresholds`), at O(1) for each event.
+
+Without a strategy, the matches of `E->+` and `E:+` that share an end are W without some of its
+first events. The condition holds from one start back, so those matches are cut out of W.
+
+Conditions that count: `COUNT(x) >= n`, `COUNT(x[a]) >= n` and `COUNT(DISTINCT x[a]) >= n`;
+`MAX(x[a]) >= c` and `MIN(x[a]) <= c`, where one event is enough. An automaton counts few events
+(`E{3,}`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from cernis.pattern import formula as cel
+from cernis.pattern import predicate as pred
+from cernis.pattern.check.scopes import is_single_event
+from cernis.pattern.query import Consume, Pattern, Strategy
+from cernis.pattern.write import write_condition
+
+MOST_ROUNDS = 100
+"""Up to so many events an automaton counts."""
+_WHOLE = (Strategy.MAX, Strategy.NEXT, Strategy.LAST, Strategy.ANY, Strategy.LONGEST)
+
+
+@dataclass(frozen=True, slots=True)
+class RunCount:
+    """At least so many events, or events that pass a test, or different values."""
+
+    least: int
+    test: pred.Predicate | None = None
+    """None: every event counts."""
+    attribute: pred.Attribute | None = None
+    """Whose different values count; None: events do."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCondition:
+    """The counts that a run has to reach."""
+
+    variable: str
+    """It holds the events of the run."""
+    counts: tuple[RunCount, ...]
+    cuts: bool
+    """Whether the later starts of a run are matches of their own."""
+
+
+def take_run_counts(pattern: Pattern) -> tuple[Pattern, RunCondition | None]:
+    """Return the pattern that finds runs, and what they have to reach; None: it stays as it is.
+
+    >>> from cernis.languages.ceql import parse
+    >>> text = "SELECT MAX * WHERE E{2,} AS x FILTER COUNT(DISTINCT x[a]) >= 4 AND x[b > 5]"
+    >>> runs, condition = take_run_counts(parse(text))
+    >>> print(runs)
+    SELECT NEXT * WHERE E+ AS x FILTER x[b > 5]
+    >>> [count.least for count in condition.counts], condition.cuts
+    ([4, 2], False)
+    """
+    run = _read_run(pattern.formula)
+    if run is None or pattern.without or not _is_free(pattern, run):
+        return pattern, None
+    names, counts, plain = {*_name_run(pattern.formula)}, [], []
+    for part in run.conditions:
+        count = None if isinstance(part, pred.Holds) else _read_count(part, names)
+        if isinstance(part, pred.Holds):
+            plain.append(part)
+        elif count is None:
+            return pattern, None
+        else:
+            counts.append(count)
+    if all(each.test is None and each.least <= MOST_ROUNDS for each in counts):
+        return pattern, None
+    if run.rounds.low > 1:  # every event of a run is counted, from the first on
+        counts.append(RunCount(run.rounds.low))
+    formula = _replace_run(pattern.formula, replace(run.rounds, low=1, separator=cel.LATER))
+    strategy = pattern.strategy if pattern.strategy is Strategy.LONGEST else Strategy.NEXT
+    runs = replace(pattern, formula=formula, strategy=strategy)
+    return runs, RunCondition(min(names), tuple(counts), pattern.strategy is Strategy.ALL)
+
+
+def list_run_counts(pattern: Pattern) -> tuple[str, ...]:
+    """Return the conditions on a run that are decided while reading.
+
+    >>> from cernis.languages.ceql import parse
+    >>> list_run_counts(parse("SELECT MAX * WHERE E+ AS x FILTER COUNT(DISTINCT x[a]) >= 4"))
+    ('COUNT(DISTINCT x[a]) >= 4',)
+    """
+    _, counted = take_run_counts(pattern)
+    run = None if counted is None else _read_run(pattern.formula)
+    conditions = () if run is None else run.conditions
+    return tuple(write_condition(each) for each in conditions if not isinstance(each, pred.Holds))
+
+
+def take_whole_max(pattern: Pattern) -> Pattern:
+    """Return the pattern with NEXT for MAX where every match of an end lies in one run.
+
+    >>> from cernis.languages.ceql import parse
+    >>> print(take_whole_max(parse("SELECT MAX * WHERE E{3,} AS x FILTER x[a > 1]")))
+    SELECT NEXT * WHERE E{3,} AS x FILTER x[a > 1]
+    """
+    if pattern.strategy is not Strategy.MAX or pattern.without:
+        return pattern
+    run = _read_run(pattern.formula)
+    if run is None or not all(isinstance(part, pred.Holds) for part in run.conditions):
+        return pattern
+    return replace(pattern, strategy=Strategy.NEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class _CountedRun:
+    rounds: cel.Iterate
+    conditions: tuple[pred.Condition, ...]
+
+
+def _read_run(node: cel.Formula) -> _CountedRun | None:
+    """Return the iteration that a formula is, and the conditions on it."""
+    match node:
+        case cel.As(body=body):
+            return _read_run(body)
+        case cel.Filter(body=body, condition=condition):
+            inside = _read_run(body)
+            if inside is None:
+                return None
+            return replace(inside, conditions=(*inside.conditions, *pred.conjuncts(condition)))
+        case cel.Iterate(body=body, high=None, low=low) if low >= 1:
+            if node.separator.gap is None and is_single_event(body):
+                return _CountedRun(node, ())
+    return None
+
+
+def _name_run(node: cel.Formula) -> Iterator[str]:
+    """Yield the variables that hold all events of a run."""
+    match node:
+        case cel.As(body=body, variable=variable):
+            yield variable
+            yield from _name_run(body)
+        case cel.Filter(body=body) | cel.Iterate(body=body):
+            yield from _name_run(body)
+        case cel.Event(type=name) if name != cel.ANY_TYPE:
+            yield name
+
+
+def _replace_run(node: cel.Formula, rounds: cel.Iterate) -> cel.Formula:
+    """Return the formula with another iteration, and without the conditions that count."""
+    match node:
+        case cel.As(body=body):
+            return replace(node, body=_replace_run(body, rounds))
+        case cel.Filter(body=body, condition=condition):
+            body = _replace_run(body, rounds)
+            kept = tuple(p for p in pred.conjuncts(condition) if isinstance(p, pred.Holds))
+            if not kept:
+                return body
+            left = kept[0] if len(kept) == 1 else pred.AllOf(kept, span=condition.span)
+            return replace(node, body=body, condition=left)
+    return rounds
+
+
+def _is_free(pattern: Pattern, run: _CountedRun) -> bool:
+    """Whether the strategy leaves runs, or their later starts."""
+    if not {*_name_run(pattern.formula)}:
+        return False
+    if pattern.strategy in _WHOLE:
+        return True
+    follows = run.rounds.contiguous or run.rounds.separator.next
+    keeps_all = pattern.consume is Consume.NONE and pattern.order is None
+    return pattern.strategy is Strategy.ALL and follows and keeps_all
+
+
+_ENOUGH = {"MAX": (">", ">="), "MIN": ("<", "<=")}
+
+
+def _read_count(part: pred.Condition, names: set[str]) -> RunCount | None:
+    """Return a condition as a number to reach; None: it is none."""
+    match part:
+        case pred.CompareTerms(op=op, left=pred.Literal() as limit, right=pred.Aggregate() as term):
+            return _read_count(pred.CompareTerms(pred.MIRRORED[op], term, limit), names)
+        case pred.CompareTerms(
+            op=">" | ">=" as op,
+            left=pred.Aggregate(function="COUNT", argument=counted, distinct=is_distinct),
+            right=pred.Literal(value=int(n)),
+        ) if not isinstance(n, bool):
+            least = n + (op == ">")
+            if least < 1:
+                return None
+            if counted is None or isinstance(counted, str):
+                return RunCount(least) if counted is None or counted in names else None
+            if counted.variable in names:
+                attribute = counted.attribute
+                test = pred.IsNull(attribute.own_value, negated=True)
+                return RunCount(least, test, attribute if is_distinct else None)
+        case pred.CompareTerms(
+            op=op,
+            left=pred.Aggregate(function=function, argument=pred.Reference() as side),
+            right=pred.Literal(value=int() | float() | Decimal()) as limit,
+        ) if not isinstance(limit.value, bool) and side.variable in names:
+            if op in _ENOUGH.get(function, ()):
+                return RunCount(1, pred.Comparison(op, side.attribute.own_value, limit))
+    return None
