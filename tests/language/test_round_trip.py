@@ -171,7 +171,7 @@ patterns = st.builds(
 ).map(settle_select)
 
 
-@settings(max_examples=max(80, settings.default.max_examples))
+@settings(max_examples=max(53, settings.default.max_examples))
 @given(patterns)
 def test_a_written_pattern_parses_to_itself(pattern: Pattern) -> None:
     text = str(pattern)

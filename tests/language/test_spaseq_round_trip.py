@@ -248,7 +248,7 @@ class Maker:
         )
 
 
-@settings(max_examples=max(80, settings.default.max_examples))
+@settings(max_examples=max(53, settings.default.max_examples))
 @given(st.integers(0, 2**32))
 def test_parsing_what_is_written_gives_the_same_query(seed: int) -> None:
     query = Maker(seed).query()

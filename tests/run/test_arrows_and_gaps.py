@@ -23,7 +23,7 @@ from tools.cases.strategies import cases, crossing_cases, cuts
 from tools.cases.tables import make_table
 
 few = settings(
-    max_examples=max(80, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+    max_examples=max(53, settings.default.max_examples), suppress_health_check=list(HealthCheck)
 )
 
 FEATURES: dict[str, dict[str, Any]] = {

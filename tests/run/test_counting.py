@@ -103,7 +103,7 @@ def test_a_damaged_state_is_refused() -> None:
 
 
 @settings(
-    max_examples=max(120, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+    max_examples=max(80, settings.default.max_examples), suppress_health_check=list(HealthCheck)
 )
 @given(
     cases(
@@ -129,7 +129,7 @@ def test_any_split_into_batches_agrees_with_the_oracle(drawn: Any) -> None:
 
 
 @settings(
-    max_examples=max(60, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+    max_examples=max(40, settings.default.max_examples), suppress_health_check=list(HealthCheck)
 )
 @given(cases(disorder=False).flatmap(lambda c: st.tuples(st.just(c), cuts(len(c[1])))))
 def test_a_session_that_only_counts_agrees_with_the_oracle(drawn: Any) -> None:
@@ -178,7 +178,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("impatient")
 @settings(
-    max_examples=max(60, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+    max_examples=max(40, settings.default.max_examples), suppress_health_check=list(HealthCheck)
 )
 @given(cases(consume=(Consume.NONE,), limit=False))
 def test_a_walk_that_gives_up_leaves_the_same_numbers(case: Any) -> None:

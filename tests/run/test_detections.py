@@ -16,7 +16,8 @@ from cernis.cli.main import main
 from cernis.encoding.literals import LiteralSearch
 from cernis.events.batch import EventBatch
 from cernis.generators.detections import host_log, write_detection
-from cernis.plan.equalities import Form, choose_tests, find_equalities, find_needed, list_tests
+from cernis.pattern.simple_tests import Form
+from cernis.plan.equalities import choose_tests, find_equalities, find_needed, list_tests
 from cernis.run.rules import routing
 from cernis.run.rules.routing import RoutedRules, Router
 
@@ -201,6 +202,44 @@ def test_a_rule_is_found_by_the_rarest_of_its_conditions() -> None:
     events = pa.table({"channel": ["main"] * 500, "cmd": ["x"] * 499 + ["a RARE one"]})
     ((at, _),) = router.route(EventBatch.of(events)).values()
     assert at.tolist() == [499]
+
+
+def test_a_rule_reads_the_same_events_whichever_condition_finds_it() -> None:
+    chance = Random(3)
+    texts = [
+        f"SELECT * FROM S WHERE * AS e FILTER e[{write_step(chance)} AND EventID = 1]"
+        for _ in range(40)
+    ]
+    needed = [find_needed(cernis.query(text).plan) for text in texts]
+    wanted = {owner: each for owner, each in enumerate(needed) if each is not None}
+    log = make_events(chance, 600)
+    one, other = (Router({0: RoutedRules((), wanted)}, "type") for _ in range(2))
+    other.route(EventBatch.of(log.slice(0, 300)))  # it has sampled events
+    ((at, owners),) = one.route(EventBatch.of(log.slice(0, 200))).values()
+    ((again, whose),) = other.route(EventBatch.of(log.slice(0, 200))).values()
+    assert owners is not None
+    assert whose is not None
+    assert at.tolist() == again.tolist()
+    assert owners.tolist() == whose.tolist()
+    assert {log["EventID"][int(place)].as_py() for place in at} == {1}
+
+
+def test_rules_that_change_are_found_by_their_own_conditions() -> None:
+    chance = Random(5)
+    before = {f"r{i}": write_rule(chance) for i in range(12)}
+    after = {**before, **{f"r{i}": write_rule(chance) for i in range(3)}}
+    events = make_events(chance, 600)
+    session = cernis.rules(before).session()
+    session.push({"log": events.slice(0, 300)})
+    for _ in range(5):  # tests that no rule asks any more are dropped
+        session.update(cernis.rules(after))
+        session.update(cernis.rules(before))
+    session.update(cernis.rules(after))
+    found = session.push({"log": events.slice(300)})
+    for number in range(3):
+        own = cernis.rules({"r": after[f"r{number}"]}).session().push({"log": events.slice(300)})
+        assert found[f"r{number}"].count() == own["r"].count(), after[f"r{number}"]
+    assert sum(each.count() for each in found.values())
 
 
 def test_steps_that_share_a_constant_are_found_by_it() -> None:

@@ -28,12 +28,12 @@ Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]
 
 many = settings(
-    max_examples=max(120, settings.default.max_examples),
+    max_examples=max(80, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 
 some = settings(
-    max_examples=max(50, settings.default.max_examples),
+    max_examples=max(33, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 

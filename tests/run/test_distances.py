@@ -7,10 +7,12 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import cernis
+from cernis.events.reach import ABOVE, BELOW, find_bound
 from cernis.testing.oracle import evaluate
 from tools.cases.differential import comparable_match
 
@@ -28,6 +30,7 @@ CONDITIONS = [
     "5 > ABS(a[v] - b[v])",
     "ABS(a[v] - b[v]) <= 0.1",
     "ABS(a[v] - b[v]) < 0.01 * a[v]",
+    "ABS(b[v] - a[v]) < a[v] * 0.5",
     "ABS(a[v] - b[v]) <= 0.01 * a[v]",
     "ABS(a[v] - b[v]) < b[v] * 0.01",
     "ABS(a[v] - b[v]) < b[w]",
@@ -69,6 +72,23 @@ def test_differences_of_numbers(seed: int) -> None:
     within = chance.choice(["", " WITHIN 4 EVENTS"])
     text = f"SELECT * FROM S WHERE ({formula}) FILTER {condition}{within}"
     compare_with_oracle(text, pa.table(rows))
+
+
+@pytest.mark.parametrize("share", [5e-324, 0.01, 0.1, 1 / 3, 0.4999999999999999, 0.5])
+def test_bounds_at_a_share_of_a_value_rise_with_it(share: float) -> None:
+    chance = np.random.default_rng(7)
+    words = chance.integers(-(2**63), 2**63, 4000)
+    near = np.nextafter(2.0 ** np.repeat(chance.integers(-1070, 1020, 200), 2), [0.0, np.inf] * 200)
+    centers = np.concatenate([words.view(np.float64), near, -near, near / share, -near / share])
+    centers = np.sort(centers[np.isfinite(centers)])
+    centers = np.unique(np.concatenate([centers, np.nextafter(centers, np.inf)]))
+    with np.errstate(all="ignore"):
+        operands = pa.array(centers), pa.array(share * centers)
+    for function in (BELOW, ABOVE):
+        found = find_bound(function, [*operands], len(centers))
+        bounds = np.asarray(found.drop_null().to_numpy(zero_copy_only=False))
+        assert len(bounds) > len(centers) // 2
+        assert (np.diff(bounds) >= 0).all()
 
 
 @pytest.mark.parametrize("seed", range(MORE // 2))

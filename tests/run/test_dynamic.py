@@ -41,7 +41,7 @@ HIDDEN = [
 """The older start is in the window of the s that is filed last, and no longer in that of t."""
 
 some = settings(
-    max_examples=max(50, settings.default.max_examples),
+    max_examples=max(33, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 
@@ -448,3 +448,14 @@ def test_what_was_pulled_stays_as_it_was() -> None:
     session.forget()
     assert session.pull().count() == 0
     assert [match.vars for match in pulled] == [{"a": [0], "b": [1]}]
+
+
+def test_a_set_that_changes_keeps_the_rules_that_stay() -> None:
+    texts = {f"r{i}": f"SELECT * FROM S WHERE A AS a FILTER a[x = {i}]" for i in range(3)}
+    before = cernis.rules(texts)
+    after = cernis.rules({**texts, "r1": "SELECT * FROM S WHERE B"})
+    same = [one is other for one, other in zip(before.rules, after.rules, strict=True)]
+    assert same == [True, False, True]
+    del before, after
+    fresh = cernis.rules(texts)
+    assert fresh.rules[1].text == texts["r1"]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from inspect import CO_GENERATOR
+from threading import Event
 from types import FrameType
 from typing import Any
 from unittest import mock
@@ -194,6 +197,30 @@ def test_one_session_in_two_threads_is_refused() -> None:
         pytest.raises(cernis.StateError, match="another thread uses it"),
     ):
         session.push(pa.table({"type": ["A"]}))
+
+
+def test_a_thread_that_pulls_while_another_pushes_is_refused_or_sees_whole_pushes() -> None:
+    session = cernis.query("SELECT * WHERE A AS a ; B AS b").session(keep=True)
+    pairs, pushed = pa.table({"type": ["A", "B"]}), 0
+    whole = {n * (n + 1) // 2 for n in range(201)}  # after n pushes
+
+    def pull(stop: Event) -> list[int]:
+        seen = []
+        while not stop.is_set():
+            with suppress(cernis.StateError):
+                seen.append(session.pull().count())
+        return seen
+
+    with ThreadPoolExecutor(1) as pool:
+        stop = Event()
+        pulling = pool.submit(pull, stop)
+        while pushed < 200:
+            with suppress(cernis.StateError):  # refused before anything was read
+                session.push(pairs)
+                pushed += 1
+        stop.set()
+        assert {*pulling.result()} <= whole
+    assert session.pull().count() == 200 * 201 // 2
 
 
 # ------------------------------------------------------------------ SPAseQ

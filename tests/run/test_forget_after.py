@@ -21,7 +21,7 @@ from tools.cases.strategies import cases, cuts
 from tools.cases.tables import make_table
 
 many = settings(
-    max_examples=max(80, settings.default.max_examples),
+    max_examples=max(53, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 

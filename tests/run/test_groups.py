@@ -27,7 +27,7 @@ Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]
 
 some = settings(
-    max_examples=max(60, settings.default.max_examples),
+    max_examples=max(40, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 

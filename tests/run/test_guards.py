@@ -19,7 +19,7 @@ from tools.cases.strategies import guarded_cases
 from tools.cases.tables import make_table
 
 few = settings(
-    max_examples=max(60, settings.default.max_examples), suppress_health_check=list(HealthCheck)
+    max_examples=max(40, settings.default.max_examples), suppress_health_check=list(HealthCheck)
 )
 
 

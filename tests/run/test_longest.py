@@ -27,7 +27,7 @@ few = settings(
     suppress_health_check=list(HealthCheck),
 )
 some = settings(
-    max_examples=max(60, settings.default.max_examples),
+    max_examples=max(40, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 

@@ -19,7 +19,8 @@ from cernis.cli.rule_watch import RuleWatch
 from cernis.errors import CernisError, DataError, StateError
 from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.pattern.selection import counts_only
-from cernis.plan.equalities import ConstantTest, find_equalities, why_whole
+from cernis.pattern.simple_tests import ConstantTest
+from cernis.plan.equalities import find_equalities, why_whole
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
@@ -210,7 +211,7 @@ def test_explain_says_what_is_shared_and_what_is_expensive() -> None:
     why = "some conditions are checked on candidates, whose number has no bound"
     assert f"             rises: {why}" in lines
     costly = lines.index("costly       the rules that took most of the time")
-    assert lines[costly + 1].startswith("             rises: 100%, 2 events, ")
+    assert lines[costly + 1].startswith("             rises: 100%, 2 events, 1 match, ")
 
 
 @some
@@ -581,3 +582,20 @@ def test_rules_are_explained_for_spark(folder: Path, capfd: pytest.CaptureFixtur
     ]
     assert main(["explain", str(folder / "rules"), "--mermaid"]) == 1
     assert "a rule set is explained as text; draw its rules one by one" in capfd.readouterr().err
+
+
+def test_a_lack_of_memory_says_what_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = cernis.rules(
+        {"pairs": "SELECT * FROM S WHERE A ; B", "ends": "SELECT * FROM S WHERE B"}
+    )
+    session = rules.session()
+    session.push([{"type": "A", "ts": i} for i in range(50)])
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(session, "_read", fail)
+    with pytest.raises(
+        MemoryError, match=r"keep 50 events in 0 MiB; most .* pairs \(\d+ records\)"
+    ):
+        session.push([{"type": "A", "ts": 60}])

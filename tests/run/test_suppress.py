@@ -27,7 +27,7 @@ Events = Sequence[dict[str, Any]]
 Case = tuple[Pattern, Events]
 
 some = settings(
-    max_examples=max(50, settings.default.max_examples),
+    max_examples=max(33, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 CHOOSING = tuple(each for each in Strategy if each is not Strategy.ANY)

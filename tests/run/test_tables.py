@@ -30,7 +30,7 @@ Events = Sequence[dict[str, Any]]
 Rows = list[dict[str, Any]]
 
 some = settings(
-    max_examples=max(80, settings.default.max_examples),
+    max_examples=max(53, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 

@@ -28,7 +28,7 @@ from tools.cases.tables import make_table
 Case = tuple[Pattern, Sequence[dict[str, Any]]]
 
 some = settings(
-    max_examples=max(60, settings.default.max_examples),
+    max_examples=max(40, settings.default.max_examples),
     suppress_health_check=list(HealthCheck),
 )
 
@@ -417,6 +417,30 @@ def test_a_bound_on_a_sum_prunes_candidates() -> None:
     events = pa.table({"type": ["A"] * 41, "v": [1] * 41})
     assert query.run(events, budget=30_000).count() == 41 + 41 * 40 // 2
     signs = pa.table({"type": ["A"] * 41, "v": [-1] + [1] * 40})
+    beside = 40 + 40 * 39 // 2
+    assert query.run(signs, budget=30_000).count() == 2 * beside + 1 + 40 * 39 * 38 // 6
+
+
+def test_a_sum_that_must_be_large_ends_the_list_of_candidates() -> None:
+    query = cernis.query("SELECT x FROM S WHERE (A AS x)+ FILTER SUM(x[v]) > 38.5 WITHIN 50 EVENTS")
+    events = pa.table({"type": ["A"] * 41, "v": [1.0, None] + [1.0] * 39})
+    # two events without NULL may be missing, and the one with NULL; all end at 39, 40 or 41
+    found = query.run(events, budget=30_000)
+    assert found.count() == len([*found]) == 2 * (1 + 40)
+    assert "up to it" in str(query.explain())
+    with pytest.raises(cernis.BudgetError):
+        query.run(events, budget=50)
+
+
+def test_two_bounds_on_sums_prune_together() -> None:
+    query = cernis.query(
+        "SELECT x FROM S WHERE (A AS x)+ FILTER SUM(x[v]) <= 2 AND SUM(x[w]) <= 1 WITHIN 50 EVENTS"
+    )
+    events = pa.table({"type": ["A"] * 41, "v": [1] * 41, "w": [1] * 41})
+    assert query.run(events, budget=30_000).count() == 41
+    signs = events.set_column(1, "v", pa.array([-1] + [1] * 40)).set_column(
+        2, "w", pa.array([-1] + [1] * 40)
+    )
     with pytest.raises(cernis.BudgetError):
         query.run(signs, budget=30_000)
 

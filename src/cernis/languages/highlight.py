@@ -35,7 +35,7 @@ _COLOURS: dict[str, Any] = {
     "LANG": colour.Name.Decorator,
     "STRING": colour.String,
     "UNIT": colour.Keyword.Type,
-    "VAR": colour.Name.Variable,
+    **dict.fromkeys(("VAR", "PARAMETER"), colour.Name.Variable),
 }
 _PUNCTUATION = frozenset(("LPAR", "RPAR", "LSQB", "RSQB", "LBRACE", "RBRACE", "COMMA", "DOT"))
 _STRATEGIES = frozenset(("ANY", "STRATEGY", "LASTMAX"))
@@ -98,8 +98,9 @@ def find_colour(tokens: Sequence[Token], i: int) -> Any:
         return colour.Keyword if before in ("_SELECT", "_BY") else colour.Name
     if kind in ("AGGREGATE", "PREV") or (kind == "_ORDER" and after != "_BY"):
         return colour.Name
-    is_rule = kind == "NAME" and capitalize_ascii(tokens[i].value) == "RULE"
-    if is_rule and after in ("NAME", "QUOTED"):
+    word = capitalize_ascii(tokens[i].value) if kind == "NAME" else ""
+    follows = {"RULE": ("NAME", "QUOTED"), "PARAMETER": ("PARAMETER",)}
+    if after in follows.get(word, ()):
         return colour.Keyword
     if kind in ("NAME", "QUOTED") and (before == "_AS" or after == "LSQB"):
         return colour.Name.Variable

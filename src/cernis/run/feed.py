@@ -10,7 +10,7 @@ per event. The codes of values expire with the partial matches that hold them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import gcd
@@ -46,6 +46,7 @@ from cernis.engine.unary.freeze import (
     thaw_sliding,
     thaw_unary,
 )
+from cernis.engine.unary.levels import LevelInput, arrange_events, count_levels
 from cernis.engine.unary.real import make_real
 from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import DataError
@@ -163,6 +164,15 @@ class EncodedBatch(NamedTuple):
             yield piece, EncodedBatch(self.symbols[piece], keys, clock)
 
 
+class ReadSlice(NamedTuple):
+    """Consecutive batches that an engine has read, from a position on."""
+
+    base: int
+    batches: list[EncodedBatch]
+    before: list[EncodedBatch]
+    """Those that it read first, whose matches are not its own."""
+
+
 def push_pieces(engine: UnaryEngine, encoded: EncodedBatch) -> list[Any]:
     """Let an engine read a batch; return the compact sets of its matches."""
     return [
@@ -181,7 +191,7 @@ class UnaryFeed(Feed):
         super().__init__(UnaryEngine(unary.tables, settings), unary.automaton.alphabet, encode)
         self.tables = unary.tables
         self.unary = unary
-        self.read: list[EncodedBatch] | None = None
+        self.read: list[ReadSlice] | None = None
         """All batches of the run, for the aggregator to count their matches; None: not kept."""
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
@@ -190,7 +200,7 @@ class UnaryFeed(Feed):
         self.engine.fit_tables()
         encoded = EncodedBatch(symbols, keys, clock)
         if self.read is not None:
-            self.read.append(encoded)
+            self.read[-1].batches.append(encoded)
         return push_pieces(self.engine, encoded)
 
     def find(
@@ -215,18 +225,58 @@ class UnaryFeed(Feed):
         thaw_unary(self.engine, frozen)
 
 
-def count_batches(
-    unary: Unary, settings: Settings, batches: Sequence[EncodedBatch]
-) -> EndAggregates:
+def count_batches(unary: Unary, settings: Settings, slices: Sequence[ReadSlice]) -> EndAggregates:
     """Return the numbers of matches in the batches of a whole run."""
-    aggregator = SlidingAggregator(unary.tables, settings)
-    return join_found(
-        [
-            aggregator.push(symbols, keys=keys, **_clock(clock))
-            for batch in batches
-            for _, (symbols, keys, clock) in batch.cut()
-        ]
+    found = []
+    for base, batches, before in slices:
+        aggregator = SlidingAggregator(unary.tables, settings)
+        aggregator.position = base
+        for batch in before:
+            _aggregate(aggregator, batch)
+        found += [one for batch in batches for one in _aggregate(aggregator, batch)]
+    return join_found(found)
+
+
+def _aggregate(aggregator: SlidingAggregator, batch: EncodedBatch) -> list[EndAggregates]:
+    return [
+        aggregator.push(symbols, keys=keys, **_clock(clock))
+        for _, (symbols, keys, clock) in batch.cut()
+    ]
+
+
+def count_batch_levels(
+    unary: Unary,
+    settings: Settings,
+    batches: Sequence[EncodedBatch],
+    passed: Mapping[str, NDArray[np.int64]],
+    levels: int,
+    groups: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return the number of matches of a whole run for each group of ends, at each level.
+
+    `passed` has the levels of all events under the variables that thresholds look at.
+    """
+
+    def join(arrays: Iterable[Any]) -> Any:
+        several = list(arrays)
+        return None if several[0] is None else np.concatenate(several)
+
+    of_ends = int(groups.max(initial=-1)) + 1
+    if not batches:
+        return np.zeros((of_ends, levels), np.int64)
+    clocks = [_clock(batch.clock) for batch in batches]
+    read = LevelInput(
+        np.concatenate([batch.symbols for batch in batches]),
+        join(batch.keys for batch in batches),
+        *(join(clock.get(name) for clock in clocks) for name in ("clocks", "bounds", "usable")),
     )
+    tables, every = unary.tables, np.full(len(read.symbols), levels)
+    marked = [frozenset(names & passed.keys()) for names in tables.labels]
+    kinds = list(dict.fromkeys(marked))
+    least = [np.minimum.reduce([every, *(passed[name] for name in kind)]) for kind in kinds]
+    events = arrange_events(tables.arrays, settings, read, np.stack(least), groups)
+    of_label = np.array([kinds.index(kind) for kind in marked], np.int64)
+    return count_levels(tables.arrays, events, of_label, levels, of_ends)
 
 
 class SlidingFeed(Feed):
@@ -243,6 +293,8 @@ class SlidingFeed(Feed):
     ) -> None:
         self.unary = unary
         self.measures = measures
+        self.read: list[EncodedBatch] | None = None
+        """All batches of the run, for its matches to be counted at levels; None: not kept."""
         super().__init__(self._make_engine(unary, settings), unary.automaton.alphabet, encode)
 
     def _make_engine(self, unary: Unary, settings: Settings) -> SlidingAggregator:
@@ -253,11 +305,14 @@ class SlidingFeed(Feed):
         self.engine.tables.add_symbols()
         self.engine.fit_tables()
         columns = self._read_measures(batch)
+        encoded = EncodedBatch(symbols, keys, clock)
+        if self.read is not None:
+            self.read.append(encoded)
         found = [
             self.engine.push(
                 symbols, [column.cut(piece) for column in columns], keys=keys, **_clock(clock)
             )
-            for piece, (symbols, keys, clock) in EncodedBatch(symbols, keys, clock).cut()
+            for piece, (symbols, keys, clock) in encoded.cut()
         ]
         return [each for each in found if len(each.ends)]
 
@@ -287,7 +342,11 @@ class SlidingFeed(Feed):
     def find(
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
     ) -> MatchSet:
-        return CountedMatches(variables, taken)
+        count = None
+        if self.read is not None and not self.measures:
+            run = self.unary, self.engine.settings, tuple(self.read)
+            count = partial(count_batch_levels, *run)
+        return CountedMatches(variables, taken, count)
 
     def freeze(self) -> Tree:
         return freeze_sliding(self.engine)
@@ -427,7 +486,7 @@ class CorrelatedFeed(Feed):
             tables.ordered,
             tables.ordered_pairs,
             calculated,
-            tables.one_word - plan.unindexed.wide,
+            (tables.one_word - plan.unindexed.wide) | tables.spans,
         )
         self._time = OrderValues([TIME])
         self._moment = (0, 0, -1)

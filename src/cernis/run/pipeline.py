@@ -25,7 +25,7 @@ import pyarrow as pa
 from cernis.compiled.tiers import expect_events
 from cernis.encoding import clock as clocks
 from cernis.encoding.clock import AttributeClock, Clock
-from cernis.encoding.encode import Encode, Encoder
+from cernis.encoding.encode import Encode, Encoder, KnownTruths, SeenTruths
 from cernis.encoding.keys import KeyCoder
 from cernis.encoding.lives import LifeCoder
 from cernis.engine.renumber import list_distinct
@@ -39,7 +39,7 @@ from cernis.plan.plan import Plan
 from cernis.results.budget import Budget
 from cernis.results.deadline import DeadlineColumn
 from cernis.results.matchset import MatchSet
-from cernis.run.feed import Engine, Feed, StartFeed, UnaryFeed, make_feed
+from cernis.run.feed import Engine, Feed, ReadSlice, SlidingFeed, StartFeed, UnaryFeed, make_feed
 from cernis.run.key_limit import KeyLimit
 from cernis.run.metrics import SessionMetrics
 from cernis.run.stages.history import MatchHistory
@@ -80,6 +80,10 @@ class Pipeline:
         self._seconds = dict.fromkeys(("encode", "engine", "find"), 0.0)
         self._forget_at = _FORGET_EVERY
         self._forget_lives_at = 2 * _FORGET_KEYS
+        self._relevant = 0
+        """How many relevant events others have read in its place."""
+        self._former: list[Encoder] = []
+        """The encoders that others read them with."""
 
     @property
     def feed(self) -> Feed:
@@ -109,9 +113,15 @@ class Pipeline:
         """Whether time that passes may make matches or groups certain."""
         return any(stage.heeds_time for stage in self.stages)
 
-    def encoders(self) -> Iterator[Encoder]:
+    def find_truths(self) -> KnownTruths:
+        """Return the truths of the query's own atoms that events have had."""
+        own = [self.feed.encoder, *self._former]
+        vectors = dict.fromkeys(vector for encoder in own for vector in encoder.vectors)
+        return SeenTruths(self.feed.encoder.atoms, [*vectors])
+
+    def encoders(self) -> Iterator[KnownTruths]:
         """Yield the encoders of the query's predicates, and of those of its stages."""
-        yield self.feed.encoder
+        yield self.find_truths()
         for stage in self.stages:
             yield from stage.encoders()
 
@@ -144,6 +154,37 @@ class Pipeline:
         for stage in self.stages:
             taken = stage.take(read, taken)
         return taken
+
+    def begin_at(self, position: int) -> Pipeline:
+        """Return a pipeline of the same plan whose input begins at a position."""
+        run = self.run
+        store = EventStore(self.store.time_unit)
+        other = Pipeline(make_run(self.plan, store, self.budget, run.encode, run.purpose))
+        other.engine.position = position
+        if isinstance(self.feed, UnaryFeed) and self.feed.read is not None:
+            other.remember_batches()
+        return other
+
+    def begin_own(self) -> None:
+        """Leave what has been read so far to others: matches that end there are not its own."""
+        self._relevant = -self.engine.relevant
+        if isinstance(self.feed, UnaryFeed) and self.feed.read is not None:
+            ((base, batches, _),) = self.feed.read
+            self.feed.read = [ReadSlice(base, [], batches)]
+
+    def go_on_as(self, other: Pipeline, own: list[EventBatch]) -> None:
+        """Go on with the state of a pipeline that has read the batches which follow."""
+        self._relevant += self.engine.relevant + other._relevant
+        self._former += [self.feed.encoder]
+        if isinstance(self.feed, UnaryFeed) and self.feed.read is not None:
+            assert isinstance(other.feed, UnaryFeed)
+            assert other.feed.read is not None
+            other.feed.read = [*self.feed.read, *other.feed.read]
+        self.run.feed, self.run.keys = other.run.feed, other.run.keys
+        for batch in own:
+            self.store.append(batch)
+        for step, seconds in other._seconds.items():
+            self._seconds[step] += seconds
 
     def advance(self, time: int, scale: Scale) -> list[Any]:
         """Note that no event before a time comes; return what it makes certain, for `find`.
@@ -218,13 +259,16 @@ class Pipeline:
         return self.stages.opening.deadline
 
     def remember_batches(self) -> None:
-        """Keep the encoded batches of a run, where the aggregator can count its matches.
+        """Keep the encoded batches of a run, where its matches can be counted again from them.
 
-        Only before the first event. Not where partitions may be dropped, nor without a window:
-        there one walk counts all matches.
+        Only before the first event. Not where partitions may be dropped. Without a window, one
+        walk counts all matches that are kept.
         """
-        can_recount = self.plan.can_aggregate and self.limit.most is None
-        if isinstance(self.feed, UnaryFeed) and can_recount and self.plan.settings.window:
+        if not self.plan.can_aggregate or self.limit.most is not None:
+            return
+        if isinstance(self.feed, UnaryFeed) and self.plan.settings.window:
+            self.feed.read = [ReadSlice(self.engine.position, [], [])]
+        elif isinstance(self.feed, SlidingFeed):
             self.feed.read = []
 
     def _spend(self, step: str, began: float) -> float:
@@ -238,7 +282,7 @@ class Pipeline:
         engine = self.engine
         return SessionMetrics(
             events=engine.position,
-            relevant=engine.relevant,
+            relevant=engine.relevant + self._relevant,
             stored=engine.position - self.kept_from,
             stored_bytes=self.store.nbytes,
             keys=0 if self.keys is None else len(self.keys),

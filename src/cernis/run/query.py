@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, overload
 
-from cernis.errors import CernisError, Diagnostic, QueryError, WarningNote
+from cernis.errors import CernisError, Diagnostic, QueryError, Span, WarningNote
 from cernis.events.csv_form import Columns
 from cernis.events.regex import like_mistake
 from cernis.events.source import (
@@ -19,16 +21,29 @@ from cernis.events.source import (
     schema_of,
     stream_of,
 )
+from cernis.languages.ceql.parse import SYNTAX as CEQL
 from cernis.languages.ceql.parse import parse as parse_ceql
 from cernis.languages.ceql.parse import use_time_zone
 from cernis.languages.conjunctive.lower import lower
+from cernis.languages.conjunctive.parse import SYNTAX as CONJUNCTIVE
 from cernis.languages.conjunctive.parse import parse as parse_conjunctive
+from cernis.languages.text.parameters import (
+    Constant,
+    Parameter,
+    cut_defaults,
+    find_parameters,
+    list_given,
+    refuse_unknown,
+    use_parameters,
+)
+from cernis.languages.text.tokens import span_of
 from cernis.pattern.check import resolve
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.query import Pattern
 from cernis.plan.explain import Explanation
 from cernis.plan.lower_terms import list_decided
 from cernis.plan.plan import Plan, make_plan, write_warnings
+from cernis.plan.run_counts import list_run_counts
 from cernis.results.budget import CANDIDATE_BUDGET, OnBudget
 from cernis.results.matches import Matches
 from cernis.results.result import Found
@@ -40,6 +55,20 @@ from cernis.views.progress import count_rows, find_display, show_progress
 
 if TYPE_CHECKING:
     from cernis.run.trace.look import Trace
+
+
+@dataclass(frozen=True)
+class _QuerySource:
+    """What a query was made of."""
+
+    pattern: str | Pattern | ConjunctiveQuery
+    lang: str
+    schema: Schema | None
+    time_zone: str | None
+    values: Mapping[str, Constant] = field(default_factory=dict)
+
+
+_SYNTAXES = {"ceql": CEQL, "cq": CONJUNCTIVE}
 
 
 class Query(Generic[Found]):
@@ -83,14 +112,93 @@ class Query(Generic[Found]):
         schema: Schema | None = None,
         time_zone: str | None = None,
     ) -> None:
-        with use_time_zone(time_zone):
-            parsed = _parse(pattern, lang, schema) if isinstance(pattern, str) else pattern
-        self.conjunctive = parsed if isinstance(parsed, ConjunctiveQuery) else None
+        self._written = _QuerySource(pattern, lang, schema, time_zone)
+        if self.unbound:
+            return  # bind gives them values; the text is parsed then
+        _ = self.pattern
+
+    @cached_property
+    def _parsed(self) -> tuple[Pattern, ConjunctiveQuery | None]:
+        written = self._written
+        with use_time_zone(written.time_zone), use_parameters(written.values):
+            parsed = written.pattern
+            if isinstance(parsed, str):
+                parsed = _parse(parsed, written.lang, written.schema)
+        conjunctive = parsed if isinstance(parsed, ConjunctiveQuery) else None
         if isinstance(parsed, ConjunctiveQuery):
             parsed = lower(parsed)
         if not isinstance(parsed, Pattern):
             raise QueryError([Diagnostic("a query is text, a Pattern or a ConjunctiveQuery")])
-        self.pattern = resolve(parsed, schema or parsed.declared, like_mistake)
+        return resolve(parsed, written.schema or parsed.declared, like_mistake), conjunctive
+
+    @property
+    def pattern(self) -> Pattern:
+        """The checked pattern; an error if a parameter has no value."""
+        return self._parsed[0]
+
+    @property
+    def conjunctive(self) -> ConjunctiveQuery | None:
+        """The conjunctive query that the pattern is made of, if it is one."""
+        return self._parsed[1]
+
+    @cached_property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """The parameters of the text, `$name`, by name."""
+        text, lang = self._written.pattern, self._written.lang
+        if not isinstance(text, str) or "$" not in text or lang not in _SYNTAXES:
+            return {}
+        return find_parameters(list(_SYNTAXES[lang].parser.lex(text)), text)
+
+    @property
+    def unbound(self) -> tuple[str, ...]:
+        """The parameters that have neither a value nor a default."""
+        known = (*self._written.values, *list_given())
+        pairs = self.parameters.items()
+        return tuple(name for name, one in pairs if one.default is None and name not in known)
+
+    def find_spans(self, name: str) -> frozenset[Span]:
+        """Return where a parameter stands in the text, its default left out."""
+        text = self._written.pattern
+        assert isinstance(text, str)
+        tokens = list(_SYNTAXES[self._written.lang].parser.lex(text))
+        rest, _ = cut_defaults(tokens, text)
+        own = (token for token in rest if token.type == "PARAMETER" and token.value[1:] == name)
+        return frozenset(map(span_of, own))
+
+    def why(self, events: Any, **asked: Any) -> Any:
+        """Return how far partial matches get, step by step, and what is in the way of the others.
+
+        `rows=[3, 7]` should have been a match, `key=` and `end=` (a row) say which ones count; the
+        other options are those of `run`. The result is a `cernis.workbench.why.Funnel`.
+        """
+        return _workbench("why").why(self, events, **asked)
+
+    def sweep(self, events: Any, /, **values: Any) -> Any:
+        """Count the matches for all choices of values of parameters: `q.sweep(df, t=[1, 2])`.
+
+        Values are a list, or a text such as `"1.01..1.20 by 0.01"`. `options`, a dictionary, are
+        those of `run`. The result is a `cernis.workbench.sweep.Sweep`.
+        """
+        options = values.pop("options", {})
+        return _workbench("sweep").sweep(self, events, values, **options)
+
+    def bind(self, **values: Constant) -> Self:
+        """Return the query with values for its parameters.
+
+        A value is a constant: a number, a text, True, False, or a timedelta for a duration.
+
+        >>> q = Query("SELECT * FROM S WHERE BUY AS b FILTER b[price > $least]")
+        >>> print(q.bind(least=5))
+        SELECT * FROM S WHERE BUY AS b FILTER b[price > 5]
+        """
+        refuse_unknown(values, self.parameters)
+        bound = copy(self)
+        bound.__dict__ = {}
+        written = self._written
+        bound._written = replace(written, values={**written.values, **values})
+        if not bound.unbound:
+            _ = bound.pattern
+        return bound
 
     @cached_property
     def plan(self) -> Plan:
@@ -101,8 +209,15 @@ class Query(Generic[Found]):
         """What the query probably does not mean as it is written, whatever the events."""
         return write_warnings(self.pattern) if self.conjunctive is None else ()
 
-    def explain(self, events: Any = None, **options: Any) -> Explanation:
-        """Explain how the query runs and what it costs; with events, as it runs on them."""
+    def explain(
+        self, events: Any = None, *, rate: float | None = None, **options: Any
+    ) -> Explanation:
+        """Explain how the query runs and what it costs; with events, as it runs on them.
+
+        `rate` is a number of events per second: how many cores and how much memory they take.
+        """
+        if rate is not None and not rate > 0:
+            raise CernisError("rate must be above 0")
         plan = self.plan
         if events is not None:
             session = Session(plan, RunOptions(**options))
@@ -113,8 +228,16 @@ class Query(Generic[Found]):
         return Explanation(
             plan,
             query=str(self.conjunctive or self.pattern),
-            decided=list_decided(self.pattern),
+            decided=list_run_counts(self.pattern) or list_decided(self.pattern),
+            rate=rate,
         )
+
+    def follow(self, source: Any, **options: Any) -> Any:
+        """Return the matches in inputs that grow, as they are certain: `cernis.follow`.
+
+        Iterate over them, also with `async for`.
+        """
+        return import_module("cernis.live.follow").follow(self, source, **options)
 
     def run(
         self,
@@ -136,6 +259,7 @@ class Query(Generic[Found]):
         strict: bool = False,
         tables: Mapping[str, Any] | None = None,
         matches: MatchForm = "events",
+        threads: int | None = None,
         progress: bool | None = None,
     ) -> Found:
         """Return all matches in the events.
@@ -156,8 +280,10 @@ class Query(Generic[Found]):
         whose deadline lies after it is certain. With `strict`, warnings (the notes that have a
         code) raise `StrictError`. `tables` are those that the query joins, by name: anything
         that `events` may be, with columns of any names. With `matches="count"` the rows are the
-        numbers of matches per end, and no match is kept. A run of more than a second shows its
-        `progress` in a terminal and in a notebook; False: it does not.
+        numbers of matches per end, and no match is kept. As many `threads` as there are cores read
+        slices of the events, where windows bound the matches; the result does not depend on it. A
+        run of more than a second shows its `progress` in a terminal and in a notebook; False: it
+        does not.
         """
         session = self.session(
             time=time,
@@ -176,6 +302,7 @@ class Query(Generic[Found]):
             strict=strict,
             tables=tables or {},
             matches=matches,
+            threads=threads,
         )
         shown = None if progress is False else find_display()
         with show_progress(lambda: session.events, count_rows(events), shown):
@@ -254,6 +381,8 @@ class Query(Generic[Found]):
         return Session.thaw(self.plan, open_state(frozen, secret), options)
 
     def __str__(self) -> str:
+        if self.unbound and isinstance(self._written.pattern, str):
+            return self._written.pattern
         return str(self.conjunctive or self.pattern)
 
     def _repr_html_(self) -> str:
@@ -263,6 +392,11 @@ class Query(Generic[Found]):
     def __repr__(self) -> str:
         lang = ', lang="cq"' if self.conjunctive else ""
         return f"cernis.query({str(self)!r}{lang})"
+
+
+def _workbench(name: str) -> Any:
+    """Return a module of the workbench, which stands above this one and runs queries."""
+    return import_module(f"cernis.workbench.{name}")
 
 
 def refuse_insert(pattern: Pattern) -> None:

@@ -102,6 +102,12 @@ def list_columns(plan: Plan) -> frozenset[str]:
     """Return the columns that a plan reads, but for those of events that matches show alone."""
     _, atoms = tests_and_atoms(plan)
     names, _ = required_attributes(plan, atoms, shown=False, named=True)
+    return find_columns(names)
+
+
+def find_columns(names: Iterable[str]) -> frozenset[str]:
+    """Return attributes, and the columns that they are fields of or calculated from."""
+    names = {*names}
     calculated = (read_calculated(name) for name in names if name.endswith(")"))
     values = (value for value in calculated if value is not None)
     names |= {source.name for value in values for source in pred.attributes_of(value)}

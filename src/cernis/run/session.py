@@ -56,6 +56,7 @@ from cernis.run.freeze import freeze_pipeline, read_state, thaw_pipeline
 from cernis.run.key_limit import KeyLimit, OnFull
 from cernis.run.metrics import SessionMetrics
 from cernis.run.pipeline import Pipeline, make_run
+from cernis.run.slices import count_threads, gather_batches, take_batches
 from cernis.run.stages.groups import find_measures
 from cernis.run.stages.projection import Projector
 from cernis.run.stages.stage import Purpose
@@ -99,6 +100,8 @@ class RunOptions:
     """Whether warnings are errors."""
     missing: Literal["fail", "null"] = "fail"
     """Columns that a rule of a set names and the events lack: an error, or NULL."""
+    threads: int | None = None
+    """How many threads read a whole input; None: as many as there are cores."""
     in_order: bool = False
     """Whether the rows of pipes are in order of time: they are then read as they come."""
 
@@ -181,6 +184,7 @@ class Session(StreamSession[Found, OpenedEvents]):
         )
         self.budget = self.options.new_budget()
         self._limit = KeyLimit(self.options.max_keys, self.options.on_full)
+        self._threads = count_threads(self.options.threads)
         self.store = EventStore(self.options.time_unit)
         self.progress = StreamPosition()
         self._types = SampledTypes()
@@ -364,13 +368,15 @@ class Session(StreamSession[Found, OpenedEvents]):
         ordering, batches = reading
         spent: list[str] = []
         times: TimeSpan | None = None
-        for batch in batches:
-            self._types.add(batch)
-            if self._first is not None:
-                self._first.add(batch)
-            times = extend_span(times, batch, ordering.unit_ns)
+        threads = self._threads if last else 1
+        for some in gather_batches(batches, self.pipeline, threads):
+            for batch in some:
+                self._types.add(batch)
+                if self._first is not None:
+                    self._first.add(batch)
+                times = extend_span(times, batch, ordering.unit_ns)
             self.notes = [*ordering.notes, *spent]
-            yield self.pipeline.take(batch, ordering.scale)
+            yield take_batches(self.pipeline, some, ordering.scale, threads)
             if self.budget.spent:
                 spent = [self.budget.note]
         self.mistakes.complete()
@@ -413,7 +419,7 @@ class Session(StreamSession[Found, OpenedEvents]):
         schemas = {s.name: s.schema for s in sources}
         if tables is not None:
             schemas = {name: tables.extend(name, own) for name, own in schemas.items()}
-        if self.events and schemas == self._checked:
+        if (self.events or schemas) and schemas == self._checked:
             return tables
         schema = Schema(tuple(stream_of(name, own) for name, own in schemas.items()))
         if pattern.declared is None and not any(source.is_blank for source in sources):
@@ -539,8 +545,8 @@ class Session(StreamSession[Found, OpenedEvents]):
 
     def warn_about_truths(self, types: SampledTypes) -> Iterator[WarningNote]:
         """Yield warnings about types and conditions, after all events that they can concern."""
-        encoder, encoders = self.pipeline.feed.encoder, self.pipeline.encoders()
-        yield from warn_about_truths(self.plan, encoder, encoders, types)
+        own, every = self.pipeline.find_truths(), self.pipeline.encoders()
+        yield from warn_about_truths(self.plan, own, every, types)
 
     # ------------------------------------------------------------- results
 

@@ -173,5 +173,5 @@ class StreamSession(EventSession[Answer, Reading]):
         """
         if not self.keep:
             raise StateError("nothing is kept to pull: open the session with keep=True")
-        self.guard.check()
-        return self._pull()
+        with self.guard.reading():
+            return self._pull()

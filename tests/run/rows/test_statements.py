@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -116,6 +117,69 @@ def test_statements_of_other_databases_run_as_they_are(dialect: str) -> None:
     assert rows_of(found) == [(2, 6), (6, 9), (10, 13)]
 
 
+@pytest.mark.parametrize(
+    ("dialect", "measure", "expected"),
+    [
+        ("snowflake", "LAG(price)", [12, 15, 20]),
+        ("snowflake", "FIRST_VALUE(price)", [15, 20, 25]),
+        ("snowflake", "LEAD(FIRST(price), 2)", [25, 19, 15]),
+        ("snowflake", "MATCH_SEQUENCE_NUMBER()", [1, 1, 1]),
+        ("flink", "MATCH_ROWTIME()", [4, 5, 6]),
+        ("spark", "collect_list(price)", [[15], [20], [25]]),
+    ],
+)
+def test_functions_that_only_some_databases_have(
+    dialect: str, measure: str, expected: list[Any]
+) -> None:
+    text = f"""SELECT m FROM ticks MATCH_RECOGNIZE (
+      ORDER BY ts MEASURES {measure} AS m PATTERN (a) DEFINE a AS LAG(ts, 3) >= 1 AND ts < 8)"""
+    found = cernis.sql(text, ticks=TICKS, dialect=dialect)
+    assert [row["m"] for row in found][: len(expected)] == expected
+
+
+@pytest.mark.parametrize(
+    ("dialect", "clause", "expected"),
+    [
+        (
+            "snowflake",
+            "PARTITION BY ts % 2 ORDER BY ts MEASURES FIRST(ts) f, COUNT(*) n",
+            [(0, 0, 7), (1, 1, 7)],
+        ),
+        (
+            "trino",
+            "PARTITION BY ticks.symbol ORDER BY ticks.ts MEASURES COUNT(*) AS n",
+            [("ACME", 14)],
+        ),
+        (
+            "trino",
+            "ORDER BY ts MEASURES SUM(MATCH_NUMBER()) AS n, PREV(CLASSIFIER()) AS c",
+            [(14, "A")],
+        ),
+        ("flink", "ORDER BY `ts` MEASURES COUNT(`price`) AS `n`", [(14,)]),
+    ],
+)
+def test_clauses_that_only_some_databases_read(
+    dialect: str, clause: str, expected: list[Any]
+) -> None:
+    text = f"SELECT * FROM ticks MATCH_RECOGNIZE ({clause} PATTERN (A+) DEFINE A AS price > 0)"
+    assert rows_of(cernis.sql(text, ticks=TICKS, dialect=dialect)) == expected
+
+
+def test_flink_has_the_times_of_spark() -> None:
+    text = """SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts
+      MEASURES TIMESTAMPDIFF(MINUTE, FIRST(ts), LAST(ts)) AS m, DATE_FORMAT(LAST(ts), 'HH:mm') AS h
+      PATTERN (a+))"""
+    rows = [{"ts": datetime(2024, 1, 1, 5, minute)} for minute in (1, 9)]
+    assert rows_of(cernis.sql(text, t=rows, dialect="flink")) == [(8, "05:09")]
+
+
+def test_a_relation_qualifies_its_own_columns_only() -> None:
+    with pytest.raises(cernis.QueryError, match="'u' is not the relation of the clause"):
+        cernis.sql("SELECT * FROM t MATCH_RECOGNIZE (ORDER BY u.ts PATTERN (a))", t=TICKS)
+    with pytest.raises(cernis.QueryError, match="look at one row"):
+        cernis.sql("SELECT * FROM t MATCH_RECOGNIZE (ORDER BY MAX(ts) PATTERN (a))", t=TICKS)
+
+
 # ------------------------------------------------------------------- mistakes
 
 CLAUSE = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts {})"
@@ -132,13 +196,23 @@ MISTAKES = {
     "MEASURES SUM(A.x + B.x) AS y PATTERN (A B)": "one value looks at rows of A and B",
     "MEASURES (SELECT 1) AS y PATTERN (A)": "a query inside the clause is not supported",
     "PATTERN (A) DEFINE A AS FINAL SUM(A.x) > 1": "FINAL is no part of DEFINE",
-    "PATTERN (A) DEFINE A AS MATCH_NUMBER() > 1": "MATCH_NUMBER() is no part of DEFINE",
+    "PATTERN (A) DEFINE A AS NEXT(CLASSIFIER()) = 'A'": "look back from the current row",
+    "MEASURES PREV(x || CLASSIFIER()) AS y PATTERN (A)": "at columns or at CLASSIFIER(), not at",
+    "PATTERN (A) DEFINE A AS CLASSIFIER() > 'A'": "can be compared with =, <> and IN",
     "PATTERN (A B) DEFINE B AS sqrt(A.x - B.x) > 1": "of values of several rows is not supported",
     "AFTER MATCH SKIP TO FIRST D PATTERN (A)": "'D' is no variable of PATTERN",
     "ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN ({- A -})": "does not go with {- -}",
     "ALL ROWS FOR MATCH PATTERN (A)": "unexpected 'ALL ROWS FOR MATCH'",
     "PATTERN (A) MEASURES A.x AS x": "MEASURES stands before PATTERN",
     "PATTERN (A) DEFINE A AS x > ": "the expression is not complete",
+    "MEASURES MATCH_PROCTIME() AS x PATTERN (A)": "MATCH_PROCTIME() is not supported here",
+    "PATTERN (A) DEFINE A AS MATCH_ROWTIME() > 1": "MATCH_ROWTIME() is no part of DEFINE",
+    "MEASURES LAG(x) OVER (ORDER BY ts) AS y PATTERN (A)": "a window function inside the clause",
+    "PATTERN A B": "PATTERN has no brackets",
+    "ALL ROW PER MATCH PATTERN (A)": "unexpected 'ALL ROW PER MATCH'",
+    "MEASURES 'a AS x PATTERN (A)": "' is never closed",
+    "PATTERN (A) WITHIN 5 MINUTES": "WITHIN takes a constant interval",
+    "PATTERN (A)) AS m, t MATCH_RECOGNISE (PATTERN (A)": "unexpected 'MATCH_RECOGNISE'",
     "PATTERN (A) WITHIN ts": "WITHIN takes a constant interval",
     "PATTERN ((A{9000}){9000})": "the pattern needs more than",
 }  # fmt: skip
@@ -152,6 +226,12 @@ def test_a_mistake_has_a_place(clause: str) -> None:
     assert MISTAKES[clause] in str(raised.value)
     assert str(raised.value).startswith("line 1, column ")
     assert "^" in str(raised.value)
+
+
+def test_what_the_host_has_no_words_for_is_refused() -> None:
+    text = CLAUSE.format("MEASURES TO_CHAR(LAST(ts), 'YYYY') AS y PATTERN (A)")
+    with pytest.raises(cernis.QueryError, match="line 1, column 55: argument 'format' is not"):
+        cernis.sql(text, t=pa.table({"ts": [1]}), dialect="oracle")
 
 
 @pytest.mark.parametrize("skip", ["TO FIRST A", "TO LAST B"])
@@ -201,3 +281,12 @@ def test_a_plan_says_what_a_clause_costs() -> None:
     told = cernis.SqlQuery(text).explain()
     assert "path-dependent: a search that remembers what has failed" in told
     assert "B: depends on the path, decided by the matcher, after the part" in told
+
+
+def test_differences_of_times_are_durations() -> None:
+    rows = [{"ts": datetime(2024, 1, day)} for day in (1, 3, 4)]
+    measures = "MEASURES FIRST(ts) AS f, LAST(ts) AS l PATTERN (a+)"
+    text = f"SELECT l - f AS span, {{}} FROM t MATCH_RECOGNIZE (ORDER BY ts {measures})"
+    found = cernis.sql(text.format("NULL::INTERVAL AS none, INTERVAL 1 MONTH AS month"), t=rows)
+    assert rows_of(found) == [(timedelta(days=3), None, "P1M0DT0S")]
+    assert rows_of(cernis.sql(text.format("1") + " WHERE false", t=rows)) == []

@@ -13,7 +13,8 @@ from cernis.languages.ceql.habits import NO_FUNCTIONS
 from cernis.languages.ceql.mistakes import explain_lexeme, explain_token
 from cernis.languages.ceql.tree import MOMENTS, CeqlReader
 from cernis.languages.ceql.words import TERMINALS
-from cernis.languages.text.mistakes import sort_mistakes
+from cernis.languages.text.mistakes import expand_units, sort_mistakes
+from cernis.languages.text.parameters import Constant, read_constant
 from cernis.languages.text.read import Syntax, read_tokens, read_tree
 from cernis.pattern.check import check, find_too_deep
 from cernis.pattern.functions import find_function, is_zone
@@ -225,3 +226,14 @@ def parse_value(text: str) -> Value:
     reader = CeqlReader(text)
     value: Value = reader.transform(_read(text, "alone_value", reader.mistakes.found))
     return value
+
+
+def parse_constant(text: str) -> Constant:
+    """Return the value of a parameter that a person writes; what is no constant is a text.
+
+    >>> parse_constant("1.05"), parse_constant("ann"), parse_constant("5m")
+    (1.05, 'ann', datetime.timedelta(seconds=300))
+    """
+    tokens = list(SYNTAX.parser.lex(text))
+    expand_units(tokens, SYNTAX.keywords)
+    return read_constant(text, tokens)

@@ -17,6 +17,7 @@ from cernis.errors import CernisError, Diagnostic, QueryError
 from cernis.languages.ceql.mistakes import quote_keyword
 from cernis.languages.ceql.parse import SYNTAX, parse, parse_schema
 from cernis.languages.ceql.words import SOFT
+from cernis.languages.text.parameters import cut_defaults, use_defaults
 from cernis.languages.text.tokens import span_of
 from cernis.languages.text.tree import unquote
 from cernis.pattern.query import Pattern
@@ -41,6 +42,8 @@ def is_rule_set(text: str) -> bool:
 def parse_rules(text: str) -> list[ParsedRule]:
     """Return the rules of a text; declarations before the first one are those of all rules.
 
+    So are the defaults of a PARAMETER clause there.
+
     >>> text = "RULE a AS SELECT * WHERE A; RULE b AS SELECT * WHERE B"
     >>> [rule.name for rule in parse_rules(text)]
     ['a', 'b']
@@ -53,6 +56,7 @@ def parse_rules(text: str) -> list[ParsedRule]:
         raise QueryError([mistake], text)
     begins = [_start(tokens[head]) for head in heads]
     declarations = text[: begins[0]]
+    _, defaults = cut_defaults(tokens[: heads[0]], text)
     declared, ahead = _parse_declarations(declarations)
     rules = []
     for head, end in zip(heads, [*begins[1:], len(text)], strict=True):
@@ -67,7 +71,8 @@ def parse_rules(text: str) -> list[ParsedRule]:
         blank = ahead + re.sub(r"[^\n]", " ", before)
         shown = declarations + before + statement
         try:
-            pattern = parse(blank + statement)
+            with use_defaults(defaults):
+                pattern = parse(blank + statement)
             pattern = replace(pattern, source=shown, declared=declared or pattern.declared)
             rules.append(ParsedRule(title, line, pattern))
         except QueryError as error:

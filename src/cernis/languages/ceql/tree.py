@@ -808,7 +808,9 @@ class CeqlReader(TreeReader):
         """Whether a number after a sign has neither sign nor parentheses of its own."""
         first = cast(Span, value.span).start
         between = self.source[meta.start_pos + 1 : first]
-        return self.source[first] in "0123456789." and "(" not in between
+        is_number = not isinstance(value.value, str | bool)
+        written = "0123456789." + ("$" if is_number and str(value.value)[0] != "-" else "")
+        return self.source[first] in written and "(" not in between
 
     def minus(self, meta: Meta, parts: list[Any]) -> pred.Value:
         body: pred.Value = parts[1]

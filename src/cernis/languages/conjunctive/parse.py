@@ -20,6 +20,7 @@ from cernis.languages.text.read import Syntax, read_tokens, read_tree
 from cernis.languages.text.tokens import cut_token, span_of
 from cernis.pattern.check.depth import MAX_DEPTH
 from cernis.pattern.conjunctive import ConjunctiveQuery
+from cernis.pattern.functions import FUNCTIONS
 from cernis.schema import Schema
 
 SYNTAX = Syntax(
@@ -29,6 +30,7 @@ SYNTAX = Syntax(
     explain_lexeme,
     explain_token,
 )
+_RELATION = ["NAME", "LPAR"]
 _PIECES = {"ARROW": ("CMP", "MINUS"), "TURNSTILE": ("COLON", "MINUS")}
 
 
@@ -43,9 +45,8 @@ def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
                 yield cut_token(token, second, 1, 2)
                 continue
             arrow = True
-        elif token.type == "GT" and [t.type for t in tokens[number + 2 : number + 3]] == ["LPAR"]:
-            is_compared = number > 0 and tokens[number - 1].type == "RPAR"
-            token.type = "GT" if is_compared else "OF"
+        elif token.type == "GT" and [t.type for t in tokens[number + 1 : number + 3]] == _RELATION:
+            token.type = "OF"
         yield token
 
 
@@ -53,7 +54,10 @@ _COMPARES = frozenset(("CMP", "GT"))
 
 
 def _retype_functions(tokens: list[Token], text: str) -> None:
-    """Tell functions from relations: they are compared, or stand in another function."""
+    """Tell functions from relations: they are compared, or stand in another function.
+
+    In `x > LENGTH(y)` the name before could be a stream: it is a variable if it is one elsewhere.
+    """
     opened: list[int] = []
     closes: dict[int, int] = {}
     arrow = next((i for i, token in enumerate(tokens) if token.type in _PIECES), len(tokens))
@@ -66,13 +70,17 @@ def _retype_functions(tokens: list[Token], text: str) -> None:
         elif token.type == "RPAR" and opened:
             closes[opened.pop()] = number
     inside = -1
+    variables = {tokens[i].value for i in range(1, arrow) if tokens[i].type == "NAME"}
+    variables |= {tokens[i].value for opens, end in closes.items() for i in range(opens, end)}
     for number, token in enumerate(tokens[:-1]):
         if token.type != "NAME" or number + 1 not in closes:
             continue
         end = closes[number + 1]
         after = tokens[end + 1].type if end + 1 < len(tokens) else ""
         before = [each.type for each in tokens[max(number - 2, 0) : number]]
-        is_right = before[-1:] == ["CMP"] or before == ["RPAR", "GT"]
+        is_right = before[-1:] in (["CMP"], ["GT"])
+        if before == ["NAME", "GT"]:
+            is_right = token.value.upper() in FUNCTIONS and tokens[number - 2].value in variables
         if number < inside or after in _COMPARES or is_right:
             token.type, inside = "FUNCTION", max(inside, end)
 

@@ -2,9 +2,10 @@
 
 The tokens are those of the SQL library, so that strings, comments and quotes are read as the
 dialect has them. A section begins at its keyword outside of brackets. Expressions go to the library
-as they are, except that FIRST, LAST, PREV, NEXT, CLASSIFIER and MATCH_NUMBER get other names of the
-same length, because dialects know some of them as functions of another meaning, and that
-RUNNING and FINAL are noted and blanked out. So every offset stays that of the user's text.
+as they are, except that FIRST, LAST, PREV, NEXT, CLASSIFIER, MATCH_NUMBER and what some databases
+have for them (LAG, LEAD, …) get other names of the same length, because dialects know some of them
+as functions of another meaning, and that RUNNING and FINAL are noted and blanked out. So every
+offset stays that of the user's text.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ from cernis.pattern.row_pattern import (
 from cernis.pattern.suggest import did_you_mean
 
 FUNCTIONS = ("FIRST", "LAST", "PREV", "NEXT", "CLASSIFIER", "MATCH_NUMBER")
+SYNONYMS = {"LAG": "PREV", "LEAD": "NEXT", "FIRST_VALUE": "FIRST", "LAST_VALUE": "LAST"}
+"""How Snowflake calls functions of the standard."""
+OWN_FUNCTIONS = ("MATCH_SEQUENCE_NUMBER", "MATCH_ROWTIME", "MATCH_PROCTIME")
+"""Functions of Snowflake, and of Flink."""
+_RENAMED = frozenset({*FUNCTIONS, *SYNONYMS, *OWN_FUNCTIONS})
 _SECTIONS = (
     "PARTITION BY",
     "ORDER BY",
@@ -42,7 +48,7 @@ _SECTIONS = (
     "SUBSET",
     "DEFINE",
 )
-_SECOND = {"ONE": "ROW", "ALL": "ROWS", "AFTER": "MATCH", "PATTERN": "("}
+_SECOND = {"ONE": ("ROW", "ROWS"), "ALL": ("ROW", "ROWS"), "AFTER": ("MATCH",), "PATTERN": ("(",)}
 _SECTION_OF = {"ONE": "ROWS PER MATCH", "ALL": "ROWS PER MATCH", "AFTER": "AFTER MATCH SKIP"}
 _ROWS = {
     "ONE ROW PER MATCH": RowsPerMatch.ONE,
@@ -131,6 +137,9 @@ class ClauseReader:
         sections = self._split_sections(opened)
         if "PATTERN" not in sections:
             for token in self.tokens:
+                if normalize(token) == "PATTERN":
+                    message = "PATTERN has no brackets"
+                    raise self.fail(message, span_of_token(token), expected="PATTERN (…)")
                 if help_ := did_you_mean(normalize(token), ["PATTERN"]):
                     raise self.fail(
                         f"unexpected '{token.text}'", span_of_token(token), suggestion=help_
@@ -193,7 +202,7 @@ class ClauseReader:
             return None
         second = _SECOND.get(word)
         following = normalize(self.tokens[number + 1]) if number + 1 < len(self.tokens) else ""
-        return name if second is None or following == second else None
+        return name if second is None or following in second else None
 
     def _check_order(self, name: str, token: Any, sections: Mapping[str, Any]) -> None:
         if name in sections:
@@ -290,12 +299,15 @@ class ClauseReader:
         return subsets
 
     def _read_measure(self, tokens: Sequence[Any]) -> tuple[Name, SqlExpression]:
-        if len(tokens) < 3 or normalize(tokens[-2]) != "AS":
+        last = tokens[-1]
+        value = tokens[:-1]
+        if len(value) > 1 and normalize(value[-1]) == "AS":
+            value = value[:-1]
+        elif not (self.dialect == "snowflake" and value and _is_end(value[-1])):
             raise self.fail(
                 "a measure has no name", span_of_tokens(tokens), expected="expression AS name"
             )
-        last = tokens[-1]
-        return Name(last.text, span_of_token(last)), self.read_expression(tokens[:-2])
+        return Name(last.text, span_of_token(last)), self.read_expression(value)
 
     def _read_define(self, tokens: Sequence[Any]) -> dict[str, SqlExpression]:
         define: dict[str, SqlExpression] = {}
@@ -329,7 +341,7 @@ class ClauseReader:
         for number, token in enumerate(tokens[:-1]):
             word, following = normalize(token), tokens[number + 1]
             at = token.start - span.start
-            if word in FUNCTIONS and following.text == "(":
+            if word in _RENAMED and following.text == "(":
                 text[at] = "_"
             elif word in ("RUNNING", "FINAL") and _is_call(tokens[number + 1 : number + 3]):
                 text[at : token.end - span.start + 1] = " " * (token.end - token.start + 1)
@@ -387,9 +399,15 @@ class ClauseReader:
             if measure.text.upper() in seen:
                 raise self.fail(f"two measures are called '{measure.text}'", measure.span)
             seen.add(measure.text.upper())
-        for part in clause.partition:
-            if not isinstance(part.tree, exp.Column) or part.tree.table:
-                raise self.fail("PARTITION BY takes columns", part.span)
+        for part in (*clause.partition, *clause.order):
+            if part.tree.find(exp.Query, exp.Window, exp.AggFunc):
+                raise self.fail("PARTITION BY and ORDER BY look at one row", part.span)
+
+
+def _is_end(token: Any) -> bool:
+    """Return whether an expression may end with a token, and a name may follow it."""
+    names = ("VAR", "IDENTIFIER", "NUMBER", "STRING", "END")
+    return token.text == ")" or token.token_type.name in names
 
 
 def _is_call(tokens: Sequence[Any]) -> bool:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import sqlglot
@@ -23,9 +24,11 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
 from cernis.errors import BudgetError, Diagnostic, QueryError, Span
+from cernis.languages.sql import flink as _flink  # noqa: F401, a dialect registers itself
 from cernis.languages.sql.clause import (
     ClauseReader,
     RecognizeClause,
+    SqlExpression,
     explain_parse_error,
     normalize,
     span_of_token,
@@ -34,8 +37,7 @@ from cernis.languages.text.read import MAX_TEXT
 from cernis.pattern.suggest import did_you_mean
 
 DIALECTS = ("duckdb", "spark", "databricks", "trino", "snowflake", "oracle", "flink", "risingwave")
-_LIBRARY_DIALECTS = {"flink": "trino"}
-"""Dialects that the library reads as another one."""
+_KEYWORD = "MATCH_RECOGNIZE"
 _MOST_CLAUSES = 50
 _DEEPEST = 200
 _LEXEME = re.compile(
@@ -95,16 +97,22 @@ class _StatementReader:
     def __init__(self, text: str, dialect: str) -> None:
         self.text = text
         self.dialect = dialect
-        self.library_dialect = _LIBRARY_DIALECTS.get(dialect, dialect)
         self.letters = list(text)
 
     def read(self) -> SqlStatement:
         masked = _mask_patterns(self.text)
         try:
-            tokens = Dialect.get_or_raise(self.library_dialect).tokenize(masked)
+            tokens = Dialect.get_or_raise(self.dialect).tokenize(masked)
         except SqlglotError as error:
+            for lexeme in _LEXEME.finditer(masked):
+                if lexeme[0] in ("'", '"', "`"):
+                    message = f"{lexeme[0]} is never closed"
+                    raise QueryError(
+                        [Diagnostic(message, Span(*lexeme.span()))], self.text
+                    ) from None
             raise QueryError([Diagnostic(_tell(error))], self.text) from None
         self._check_depth(tokens)
+        self._check_keyword(tokens)
         while tokens and tokens[-1].text == ";":
             self.letters[tokens[-1].start] = " "
             tokens = tokens[:-1]
@@ -133,6 +141,14 @@ class _StatementReader:
                 message = f"brackets are nested more than {_DEEPEST} deep"
                 raise QueryError([Diagnostic(message, span_of_token(token))], self.text)
 
+    def _check_keyword(self, tokens: Sequence[Any]) -> None:
+        for token, following in pairwise(tokens):
+            word = normalize(token)
+            near = word.startswith("MATCH_") and word != _KEYWORD and following.text == "("
+            if near and (help_ := did_you_mean(word, [_KEYWORD])):
+                mistake = Diagnostic(f"unexpected '{token.text}'", span_of_token(token))
+                raise QueryError([replace(mistake, suggestion=help_)], self.text)
+
     # ------------------------------------------------------------------ clauses
 
     def _cut_clauses(self, tokens: list[Any]) -> list[_ClauseCut]:
@@ -142,7 +158,7 @@ class _StatementReader:
                 (
                     i
                     for i, token in enumerate(tokens[:-1])
-                    if normalize(token) == "MATCH_RECOGNIZE" and tokens[i + 1].text == "("
+                    if normalize(token) == _KEYWORD and tokens[i + 1].text == "("
                 ),
                 None,
             )
@@ -156,7 +172,7 @@ class _StatementReader:
                 bracket = span_of_token(tokens[at + 1])
                 raise QueryError([Diagnostic("'(' is never closed", bracket)], self.text)
             first = self._find_relation(tokens, at)
-            reader = ClauseReader(self.text, tokens[at + 2 : end], self.library_dialect)
+            reader = ClauseReader(self.text, tokens[at + 2 : end], self.dialect)
             if at + 2 == end:
                 raise reader.fail("the clause has no PATTERN", opened)
             clause = reader.read(opened)
@@ -166,7 +182,7 @@ class _StatementReader:
             self.letters[start:stop] = name.ljust(stop - start)
             cuts.append(_ClauseCut(name, clause, relation, start, opened))
             token = tokens[first]
-            tokens[first : end + 1] = Dialect.get_or_raise(self.library_dialect).tokenize(name)
+            tokens[first : end + 1] = Dialect.get_or_raise(self.dialect).tokenize(name)
             tokens[first].start, tokens[first].end = token.start, token.start + len(name) - 1
 
     def _find_relation(self, tokens: Sequence[Any], at: int) -> int:
@@ -213,7 +229,7 @@ class _StatementReader:
         """Return a query; `offset` is where its text stands."""
         whole = Span(offset, offset + len(text))
         try:
-            trees = sqlglot.parse(prefix + text, dialect=self.library_dialect)
+            trees = sqlglot.parse(prefix + text, dialect=self.dialect)
         except SqlglotError as error:
             moved = Span(offset - len(prefix), whole.end)
             raise explain_parse_error(error, self.text, moved) from None
@@ -223,6 +239,9 @@ class _StatementReader:
         if not isinstance(tree, exp.Query):
             kind = "these are several statements" if len(trees) > 1 else "this is no query"
             raise QueryError([Diagnostic(kind, Span(0, 1), expected="one query")], self.text)
+        if isinstance(tree, exp.Select) and not tree.expressions:
+            end = Span(max(whole.end - 1, 0), whole.end)
+            raise QueryError([Diagnostic("the query selects nothing", end, "columns")], self.text)
         return tree
 
     def parse_relation(self, cut: _ClauseCut) -> exp.Query:
@@ -291,8 +310,44 @@ def _scope(
         visible = [cte.copy() for cte in find_visible(cut.name)]
         if visible:
             rows.set("with_", exp.With(expressions=visible))
-        found.append(Recognition(cut.name, cut.clause, rows, cut.span))
+        clause, rows = _name_keys(cut.clause, rows, reader.text)
+        found.append(Recognition(cut.name, clause, rows, cut.span))
     return found
+
+
+def _name_keys(
+    clause: RecognizeClause, rows: exp.Query, text: str
+) -> tuple[RecognizeClause, exp.Query]:
+    """Make every expression of PARTITION BY a column of the rows, with its text for a name.
+
+    The relation's own name before a column is taken away, here and in ORDER BY.
+    """
+    relation = rows.args["from_"].this.alias_or_name.lower()
+
+    def strip(expression: SqlExpression) -> SqlExpression:
+        tree = expression.tree.copy()
+        for column in tree.find_all(exp.Column):
+            if column.table and column.table.lower() != relation:
+                message = f"'{column.table}' is not the relation of the clause"
+                raise QueryError([Diagnostic(message, expression.locate(column))], text)
+            column.set("table", None)
+        return replace(expression, tree=tree)
+
+    clause = replace(
+        clause,
+        partition=tuple(map(strip, clause.partition)),
+        order=tuple(map(strip, clause.order)),
+    )
+    keys, added = [], []
+    for key in clause.partition:
+        if not isinstance(key.tree, exp.Column):
+            name = " ".join(text[key.span.start : key.span.end].split())
+            added.append(exp.alias_(key.tree, name, quoted=True))
+            key = replace(key, tree=exp.column(exp.to_identifier(name, quoted=True)))
+        keys.append(key)
+    if added:
+        rows = exp.select("*", *added).from_(rows.subquery("keyed"))
+    return replace(clause, partition=tuple(keys)), rows
 
 
 def _list_visible(table: exp.Expr) -> list[exp.CTE]:

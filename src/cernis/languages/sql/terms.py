@@ -17,13 +17,22 @@ from typing import Any
 from sqlglot import exp
 
 from cernis.errors import Diagnostic, QueryError
-from cernis.languages.sql.clause import FUNCTIONS, RecognizeClause, SqlExpression
+from cernis.languages.sql.clause import (
+    FUNCTIONS,
+    OWN_FUNCTIONS,
+    SYNONYMS,
+    RecognizeClause,
+    SqlExpression,
+)
 from cernis.languages.sql.pattern import read_identifier
 from cernis.pattern.suggest import did_you_mean
 
 CLASSIFIER = "@classifier"
 """The column of the variable that a row of a match is mapped to."""
-_BY_ALIAS = {f"_{name[1:]}": name for name in FUNCTIONS}
+NUMBER = "@number"
+"""The column of MATCH_NUMBER(), inside an aggregate."""
+_BY_ALIAS = {f"_{name[1:]}": name for name in (*FUNCTIONS, *OWN_FUNCTIONS)}
+_BY_ALIAS |= {f"_{name[1:]}": known for name, known in SYNONYMS.items()}
 _REFUSED = {
     exp.Query: "a query inside the clause",
     exp.Subquery: "a query inside the clause",
@@ -53,6 +62,11 @@ class RowTerm:
     @property
     def has_classifier(self) -> bool:
         return any(column.name == CLASSIFIER for column in self.value.find_all(exp.Column))
+
+    @property
+    def is_label(self) -> bool:
+        """Return whether the value is CLASSIFIER() as it stands."""
+        return isinstance(self.value, exp.Column) and self.has_classifier
 
     def is_current(self, variable: str) -> bool:
         """Return whether the row is the one that is tried as a variable, or a neighbour of it."""
@@ -152,9 +166,9 @@ class _TermReader:
     def _read_function(self, node: exp.Expr, name: str) -> Term:
         arguments = node.expressions
         if name == "MATCH_NUMBER":
-            if self.variable is not None:
-                raise self.fail("MATCH_NUMBER() is no part of DEFINE", node)
             return MatchNumberTerm()
+        if name in OWN_FUNCTIONS:
+            return self._read_own_function(node, name)
         if name == "CLASSIFIER":
             holder = exp.Paren(this=node.copy())
             return RowTerm(self._strip(holder), holder.this, final=False)
@@ -169,6 +183,21 @@ class _TermReader:
                 return self._read_ends(inner, nested, shift)
             return self._read_value(inner, node, shift=shift)
         return self._read_ends(node, name, 0)
+
+    def _read_own_function(self, node: exp.Expr, name: str) -> Term:
+        """Return the term of a function that one database has, and the standard has not."""
+        if self.variable is not None:
+            raise self.fail(f"{name}() is no part of DEFINE", node)
+        if name == "MATCH_SEQUENCE_NUMBER":
+            return AggregateTerm(None, exp.Count(this=exp.Star()))
+        order = self.clause.order[0].tree.this if self.clause.order else None
+        if name == "MATCH_PROCTIME" or not isinstance(order, exp.Column):
+            raise self.fail(
+                f"{name}() is not supported here",
+                node,
+                suggestion="MATCH_ROWTIME() is the last row's value of a column in ORDER BY",
+            )
+        return RowTerm(None, order.copy(), final=True)
 
     def _read_ends(self, node: exp.Expr, name: str, shift: int) -> Term:
         final = self._read_mode(node)
@@ -188,9 +217,20 @@ class _TermReader:
         if not list(holder.find_all(exp.Column)):
             raise self.fail("the value has no column, so it belongs to no row", node)
         term = RowTerm(variables, holder.this, **where)
-        if term.shift and term.has_classifier:
-            raise self.fail("PREV and NEXT of CLASSIFIER() are not supported", node)
-        return term
+        return self._move_label(term, node) if term.shift and term.has_classifier else term
+
+    def _move_label(self, term: RowTerm, node: exp.Expr) -> Term:
+        """Return PREV or NEXT of CLASSIFIER(): rows outside of the match have no variable."""
+        if any(column.name != CLASSIFIER for column in term.value.find_all(exp.Column)):
+            raise self.fail("PREV and NEXT look at columns or at CLASSIFIER(), not at both", node)
+        if self.variable is None:
+            return term
+        current = term.variables is None or self.variable in term.variables
+        if not current or term.first or term.offset or term.shift > 0:
+            raise self.fail(
+                "in DEFINE, PREV and NEXT of CLASSIFIER() look back from the current row", node
+            )
+        return RowTerm(None, term.value, offset=-term.shift)
 
     def _read_offset(self, node: exp.Expr, name: str) -> int:
         if len(node.expressions) == 1:
@@ -230,9 +270,11 @@ class _TermReader:
             if function == "CLASSIFIER":
                 found.setdefault(self._read_classifier(node), node)
                 node.replace(exp.column(exp.to_identifier(CLASSIFIER, quoted=True)))
+            elif function == "MATCH_NUMBER" and self.variable is None:
+                node.replace(exp.column(exp.to_identifier(NUMBER, quoted=True)))
             elif function is not None:
                 raise self.fail(f"{function} inside of another function of rows", node)
-            elif isinstance(node, exp.Column) and not _is_classified(node):
+            elif isinstance(node, exp.Column) and not _is_classified(node) and node.name != NUMBER:
                 found.setdefault(self._strip_column(node), node)
         if len(found) > 1:
             told = " and ".join(sorted(each or "all rows" for each in found))

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
-from typing import cast
+from operator import itemgetter
+from typing import Any, cast
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedToken
@@ -26,6 +27,7 @@ from lark.lexer import BasicLexer
 from cernis.cycles import make_lasting
 from cernis.errors import BudgetError, Diagnostic, QueryError
 from cernis.languages.text import mistakes as m
+from cernis.languages.text.parameters import bind_tokens
 from cernis.languages.text.tables import Grammar
 from cernis.pattern.check import MAX_DEPTH
 from cernis.pattern.write import capitalize_ascii
@@ -65,11 +67,35 @@ class Syntax:
             parser = self.grammar.load()
         parser.lexer_conf.callbacks = {"NAME": self._retype_word, **self.callbacks}
         parser.lexer = BasicLexer(parser.lexer_conf)  # Lark builds one for each text otherwise
+        _shorten_chains(parser)
         return parser
 
     def _retype_word(self, token: Token) -> Token:
         token.type = self.keywords.get(capitalize_ascii(token.value), "NAME")
         return token
+
+
+def _shorten_chains(parser: Lark) -> None:
+    """Let rules that stand for one other rule, as levels of precedence do, pass its node on.
+
+    Lark builds a node for each, copies the positions of the one inside, and drops it: most of the
+    time of a long condition. Nodes of rules whose names begin with `_` give their children to the
+    node above, whatever their names.
+    """
+    for rule in parser.rules:
+        is_chain = len(rule.expansion) == 1 and not rule.expansion[0].is_term
+        if not is_chain or rule.alias is not None or any(rule.options.empty_indices):
+            continue
+        inside, name = rule.expansion[0].name.startswith("_"), str(rule.origin.name)
+        if name.startswith("_"):
+            parser._callbacks[rule] = itemgetter(0) if inside else partial(_wrap_node, name)
+        elif rule.options.expand1 and not inside:
+            parser._callbacks[rule] = itemgetter(0)
+
+
+def _wrap_node(name: str, children: list[Any]) -> Tree[Token]:
+    """Return a node with one node inside, whose positions it has."""
+    return Tree(name, children, children[0].meta)
 
 
 def read_tokens(syntax: Syntax, text: str) -> list[Token]:
@@ -88,6 +114,7 @@ def read_tokens(syntax: Syntax, text: str) -> list[Token]:
         mistakes += m.find_bracket_mistakes(tokens, text, MAX_DEPTH)
     if mistakes:
         raise QueryError(m.sort_mistakes(mistakes), text)
+    tokens = bind_tokens(tokens, text)
     m.expand_units(tokens, syntax.keywords)
     return tokens
 

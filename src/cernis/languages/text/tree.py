@@ -11,7 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple, cast, get_args
 
-from lark import Token, Transformer_NonRecursive, v_args
+from lark import Token, Transformer_NonRecursive, Tree, v_args
 from lark.tree import Meta
 
 from cernis.errors import Span
@@ -73,9 +73,14 @@ class LanguageReader(Transformer_NonRecursive[Token, Any]):
     """Reads one text of any language; `mistakes` holds what was wrong with it."""
 
     def __init__(self, source: str) -> None:
-        super().__init__()
+        super().__init__(visit_tokens=False)
         self.source = source
         self.mistakes = MistakeList(MOST_MISTAKES)
+
+    def _call_userfunc(self, tree: Tree[Token], new_children: list[Any] | None = None) -> Any:
+        if tree.data not in vars(self) and hasattr(self, tree.data):
+            setattr(self, tree.data, getattr(self, tree.data))  # Lark binds it for each node
+        return super()._call_userfunc(tree, new_children)  # type: ignore[no-untyped-call]
 
     def _read_number(self, token: Token) -> Fraction:
         number = exact_number(token)

@@ -73,7 +73,7 @@ def note_blame(
     if first.read < FEWEST_EVENTS:
         return
     blamed = [
-        text for text, trial in islice(_list_trials(pattern), MOST_TRIALS) if has_matches(trial)
+        text for text, trial in islice(list_trials(pattern), MOST_TRIALS) if has_matches(trial)
     ]
     if not blamed:
         return
@@ -86,7 +86,7 @@ def note_blame(
         )
 
 
-def _list_trials(pattern: Pattern) -> Iterator[tuple[str, Pattern]]:
+def list_trials(pattern: Pattern) -> Iterator[tuple[str, Pattern]]:
     """Yield what is left out, and the pattern without it."""
     if pattern.within is not None:
         yield f"WITHIN {write_window(pattern.within)}", replace(pattern, within=None)
@@ -111,12 +111,8 @@ def _list_formulas(node: cel.Formula) -> Iterator[tuple[str, cel.Formula]]:
             for part in sorted(parts, key=lambda part: isinstance(part, pred.Holds)):
                 kept = [one for one in parts if one is not part]
                 yield write_condition(part), _filter(body, kept)
-        case cel.PartitionBy(body=body, keys=keys):
-            yield f"PARTITION BY [{', '.join(write_dotted(k.attribute.name) for k in keys)}]", body
-        case cel.Within(body=body, window=window):
-            yield f"WITHIN {write_window(window)}", body
-        case cel.Unless(body=body, guard=guard):
-            yield f"UNLESS {write_formula(guard)}", body
+        case cel.PartitionBy() | cel.Within() | cel.Unless():
+            yield write_layer(node), node.body
     match node:
         case cel.Sequence(parts=many) | cel.Contiguous(parts=many) | cel.All(parts=many):
             for i, one in enumerate(many):
@@ -127,6 +123,16 @@ def _list_formulas(node: cel.Formula) -> Iterator[tuple[str, cel.Formula]]:
         case _:
             for text, less in _list_formulas(node.body):
                 yield text, replace(node, body=less)
+
+
+def write_layer(layer: cel.PartitionBy | cel.Within | cel.Unless) -> str:
+    """Return the clause that stands around a formula, without the formula."""
+    match layer:
+        case cel.PartitionBy(keys=keys):
+            return f"PARTITION BY [{', '.join(write_dotted(k.attribute.name) for k in keys)}]"
+        case cel.Within(window=window):
+            return f"WITHIN {write_window(window)}"
+    return f"UNLESS {write_formula(layer.guard)}"
 
 
 def _filter(body: cel.Formula, parts: Sequence[pred.Condition]) -> cel.Formula:

@@ -80,7 +80,7 @@ class EarlierRows(NamedTuple):
     numbers: Numbers
     """Per row, how many matches its partition has had."""
     now: float
-    """No row before this time comes any more, in microseconds."""
+    """No row before this time comes any more, in microseconds; infinity: the input has ended."""
 
 
 class OpenSearch(NamedTuple):
@@ -92,8 +92,17 @@ class OpenSearch(NamedTuple):
     """Per partition, the row at which the search goes on."""
     matches: Numbers
     """Per partition, how many matches were found."""
-    deadline: float
-    """The first time that decides a search when it has passed, in microseconds."""
+    deadlines: NDArray[np.float64]
+    """Per partition, the time that decides its search when it has passed, in microseconds."""
+
+
+class SliceMatches(NamedTuple):
+    """Matches that may begin in a slice, by their first rows; they are numbered from 1 on."""
+
+    matched: MatchedRows
+    starts: Numbers
+    nexts: Numbers
+    """The row at which the search goes on after each; negative: why it cannot."""
 
 
 @dataclass
@@ -108,16 +117,32 @@ class RowFeed:
 
         Rows that fit no variable may be missing.
         """
+        return self.match_part(table, begun=False, goes_on=False)[0]
+
+    def match_part(
+        self, table: pa.Table, *, begun: bool, goes_on: bool, number: int = 0
+    ) -> tuple[MatchedRows, int]:
+        """Return the rows of matches that are certain, and the row at which the search goes on.
+
+        `begun`: rows of the first partition were there before, with a number of matches. `goes_on`:
+        others of the last one may follow.
+        """
         ranks = np.asarray(table.column(RANK), np.int64)
         size = len(ranks)
         partitions = np.asarray(table.column(PARTITION), np.int64)
         broken = np.ones(size, np.bool_)
         broken[1:] = (partitions[1:] != partitions[:-1]) | (ranks[1:] != ranks[:-1] + 1)
         bounds = np.append(np.flatnonzero(broken), size).astype(np.int64)
-        limits = self._read_limits(table, bounds)
-        rows = close_partitions(bounds, self._read_masks(table), limits)
+        limits = self.read_limits(table, bounds)
+        rows = close_partitions(bounds, self.read_masks(table), limits)
+        if size and begun:
+            rows.flags[0] |= BEGUN
+            rows.numbers[0] = number
+        if size and goes_on:
+            rows.flags[-1] |= OPEN
+            limits[bounds[-2] :] += limits[bounds[-2] :] == size
         found = self._find(rows, table)
-        return self._expand(found, partitions)
+        return self._expand(found, partitions), int(found.stops[-1]) if size else 0
 
     def match_open(self, table: pa.Table, earlier: EarlierRows) -> tuple[MatchedRows, OpenSearch]:
         """Return the matches that no row to come can change, and where the searches go on.
@@ -131,57 +156,90 @@ class RowFeed:
         bounds = np.append(np.flatnonzero(begins), size).astype(np.int64)
         heads, sizes = bounds[:-1], np.diff(bounds)
         own = np.repeat(np.arange(len(heads)), sizes)
-        limits, ends = bounds[1:][own] + 1, np.full(size, np.inf)
+        is_open = not np.isinf(earlier.now)
+        limits, ends = bounds[1:][own] + is_open, np.full(size, np.inf)
         if self.matcher.has_limits:
-            limits = self._read_limits(table, bounds)
+            limits = self.read_limits(table, bounds)
             ends = _to_numbers(table.column(UNTIL))
             limits = limits + ((limits == bounds[1:][own]) & (ends > earlier.now))
         done = np.add.reduceat(earlier.done, heads, dtype=np.int64) if size else heads
-        flags = OPEN + BEGUN * earlier.begun[heads].astype(np.int64)
-        rows = PartitionedRows(bounds, self._read_masks(table), limits, heads + done, flags)
+        flags = OPEN * is_open + BEGUN * earlier.begun[heads].astype(np.int64)
+        firsts = heads + done
+        holds = self.read_masks(table)
+        had = earlier.numbers[heads]
+        rows = PartitionedRows(bounds, holds, limits, firsts, flags, firsts, bounds[1:], had)
         found = self._find(rows, table)
         matched = self._expand(found, partitions)
         before = earlier.numbers[matched.rows]
         numbers = np.where(matched.numbers > 0, matched.numbers + before, 0)
-        waits = ends[found.stops[found.stops < bounds[1:]]]
+        waits = np.full(len(heads), np.inf)
+        waiting = found.stops < bounds[1:]
+        waits[waiting] = ends[found.stops[waiting]]
         count = np.bincount(own[found.starts[found.lengths >= 0]], minlength=len(heads))
-        search = OpenSearch(own, found.stops, count, float(waits.min(initial=np.inf)))
+        search = OpenSearch(own, found.stops, count, waits)
         return matched._replace(numbers=numbers), search
 
+    def match_slice(
+        self, table: pa.Table, own: int, entries: tuple[int, int]
+    ) -> SliceMatches | None:
+        """Return the matches of a slice of a partition that begin at one of its `own` first rows.
+
+        The search begins at any of the rows from the first to the last entry; matches that only
+        some of these searches find are there, too. None: finding them costs too much.
+        """
+        bounds = np.array([0, table.num_rows], np.int64)
+        limits = self.read_limits(table, bounds)
+        first, last, until, flags = (np.array([n], np.int64) for n in (*entries, own, 0))
+        own_rows = (limits, first, flags, last, until, np.zeros(1, np.int64))
+        rows = PartitionedRows(bounds, self.read_masks(table), *own_rows)
+        found = self._search(rows, table)
+        if found.status == BUDGET and entries[0] < entries[1]:
+            return None
+        self.check(found.status)
+        found = _sort_matches(found)
+        matched = self._expand(found, np.zeros(table.num_rows, np.int64))
+        return SliceMatches(matched, found.starts, found.nexts)
+
     def _find(self, rows: PartitionedRows, table: pa.Table) -> FoundRows:
+        found = self._search(rows, table)
+        self.check(found.status)
+        return found
+
+    def _search(self, rows: PartitionedRows, table: pa.Table) -> FoundRows:
         own = self.matcher
         if own.registers is None or own.programs is None:
             expect_events(len(rows.holds) * max(own.size // 4, 1))
             found = match_rows(own.tables, rows, own.skipping)
         else:
-            values = PathConditions(own.registers, own.programs, self._read_values(table))
+            values = PathConditions(own.registers, own.programs, self.read_values(table))
             few = min(self.budget, _FEW_STEPS)
             expect_events(len(rows.holds))
             found, _ = search_rows(own.tables, rows, own.skipping, values, few)
             if found.status == BUDGET and self.budget > few:
                 expect_events(self.budget)  # so many steps are for compiled code
                 found, _ = search_rows(own.tables, rows, own.skipping, values, self.budget)
-        self._check(found)
         return found
 
-    def _check(self, found: FoundRows) -> None:
+    def check(self, status: int) -> None:
+        """Raise why a search ended before its rows did."""
         own = self.matcher
-        if found.status == BUDGET:
+        if status == BUDGET:
             raise BudgetError(
                 f"the search for PATTERN has tried {self.budget:,} transitions; a larger budget "
                 "lets it go on, and conditions on single rows (see explain) need none",
                 own.pattern_span,
             ).locate(own.text)
-        if found.status in (NO_TARGET, FIRST_ROW):
+        if status in (NO_TARGET, FIRST_ROW):
             why = "is the first row of the match: the search would not end"
-            if found.status == NO_TARGET:
+            if status == NO_TARGET:
                 why = "is no row of the match"
             message = f"AFTER MATCH SKIP TO: {own.target} {why}"
             raise QueryError([Diagnostic(message, own.target_span)], own.text)
 
     # ----------------------------------------------------------------- encoding
 
-    def _read_masks(self, table: pa.Table) -> NDArray[np.bool_]:
+    def read_masks(self, table: pa.Table) -> NDArray[np.bool_]:
+        """Return, for each row and variable, whether the host's part of the condition holds."""
         masks = self.matcher.masks
         holds = np.ones((table.num_rows, len(masks)), np.bool_)
         for number, computed in enumerate(masks):
@@ -192,7 +250,7 @@ class RowFeed:
                 holds[:, number] = column.to_numpy()
         return holds
 
-    def _read_limits(self, table: pa.Table, bounds: Numbers) -> Numbers:
+    def read_limits(self, table: pa.Table, bounds: Numbers) -> Numbers:
         """Return, for each row, the row before which a match ends that begins there."""
         if not self.matcher.has_limits:
             return np.repeat(bounds[1:], np.diff(bounds))
@@ -201,7 +259,8 @@ class RowFeed:
             raise DataError("WITHIN: a row has no time, or none that can be compared")
         return find_limits(bounds, times, ends)
 
-    def _read_values(self, table: pa.Table) -> NDArray[np.float64]:
+    def read_values(self, table: pa.Table) -> NDArray[np.float64]:
+        """Return, for each row, the values that programs look at."""
         number = self.matcher.values
         columns = [table.column(name_value(i)).combine_chunks() for i in range(number)]
         texts = {i for i, column in enumerate(columns) if _is_text(column.type)}
@@ -256,6 +315,22 @@ def describe_rows(matched: MatchedRows, numbers: Numbers, matcher: RowMatcher) -
         CLASSIFIER: pa.DictionaryArray.from_arrays(codes, names).cast(pa.string()),
         EXCLUDED: pa.array(matched.excluded),
     }
+
+
+def _sort_matches(found: FoundRows) -> FoundRows:
+    """Return the matches by their first rows, without the rows at which none begins."""
+    kept = np.flatnonzero(found.lengths >= 0)
+    order = kept[np.argsort(found.starts[kept], kind="stable")]
+    sizes = np.maximum(found.lengths, 0)
+    begins = (np.cumsum(sizes) - sizes)[order]
+    own = np.repeat(np.arange(len(order)), sizes[order])
+    places = np.arange(len(own)) - (np.cumsum(sizes[order]) - sizes[order])[own]
+    return found._replace(
+        starts=found.starts[order],
+        lengths=found.lengths[order],
+        nexts=found.nexts[order],
+        labels=found.labels[begins[own] + places],
+    )
 
 
 def _number_matches(partitions: Numbers, matched: NDArray[np.bool_]) -> Numbers:

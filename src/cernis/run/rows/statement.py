@@ -12,16 +12,16 @@ and extensions, and its settings are locked; the tables that it sees are those t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from cernis.errors import CernisError, DataError
+from cernis.errors import CernisError, DataError, Diagnostic, QueryError, WarningNote
 from cernis.extras import import_extra
 from cernis.output import UsedFile
 from cernis.plan.rows.matcher import ROW, is_read
@@ -30,8 +30,13 @@ from cernis.results.result import Notes, Result
 from cernis.results.values import python_records
 from cernis.run.rows.feed import DEFAULT_BUDGET, MatchedRows, RowFeed, describe_rows
 
+if TYPE_CHECKING:
+    from cernis.run.rows.row_trace import RowTrace
+
 _PURPOSE = "SQL with MATCH_RECOGNIZE"
 _BATCH = 1 << 16
+_GIVEN = "@given"
+"""The number of a row in the relation, from 0 on."""
 _READERS = {
     ".csv": "read_csv",
     ".tsv": "read_csv",
@@ -109,6 +114,11 @@ class SqlQuery:
 
         return plan_statement(self.statement)
 
+    @property
+    def warnings(self) -> tuple[WarningNote, ...]:
+        """What a right statement probably does not mean: nothing is known of statements."""
+        return ()
+
     def explain(self) -> str:
         """Return what each clause does and costs."""
         parts = [plan.explain() for plan in self.plans]
@@ -123,21 +133,65 @@ class SqlQuery:
         connection: Any = None,
         budget: int | None = None,
         used: Sequence[UsedFile] = (),
+        limits: HostLimits | None = None,
     ) -> SqlRows:
         """Run the statement over tables."""
+        limits = None if connection is not None else limits or HostLimits()
+        return self._run(tables, connection, budget, limits).collect(used)
+
+    def trace(
+        self,
+        tables: Mapping[str, Any],
+        *,
+        budget: int | None = None,
+        limits: HostLimits | None = None,
+    ) -> RowTrace:
+        """Run the statement and hold the rows and matches of its last clause."""
+        runner = self._run(tables, None, budget, limits or HostLimits(), traces=True)
+        if runner.trace is None:
+            raise QueryError([Diagnostic("the statement has no MATCH_RECOGNIZE")])
+        return replace(runner.trace, result=runner.collect())
+
+    def _run(
+        self,
+        tables: Mapping[str, Any],
+        connection: Any,
+        budget: int | None,
+        limits: HostLimits | None,
+        *,
+        traces: bool = False,
+    ) -> _DuckRunner:
         duckdb = import_extra("duckdb", _PURPOSE)
         cursor = duckdb.connect() if connection is None else connection.cursor()
         with cursor:
             for name, table in tables.items():
                 _add_table(cursor, name, table)
-            if connection is None:
-                lock(cursor)
-            runner = _DuckRunner(cursor, self, DEFAULT_BUDGET if budget is None else budget)
-            return SqlRows(runner.run(), runner.notes, used)
+            if limits is not None:
+                lock(cursor, limits)
+            most = DEFAULT_BUDGET if budget is None else budget
+            runner = _DuckRunner(cursor, self, most, traces=traces)
+            runner.run()
+            return runner
 
 
-def lock(cursor: Any) -> None:
+class HostLimits(NamedTuple):
+    """What a statement of a stranger may use; by default what DuckDB takes itself."""
+
+    memory: int | None = None
+    """Bytes; with a limit nothing is written to disk either."""
+    threads: int | None = None
+
+
+_UNLIMITED = HostLimits()
+
+
+def lock(cursor: Any, limits: HostLimits = _UNLIMITED) -> None:
     """Take files, the network and settings away from a connection."""
+    if limits.memory is not None:
+        cursor.execute(f"SET memory_limit = '{limits.memory // 1000} KB'")
+        cursor.execute("SET temp_directory = ''")
+    if limits.threads is not None:
+        cursor.execute(f"SET threads = {limits.threads}")
     cursor.execute("SET python_enable_replacements = false")
     cursor.execute("SET autoinstall_known_extensions = false")
     cursor.execute("SET autoload_known_extensions = false")
@@ -167,7 +221,10 @@ def _add_table(cursor: Any, name: str, table: Any) -> None:
         return
     if isinstance(table, list):
         table = pa.Table.from_pylist(table)
-    cursor.register(name, table)
+    try:
+        cursor.register(name, table)
+    except Exception as error:
+        raise _translate(error, f"{name}: ") from None
 
 
 def _translate(error: Exception, prefix: str = "") -> CernisError:
@@ -175,55 +232,119 @@ def _translate(error: Exception, prefix: str = "") -> CernisError:
     duckdb = import_extra("duckdb", _PURPOSE)
     if not isinstance(error, duckdb.Error):
         raise error
+    if isinstance(error, duckdb.OutOfMemoryException):
+        raise MemoryError(f"{prefix}{error}") from None
     first = str(error).split("\n\n")[0]
     return DataError(f"{prefix}{first}")
+
+
+def _explain(error: Exception, text: str) -> CernisError:
+    """Return an error of DuckDB; where it names a word of the statement, with its place."""
+    from cernis.languages.sql.host_errors import explain_host_error
+
+    duckdb = import_extra("duckdb", _PURPOSE)
+    known = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
+    if isinstance(error, known):
+        return explain_host_error(str(error).split("\n\n")[0], text)
+    return _translate(error)
+
+
+def _write(tree: Any, query: SqlQuery) -> str:
+    from cernis.languages.sql.host_errors import write_host_sql
+
+    return write_host_sql(tree, "duckdb", query.text)
 
 
 class _DuckRunner:
     """Runs one statement."""
 
-    def __init__(self, cursor: Any, query: SqlQuery, budget: int) -> None:
+    def __init__(self, cursor: Any, query: SqlQuery, budget: int, *, traces: bool) -> None:
         self.cursor = cursor
         self.query = query
         self.budget = budget
+        self.traces = traces
         self.notes: list[str] = []
+        self.trace: RowTrace | None = None
+        self.found: pa.Table
 
-    def run(self) -> pa.Table:
+    def run(self) -> None:
         for plan in self.query.plans:
             self._answer(plan)
-        return self._fetch(self.query.statement.query.sql("duckdb"))
+        self.found = _convert_intervals(self._fetch(_write(self.query.statement.query, self.query)))
+
+    def collect(self, used: Sequence[UsedFile] = ()) -> SqlRows:
+        """Return the rows of the statement, which has run."""
+        return SqlRows(self.found, self.notes, used)
 
     def _fetch(self, text: str) -> pa.Table:
         try:
             return self.cursor.sql(text).to_arrow_table()
         except Exception as error:
-            raise self._explain(error) from None
-
-    def _explain(self, error: Exception) -> CernisError:
-        """Return an error of DuckDB; where it names a word of the statement, with its place."""
-        return _translate(error)
+            raise _explain(error, self.query.text) from None
 
     def _answer(self, plan: Any) -> None:
         """Make a table of a clause's result, with the clause's name."""
         name = plan.recognition.name
-        rows = plan.recognition.rows.sql("duckdb")
+        rows = _write(plan.recognition.rows, self.query)
         schema = self._fetch(f"DESCRIBE ({rows})")
         plan.check_columns(columns := tuple(schema.column("column_name").to_pylist()))
         if not plan.clause.order:
             self.notes.append("MATCH_RECOGNIZE without ORDER BY: rows are taken as they come")
         try:
             clause = DuckClause(self.cursor, plan, columns)
-            table = clause.hold_rows(f'(SELECT *, row_number() OVER () AS "{ROW}" FROM ({rows}))')
-            matched = RowFeed(plan.matcher, self.budget).match(table)
+            number = f'row_number() OVER () AS "{ROW}"'
+            traced = [*columns, _GIVEN] if self.traces and plan is self.query.plans[-1] else []
+            number += f', row_number() OVER () - 1 AS "{_GIVEN}"' if traced else ""
+            numbered = f"(SELECT *, {number} FROM ({rows}))"
+            table = clause.hold_rows(numbered, also=traced, every=bool(traced))
+            feed = RowFeed(plan.matcher, self.budget)
+            matched = feed.match(table)
+            if traced:
+                self.trace = _make_trace(plan, table, columns, matched, feed)
             found = clause.write_measures(table, matched)
             self.cursor.execute(f"CREATE TEMP TABLE {name} AS {found}")
             clause.drop_rows()
         except Exception as error:
-            raise self._explain(error) from None
+            raise _explain(error, self.query.text) from None
 
 
-def find_result_schema(plan: Any, schema: pa.Schema) -> pa.Schema:
-    """Return the columns of a clause's result over rows with some columns."""
+_INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+
+
+def _convert_intervals(table: pa.Table, *, months: bool = True) -> pa.Table:
+    """Return a table with durations for intervals, which few formats have.
+
+    Intervals with months have no fixed length: their column becomes texts, or they are refused.
+    """
+    for at, field in enumerate(table.schema):
+        if not pa.types.is_interval(field.type):
+            continue
+        column = pa.concat_arrays([*table.column(at).chunks, pa.nulls(0, field.type)])
+        parts = np.frombuffer(column.buffers()[1] or b"", _INTERVAL)[: len(column)]
+        missing = np.asarray(column.is_null())
+        size = parts["days"].astype(np.int64) * 86_400_000_000 + parts["nanoseconds"] // 1_000
+        converted = pa.array(size, pa.duration("us"), mask=missing)
+        if (parts["months"][~missing] != 0).any():
+            if not months:
+                raise DataError(f"column {field.name!r}: an interval of months has no fixed length")
+            told = [f"P{m}M{d}DT{n / 1e9:g}S" for m, d, n in parts.tolist()]
+            converted = pa.array(told, pa.string(), mask=missing)
+        table = table.set_column(at, field.name, converted)
+    return table
+
+
+def _make_trace(
+    plan: Any, table: pa.Table, columns: Sequence[str], matched: MatchedRows, feed: RowFeed
+) -> RowTrace:
+    from cernis.run.rows.row_trace import RowTrace
+
+    numbers = np.asarray(table.column(_GIVEN), np.int64)
+    rows = _convert_intervals(table.select(list(columns)))
+    return RowTrace(plan, rows, numbers, table, matched, feed, SqlRows(table.slice(0, 0)))
+
+
+def find_result_schema(plan: Any, schema: pa.Schema, around: SqlQuery | None = None) -> pa.Schema:
+    """Return the columns of a clause's result over rows, or of the statement `around` it."""
     duckdb = import_extra("duckdb", _PURPOSE)
     with duckdb.connect() as cursor:
         lock(cursor)
@@ -232,9 +353,9 @@ def find_result_schema(plan: Any, schema: pa.Schema) -> pa.Schema:
         try:
             table = clause.hold_rows(f'(SELECT *, 0::BIGINT AS "{ROW}" FROM given)')
             matched = RowFeed(plan.matcher).match(table)
-            return cursor.sql(clause.write_measures(table, matched)).to_arrow_table().schema
+            return clause.read_result(clause.write_measures(table, matched), around).schema
         except duckdb.Error as error:
-            raise _translate(error) from None
+            raise _explain(error, plan.text) from None
 
 
 class DuckClause:
@@ -278,6 +399,13 @@ class DuckClause:
         on = f"m.{q(ROW)} = s.{q(ROW)}"
         joined = f"(SELECT m.*{kept} FROM {q(name)} AS m JOIN {self.held} AS s ON {on})"
         return self.writer.write_measures(joined)
+
+    def read_result(self, measures: str, around: SqlQuery | None) -> pa.Table:
+        """Return the rows of the measures, or of the statement `around` the clause."""
+        if around is not None:
+            self.cursor.execute(f"CREATE TEMP TABLE {self.name} AS {measures}")
+            measures = _write(around.statement.query, around)
+        return _convert_intervals(self.cursor.sql(measures).to_arrow_table(), months=False)
 
     def drop_rows(self) -> None:
         self.cursor.unregister(f"{self.name}@matched")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from cernis.integers import count_noun
+from cernis.plan.equalities import list_tests
 from cernis.plan.plan import Guarantee
 from cernis.run.metrics import SessionMetrics
 from cernis.run.rules.routing import RoutedRules, Router
@@ -64,15 +65,23 @@ def _list_routed(rules: SharedRules) -> dict[int, RoutedRules]:
     }
 
 
-def list_costly(rules: SharedRules, numbers: Mapping[str, SessionMetrics]) -> Iterator[str]:
-    """Yield the rules that took most of the time, with the events that they read."""
+def list_costly(
+    rules: SharedRules, numbers: Mapping[str, SessionMetrics], matches: Mapping[str, int | None]
+) -> Iterator[str]:
+    """Yield the rules that took most of the time, with what they read, found and kept.
+
+    Where `matches` has None, there are too many candidates to count them.
+    """
     spent = {name: sum(each.seconds.values()) for name, each in numbers.items()}
     total = sum(spent.values()) or 1.0
     yield "costly       the rules that took most of the time"
     for name in sorted(spent, key=lambda name: -spent[name])[:_COSTLY]:
         own = numbers[name]
         records = f"{count_noun(own.records, 'record')} of partial matches"
-        read = f"{count_noun(own.events, 'event')}, {records}"
+        number = matches[name]
+        found = "matches not counted" if number is None else count_noun(number, "match", "matches")
+        kept = f"{own.stored_bytes / 2**20:,.1f} MiB of events"
+        read = f"{count_noun(own.events, 'event')}, {found}, {records}, {kept}"
         why = rules.wholes.get(name, "it reads the events that can move it")
         yield f"             {name}: {spent[name] / total:.0%}, {read}; {why}"
 
@@ -89,7 +98,9 @@ def describe_silence(rule: Rule, events: int, warnings: Sequence[str]) -> str:
     if not events and rule.equalities:
         tests = sorted(map(str, rule.equalities))
         more = f" or {count_noun(len(tests) - 3, 'other')}" if len(tests) > 3 else ""
-        return f"no event has {' or '.join(tests[:3])}{more}"
+        every = (test for test in list_tests(rule.needed or frozenset()) if test.attribute)
+        others = "" if rule.equalities.issuperset(every) else ", and meets its other conditions"
+        return f"no event has {' or '.join(tests[:3])}{more}{others}"
     if not warnings:
         return "events move it, and none completes a match"
     return re.sub(r"^line \d+, column \d+: ", "", warnings[0].splitlines()[0])

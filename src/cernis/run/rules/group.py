@@ -41,9 +41,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.automata.unary.determinize import Deterministic
-from cernis.encoding.bundle import BundleEncoder, MergedAlphabet, SeenTruths
+from cernis.encoding.bundle import BundleEncoder, MergedAlphabet
 from cernis.encoding.clock import Clock, read_time_clocks
-from cernis.encoding.encode import Encode
+from cernis.encoding.encode import Encode, SeenTruths
 from cernis.encoding.keys import OwnedKeys
 from cernis.engine.silence import MOST
 from cernis.engine.unary.bundle import BundleEngine, BundleTables
@@ -54,7 +54,7 @@ from cernis.events.source import DescribedStream, stream_of
 from cernis.events.store import EventStore
 from cernis.events.times import is_text
 from cernis.pattern.query import Pattern
-from cernis.plan.equalities import NeededTests
+from cernis.pattern.simple_tests import NeededTests
 from cernis.plan.plan import Plan, Unary
 from cernis.plan.templates import Template
 from cernis.results.budget import Budget
@@ -270,6 +270,15 @@ class RuleGroup:
         return [CompactMatches(plan.variables, (), (), plan.limit) for plan in self.plans]
 
 
+def merge_alphabet(unary: Unary) -> MergedAlphabet:
+    """Return the merged alphabet of an automaton, which is made once."""
+    known = vars(unary)  # as a cached property of the automaton, which does not know bundles
+    if "merged" not in known:
+        known["merged"] = MergedAlphabet(unary.automaton.alphabet)
+    found: MergedAlphabet = known["merged"]
+    return found
+
+
 class BundleMachine:
     """The automata of a bundle: how events become symbols, and the tables of the kernel.
 
@@ -278,7 +287,7 @@ class BundleMachine:
 
     def __init__(self, group: RuleGroup, type_column: str) -> None:
         self.tables = BundleTables([unit.tables for unit in group.units], group.labels)
-        self._alphabets = [MergedAlphabet(unit.automaton.alphabet) for unit in group.units]
+        self._alphabets = [merge_alphabet(unit) for unit in group.units]
         self._encoder = BundleEncoder(
             [each.atoms for each in self._alphabets],
             type_column,

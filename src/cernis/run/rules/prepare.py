@@ -30,6 +30,36 @@ class GivenStreams(NamedTuple):
     time_column: str | None
 
 
+class PreparedStreams(NamedTuple):
+    """The rules that were checked last, and the streams that they were checked against."""
+
+    running: RunningRules
+    schemas: Sequence[tuple[str, pa.Schema]]
+    scale: Scale
+    columns: tuple[str, str | None]
+
+    @classmethod
+    def of(cls, running: RunningRules, given: GivenStreams) -> PreparedStreams | None:
+        """Return what was checked; None: some stream has not shown its columns yet."""
+        if any(stream.is_blank for stream in given.sources):
+            return None
+        schemas = [(stream.name, stream.schema) for stream in given.sources]
+        return cls(running, schemas, given.scale, (given.type_column, given.time_column))
+
+    def fits(self, running: RunningRules, given: GivenStreams) -> bool:
+        """Whether these rules were checked against streams like these."""
+        if running is not self.running or len(given.sources) != len(self.schemas):
+            return False
+        return (
+            all(
+                stream.name == name and not stream.is_blank and stream.schema.equals(schema)
+                for stream, (name, schema) in zip(given.sources, self.schemas, strict=True)
+            )
+            and given.scale == self.scale
+            and (given.type_column, given.time_column) == self.columns
+        )
+
+
 def split_groups(
     running: RunningRules, given: GivenStreams, opener: SessionOpener
 ) -> list[RunningRule] | None:

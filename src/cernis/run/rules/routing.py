@@ -7,7 +7,8 @@ So an event costs one look-up for each such attribute, however many rules there 
 events for which one of its tests holds, and its own engine decides the rest.
 
 A rule with `AND` offers several sets of tests. The router takes the one that holds for the fewest
-of some events that it samples, and looks again when it has read sixteen times as many.
+of some events that it samples, and looks again when it has read sixteen times as many. The other
+sets are asked of the events that this one finds (`narrow`).
 
 Cost contract: per event, one look-up for each indexed attribute; per event and rule that it can
 move, a place of four bytes. Nothing per event and rule that it cannot move. A sample costs a
@@ -16,42 +17,32 @@ search of two thousand events for all tests of all rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from cernis.encoding.literals import LiteralSearch, fold_text
-from cernis.encoding.lookup import Lookup
-from cernis.events.attributes import attribute
 from cernis.events.batch import EventBatch, Int64s
-from cernis.events.source import kind_of
-from cernis.plan.equalities import (
-    Constant,
-    ConstantTest,
-    Form,
-    NeededTests,
-    TestChoice,
-    choose_tests,
-    guess_weight,
-    list_tests,
+from cernis.pattern.simple_tests import Constant, ConstantTest, Form, NeededTests
+from cernis.plan.equalities import choose_tests, guess_weight, list_tests
+from cernis.run.rules.constants import (
+    ConstantIndex,
+    IndexKind,
+    TestTable,
+    find_column,
+    is_indexed,
 )
-from cernis.schema import Kind
+from cernis.run.rules.narrow import ProgramTable, RuleConditions
 
-_KINDS: dict[Kind, tuple[type[Constant], ...]] = {
-    Kind.INT: (int, float),
-    Kind.FLOAT: (int, float),
-    Kind.STRING: (str,),
-    Kind.BOOL: (bool,),
-}
-"""The constants that values of a kind can equal."""
 _SAMPLED = 2048
 """So many events of a batch are sampled."""
 LEAST_SAMPLED = 256
 """Fewer events are no sample."""
 _RARER = 16
 """A router samples again when it has read so many times as many events."""
+_STALE = 4
+"""Programs are written anew when so many times as many are known as there are rules."""
 _UNSEEN = {Form.EQUAL: 0.5, Form.FOLDED: 0.5, Form.PART: 0.25}
 """What is added to the number of sampled events that a test holds for."""
 
@@ -80,44 +71,11 @@ class RoutedRules(NamedTuple):
         return id(self) if alone is None else (self.streams, alone)
 
 
-class _IndexKind(NamedTuple):
-    """What the constants of an index have in common."""
-
-    attribute: str | None
-    type: type[Constant]
-    form: Form
-
-    @staticmethod
-    def of(test: ConstantTest) -> _IndexKind:
-        return _IndexKind(test.attribute, type(test.value), test.form)
-
-
-class _ConstantIndex:
-    """Finds the constants of one kind that the values of a column have."""
-
-    def __init__(self, form: Form, constants: Sequence[Constant]) -> None:
-        self.constants = constants
-        self._form = form
-        self._search: LiteralSearch | Lookup
-        if form is Form.PART:
-            self._search = LiteralSearch([str(each) for each in constants])
-        else:
-            self._search = Lookup([pa.chunked_array([pa.array(constants)])])
-
-    def find(self, column: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
-        """Return rows, ascending, and the number of a constant of each; some rows have several."""
-        if isinstance(self._search, LiteralSearch):
-            return self._search.find(column)
-        numbers = self._search.find([fold_text(column) if self._form is Form.FOLDED else column])
-        rows = np.flatnonzero(numbers >= 0)
-        return rows, numbers[rows]
-
-
 class _Constants(NamedTuple):
     """The constants of one kind that rules compare an attribute with, and the rules of each."""
 
-    kind: _IndexKind
-    constants: _ConstantIndex
+    kind: IndexKind
+    constants: ConstantIndex
     counts: Int64s
     """How many rules compare each constant."""
     firsts: Int64s
@@ -126,9 +84,9 @@ class _Constants(NamedTuple):
     owners: Int64s
 
     @staticmethod
-    def of(kind: _IndexKind, readers: Mapping[Constant, Sequence[tuple[int, int]]]) -> _Constants:
+    def of(kind: IndexKind, readers: Mapping[Constant, Sequence[tuple[int, int]]]) -> _Constants:
         """`readers` are the targets and owners of the rules that compare each constant."""
-        index = _ConstantIndex(kind.form, [*readers])
+        index = ConstantIndex(kind.form, [*readers])
         counts = np.array([*map(len, readers.values())], np.int64)
         every = np.array([pair for each in readers.values() for pair in each], np.int64)
         firsts = np.cumsum(counts) - counts
@@ -160,17 +118,16 @@ class _Constants(NamedTuple):
 class _SampledTests:
     """For how many of some events each test holds."""
 
-    def __init__(self, tests: Iterable[ConstantTest], type_column: str) -> None:
-        kinds: dict[_IndexKind, dict[Constant, None]] = {}
-        for test in tests:
-            kinds.setdefault(_IndexKind.of(test), {})[test.value] = None
+    def __init__(self, tests: TestTable, type_column: str) -> None:
         self._type_column = type_column
-        self._indexes = [
-            (kind, _ConstantIndex(kind.form, [*known])) for kind, known in kinds.items()
-        ]
+        self._tests = tests
         self._held: dict[ConstantTest, int] = {}
         self.rows = 0
         """How many events were sampled."""
+
+    def take_over(self, before: _SampledTests) -> None:
+        """Know what another sample knows; tests that it has not looked for count as rare."""
+        self._held, self.rows = dict(before._held), before.rows
 
     def add(self, batch: EventBatch) -> None:
         """Sample the events of a batch, evenly."""
@@ -178,11 +135,11 @@ class _SampledTests:
             step = max(1, -(-table.num_rows // _SAMPLED))
             rows = np.arange(0, table.num_rows, step)
             self.rows += len(rows)
-            for kind, index in self._indexes:
-                column = _find_column(table, kind, self._type_column)
+            for kind, index, _ in self._tests.indexes:
+                column = find_column(table, kind, self._type_column)
                 if column is None:
                     continue
-                if not _is_indexed(column, kind):
+                if not is_indexed(column, kind):
                     held = np.full(len(index.constants), len(rows))
                 else:
                     _, numbers = index.find(column.take(pa.array(rows)))
@@ -207,8 +164,15 @@ class Router:
     {7: ([0, 2, 2], array([4, 0, 4])), 8: ([0], None)}
     """
 
-    def __init__(self, rules: Mapping[int, RoutedRules], type_column: str) -> None:
-        """`rules` are those of each target: one that runs alone, or several."""
+    _programs: ProgramTable | None = None
+
+    def __init__(
+        self, rules: Mapping[int, RoutedRules], type_column: str, before: Router | None = None
+    ) -> None:
+        """`rules` are those of each target: one that runs alone, or several.
+
+        A router that was there `before` knows how often tests hold.
+        """
         self.type_column = type_column
         self._rules = dict(rules)
         leaders: dict[Any, int] = {}
@@ -217,12 +181,27 @@ class Router:
         }
         """The first target that has the same events as each."""
         self._targets = [*leaders.values()]
-        wanted = [needed for target in self._targets for needed in rules[target].wanted.values()]
+        own = {target: rules[target].wanted for target in self._targets}
+        every = [needed for wanted in own.values() for needed in wanted.values()]
         self._sample: _SampledTests | None = None
-        if any(isinstance(part, TestChoice) for needed in wanted for part in _walk(needed)):
-            every = dict.fromkeys(test for needed in wanted for test in list_tests(needed))
-            self._sample = _SampledTests(every, type_column)
+        self._conditions: RuleConditions | None = None
+        self._choices: dict[int, tuple[NeededTests, frozenset[ConstantTest]]] = {}
+        """What was chosen, by the identity of what it was chosen from, since the last sample."""
         self._read = self._sample_at = 0
+        if not all(isinstance(needed, frozenset) for needed in every):
+            known = None if before is None else before._programs
+            is_fit = known is not None and len(known) < _STALE * len(every)
+            self._programs = known if is_fit and known is not None else ProgramTable()
+            self._conditions = RuleConditions(own, self._programs, type_column)
+            for needed in every:
+                if isinstance(needed, frozenset):  # it may share tests with others
+                    for test in needed:
+                        self._programs.tests.number(test)
+            self._sample = _SampledTests(self._programs.tests, type_column)
+            if before is not None and before._sample is not None:
+                self._sample.take_over(before._sample)
+                self._choices = before._choices
+                self._read, self._sample_at = before._read, before._sample_at
         self._waiting: list[EventBatch] = []
         self._chosen: dict[tuple[int, int | None], frozenset[ConstantTest]] = {}
         self._built: list[_Constants] | None = None
@@ -231,11 +210,13 @@ class Router:
         """Choose the tests of each rule by what is known of the events, and index them."""
         sample = self._sample
         weigh = guess_weight if sample is None or not sample.rows else sample.weigh
-        chosen = {
-            (target, owner): choose_tests(needed, weigh)
-            for target in self._targets
-            for owner, needed in self._rules[target].wanted.items()
-        }
+        chosen: dict[tuple[int, int | None], frozenset[ConstantTest]] = {}
+        for target in self._targets:
+            for owner, needed in self._rules[target].wanted.items():
+                known = self._choices.get(id(needed))
+                if known is None:
+                    known = self._choices[id(needed)] = needed, choose_tests(needed, weigh)
+                chosen[target, owner] = known[1]
         if chosen != self._chosen:
             self._chosen, self._built = chosen, None
 
@@ -249,10 +230,10 @@ class Router:
     def _build(self) -> list[_Constants]:
         if not self._chosen:
             self._choose()
-        grouped: dict[_IndexKind, dict[Constant, list[tuple[int, int]]]] = {}
+        grouped: dict[IndexKind, dict[Constant, list[tuple[int, int]]]] = {}
         for (target, owner), tests in self._chosen.items():
             for each in tests:
-                constants = grouped.setdefault(_IndexKind.of(each), {})
+                constants = grouped.setdefault(IndexKind.of(each), {})
                 constants.setdefault(each.value, []).append((target, owner or 0))
         return [_Constants.of(kind, each) for kind, each in grouped.items()]
 
@@ -266,6 +247,7 @@ class Router:
             for each in self._waiting:
                 self._sample.add(each)
             self._waiting, self._sample_at = [], _RARER * self._read
+            self._choices = {}
             self._choose()
 
     def __contains__(self, target: int) -> bool:
@@ -276,10 +258,8 @@ class Router:
         """Return whether a rule does not get all events of the types that it names."""
         if target not in self._rules:
             return False
-        if not self._chosen:
-            self._choose()
-        leader = self._leader[target]
-        return any(each.attribute is not None for each in self._chosen[leader, owner])
+        needed = self._rules[target].wanted[owner]
+        return any(each.attribute is not None for each in list_tests(needed))
 
     @property
     def attributes(self) -> dict[str, int]:
@@ -312,6 +292,12 @@ class Router:
                 merged[key] = _merge(several)
             if len(merged[key].at):
                 routed[target] = merged[key]
+        if self._conditions is not None:
+            for target, passed in self._conditions.narrow(batch, routed).items():
+                own = routed.pop(target)
+                if passed.any():
+                    whose = None if own.owners is None else own.owners[passed]
+                    routed[target] = RoutedEvents(own.at[passed], whose)
         pairs = self._leader.items()
         return {target: routed[leader] for target, leader in pairs if leader in routed}
 
@@ -319,12 +305,12 @@ class Router:
         """Yield targets with the events of a part that can move them, and the owners of these."""
         table, events = batch.parts[part][1], None
         for index in self._indexes:
-            column = _find_column(table, index.kind, self.type_column)
+            column = find_column(table, index.kind, self.type_column)
             if column is None:
                 continue
             if batch.index is not None and events is None:
                 events = _order_rows(batch, part, table.num_rows)
-            if not _is_indexed(column, index.kind):
+            if not is_indexed(column, index.kind):
                 every = np.arange(len(column)) if events is None else events[events >= 0]
                 for target, owners in index.list_readers().items():
                     at = every if len(owners) == 1 else np.repeat(every, len(owners))
@@ -336,32 +322,6 @@ class Router:
                 else:
                     at = events[rows]
                     yield target, at[at >= 0], owners[at >= 0]
-
-
-def _walk(needed: NeededTests) -> Iterator[NeededTests]:
-    yield needed
-    if not isinstance(needed, frozenset):
-        for part in needed.parts:
-            yield from _walk(part)
-
-
-def _find_column(table: pa.Table, kind: _IndexKind, type_column: str) -> pa.ChunkedArray | None:
-    """Return the column of an index; None: no value in it equals any of the constants."""
-    column = attribute(table, tuple((kind.attribute or type_column).split(".")))
-    if column is None or kind.attribute is None:
-        return column
-    types = _KINDS.get(kind_of(column.type))
-    is_other = types is not None and kind.type not in types
-    return None if is_other or pa.types.is_null(column.type) else column
-
-
-def _is_indexed(column: pa.ChunkedArray, kind: _IndexKind) -> bool:
-    """Return whether values equal constants as these are; not times, which text may denote."""
-    types = _KINDS.get(kind_of(column.type))
-    if types is None or (kind.attribute is None and types != (str,)):
-        return False
-    # 0.1 is the decimal 0.1, and the float beside it
-    return not (pa.types.is_decimal(column.type) and kind.type is float)
 
 
 def _order_rows(batch: EventBatch, part: int, rows: int) -> Int64s:

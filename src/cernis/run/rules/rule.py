@@ -10,24 +10,21 @@ Cost: parsing, some milliseconds for each rule. The plan of a rule is made when 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from cernis.error_codes import find_kind
 from cernis.errors import CernisError, Diagnostic, QueryError, WarningNote
 from cernis.languages.ceql.rules import parse_rules
+from cernis.pattern.functions import find_user_functions
 from cernis.pattern.query import Pattern
-from cernis.plan.equalities import (
-    ConstantTest,
-    NeededTests,
-    choose_tests,
-    find_needed,
-    is_paced,
-    why_whole,
-)
+from cernis.pattern.simple_tests import ConstantTest, NeededTests
+from cernis.plan.equalities import choose_tests, find_needed, is_paced, why_whole
 from cernis.plan.templates import Template, find_template
 from cernis.run.query import Query
 from cernis.run.requirements import list_columns
@@ -59,6 +56,9 @@ class RuleSetError(CernisError):
         return self.codes[0]
 
 
+_CONSTANT = re.compile(r"'(?:[^']|'')*'|\b\d[\w.]*")
+
+
 @dataclass(frozen=True, eq=False)
 class Rule:
     """A query with a name, and the file that it stands in."""
@@ -71,6 +71,11 @@ class Rule:
     def text(self) -> str:
         """The query as text, by which rules are compared."""
         return str(self.query)
+
+    @cached_property
+    def shape(self) -> str:
+        """The query as text without its constants: rules of one family have one shape."""
+        return _CONSTANT.sub("?", self.text)
 
     @cached_property
     def whole(self) -> str:
@@ -278,6 +283,10 @@ class _Mistake(NamedTuple):
     origin: str
 
 
+_rules: WeakValueDictionary[tuple[str, str, str], Rule] = WeakValueDictionary()
+"""The rules that are in use, by name, text and file: a set that changes keeps the others' plans."""
+
+
 class _RuleReader:
     """Reads rules from everywhere, and collects their mistakes."""
 
@@ -341,12 +350,20 @@ class _RuleReader:
             self.mistakes.append(_Mistake(f"two rules are named {name!r}{places}", name, origin))
             return
         self._origins[name] = where
+        text = query if isinstance(query, str) else getattr(query, "source", None)
+        known = None if text is None else _rules.get((name, text, origin))
+        if known is not None and (query == text or query == known.query.pattern):
+            self.rules.append(known)
+            return
         try:
             made = query if isinstance(query, Query) else Query(query)
         except CernisError as error:
             self._refuse(name, origin, error)
             return
-        self.rules.append(Rule(name, made, origin))
+        rule = Rule(name, made, origin)
+        self.rules.append(rule)
+        if text is not None and not made.unbound and not find_user_functions(text):
+            _rules[name, text, origin] = rule
 
     def _refuse(self, name: str, origin: str, error: CernisError) -> None:
         self.mistakes.append(_Mistake(describe_mistake(name, origin, error), name, origin))

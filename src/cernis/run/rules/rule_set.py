@@ -11,9 +11,10 @@ Cost contract: that of `session`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
-from cernis.errors import CernisError
+from cernis.errors import BudgetError, CernisError
 from cernis.run.metrics import SessionMetrics
 from cernis.run.query import Query
 from cernis.run.rules.explain import list_costly, list_silent, list_work
@@ -56,6 +57,10 @@ class RuleSet(SharedRules):
         """Return what each rule finds in the events; the options are those of `Query.run`."""
         return RuleSession(self, RunOptions(**options)).collect(events)
 
+    def follow(self, source: Any, **options: Any) -> Any:
+        """Return the matches in inputs that grow, as they are certain: `cernis.follow`."""
+        return import_module("cernis.live.follow").follow(self, source, **options)
+
     def session(self, **options: Any) -> RuleSession:
         """Return a session to push events to, for all rules."""
         return RuleSession(self, RunOptions(**options))
@@ -77,12 +82,25 @@ class RuleSet(SharedRules):
         if events is not None:
             session = self.session(**options)
             found = session.collect(events)
-            lines += self.explain_run(session.metrics(), [*session.list_silent(found)])
+            matches = {name: _count(own) for name, own in found.items()}
+            silent = [*session.list_silent(found)]
+            lines += self.explain_run(session.metrics(), matches, silent)
         return "\n".join(lines)
 
     def explain_run(
-        self, numbers: Mapping[str, SessionMetrics], silent: Sequence[tuple[str, str]]
+        self,
+        numbers: Mapping[str, SessionMetrics],
+        matches: Mapping[str, int | None],
+        silent: Sequence[tuple[str, str]],
     ) -> Iterator[str]:
         """Yield the rules that took most of the time in a run, and those that found nothing."""
-        yield from list_costly(self, numbers)
+        yield from list_costly(self, numbers, matches)
         yield from list_silent(silent)
+
+
+def _count(found: Any) -> int | None:
+    """Return the number of matches; None: it would take too many candidates."""
+    try:
+        return int(found.count())
+    except BudgetError:
+        return None

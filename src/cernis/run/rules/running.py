@@ -261,9 +261,14 @@ class RunningRules:
     """The rules and groups of rules of a session; each has an index."""
 
     def __init__(
-        self, running: Sequence[RunningRule], names: Sequence[str], type_column: str
+        self,
+        running: Sequence[RunningRule],
+        names: Sequence[str],
+        type_column: str,
+        before: Router | None = None,
     ) -> None:
-        """`names` are those of all rules, in the order of the rule set."""
+        """`names` are those of all rules, in the order of the rule set; `before` is the router of
+        the rules that ran until now."""
         self._running = list(running)
         self.patterns = [each.pattern for each in running]
         self.numbers = {name: number for number, name in enumerate(names)}
@@ -281,6 +286,7 @@ class RunningRules:
         self.router = Router(
             {i: own for i, own in pairs if own is not None and not self.reads_derived(i)},
             type_column,
+            before,
         )
 
     def __len__(self) -> int:

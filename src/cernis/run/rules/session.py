@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from cernis.errors import (
     DataError,
+    MemoryShortage,
     StateError,
     StrictError,
     WarningNote,
@@ -36,6 +37,7 @@ from cernis.events.odd_times import TimeSpan, check_times, extend_span
 from cernis.events.order import Ordering, Scale, StreamPosition
 from cernis.events.repack import SharedSize, measure_shared, repack
 from cernis.events.source import DescribedStream, Source
+from cernis.integers import count_noun
 from cernis.results.matches import Matches
 from cernis.run.advice.absent_types import SampledTypes
 from cernis.run.advice.skipped_rows import note_skipped
@@ -46,12 +48,14 @@ from cernis.run.rules.freeze import FrozenRules, StreamState, freeze_rules
 from cernis.run.rules.group import GroupSession, RuleGroup
 from cernis.run.rules.prepare import (
     GivenStreams,
+    PreparedStreams,
     check_rules,
     note_missing,
     note_refused,
     split_groups,
 )
 from cernis.run.rules.read_chunk import ChunkReader, ChunkReading, join_batches, limit_time
+from cernis.run.rules.routing import Router
 from cernis.run.rules.rule import Rule, RuleSetError, name_warning, plan_rules
 from cernis.run.rules.running import (
     RuleNotes,
@@ -68,6 +72,8 @@ from cernis.run.stream_session import EventSession
 _NUMBERS = tuple(each.name for each in fields(SessionMetrics))
 _FORGET_EVERY = 1 << 22
 """A rule set with more places, records and batches than this forgets when they have doubled."""
+_LARGEST = 3
+"""So many rules are named where memory lacks."""
 _BATCH = 64
 """A stored batch of a rule costs as much as so many places."""
 
@@ -87,6 +93,7 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
         self._matches: Counter[str] = Counter()
         """How many matches of each rule were pushed."""
         self._time_column: str | None = options.time_column
+        self._prepared: PreparedStreams | None = None
         self._opener = SessionOpener(options)
         self._reader = ChunkReader(self._index([]), options.time_unit)
         self._kept = 0
@@ -114,10 +121,11 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
         return [running.session for running in self.running]
 
     def _use(self, running: Sequence[RunningRule]) -> None:
-        self._reader.use(self._index(running))
+        self._prepared = None
+        self._reader.use(self._index(running, self.running.router))
 
-    def _index(self, running: Sequence[RunningRule]) -> RunningRules:
-        return RunningRules(running, self.rules.names, self._opener.options.type_column)
+    def _index(self, running: Sequence[RunningRule], before: Router | None = None) -> RunningRules:
+        return RunningRules(running, self.rules.names, self._opener.options.type_column, before)
 
     # -------------------------------------------------------------- changes
 
@@ -198,6 +206,12 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
 
     def _collect(self, reading: OpenedEvents, *, last: bool = False) -> dict[str, Any]:
         """Return what each rule finds in these events."""
+        try:
+            return self._collect_all(reading, last=last)
+        except MemoryError as error:
+            raise MemoryShortage(self._describe_memory()) from error
+
+    def _collect_all(self, reading: OpenedEvents, *, last: bool) -> dict[str, Any]:
         if not last:
             self.renew_budget()
             return self._count(self._conclude(self._read(reading)))
@@ -244,6 +258,8 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
     def _prepare(self, given: GivenStreams) -> None:
         """Check each rule against its streams; raise all mistakes together."""
         self._time_column = given.time_column
+        if self._prepared is not None and self._prepared.fits(self.running, given):
+            return
         split = split_groups(self.running, given, self._opener)
         if split is not None:
             self._use(split)
@@ -254,6 +270,7 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
             ]
             self._refuse(warnings)
         self._reader.schemas = schemas
+        self._prepared = PreparedStreams.of(self.running, given)
 
     def _check_rules(self, given: GivenStreams) -> dict[str, pa.Schema]:
         """Check each rule against its streams; those that do not fit are left out, or an error."""
@@ -432,6 +449,14 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
     def measure_stored(self) -> SharedSize:
         """Return the events that all rules keep together, each once, and their memory."""
         return measure_shared(session.store for session in self.sessions)
+
+    def _describe_memory(self) -> str:
+        """Return what takes the memory: stored events, and the rules with most partial matches."""
+        stored, numbers = self.measure_stored(), self.metrics()
+        largest = sorted(numbers, key=lambda name: -numbers[name].records)[:_LARGEST]
+        named = [f"{name} ({count_noun(numbers[name].records, 'record')})" for name in largest]
+        kept = f"{count_noun(stored.events, 'event')} in {stored.bytes / 2**20:,.0f} MiB"
+        return f"the rules keep {kept}; most partial matches have {', '.join(named)}"
 
     def metrics(self) -> dict[str, RuleMetrics]:
         """Return the numbers of each rule at this moment; they cost nothing."""

@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cernis.encoding.bundle import MOST_ATOMS, MergedAlphabet
+from cernis.encoding.bundle import MOST_ATOMS
 from cernis.engine.settings import CLOCK_WINDOW, CONSUME_NOTHING, NO_WINDOW
 from cernis.errors import CernisError
 from cernis.pattern import formula as cel
@@ -24,11 +24,11 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.atom import TypeIs
 from cernis.pattern.query import Consume, Pattern, Strategy, Suppression, Unit
 from cernis.pattern.selection import counts_only
+from cernis.pattern.simple_tests import COMPUTED, Constant, ConstantTest
 from cernis.pattern.window import Window
-from cernis.plan.equalities import COMPUTED, Constant, ConstantTest
 from cernis.plan.plan import Unary
 from cernis.run.query import Query
-from cernis.run.rules.group import RuleGroup
+from cernis.run.rules.group import RuleGroup, merge_alphabet
 from cernis.run.rules.rule import Rule, shorten_names
 from cernis.state import require
 
@@ -136,9 +136,10 @@ class RuleChanges(NamedTuple):
 
 def compare_rules(before: SharedRules, after: SharedRules) -> RuleChanges:
     """Return how rules have changed."""
-    texts = {rule.name: rule.text for rule in before}
-    same = {rule.name for rule in after if texts.get(rule.name) == rule.text}
-    old, new = {*texts}, {*after.names}
+    known = {rule.name: rule for rule in before}
+    both = ((rule, known[rule.name]) for rule in after if rule.name in known)
+    same = {rule.name for rule, old in both if rule is old or rule.text == old.text}
+    old, new = {*known}, {*after.names}
     return RuleChanges(
         tuple(sorted(new - old)),
         tuple(sorted((new & old) - same)),
@@ -162,8 +163,13 @@ def find_families(
     members: dict[Any, dict[Constant, Rule]] = {key: {} for key in running}
     for key, family in running.items():
         members[key] = {rule.known_template.constant: rule for rule in family.rules}
-    for rule in rules:
-        if rule.name not in inside and (template := rule.template) is not None:
+    free = [rule for rule in rules if rule.name not in inside]
+    shapes = Counter(rule.shape for rule in free)
+    joined = {family.rules[0].shape for family in running.values()}
+    for rule in free:
+        if shapes[rule.shape] < SMALLEST and rule.shape not in joined:
+            continue  # a template costs more than a plan
+        if (template := rule.template) is not None:
             several = members.setdefault(template.shared, {})
             several.setdefault(template.constant, rule)  # another rule on it is in no family
     found = []
@@ -210,7 +216,7 @@ def find_kind(rule: Rule) -> BundleKind | None:
         return None
     if pattern.declared is not None or plan.conjunctive is not None or plan.unary is None:
         return None
-    if plan.tables is not None or plan.listed or plan.head is not None:
+    if plan.tables is not None or plan.listed or plan.head is not None or plan.runs is not None:
         return None
     if settings.window not in (NO_WINDOW, CLOCK_WINDOW) or not _is_small(plan.unary, pattern):
         return None
@@ -237,7 +243,7 @@ def _round_up(size: Fraction) -> Fraction:
 
 def _is_small(unary: Unary, pattern: Pattern) -> bool:
     """Return whether an automaton has few states, and asks few atoms about columns of events."""
-    nodes, atoms = [*cel.walk(pattern.formula)], MergedAlphabet(unary.automaton.alphabet).atoms
+    nodes, atoms = [*cel.walk(pattern.formula)], merge_alphabet(unary).atoms
     plain = (cel.Event, cel.As, cel.Sequence, cel.Choice, cel.Filter, cel.Iterate, cel.Optional)
     return (
         all(isinstance(node, plain) for node in nodes)

@@ -245,6 +245,8 @@ class Grouper(ClosingStage):
         self._fields = MatchFields.of(self.pattern, ())
         self._known: dict[str, pa.DataType] = {}
         self._scales: dict[str, int] = {}
+        self._nothing: tuple[tuple[int, bool], pa.Table] | None = None
+        """No group, in the columns of the events so far."""
 
     def describe_waits(self, *, endless: bool, last: bool) -> Iterator[str]:
         if endless and self._wait is None:
@@ -513,6 +515,14 @@ class Grouper(ClosingStage):
         return self._report([])
 
     def _report(self, keys: list[GroupKey]) -> pa.Table:
+        if keys:
+            return self._report_some(keys)
+        known = self.store.schema_count, self.store.is_timed
+        if self._nothing is None or self._nothing[0] != known:
+            self._nothing = known, self._report_some([])
+        return self._nothing[1]
+
+    def _report_some(self, keys: list[GroupKey]) -> pa.Table:
         try:
             keys.sort()
         except TypeError:  # records have no order
@@ -619,7 +629,7 @@ class Grouper(ClosingStage):
             kinds[name] = table.schema.field(f"component.{place}").type
         for place, (_, attribute) in enumerate(self.sources):
             kinds[str(attribute)] = table.schema.field(f"least.{place}").type
-        self._known = kinds
+        self._known, self._nothing = kinds, None
         self._scales = {
             name: kind.scale for name, kind in kinds.items() if pa.types.is_decimal(kind)
         }

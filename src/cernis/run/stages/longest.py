@@ -36,7 +36,7 @@ from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, t
 from cernis.results.rooted import RootedMatches
 from cernis.run.stages.stage import ReadBatch, Run, Stage, Stages
 from cernis.run.stages.waiting import NO_INTERVALS, Intervals, Mask, Numbers, WaitingMatches
-from cernis.state import Tree, is_inside, read_array, require
+from cernis.state import Tree, array, at_least_one, frozen_record, is_inside, read, require, write
 
 Segment = ArenaSegment | DagSegment
 LiveStarts = Callable[[Numbers], Numbers]
@@ -46,6 +46,13 @@ event comes."""
 _EVENTS_PAY = 16
 _FEW = 4096
 """So many waiting matches are looked at in each push."""
+
+
+@frozen_record
+class FrozenLongest:
+    """The last position that a match of each partition has used up, or -1."""
+
+    used: Numbers = array(np.int64, "partitions", low=-1, below=at_least_one("position"))
 
 
 class LongestMatches(Stage):
@@ -260,11 +267,11 @@ class LongestMatches(Stage):
 
     def freeze(self, stages: Stages) -> Tree:
         """Return the waiting matches, and what they and others have used up."""
-        return {"used": self.used, **self.waiting.freeze()}
+        return {**write(FrozenLongest(self.used)), **self.waiting.freeze()}
 
     def thaw(self, tree: Tree) -> None:
         position = self.run.position
-        self.used = read_array(tree, "used", np.int64, low=-1, below=max(position, 1))
+        self.used = read(FrozenLongest, tree, position=position).used
         require(len(self.used) > 0, "'used' is empty")
         self.waiting.thaw(tree, self.run.kept_from, position)
         held = self.waiting.intervals.keys

@@ -10,6 +10,7 @@ from __future__ import annotations
 from cernis.pattern.query import Strategy
 from cernis.run.stages.absence.decide import Absences
 from cernis.run.stages.best import BestFirst
+from cernis.run.stages.counted_runs import CountedRuns
 from cernis.run.stages.groups import Grouper
 from cernis.run.stages.history import MatchHistory
 from cernis.run.stages.longest import LongestMatches
@@ -25,6 +26,8 @@ def make_stages(run: Run) -> Stages:
     opening: OpeningStage
     if pattern.without:
         opening = Absences(run)
+    elif plan.runs is not None:
+        opening = CountedRuns(run, plan.runs)
     else:
         opening = Sieve(run) if plan.listed else CompactSets(run)
     choosing: list[Stage] = []

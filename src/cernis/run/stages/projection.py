@@ -29,9 +29,17 @@ from cernis.results.distinct import number_distinct, write_value
 from cernis.results.matchset import MatchBlock, MatchSet, join
 from cernis.results.values import python_values
 from cernis.run.stages.stage import ClosingStage, Run, Stages
-from cernis.state import Tree, check_text, read_array, require
+from cernis.state import Tree, array, frozen_record, read, require, text, write
 
 _DIGEST = 16
+
+
+@frozen_record
+class FrozenAnswers:
+    """The form of times, and a digest of each answer that was given."""
+
+    time: str = text()
+    digests: NDArray[np.uint8] = array(np.uint8, "answers", _DIGEST)
 
 
 class Projector(ClosingStage):
@@ -112,12 +120,12 @@ class Projector(ClosingStage):
     def freeze(self, stages: Stages) -> Tree:
         """Return the digests of the answers given, and the time they belong to."""
         digests = np.frombuffer(b"".join(sorted(self.given)), np.uint8)
-        return {"time": self._time, "digests": digests.reshape(-1, _DIGEST)}
+        return write(FrozenAnswers(self._time, digests.reshape(-1, _DIGEST)))
 
     def thaw(self, tree: Tree) -> None:
-        digests = read_array(tree, "digests", np.uint8, (None, _DIGEST))
-        self._time = check_text(tree.get("time"), "the time of the answers given")
-        self.given = {row.tobytes() for row in digests}
+        frozen = read(FrozenAnswers, tree)
+        self._time = frozen.time
+        self.given = {row.tobytes() for row in frozen.digests}
 
 
 def _read_values(

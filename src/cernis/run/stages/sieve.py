@@ -6,31 +6,55 @@ verifies each candidate against the formula, then applies strategy, SELECT, CONS
 LIMIT, in that order. Plans that are not listed decide all of these on compact sets.
 
 Cost contract: linear in the candidates, which can be many more than the matches (for MAX, quadratic
-in those of one end); a budget (`results.budget`) bounds their number. Every match in a partial
+in those of one end); a budget (`results.budget`) bounds that work. Every match in a partial
 answer is real: where the strategy or CONSUME BY depends on candidates that were not checked, an end
 position gives none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from cernis.engine.settings import NEVER
+from cernis.engine.unary.arena import ArenaSegment
+from cernis.engine.unary.best import find_reachable
 from cernis.errors import RowError
 from cernis.events.batch import EventBatch
+from cernis.events.store import EventStore
+from cernis.events.times import is_number
 from cernis.pattern.query import Consume, Strategy
+from cernis.plan.weights import EventWeight
 from cernis.results.budget import describe_candidates
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
+from cernis.results.unary import CompactMatches
 from cernis.run.check.checked_events import CheckedEvents
 from cernis.run.check.conditions import EventView
 from cernis.run.check.verify import Mark, Verifier
 from cernis.run.stages.ranked_events import RankedEvents
 from cernis.run.stages.stage import Numbers, OpeningStage, ReadBatch, Run, Stages
-from cernis.state import MOST_EVENTS, Tree, check_list, check_number
+from cernis.state import (
+    MOST_EVENTS,
+    Sizes,
+    Tree,
+    frozen_record,
+    listed,
+    number,
+    read,
+    require,
+    write,
+)
+
+_FREE_EVENTS = 4
+"""A candidate of more events costs the budget as many more."""
+_COMPARED_AT_ONCE = 1024
+"""So many comparisons of candidates take about as long as to check one."""
 
 Found = Iterator[tuple[int, int, list[list[int]]]]
 """Candidates: start, end, and the positions of each of the plan's candidate variables."""
@@ -80,6 +104,34 @@ def choose(strategy: Strategy, end: int, found: set[Candidate]) -> set[Candidate
             return choose(Strategy.MAX, end, {c for c in found if c.start == first})
 
 
+def _weigh(
+    weights: Sequence[EventWeight],
+    store: EventStore,
+    segment: ArenaSegment,
+    labels: Sequence[frozenset[str]],
+) -> NDArray[np.float64] | None:
+    """Return the weight of each node: NULL weighs nothing, NaN passes no threshold.
+
+    None where values are no numbers, or endless.
+    """
+    nodes = find_reachable(segment)
+    label, positions = segment.arena["label"][nodes], segment.arena["position"][nodes]
+    found = np.zeros(int(segment.roots["node"].max(initial=0)) + 1)
+    for weight in weights:
+        holds = np.array([weight.variable in names for names in labels])[label]
+        values = np.ones(int(holds.sum()))
+        if weight.attribute is not None:
+            column = store.column(positions[holds], weight.attribute)
+            if not is_number(column.type) and column.null_count < len(column):
+                return None
+            values = np.asarray(column.cast(pa.float64(), safe=False).fill_null(0.0))
+            if np.isinf(values).any():
+                return None
+        values = np.where(np.isnan(values), -np.inf, weight.factor * values)
+        found[nodes[holds]] += values
+    return found
+
+
 def _sort_latest_first(positions: frozenset[int]) -> list[int]:
     return sorted(positions, reverse=True)
 
@@ -93,6 +145,16 @@ def project(found: Iterable[Candidate], variables: Iterable[str]) -> set[Candida
     """Return the candidates restricted to some variables, as a set."""
     kept = frozenset(variables)
     return {Candidate(c.start, frozenset((v, p) for v, p in c.labels if v in kept)) for c in found}
+
+
+@frozen_record
+class FrozenSieve:
+    """Partitions, each with the number of its events that were consumed."""
+
+    consumed: list[list[int]] = listed(listed(number(-1, MOST_EVENTS), 2))
+
+    def check(self, sizes: Sizes) -> None:
+        require(all(events >= 0 for _, events in self.consumed), "'consumed' is out of range")
 
 
 class Sieve(OpeningStage):
@@ -177,14 +239,10 @@ class Sieve(OpeningStage):
 
     def freeze(self, stages: Stages | None = None) -> Tree:
         """Return the state that the stored events do not determine."""
-        return {"consumed": list(self.consumed.items())}
+        return write(FrozenSieve([[*pair] for pair in self.consumed.items()]))
 
     def thaw(self, tree: Tree) -> None:
-        pairs = check_list(tree.get("consumed"), "consumed")
-        self.consumed = {
-            check_number(key, "consumed", -1): check_number(number, "consumed", 0, MOST_EVENTS)
-            for key, number in (check_list(pair, "consumed", 2) for pair in pairs)
-        }
+        self.consumed = {pair[0]: pair[1] for pair in read(FrozenSieve, tree).consumed}
 
     def matches(self, found: MatchSet) -> ListedMatches:
         """Return the matches among these candidates."""
@@ -208,12 +266,20 @@ class Sieve(OpeningStage):
     ) -> ListedMatches:
         listed = []
         for end, candidates in groupby(
-            (one for block in found.blocks() for one in unpack(block)), key=lambda c: c[1]
+            (one for block in self._list_heavy(found) for one in unpack(block)), key=lambda c: c[1]
         ):
             if self.budget.spent:
                 break
             listed += [(match.start, end, mark_variables(match)) for match in find(end, candidates)]
         return ListedMatches.of(names, listed)
+
+    def _list_heavy(self, found: MatchSet) -> Iterator[MatchBlock]:
+        """Return the candidates; where the plan has a threshold, those that may pass it."""
+        threshold, heavy = self.plan.threshold, None
+        if threshold is not None and isinstance(found, CompactMatches):
+            weigh = partial(_weigh, threshold.weights, self.run.store)
+            heavy = found.list_heavy(weigh, threshold.least, self.budget.left + 1)
+        return found.blocks() if heavy is None else heavy
 
     def _check_at(self, end: int, candidates: Found) -> list[Candidate]:
         key, last = self._to_local(end)
@@ -241,12 +307,15 @@ class Sieve(OpeningStage):
         pattern = self.plan.pattern
         valid: set[Candidate] = set()
         for start, _, positions in candidates:
-            self.budget.spend(1, self._why)
+            events = len(set().union(*positions))
+            self.budget.spend(max(1, events - _FREE_EVENTS), self._why)
             if self.budget.spent:
                 break
             checked = self._check(start, positions, key, last)
             if checked is not None:
                 valid.add(checked)
+        if pattern.strategy is Strategy.MAX:  # which are compared with each other
+            self.budget.spend(len(valid) ** 2 // _COMPARED_AT_ONCE, self._why)
         decided = pattern.strategy is Strategy.ALL and pattern.consume is Consume.NONE
         return set() if self.budget.spent and not decided else valid
 

@@ -33,9 +33,24 @@ from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, t
 from cernis.results.rooted import RootedMatches
 from cernis.results.term import evaluate_term
 from cernis.run.stages.stage import ReadBatch, Run, Stage, Stages
-from cernis.state import Tree, check_mapping, read_array, require
+from cernis.state import Sizes, Tree, array, frozen_record, part, read, require, write
 
 CLAUSE = "SUPPRESS BY … FOR"
+
+
+@frozen_record
+class FrozenSilences:
+    """Until when each key is silent, and how many matches it has silenced since."""
+
+    keys: Tree = part()
+    until: Numbers = array(np.int64, "known")
+    silenced: Numbers = array(np.int64, "known", low=0)
+    totals: Numbers = array(np.int64, 2, low=0)
+    """The unit of times, or 0, and how many matches were silenced in all."""
+
+    def check(self, sizes: Sizes) -> None:
+        has_unit = bool(self.totals[0]) or not len(self.until)
+        require(has_unit, "it silences matches without a unit of time")
 
 
 class Suppressor(Stage):
@@ -194,19 +209,16 @@ class Suppressor(Stage):
 
     def freeze(self, stages: Stages) -> Tree:
         number = len(self._keys)
-        until, silenced = (array[:number].copy() for array in self._silences)
+        until, silenced = (each[:number] for each in self._silences)
         totals = np.array([self._tick or 0, self.silenced], np.int64)
-        keys = self._keys.freeze()
-        return {"until": until, "silenced": silenced, "totals": totals, "keys": keys}
+        return write(FrozenSilences(self._keys.freeze(), until, silenced, totals))
 
     def thaw(self, tree: Tree) -> None:
-        self._keys.thaw(check_mapping(tree.get("keys"), "the keys of SUPPRESS BY"))
-        shape = (len(self._keys),)
-        until = read_array(tree, "until", np.int64, shape).copy()
-        silenced = read_array(tree, "silenced", np.int64, shape, low=0).copy()
-        self._silences = Silences(until, silenced)
-        tick, self.silenced = read_array(tree, "totals", np.int64, (2,), low=0).tolist()
-        require(tick > 0 or not len(until), "it silences matches without a unit of time")
+        frozen = read(FrozenSilences, tree)
+        self._keys.thaw(frozen.keys)
+        require(len(frozen.until) == len(self._keys), "a key is missing")
+        self._silences = Silences(frozen.until.copy(), frozen.silenced.copy())
+        tick, self.silenced = frozen.totals.tolist()
         self._tick = tick or None
 
 

@@ -251,6 +251,11 @@ def freeze_block(block: MatchBlock) -> Arrays:
     return arrays
 
 
+def count_frozen(arrays: Arrays) -> int:
+    """Return how many matches `WaitingMatches.freeze` has written."""
+    return len(read_array(arrays, "keys", np.int64))
+
+
 def thaw_block(arrays: Arrays, width: int, first: int, position: int) -> MatchBlock:
     """Return the matches over `width` variables that `freeze_block` has written.
 

@@ -24,7 +24,7 @@ from cernis.pattern.query import Strategy, Unit
 from cernis.plan.plan import Plan
 from cernis.results.deadline import DeadlineColumn
 from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, join, take
-from cernis.run.stages.absence.following import CertainMatches, Following
+from cernis.run.stages.absence.following import CertainMatches, Following, FrozenFollowing
 from cernis.run.stages.absence.preceding import Preceding
 from cernis.run.stages.sieve import Candidate, Sieve, choose, mark_variables, project, unpack
 from cernis.run.stages.stage import (
@@ -35,11 +35,40 @@ from cernis.run.stages.stage import (
     Run,
     Stages,
 )
-from cernis.run.stages.waiting import Held, ends_of
-from cernis.state import Tree, check_mapping, read_array, require
+from cernis.run.stages.waiting import Held, count_frozen, ends_of
+from cernis.state import (
+    Tree,
+    array,
+    at_least_one,
+    frozen_record,
+    nested,
+    optional,
+    part,
+    read,
+    require,
+    write,
+)
 
 _FEW = 16
 """Compact sets are listed to wait if they hold at most so many matches for each root."""
+
+
+@frozen_record
+class FrozenColumn:
+    """The deadlines of matches that wait to be chosen, by their ends."""
+
+    end: Numbers = array(np.int64, "ends", low=0, below=at_least_one("position"))
+    moment: Numbers = array(np.int64, "ends", low=-1, below=at_least_one("position"))
+
+
+@frozen_record
+class FrozenAbsences:
+    """The candidates, both sides, and the deadlines of what is certain."""
+
+    sieve: Tree | None = optional(part())
+    after: Tree | None = optional(part())
+    deadline: FrozenColumn | None = optional(nested(FrozenColumn))
+    before: Tree | None = optional(part())
 
 
 class Absences(OpeningStage):
@@ -263,37 +292,30 @@ class Absences(OpeningStage):
 
     def freeze(self, stages: Stages) -> Tree:
         """Return the state; matches that wait are listed."""
-        tree: Tree = {}
-        if self.sieve is not None:
-            tree["sieve"] = self.sieve.freeze()
-        if self.after is not None:
-            tree["after"] = self.after.freeze(self._list_held)
-        held = stages.held_ends()
+        after = None if self.after is None else self.after.freeze(self._list_held)
+        held, deadline = stages.held_ends(), None
         if self.deadline is not None and held is not None:
             self._note_deadlines((), held)
-            tree["deadline"] = {"end": self.deadline.ends, "moment": self.deadline.moments}
-        if self.before is not None:
-            tree["before"] = self.before.freeze()
-        return tree
+            deadline = FrozenColumn(self.deadline.ends, self.deadline.moments)
+        sieve = None if self.sieve is None else self.sieve.freeze()
+        before = None if self.before is None else self.before.freeze()
+        return write(FrozenAbsences(sieve, after, deadline, before))
 
     def count_held(self, tree: Tree) -> int:
-        after = check_mapping(tree.get("after", {}), "the state of WITHOUT … FOR")
-        held = check_mapping(after.get("held", {}), "the matches that wait")
-        return len(read_array(held, "keys", np.int64)) if "keys" in held else 0
+        after = read(FrozenAbsences, tree, position=self.run.position).after
+        return 0 if after is None else count_frozen(read(FrozenFollowing, after).held)
 
     def thaw(self, tree: Tree) -> None:
         position, keys = self.run.position, len(self.run.keys or ())
+        frozen = read(FrozenAbsences, tree, position=position)
         if self.sieve is not None:
-            self.sieve.thaw(check_mapping(tree.get("sieve"), "'sieve'"))
+            self.sieve.thaw(frozen.sieve or {})
         if self.after is not None:
-            self.after.thaw(tree.get("after"), position, keys)
-        if self.deadline is not None and "deadline" in tree:
-            own, below = check_mapping(tree["deadline"], "'deadline'"), max(1, position)
-            ends = read_array(own, "end", np.int64, low=0, below=below)
-            moments = read_array(own, "moment", np.int64, ends.shape, low=-1, below=below)
-            self.deadline = DeadlineColumn(self.deadline.within, ends, moments)
+            self.after.thaw(frozen.after or {}, position, keys)
+        if self.deadline is not None and (own := frozen.deadline) is not None:
+            self.deadline = DeadlineColumn(self.deadline.within, own.end, own.moment)
         if self.before is not None:
-            self.before.thaw(tree.get("before"), position, keys)
+            self.before.thaw(frozen.before or {}, position, keys)
         earliest = self.earliest(self.run.feed.engine.earliest())
         require(earliest >= self.run.kept_from, "it needs events that it does not hold")
 

@@ -8,19 +8,42 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cernis.engine.renumber import find_places
-from cernis.state import MOST_EVENTS, is_inside, read_array, require
+from cernis.state import (
+    MOST_EVENTS,
+    Sizes,
+    Tree,
+    array,
+    frozen_record,
+    is_inside,
+    read,
+    require,
+    write,
+)
 
 Numbers = NDArray[np.int64]
 
 
 _SMALL = 1 << 12
 """Batches smaller than this are joined with the next, so that there are few."""
+
+
+@frozen_record
+class FrozenLog:
+    """The position of the first event, and a column of numbers for each event from there."""
+
+    base: Numbers = array(np.int64, 1, low=0, below=MOST_EVENTS)
+    values: Numbers = array(np.int64, "rows", "events")
+
+    def check(self, sizes: Sizes) -> None:
+        end = int(self.base[0]) + sizes["events"]
+        is_whole = not sizes["events"] or end == sizes["position"]
+        require(is_whole, "numbers of events are missing")
 
 
 class _Logged(NamedTuple):
@@ -94,24 +117,20 @@ class EventLog:
         for logged in self._logged:
             marks[logged.values[row]] = True
 
-    def freeze(self) -> dict[str, NDArray[Any]]:
-        """Return the numbers as plain arrays."""
-        if not self._logged:
-            return {"base": np.zeros(1, np.int64), "values": np.empty((self.rows, 0), np.int64)}
-        values = np.concatenate([logged.values for logged in self._logged], axis=1)
-        return {"base": np.array([self._logged[0].base]), "values": values}
+    def freeze(self) -> Tree:
+        """Return the numbers."""
+        base = self._logged[0].base if self._logged else 0
+        none = np.empty((self.rows, 0), np.int64)
+        values = np.concatenate([none, *(logged.values for logged in self._logged)], axis=1)
+        return write(FrozenLog(np.array([base]), values))
 
-    def thaw(
-        self, arrays: Mapping[str, NDArray[Any]], position: int, codes: Mapping[int, int]
-    ) -> None:
+    def thaw(self, tree: Tree, position: int, codes: Mapping[int, int]) -> None:
         """Restore what `freeze` returned; the next event has this position.
 
         `codes` has the rows that hold codes, or -1, and how many there are.
         """
-        base = read_array(dict(arrays), "base", np.int64, (1,), low=0, below=MOST_EVENTS)
-        values = read_array(dict(arrays), "values", np.int64, (self.rows, None))
-        end = int(base[0]) + values.shape[1]
-        require(not values.shape[1] or end == position, "numbers of events are missing")
+        frozen = read(FrozenLog, tree, rows=self.rows, position=position)
         for row, number in codes.items():
-            require(is_inside(values[row], -1, number), "an event has a code that is not there")
-        self.append(int(base[0]), values.copy())
+            is_known = is_inside(frozen.values[row], -1, number)
+            require(is_known, "an event has a code that is not there")
+        self.append(int(frozen.base[0]), frozen.values.copy())

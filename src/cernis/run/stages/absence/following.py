@@ -27,6 +27,7 @@ from cernis.engine.deadlines import (
     Arrivals,
     Certain,
     Deadlines,
+    FrozenDeadlines,
     Occurrences,
 )
 from cernis.engine.renumber import list_distinct, renumber
@@ -38,7 +39,7 @@ from cernis.run.stages.absence.guard import GuardSide
 from cernis.run.stages.absence.links import ListedOne, PairCheck
 from cernis.run.stages.stage import Numbers
 from cernis.run.stages.waiting import Held, WaitingMatches, ends_of
-from cernis.state import Tree, check_mapping, is_inside, read_array, require
+from cernis.state import Tree, frozen_record, is_inside, part, read, require, write
 
 _SHRINK = 1 << 16
 
@@ -53,6 +54,14 @@ class CertainMatches(NamedTuple):
     """Their ends, in the order in which they became certain."""
     moments: Numbers
     """For each of `ends`, the position of the event at the deadline, where it counts events."""
+
+
+@frozen_record
+class FrozenFollowing:
+    """The matches that wait, and their deadlines."""
+
+    waiting: Tree = part()
+    held: Tree = part()
 
 
 class Following(GuardSide):
@@ -259,27 +268,23 @@ class Following(GuardSide):
         self.shrink()
         counts = self.waiting.list_all(list_held)
         self.deadlines.repeat(counts, np.arange(len(self.waiting)))
-        waiting, held = self.deadlines.freeze(), self.waiting.freeze()
-        return {**self.freeze_guard(), "waiting": waiting, "held": held}
+        own = FrozenFollowing(self.deadlines.freeze(), self.waiting.freeze())
+        return {**self.freeze_guard(), **write(own)}
 
-    def thaw(self, frozen: object, position: int, keys: int) -> None:
+    def thaw(self, tree: Tree, position: int, keys: int) -> None:
         """Restore what `freeze` returned; there are so many events before, and partitions."""
-        tree = self.thaw_guard(frozen, position, keys)
-        self.waiting.thaw(check_mapping(tree.get("held"), "the matches that wait"), 0, position)
-        ends, most = self.waiting.intervals.ends, keys if self.partitioned else 1
-        written = check_mapping(tree.get("waiting"), "the deadlines")
-        names = ("end", "deadline", "bucket", "line", "moment", "payload")
-        waiting = {name: read_array(written, name, np.int64, ends.shape) for name in names}
+        self.thaw_guard(tree, position, keys)
+        frozen = read(FrozenFollowing, tree)
+        self.waiting.thaw(frozen.held, 0, position)
+        most = keys if self.partitioned else 1
+        sizes = {"buckets": self.count_buckets(keys), "lines": 1 if self.ranks is None else most}
+        entries = read(FrozenDeadlines, frozen.waiting, position=position, **sizes)
+        held = self.waiting.intervals
         require(
-            np.array_equal(waiting["end"], ends)
-            and np.array_equal(waiting["payload"], np.arange(len(ends)))
-            and is_inside(self.waiting.intervals.keys, -1, max(1, most))
-            and is_inside(waiting["bucket"], -1, max(1, self.count_buckets(keys)))
-            and is_inside(waiting["line"], -1, max(1, most if self.ranks is not None else 1))
-            and is_inside(waiting["moment"], -1, position),
+            np.array_equal(entries.end, held.ends) and is_inside(held.keys, -1, max(1, most)),
             "the matches that wait are not those that have a deadline",
         )
-        self.deadlines.thaw(waiting)
+        self.deadlines.thaw(entries)
 
 
 def _read_partitions(keys: Numbers | None, at: Numbers) -> Numbers:

@@ -33,7 +33,18 @@ from cernis.run.feed import make_feed
 from cernis.run.stages.absence.links import LinkCodes, PairCheck
 from cernis.run.stages.sieve import Sieve
 from cernis.run.stages.stage import Numbers, Run
-from cernis.state import MOST_EVENTS, Tree, check_mapping, read_array, require
+from cernis.state import (
+    MOST_EVENTS,
+    Tree,
+    array,
+    frozen_record,
+    nested,
+    optional,
+    part,
+    read,
+    require,
+    write,
+)
 
 LARGEST_SIZE = 2**64
 """More than two readings of a clock can differ by."""
@@ -46,6 +57,23 @@ class FoundEnds(NamedTuple):
     start: Numbers
     """As the window measures it: a position, a time, or a rank in the partition."""
     key: Numbers
+
+
+@frozen_record
+class FrozenGuard:
+    """The engine of a guard, and its candidates."""
+
+    engine: Tree = part()
+    sieve: Tree | None = optional(part())
+
+
+@frozen_record
+class FrozenSide:
+    """A guard, the values that link it to matches, and the number of events of each partition."""
+
+    guard: FrozenGuard = nested(FrozenGuard)
+    codes: Tree | None = optional(part())
+    ranks: Numbers | None = optional(array(np.int64, "ranked", low=0, below=MOST_EVENTS))
 
 
 class GuardRun:
@@ -114,17 +142,13 @@ class GuardRun:
         if self.sieve:
             self.sieve.keep_keys(keys)
 
-    def freeze(self) -> Tree:
-        tree: Tree = {"engine": self.run.feed.freeze()}
-        if self.sieve:
-            tree["sieve"] = self.sieve.freeze()
-        return tree
+    def freeze(self) -> FrozenGuard:
+        return FrozenGuard(self.run.feed.freeze(), self.sieve.freeze() if self.sieve else None)
 
-    def thaw(self, frozen: object) -> None:
-        tree = check_mapping(frozen, "a guard")
-        self.run.feed.thaw(check_mapping(tree.get("engine"), "a guard's engine"))
+    def thaw(self, frozen: FrozenGuard) -> None:
+        self.run.feed.thaw(frozen.engine)
         if self.sieve:
-            self.sieve.thaw(check_mapping(tree.get("sieve"), "'sieve'"))
+            self.sieve.thaw(frozen.sieve or {})
 
 
 def _latest_starts(segment: Any) -> Numbers:
@@ -235,28 +259,21 @@ class GuardSide:
 
     def freeze_guard(self) -> Tree:
         """Return the state of the guard, of its links and of the clock."""
-        tree: Tree = {"guard": self.guard.freeze()}
-        if self.codes is not None:
-            tree["codes"] = self.codes.freeze()
-        if self.ranks is not None:
-            tree["ranks"] = self.ranks.counts
-        return tree
+        codes = None if self.codes is None else self.codes.freeze()
+        ranks = None if self.ranks is None else self.ranks.counts
+        return write(FrozenSide(self.guard.freeze(), codes, ranks))
 
-    def thaw_guard(self, frozen: object, position: int, keys: int) -> Tree:
-        """Restore what `freeze_guard` returned; return the tree that it stands in.
-
-        There are so many events before, and so many partitions.
-        """
-        tree = check_mapping(frozen, f"the state of {self.clause}")
-        self.guard.thaw(tree.get("guard"))
+    def thaw_guard(self, tree: Tree, position: int, keys: int) -> None:
+        """Restore what `freeze_guard` returned; there are so many events and partitions before."""
+        frozen = read(FrozenSide, tree)
+        self.guard.thaw(frozen.guard)
         require(self.guard.run.feed.engine.position == position, "a guard has read other events")
         if self.codes is not None:
-            self.codes.thaw(check_mapping(tree.get("codes"), "the values of links"), position)
+            self.codes.thaw(frozen.codes or {}, position)
         if self.ranks is not None:
-            counts = read_array(tree, "ranks", np.int64, low=0, below=MOST_EVENTS)
+            counts = np.empty(0, np.int64) if frozen.ranks is None else frozen.ranks
             require(len(counts) >= keys, "a partition has no number of events")
             self.ranks.counts = counts.copy()
-        return tree
 
     def count_buckets(self, keys: int) -> int:
         """Return the number of buckets, with so many partitions."""

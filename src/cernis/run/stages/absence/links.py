@@ -21,10 +21,18 @@ from cernis.run.check.conditions import MarkedEvents, satisfies
 from cernis.run.check.verify import list_condition_atoms
 from cernis.run.stages.absence.event_log import EventLog
 from cernis.run.stages.stage import Numbers, Run
-from cernis.state import Tree, check_mapping
+from cernis.state import Tree, frozen_record, part, read, write
 
 _SPARE = 1 << 16
 """So many dead values are kept in any case."""
+
+
+@frozen_record
+class FrozenAbsenceLinks:
+    """The codes of the compared values, and those of recent events."""
+
+    equality: Tree = part()
+    log: Tree = part()
 
 
 class LinkCodes:
@@ -86,12 +94,13 @@ class LinkCodes:
         self._equality.keep_partitions(keys)
 
     def freeze(self) -> Tree:
-        return {"equality": self._equality.freeze(), "log": self._log.freeze()}
+        return write(FrozenAbsenceLinks(self._equality.freeze(), self._log.freeze()))
 
     def thaw(self, tree: Tree, position: int) -> None:
-        self._equality.thaw(check_mapping(tree.get("equality"), "the values of links"))
+        frozen = read(FrozenAbsenceLinks, tree)
+        self._equality.thaw(frozen.equality)
         codes = dict.fromkeys(range(self._log.rows), self.size)
-        self._log.thaw(check_mapping(tree.get("log"), "the codes of events"), position, codes)
+        self._log.thaw(frozen.log, position, codes)
 
 
 class ListedOne(NamedTuple):

@@ -27,11 +27,20 @@ from cernis.run.stages.absence.guard import LARGEST_SIZE, GuardSide
 from cernis.run.stages.absence.links import ListedOne, PairCheck
 from cernis.run.stages.stage import Numbers
 from cernis.run.stages.waiting import freeze_block, thaw_block
-from cernis.state import Tree, check_mapping, check_number, is_inside, read_array, require
+from cernis.state import Tree, frozen_record, number, optional, part, read, require, write
 
-_FIRST = -(2**63)
 _CLOCK, _KEY = range(2)
 """Rows of the log."""
+
+
+@frozen_record
+class FrozenPreceding:
+    """The occurrences, the window, and the clock and the partition of recent events."""
+
+    size: int = number(0, LARGEST_SIZE + 1)
+    seen: Tree = part()
+    log: Tree = part()
+    listed: Tree | None = optional(part())
 
 
 class Preceding(GuardSide):
@@ -95,9 +104,9 @@ class Preceding(GuardSide):
         """Whether an occurrence precedes each match and meets it; so it is beyond the budget."""
         names, barred = self.guard.plan.variables, np.zeros(len(ended.end), np.bool_)
         for i, near in self.seen.find_near(ended.start, bounds, buckets):
-            for number in near.tolist():
+            for other in near.tolist():
                 one = ListedOne(ended, self.variables, i)
-                if pairs.holds(one, ListedOne(self.listed, names, number)):
+                if pairs.holds(one, ListedOne(self.listed, names, other)):
                     barred[i] = True
                     break
                 if pairs.budget.spent:
@@ -167,26 +176,18 @@ class Preceding(GuardSide):
 
     def freeze(self) -> Tree:
         """Return the state."""
-        tree = {**self.freeze_guard(), "size": self._size}
-        tree |= {"seen": self.seen.freeze(), "log": self._log.freeze()}
-        return tree if self.pairs is None else {**tree, "listed": freeze_block(self.listed)}
+        listed = None if self.pairs is None else freeze_block(self.listed)
+        own = FrozenPreceding(self._size, self.seen.freeze(), self._log.freeze(), listed)
+        return {**self.freeze_guard(), **write(own)}
 
-    def thaw(self, frozen: object, position: int, keys: int) -> None:
+    def thaw(self, tree: Tree, position: int, keys: int) -> None:
         """Restore what `freeze` returned; there are so many events before, and partitions."""
-        tree = self.thaw_guard(frozen, position, keys)
-        self._size = check_number(tree.get("size"), "a window", 0, LARGEST_SIZE + 1)
-        most = keys if self.partitioned else 1
-        log = check_mapping(tree.get("log"), "the clock of events")
-        self._log.thaw(log, position, {_KEY: most})
-        seen = check_mapping(tree.get("seen"), "the occurrences")
-        ends = read_array(seen, "end", np.int64, low=0, below=max(1, position))
-        starts = read_array(seen, "start", np.int64, ends.shape)
-        most = max(1, self.count_buckets(keys))
-        buckets = read_array(seen, "bucket", np.int64, ends.shape, low=-1, below=most)
-        require(bool((np.diff(ends) >= 0).all()), "occurrences are not in order")
+        self.thaw_guard(tree, position, keys)
+        frozen = read(FrozenPreceding, tree)
+        self._size = frozen.size
+        self._log.thaw(frozen.log, position, {_KEY: keys if self.partitioned else 1})
+        self.seen.thaw(frozen.seen, position, self.count_buckets(keys))
         if self.pairs is not None:
-            width, listed = len(self.guard.plan.variables), tree.get("listed")
-            self.listed = thaw_block(check_mapping(listed, "'listed'"), width, 0, position)
-            require(np.array_equal(self.listed.end, ends), "an occurrence is missing")
-        require(is_inside(starts, _FIRST), "a start is out of range")
-        self.seen.add(ends, starts, buckets)
+            width = len(self.guard.plan.variables)
+            self.listed = thaw_block(frozen.listed or {}, width, 0, position)
+            require(np.array_equal(self.listed.end, self.seen.used.end), "an occurrence is missing")

@@ -1,0 +1,117 @@
+"""`ConstantIndex`: which of many constants the values of a column equal, or have in them.
+
+All constants of a kind that rules compare an attribute with are one hash table (`encoding.lookup`),
+and all texts that they look for in it one automaton (`encoding.literals`).
+
+Cost contract: one look-up for each value, however many constants there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from cernis.encoding.literals import LiteralSearch, fold_text
+from cernis.encoding.lookup import Lookup
+from cernis.events.attributes import attribute
+from cernis.events.batch import Int64s
+from cernis.events.source import kind_of
+from cernis.pattern.simple_tests import Constant, ConstantTest, Form
+from cernis.schema import Kind
+
+_KINDS: dict[Kind, tuple[type[Constant], ...]] = {
+    Kind.INT: (int, float),
+    Kind.FLOAT: (int, float),
+    Kind.STRING: (str,),
+    Kind.BOOL: (bool,),
+}
+"""The constants that values of a kind can equal."""
+
+
+class IndexKind(NamedTuple):
+    """What the constants of an index have in common."""
+
+    attribute: str | None
+    type: type[Constant]
+    form: Form
+
+    @staticmethod
+    def of(test: ConstantTest) -> IndexKind:
+        return IndexKind(test.attribute, type(test.value), test.form)
+
+
+class ConstantIndex:
+    """Finds the constants of one kind that the values of a column have."""
+
+    def __init__(self, form: Form, constants: Sequence[Constant]) -> None:
+        self.constants = constants
+        self._form = form
+        self._search: LiteralSearch | Lookup
+        if form is Form.PART:
+            self._search = LiteralSearch([str(each) for each in constants])
+        else:
+            self._search = Lookup([pa.chunked_array([pa.array(constants)])])
+
+    def find(self, column: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
+        """Return rows, ascending, and the number of a constant of each; some rows have several."""
+        if isinstance(self._search, LiteralSearch):
+            return self._search.find(column)
+        numbers = self._search.find([fold_text(column) if self._form is Form.FOLDED else column])
+        rows = np.flatnonzero(numbers >= 0)
+        return rows, numbers[rows]
+
+
+class TestTable:
+    """Tests that rules may be found by, with a number each, and indexes of their constants.
+
+    It grows when rules come: what is indexed stays so.
+    """
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._kinds: dict[IndexKind, dict[Constant, int]] = {}
+        self._new: dict[IndexKind, dict[Constant, int]] = {}
+        self._indexes: list[tuple[IndexKind, ConstantIndex, Int64s]] = []
+
+    def number(self, test: ConstantTest) -> int:
+        """Return the number of a test, which is added if it is new."""
+        kind = IndexKind.of(test)
+        known = self._kinds.setdefault(kind, {})
+        if (number := known.get(test.value)) is None:
+            number = known[test.value] = self.size
+            self._new.setdefault(kind, {})[test.value] = number
+            self.size += 1
+        return number
+
+    @property
+    def indexes(self) -> list[tuple[IndexKind, ConstantIndex, Int64s]]:
+        """Kinds, an index of constants of each, and the numbers of their tests."""
+        for kind, new in self._new.items():
+            numbers = np.array([*new.values()], np.int64)
+            self._indexes.append((kind, ConstantIndex(kind.form, [*new]), numbers))
+        self._new = {}
+        return self._indexes
+
+
+def find_column(table: pa.Table, kind: IndexKind, type_column: str) -> pa.ChunkedArray | None:
+    """Return the column of an index; None: no value in it equals any of the constants."""
+    column = attribute(table, tuple((kind.attribute or type_column).split(".")))
+    if column is None or kind.attribute is None:
+        return column
+    types = _KINDS.get(kind_of(column.type))
+    is_other = types is not None and kind.type not in types
+    return None if is_other or pa.types.is_null(column.type) else column
+
+
+def is_indexed(column: pa.ChunkedArray, kind: IndexKind) -> bool:
+    """Return whether values equal constants as these are; not times, which text may denote."""
+    types = _KINDS.get(kind_of(column.type))
+    if types is None or (kind.attribute is None and types != (str,)):
+        return False
+    # 0.1 is the decimal 0.1, and the float beside it
+    return not (pa.types.is_decimal(column.type) and kind.type is float)

@@ -1,0 +1,187 @@
+"""Opens runs whose events reach the counts of a condition (`plan.run_counts`).
+
+The engine asks for each run (`engine.unary.thresholds`); here are the codes of the values that it
+counts. Where the later starts of a run are matches of their own, they are cut out of it.
+
+Cost contract: codes in Arrow per batch, and the engine's O(1) for each event of a run. Cutting is
+linear in its output, and a budget bounds the matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cernis.encoding.compare import Equality
+from cernis.encoding.encode import Encoder
+from cernis.engine.unary.runtime import UnaryEngine
+from cernis.engine.unary.thresholds import ALONE, NOTHING, RunThresholds
+from cernis.events.batch import EventBatch
+from cernis.plan.run_counts import RunCondition
+from cernis.results.calculated import calculate_from_table
+from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, pieces
+from cernis.run.stages.stage import CompactSets, Numbers, ReadBatch, Run, Stages
+from cernis.state import (
+    MOST_EVENTS,
+    Tree,
+    array,
+    frozen_record,
+    is_inside,
+    part,
+    read,
+    require,
+    write,
+)
+
+_PIECE = 1 << 18
+"""So many positions of a run are cut at a time."""
+_FORGET_CODES = 1 << 16
+_WHY = "every start of a run is a match (SELECT MAX has one for each end)"
+
+
+@frozen_record
+class FrozenRunCounts:
+    """The events of runs, with their codes, one row for each condition."""
+
+    positions: Numbers = array(np.int64, "entries", low=0, below="position")
+    keys: Numbers = array(np.int64, "entries", low=0, below="partitions")
+    codes: Numbers = array(np.int64, "conditions", "entries", low=ALONE, below=MOST_EVENTS)
+    values: Tree = part()
+
+
+class CountedRuns(CompactSets):
+    """Gives the runs that reach the counts."""
+
+    name = "runs"
+
+    def __init__(self, run: Run, condition: RunCondition) -> None:
+        super().__init__(run)
+        self.condition = condition
+        self.thresholds = RunThresholds([count.least for count in condition.counts])
+        tests = [each.test for each in condition.counts if each.test is not None]
+        self._encoder = run.encode(tests)
+        self._equality = Equality([], run.keys is not None)
+        self._compare()
+
+    def _compare(self) -> None:
+        """Begin to number values."""
+        run = self.run
+        attributes = [
+            each.attribute for each in self.condition.counts if each.attribute is not None
+        ]
+        calculated = {
+            each.name: partial(calculate_from_table, each, time_unit=run.store.time_unit)
+            for each in attributes
+            if each.is_calculated
+        }
+        columns = [[(each.name,)] for each in attributes]
+        self._equality = Equality(columns, run.keys is not None, calculated)
+
+    def encoders(self) -> Iterator[Encoder]:
+        yield self._encoder
+
+    # -------------------------------------------------------------- reading
+
+    def note(self, read: ReadBatch) -> None:
+        engine = self.run.feed.engine
+        assert isinstance(engine, UnaryEngine)
+        engine.thresholds = self.thresholds
+        self.thresholds.begin(read.batch.base, self._encode(read.batch, read.keys))
+
+    def _encode(self, batch: EventBatch, keys: Numbers | None) -> Numbers:
+        """Return, per condition, the code of each event."""
+        counts = self.condition.counts
+        codes = np.full((len(counts), len(batch)), ALONE, np.int64)
+        values = iter(self._equality.encode(batch, keys))
+        own = self._encoder.encode(batch)
+        truths = iter(np.array(self._encoder.vectors, np.bool_).T)
+        for row, count in zip(codes, counts, strict=True):
+            if count.test is not None:
+                row[~next(truths)[own]] = NOTHING
+            if count.attribute is not None:
+                found = next(values)  # NaN has no code, and differs from every other
+                row[found >= 0] = found[found >= 0]
+        return codes
+
+    # -------------------------------------------------------------- opening
+
+    def open(self, segments: list[Any], stages: Stages) -> MatchSet:
+        if not self.condition.cuts:
+            self.thresholds.drop_ends(self.run.position)
+            return super().open(segments, stages)
+        names = (self.condition.variable, *self.run.plan.variables)
+        whole = self.run.feed.find(names, segments, None, self.run.budget)
+        blocks = [piece for block in whole.blocks() for piece in pieces(block, _PIECE)]
+        ends = np.concatenate([np.empty(0, np.int64), *(block.end for block in blocks)])
+        latest = np.split(
+            self.thresholds.find_latest(ends), np.cumsum([len(b.end) for b in blocks])
+        )
+        cut = map(self._cut, blocks, latest)
+        return ListedMatches(self.run.plan.variables, cut)
+
+    def _cut(self, block: MatchBlock, latest: Numbers) -> MatchBlock:
+        """Return the matches that begin in these runs up to their latest starts, latest first."""
+        runs = np.repeat(np.arange(len(block.end)), np.diff(block.offsets[0]))
+        starts = block.positions[0]
+        kept = np.flatnonzero(starts <= latest[runs])
+        kept = kept[np.lexsort((-starts[kept], runs[kept]))]
+        runs, starts = runs[kept], starts[kept]
+        if (limit := self.run.plan.limit) is not None:
+            first = np.searchsorted(runs, runs)
+            runs, starts = (each[np.arange(len(runs)) - first < limit] for each in (runs, starts))
+        self.run.budget.spend(len(starts), _WHY)
+        if self.run.budget.spent:
+            runs, starts = runs[:0], starts[:0]
+        offsets, positions = [], []
+        width = int(block.end.max(initial=0)) + 1
+        for offset, held in zip(block.offsets[1:], block.positions[1:], strict=True):
+            ranks = np.repeat(np.arange(len(block.end)), np.diff(offset)) * width + held
+            first = np.searchsorted(ranks, runs * width + starts)
+            length = offset[runs + 1] - first
+            taken = np.concatenate([[0], np.cumsum(length)])
+            within = np.arange(taken[-1]) - np.repeat(taken[:-1], length)
+            offsets.append(taken)
+            positions.append(held[np.repeat(first, length) + within])
+        return MatchBlock(starts, block.end[runs], tuple(offsets), tuple(positions))
+
+    # ----------------------------------------------------------- forgetting
+
+    def forget_before(self, position: int, stages: Stages) -> None:
+        self.thresholds.forget_before(position)
+        positions, keys, codes = self.thresholds.entries
+        counted = [row for row, each in enumerate(self.condition.counts) if each.attribute]
+        live = [np.unique(codes[row][codes[row] >= 0]) for row in counted]
+        spare = zip(self._equality.value_counts(), live, strict=True)
+        if not any(number > 4 * len(own) + _FORGET_CODES for number, own in spare):
+            return
+        codes = codes.copy()
+        for domain, (row, own) in enumerate(zip(counted, live, strict=True)):
+            self._equality.keep_only(domain, own)
+            known = codes[row] >= 0
+            codes[row, known] = np.searchsorted(own, codes[row, known])
+        self.thresholds.restore(positions.copy(), keys.copy(), codes)
+
+    def keep_keys(self, keys: Numbers) -> None:
+        self.thresholds.keep_keys(keys)
+        if self.run.keys is not None:
+            self._equality.keep_partitions(keys)
+
+    # --------------------------------------------------------------- frozen
+
+    def freeze(self, stages: Stages) -> Tree:
+        return write(FrozenRunCounts(*self.thresholds.entries, self._equality.freeze()))
+
+    def thaw(self, tree: Tree) -> None:
+        sizes = {"position": self.run.position, "partitions": self.run.partitions}
+        frozen = read(FrozenRunCounts, tree, conditions=len(self.condition.counts), **sizes)
+        self._compare()
+        self._equality.thaw(frozen.values)
+        bounds = iter(self._equality.sizes())
+        for row, count in zip(frozen.codes, self.condition.counts, strict=True):
+            most = next(bounds) if count.attribute is not None else 0
+            require(is_inside(row, ALONE, most), "an event of a run has no such value")
+        require(is_inside(np.diff(frozen.positions), 1), "the events of runs are not in order")
+        self.thresholds.restore(frozen.positions, frozen.keys, frozen.codes)
