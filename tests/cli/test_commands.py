@@ -366,6 +366,13 @@ def test_a_rule_set_is_checked_with_its_warnings(capfd: Capture) -> None:
     assert capfd.readouterr() == ("", f"error: {text}")
 
 
+def test_checking_a_rule_set_plans_its_rules(capfd: Capture) -> None:
+    rule = "RULE b AS SELECT * FROM S WHERE ((A{300}){300}){300}"
+    assert main(["check", f"RULE a AS SELECT * FROM S WHERE A; {rule}"]) == 1
+    said = "error: rule b: this pattern needs more than 50,000 automaton states; "
+    assert capfd.readouterr().err.startswith(said)
+
+
 def test_a_strict_run_with_a_warning_about_the_events_writes_no_file(
     trades: Path, capfd: Capture
 ) -> None:

@@ -67,7 +67,7 @@ def test_a_query_is_checked_without_events(capfd: Capture) -> None:
     assert capfd.readouterr() == ("OK\n", "")
     assert main(["check", "seen.cq"]) == 1
     assert capfd.readouterr().err.startswith(
-        "error: line 1, column 15: the arguments of VIEW have no names\n"
+        "error: seen.cq, line 1, column 15: the arguments of VIEW have no names\n"
     )
 
 
@@ -123,7 +123,7 @@ def test_an_unknown_relation_is_told_with_those_that_are_declared(
     assert capfd.readouterr() == (
         "",
         """\
-error: line 5, column 9: unknown relation 'VEIW'
+error: wrong.cq, line 5, column 9: unknown relation 'VEIW'
   Q(u) <- VEIW(u, _, _)
           ^^^^
   expected: VIEW or CART

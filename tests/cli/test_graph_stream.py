@@ -146,7 +146,9 @@ def run(*arguments: str) -> int:
     Path("two.spaseq").write_text(TWO)
     query = "two.spaseq" if "two" in arguments else "q.spaseq"
     own = [argument for argument in arguments if argument != "two"]
-    return main(["stream", query, "--checkpoint", "checkpoint", "--sink", "out", *own])
+    return main(
+        ["stream", query, "--engine", "spark", "--checkpoint", "checkpoint", "--sink", "out", *own]
+    )
 
 
 @pytest.mark.parametrize(

@@ -446,7 +446,7 @@ MISTAKES_IN_QUERIES = {
     "an undeclared stream": (
         "WHERE { SEQ (A) DEFINE GPM A ON T { ?a :is :A } }",
         """\
-error: line 3, column 33: unknown stream 'T'
+error: q.spaseq, line 3, column 33: unknown stream 'T'
   WHERE { SEQ (A) DEFINE GPM A ON T { ?a :is :A } }
                                   ^
   expected: S
@@ -455,7 +455,7 @@ error: line 3, column 33: unknown stream 'T'
     "an undeclared graph pattern": (
         f"WHERE {{ SEQ (A ; B) {TAIL}",
         """\
-error: line 3, column 18: unknown graph pattern 'B'
+error: q.spaseq, line 3, column 18: unknown graph pattern 'B'
   WHERE { SEQ (A ; B) DEFINE GPM A ON S { ?a :is :A } }
                    ^
   expected: A
@@ -464,7 +464,7 @@ error: line 3, column 18: unknown graph pattern 'B'
     "an unknown prefix": (
         "WHERE { SEQ (A) DEFINE GPM A ON S { ?a ex:is :A } }",
         """\
-error: line 3, column 40: unknown prefix 'ex:'
+error: q.spaseq, line 3, column 40: unknown prefix 'ex:'
   WHERE { SEQ (A) DEFINE GPM A ON S { ?a ex:is :A } }
                                          ^^^^^
   help: declare it before SELECT: PREFIX ex: <http://…>
@@ -473,15 +473,15 @@ error: line 3, column 40: unknown prefix 'ex:'
     "several mistakes at once": (
         "WHERE { SEQ (B) DEFINE GPM A ON T { ?a ex:is :A } }",
         """\
-error: line 3, column 14: unknown graph pattern 'B'
+error: q.spaseq, line 3, column 14: unknown graph pattern 'B'
   WHERE { SEQ (B) DEFINE GPM A ON T { ?a ex:is :A } }
                ^
   expected: A
-error: line 3, column 33: unknown stream 'T'
+error: q.spaseq, line 3, column 33: unknown stream 'T'
   WHERE { SEQ (B) DEFINE GPM A ON T { ?a ex:is :A } }
                                   ^
   expected: S
-error: line 3, column 40: unknown prefix 'ex:'
+error: q.spaseq, line 3, column 40: unknown prefix 'ex:'
   WHERE { SEQ (B) DEFINE GPM A ON T { ?a ex:is :A } }
                                          ^^^^^
   help: declare it before SELECT: PREFIX ex: <http://…>
@@ -509,7 +509,7 @@ def test_a_variable_that_no_step_binds(here: Path, capfd: Capture) -> None:
     assert capfd.readouterr() == (
         "",
         """\
-error: line 2, column 11: no step binds ?c
+error: pair.spaseq, line 2, column 11: no step binds ?c
   SELECT ?a ?c WITHIN 10 SECONDS FROM STREAM S <http://example.org/letters>
             ^^
   expected: ?a or ?b

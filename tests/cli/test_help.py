@@ -11,11 +11,18 @@ from cernis.cli.main import app, main
 
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 QUERY = "SELECT * FROM S WHERE A"
+POSITIONAL = ("QUERY", "PATH", "OLD", "NEW", "RULES")
 REQUIRED = {
     "run": {"QUERY": QUERY, "--events": "s.csv"},
-    "stream": {"QUERY": QUERY, "--source": "in", "--checkpoint": "kept", "--sink": "out"},
+    "stream": {"QUERY": QUERY, "--source": "in", "--sink": "out"},
     "explain": {"QUERY": QUERY},
     "check": {"QUERY": QUERY},
+    "test": {"PATH": "q.test.yaml"},
+    "why": {"QUERY": QUERY, "--events": "s.csv"},
+    "diff": {"OLD": QUERY, "NEW": QUERY, "--events": "s.csv"},
+    "sweep": {"QUERY": QUERY, "--events": "s.csv", "--vary": "t = 1..2"},
+    "label": {"QUERY": QUERY, "--events": "s.csv", "--out": "l.jsonl"},
+    "backtest": {"RULES": QUERY, "--events": "s.csv"},
     "demo": {},
     "warm": {},
     "serve": {},
@@ -43,7 +50,7 @@ def test_help_names_what_is_required(
     parameter = find(command, name)
     assert parameter.required or "Required" in parameter.help
     given = {other: value for other, value in REQUIRED[command].items() if other != name}
-    arguments = [part for pair in given.items() for part in pair if part != "QUERY"]
+    arguments = [part for pair in given.items() for part in pair if part not in POSITIONAL]
     assert main([command, *arguments]) == 2, "it is not required"
     assert name in capfd.readouterr().err
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cernis.cli.main import main
 from cernis.cli.rule_watch import RuleRevision, RuleWatch
 from cernis.errors import CernisError
 from cernis.run.rules.rule import RuleSetError
@@ -127,3 +128,16 @@ def test_a_mistake_of_no_rule_refuses_all_changes(folder: Folder) -> None:
     assert revision is not None
     assert texts(revision.rules) == texts(watch.rules)
     assert revision.refused == ["no such stream"]
+
+
+def test_rules_that_are_wrong_are_left_out_from_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = tmp_path / "rules.ceql"
+    rules.write_text("RULE a AS SELECT * WHRE A; RULE b AS SELECT * WHERE B")
+    assert main(["explain", str(rules)]) == 1
+    capsys.readouterr()
+    assert main(["explain", str(rules), "--on-bad-rule", "skip"]) == 0
+    assert "rules        1" in capsys.readouterr().out
+    assert RuleWatch(rules, "skip").rules.names == ("b",)
+    assert "rules: left out: " in capsys.readouterr().err

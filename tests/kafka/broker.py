@@ -8,6 +8,7 @@ The broker creates no topics by itself: they are created before anything is writ
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -85,6 +86,26 @@ def java() -> str:
 
 
 # --------------------------------------------------------------------- broker
+
+
+def read_committed(servers: str, topic: str) -> list[dict[str, Any]]:
+    """Return the messages of a topic's transactions that were committed."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "read-committed",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = []
+    while (message := consumer.poll(60)) is not None and message.error() is None:
+        found.append(json.loads(message.value() or b""))
+    consumer.close()
+    return found
 
 
 class Broker:

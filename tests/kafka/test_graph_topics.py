@@ -38,7 +38,16 @@ def run(topics: Any, folder: Path) -> int:
     }
     query = folder / "pair.spaseq"
     query.write_text(QUERY)
-    return main(["stream", str(query), "--once", *(p for pair in options.items() for p in pair)])
+    return main(
+        [
+            "stream",
+            str(query),
+            "--engine",
+            "spark",
+            "--once",
+            *(p for pair in options.items() for p in pair),
+        ]
+    )
 
 
 def test_graphs_go_from_topic_to_topic_and_each_match_is_a_graph_once(

@@ -181,7 +181,14 @@ def command_line(topics: Any, folder: Path) -> list[str]:
         "--sink": f"kafka://{topics.servers}/command-matches",
         "--checkpoint": str(folder / "checkpoint"),
     }
-    return ["stream", PAIRS, "--once", *(part for option in options.items() for part in option)]
+    return [
+        "stream",
+        PAIRS,
+        "--engine",
+        "spark",
+        "--once",
+        *(part for option in options.items() for part in option),
+    ]
 
 
 def test_the_command_line_goes_from_topic_to_topic(

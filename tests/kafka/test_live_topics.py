@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker import Broker
-from confluent_kafka import Consumer, Producer, TopicPartition
+from broker import Broker, read_committed
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import cernis
 from cernis.errors import CernisError
-from cernis.live.prepare import prepare_query
+from cernis.live.prepare import LiveOptions, prepare_query
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.store import LocalStore
 from cernis.live.topics import TopicInput, TopicSink
-from cernis.run.session import RunOptions
 from cernis.work.endpoints import Topic
 
 PAIRS = "SELECT * FROM S WHERE A AS a ; B AS b FILTER a[v] < b[v] WITHIN 20 SECONDS"
@@ -46,24 +45,6 @@ def put(servers: str, topic: str, events: list[dict[str, Any]]) -> None:
     assert producer.flush(60) == 0
 
 
-def read(servers: str, topic: str) -> list[dict[str, Any]]:
-    """All messages of transactions that were committed."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "test",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found = []
-    while (message := consumer.poll(30)) is not None and message.error() is None:
-        found.append(json.loads(message.value()))
-    consumer.close()
-    return found
-
-
 def test_matches_reach_a_topic_once_whenever_the_process_ends(servers: str, tmp_path: Path) -> None:
     chance = random.Random(4)
     events = [
@@ -76,9 +57,9 @@ def test_matches_reach_a_topic_once_whenever_the_process_ends(servers: str, tmp_
         store = LocalStore(tmp_path / "checkpoint")
         inputs = {"S": TopicInput(Topic(servers, "live-in"), once=True)}
         resume_inputs(inputs, store)
-        prepared = prepare_query(cernis.query(PAIRS), inputs, RunOptions(), "lines")
+        prepared = prepare_query(cernis.query(PAIRS), inputs, LiveOptions(), "lines")
         sink = TopicSink(Topic(servers, "live-out"), store.run)
-        return LiveRun(prepared, inputs, store, sink, Pace())
+        return LiveRun(prepared, inputs, store, [sink], Pace())
 
     while written < len(events):
         some = events[written : written + chance.randrange(40, 120)]
@@ -99,7 +80,7 @@ def test_matches_reach_a_topic_once_whenever_the_process_ends(servers: str, tmp_
     run = start()
     run.run(lambda: False)
     run.store.close()
-    found = [(line["start_ts"], line["end_ts"]) for line in read(servers, "live-out")]
+    found = [(line["start_ts"], line["end_ts"]) for line in read_committed(servers, "live-out")]
     batch = cernis.query(PAIRS).run(events)
     assert sorted(found) == sorted((match.start_ts, match.end_ts) for match in batch)
     assert len(found) > 100
@@ -109,3 +90,27 @@ def test_a_topic_that_is_not_there_is_named(servers: str) -> None:
     input_ = TopicInput(Topic(servers, "nowhere"), once=True)
     with pytest.raises(CernisError, match=r"kafka://.*/nowhere: .*[Uu]nknown topic"):
         input_.read1(1000)
+
+
+def test_events_may_have_the_time_at_which_kafka_received_them(servers: str) -> None:
+    create(servers, "timeless", "timeless-graphs")
+    put(servers, "timeless", [{"type": "A", "v": 1}, {"type": "B", "v": 2}])
+    query = cernis.query(PAIRS)
+    found = list(query.follow(f"kafka://{servers}/timeless", time="kafka_timestamp", once=True))
+    assert len(found) == 1
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(2):
+        line = f'<urn:s{number}> <urn:k> "1" <urn:g{number}> .\n'
+        producer.produce(
+            "timeless-graphs", (line + line.replace("k>", "v>")).encode(), timestamp=1000 + number
+        )
+    assert producer.flush(60) == 0
+    graphs = cernis.query(
+        "SELECT ?a ?b WITHIN 1 SECONDS FROM STREAM S <urn:s> WHERE { SEQ (A ; B) "
+        'DEFINE GPM A ON S { ?a <urn:k> "1" } DEFINE GPM B ON S { ?b <urn:v> "1" } }',
+        lang="spaseq",
+    )
+    source = f"kafka://{servers}/timeless-graphs"
+    (match,) = graphs.follow(source, time="kafka_timestamp", once=True)
+    assert match["events"] == [["S", 0], ["S", 1]]
+    assert match["end_ts"] == "1970-01-01T00:00:01.001Z"

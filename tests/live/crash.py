@@ -1,10 +1,13 @@
-"""Kills at random moments: `cernis stream --engine local` ends, goes on, and gives each match once.
+"""Kills at random moments: `cernis stream` ends, goes on, and gives each match once.
 
     python tests/live/crash.py --kills 200 --seed 7
 
-Another process writes events to a file, or files to a folder, while the stream is killed again and
-again. At the end, the matches in the sink are compared with those of one run over all events.
-Prints a line for each kind of input: kills, matches, lost, doubled.
+Another thread writes events to a file, or files to a folder, while the stream is killed again and
+again: one time in three in the middle of a snapshot, one time in three at another moment of a
+commit (`killed`), else at any moment. Twice the disk is full. The matches go to a folder and, where
+there is a broker, to a topic; the broker is killed as well, and starts again. At the end, the
+matches are compared with those of one run over all events.
+Prints a line for each kind: ends, matches, lost, doubled, and how many ends hit which moment.
 """
 
 from __future__ import annotations
@@ -20,36 +23,47 @@ import threading
 from collections import Counter
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any, NamedTuple
 
 import cernis
 
 QUERY = (
-    "SELECT * FROM S WHERE A AS a ; B AS b FILTER a[v] < b[v] PARTITION BY [k] WITHIN 40 SECONDS"
+    "SELECT * FROM S WHERE A AS a ; B AS b FILTER a[v] < b[v] PARTITION BY [k] "
+    "WITHIN 40 SECONDS CONSUME BY PARTITION"
 )
-KINDS = ("file", "folder")
+KINDS = ("file", "folder", "topic")
+"""A file or a folder that goes to a folder; a file that goes to a topic."""
+HARD = Path(__file__).parent / "killed.py"
+MOMENTS = ("snapshot", "commit", "release", "full", "any")
+_ROOM = 40_000
+"""Bytes that a full disk has left."""
 
 
 class Scene:
     """A stream of some events, which a thread writes while the command reads them."""
 
-    def __init__(self, kind: str, folder: Path, events: int, chance: random.Random) -> None:
-        self.kind, self.folder, self.chance = kind, folder, chance
+    def __init__(
+        self, kind: str, folder: Path, events: int, chance: random.Random, broker: Any
+    ) -> None:
+        self.kind, self.folder, self.chance, self.broker = kind, folder, chance, broker
         self.events = [
             {"type": chance.choice("AB"), "ts": 1000 * i, "v": chance.randrange(9), "k": i % 5}
             for i in range(events)
         ]
-        self.place = folder / ("S.jsonl" if kind == "file" else "S")
+        self.place = folder / ("S" if kind == "folder" else "S.jsonl")
         if kind == "folder":
             self.place.mkdir()
         else:
             self.place.touch()
+        self.hits: Counter[str] = Counter()
+        """How often the process ended at which moment."""
 
     def write(self, stop: threading.Event) -> None:
         first = 0
         while first < len(self.events):
             some = self.events[first : first + self.chance.randrange(1, 60)]
             text = "".join(json.dumps(event) + "\n" for event in some)
-            if self.kind == "file":
+            if self.kind != "folder":
                 with open(self.place, "a") as file:
                     file.write(text)
             else:
@@ -60,21 +74,58 @@ class Scene:
             if stop.wait(self.chance.random() * 0.02):
                 return
 
-    def start(self, *more: str) -> subprocess.Popen[bytes]:
+    def start(self, *more: str, moment: tuple[str, int] | None = None) -> subprocess.Popen[bytes]:
+        out = str(self.folder / "out")
+        if self.kind == "topic":
+            out = f"kafka://{self.broker.servers}/out"
+        program = ["-m", "cernis"] if moment is None else [str(HARD), *map(str, moment)]
         command = [
-            *(sys.executable, "-m", "cernis", "stream", QUERY, "--engine", "local"),
-            *("--source", f"S={self.place}", "--sink", str(self.folder / "out")),
+            *(sys.executable, *program, "stream", QUERY),
+            *("--source", f"S={self.place}", "--sink", out),
             *("--checkpoint", str(self.folder / "checkpoint"), "--output-format", "jsonl"),
             *(more or ("--trigger", "20ms")),
         ]
         return subprocess.Popen(command, stderr=subprocess.PIPE)
 
+    def end(self, number: int, ends: int) -> None:
+        """Let the command run, and end it in some way."""
+        match number % 3:
+            case 0:
+                moment = "snapshot", self.chance.randrange(1, 4)
+            case 1:
+                moment = self.chance.choice(["commit", "release"]), self.chance.randrange(2, 20)
+            case _:
+                moment = None
+        is_full = number in (ends // 3, 2 * ends // 3) and ends > 2
+        process = self.start(moment=("full", _ROOM) if is_full else moment)
+        until = monotonic() + 0.5 + 4.5 * self.chance.random() + 10 * (moment is not None)
+        if self.kind == "topic" and number % 4 == 3:
+            sleep(2 * self.chance.random())
+            self.broker.kill()
+            self.broker.launch()
+            self.broker.wait()
+        while monotonic() < until and process.poll() is None:
+            sleep(0.01)
+        if is_full and process.poll() not in (None, 1):
+            _, said = process.communicate()
+            raise SystemExit(f"a full disk: {process.returncode}: {said.decode()}")
+        hit = process.poll() == -signal.SIGKILL  # by itself: the others end at any moment
+        name = "full" if is_full else moment[0] if hit and moment is not None else "any"
+        self.hits[name] += 1
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
     def read(self) -> Counter[tuple[int, int]]:
-        lines = [
-            json.loads(line)
-            for path in (self.folder / "out").glob("matches-*.jsonl")
-            for line in path.read_text().splitlines()
-        ]
+        if self.kind == "topic":
+            from broker import read_committed  # beside the tests of Kafka, see `start_broker`
+
+            lines = read_committed(self.broker.servers, "out")
+        else:
+            lines = [
+                json.loads(line)
+                for path in (self.folder / "out").glob("matches-*.jsonl")
+                for line in path.read_text().splitlines()
+            ]
         return Counter((line["start_ts"], line["end_ts"]) for line in lines)
 
     def expect(self) -> Counter[tuple[int, int]]:
@@ -82,27 +133,60 @@ class Scene:
         return Counter((match.start_ts, match.end_ts) for match in found)
 
 
-def crash(kind: str, kills: int, events: int, seed: int) -> tuple[int, int, int]:
-    """Return how many matches there are, how many were lost, and how many doubled."""
+def start_broker(folder: Path) -> Any:
+    """Return a Kafka with one topic; None if there is none here."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "kafka"))
+    try:
+        from broker import Broker, find_broker
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
+    except ImportError:
+        return None
+    jars = find_broker()
+    if jars is None:
+        return None
+    broker = Broker(jars, folder)
+    broker.launch()
+    broker.wait()
+    admin = AdminClient({"bootstrap.servers": broker.servers})
+    admin.create_topics([NewTopic("out", 1, 1)])["out"].result(60)
+    return broker
+
+
+class Outcome(NamedTuple):
+    """How many matches there are, were lost and doubled, and which moments were hit."""
+
+    matches: int
+    lost: int
+    doubled: int
+    hits: Counter[str]
+
+
+def crash(kind: str, ends: int, events: int, seed: int) -> Outcome | None:
+    """End and start a stream so often; None: there is no broker."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
-        scene, stop = Scene(kind, Path(name), events, chance), threading.Event()
-        writer = threading.Thread(target=scene.write, args=(stop,))
-        writer.start()
-        for _ in range(kills):
-            process = scene.start()
-            until = monotonic() + 0.5 + 2.5 * chance.random()
-            while monotonic() < until and process.poll() is None:
-                sleep(0.01)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        writer.join()
-        last = scene.start("--once")
-        _, said = last.communicate()
-        if last.returncode:
-            raise SystemExit(f"the last run failed: {said.decode()}")
-        found, expected = scene.read(), scene.expect()
-        return expected.total(), (expected - found).total(), (found - expected).total()
+        (Path(name) / "kafka").mkdir()
+        broker = start_broker(Path(name) / "kafka") if kind == "topic" else None
+        if kind == "topic" and broker is None:
+            return None
+        try:
+            scene, stop = Scene(kind, Path(name), events, chance, broker), threading.Event()
+            writer = threading.Thread(target=scene.write, args=(stop,))
+            writer.start()
+            for number in range(ends):
+                scene.end(number, ends)
+            writer.join()
+            last = scene.start("--once")
+            _, said = last.communicate()
+            if last.returncode:
+                raise SystemExit(f"the last run failed: {said.decode()}")
+            found, expected = scene.read(), scene.expect()
+        finally:
+            if broker is not None:
+                broker.stop()
+        lost, doubled = (expected - found).total(), (found - expected).total()
+        return Outcome(expected.total(), lost, doubled, scene.hits)
 
 
 def main() -> None:
@@ -110,13 +194,21 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--events", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kinds", default=",".join(KINDS))
     arguments = parser.parse_args()
-    print(f"{'input':8} {'kills':>6} {'matches':>8} {'lost':>6} {'doubled':>8}")
+    kinds = arguments.kinds.split(",")
+    heads = " ".join(f"{moment:>8}" for moment in MOMENTS)
+    print(f"{'input':8} {'kills':>6} {'matches':>8} {'lost':>6} {'doubled':>8} {heads}", flush=True)
     failed = False
-    for kind in KINDS:
-        number = arguments.kills // len(KINDS)
-        matches, lost, doubled = crash(kind, number, arguments.events, arguments.seed)
-        print(f"{kind:8} {number:6} {matches:8,} {lost:6} {doubled:8}", flush=True)
+    for kind in kinds:
+        number = max(1, arguments.kills // len(kinds))
+        found = crash(kind, number, arguments.events, arguments.seed)
+        if found is None:
+            print(f"{kind:8} no broker", flush=True)
+            continue
+        matches, lost, doubled, hits = found
+        moments = " ".join(f"{hits[moment]:8}" for moment in MOMENTS)
+        print(f"{kind:8} {number:6} {matches:8,} {lost:6} {doubled:8} {moments}", flush=True)
         failed |= bool(lost or doubled)
     sys.exit(failed)
 

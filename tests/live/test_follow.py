@@ -28,7 +28,7 @@ def fill(queue: cernis.EventQueue, times: range) -> None:
 def test_a_queue_is_followed_until_it_is_closed() -> None:
     queue = cernis.EventQueue()
     threading.Thread(target=fill, args=(queue, range(0, 3000, 500))).start()
-    found = [(match["start_ts"], match["end_ts"]) for match in cernis.follow(_query(), queue)]
+    found = [(match["start_ts"], match["end_ts"]) for match in _query().follow(queue)]
     batch = _query().run([make_event(time) for time in range(0, 3000, 500)])
     assert sorted(found) == sorted((match.start_ts, match.end_ts) for match in batch)
 
@@ -94,7 +94,7 @@ def test_rules_are_followed_in_a_file_that_ends(tmp_path: Path) -> None:
     path = tmp_path / "S.jsonl"
     path.write_text("".join(json.dumps(make_event(time)) + "\n" for time in (0, 500)))
     rules = cernis.rules({"pairs": PAIRS, "all": "SELECT * FROM S WHERE A AS a"})
-    found = sorted(match["rule"] for match in cernis.follow(rules, path, once=True))
+    found = sorted(match["rule"] for match in rules.follow(path, once=True))
     assert found == ["all", "all", "pairs"]
 
 

@@ -17,11 +17,10 @@ import cernis
 from cernis.errors import CernisError, DataError
 from cernis.live.clock import EventClock
 from cernis.live.inputs import FileInput, FolderInput, LiveInput, PipeInput
-from cernis.live.prepare import prepare_query
+from cernis.live.prepare import LiveOptions, prepare_query
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import FolderSink, LineSink
 from cernis.live.store import LocalStore
-from cernis.run.session import RunOptions
 
 PAIRS = "SELECT * FROM S WHERE A AS a ; A AS b WITHIN 1 SECOND"
 
@@ -40,10 +39,9 @@ class Watched:
         self._stopping = False
         store, inputs = LocalStore(folder), {"S": input_}
         resume_inputs(inputs, store)
-        prepared = prepare_query(cernis.query(query), inputs, RunOptions(), "lines")
-        aside = pace.pop("aside", None)
-        sink = LineSink(self._take)
-        self.run = LiveRun(prepared, inputs, store, sink, Pace(**pace), aside=aside)
+        prepared = prepare_query(cernis.query(query), inputs, LiveOptions(), "lines")
+        aside = pace.pop("aside", [])
+        self.run = LiveRun(prepared, inputs, store, [LineSink(self._take), *aside], Pace(**pace))
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -160,7 +158,7 @@ def test_late_and_hasty_events_are_set_aside(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     append(path, event(1000), event(5000), event(3999), event(4000), event(10**15))
     aside = FolderSink(tmp_path / "aside", "jsonl")
-    watched = Watched(FileInput(path, once=True), lateness=1.0, ahead=3600.0, aside=aside)
+    watched = Watched(FileInput(path, once=True), lateness=1.0, ahead=3600.0, aside=[aside])
     watched._thread.join()
     watched.end()
     (file,) = (tmp_path / "aside").glob("matches-*")

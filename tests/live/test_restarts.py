@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.errors import StateError
+from cernis.errors import CernisError, StateError
 from cernis.events.files import Opening
 from cernis.events.reader import Reader, TableReader
 from cernis.live.arrivals import Arrival, InputEnded
 from cernis.live.inputs import LiveInput
-from cernis.live.prepare import prepare_query, prepare_rules
+from cernis.live.prepare import LiveOptions, prepare_query, prepare_rules
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import FolderSink
 from cernis.live.store import LocalStore
@@ -29,6 +30,7 @@ from cernis.pattern.query import Consume, Pattern, Unit
 from cernis.pattern.selection import counts_only
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.session import RunOptions
+from tools.cases.corpus import CorpusCase, CorpusGroup, read_cases
 from tools.cases.differential import (
     assert_agrees,
     assert_counts_agree,
@@ -36,7 +38,7 @@ from tools.cases.differential import (
     comparable_group,
 )
 from tools.cases.strategies import cases, grouped_cases
-from tools.cases.tables import make_table
+from tools.cases.tables import STREAM, make_table
 
 few = settings(max_examples=max(20, settings.default.max_examples // 5))
 
@@ -66,17 +68,19 @@ class Place:
 
     folder: Path
     tables: dict[str, pa.Table]
+    joined: dict[str, Any] = field(default_factory=dict)
 
     def start(self, what: cernis.Query | RuleSet) -> LiveRun:
         store = LocalStore(self.folder / "checkpoint")
         inputs = {name: TableInput(name, table) for name, table in self.tables.items()}
         resume_inputs(inputs, store)
-        reading = RunOptions(time="ts")
+        options = LiveOptions(reading=RunOptions(time="ts", tables=self.joined))
         if isinstance(what, RuleSet):
-            prepared = prepare_rules(what, inputs, reading)
+            prepared = prepare_rules(what, inputs, options)
         else:
-            prepared = prepare_query(what, inputs, reading, "lines")
-        return LiveRun(prepared, inputs, store, FolderSink(self.folder / "out", "jsonl"), Pace())
+            prepared = prepare_query(what, inputs, options, "lines")
+        sink = FolderSink(self.folder / "out", "jsonl")
+        return LiveRun(prepared, inputs, store, [sink], Pace())
 
     def read(self) -> Iterator[dict[str, Any]]:
         for path in sorted((self.folder / "out").glob("matches-*")):
@@ -112,7 +116,7 @@ def run_at_random(
                 run.store.close()
                 run = place.start(what)
             case "stage and end":  # between the file and the checkpoint
-                for sink in run._sinks:
+                for sink in run.sinks:
                     sink.stage(run._batch + 1)
                 run.store.close()
                 run = place.start(what)
@@ -140,6 +144,65 @@ def agree(data: st.DataObject, folder: Path, case: tuple[Pattern, Sequence[Any]]
         assert_counts_agree(pattern, events, [(x["end"], x["count"]) for x in found])
     else:
         assert_agrees(pattern, events, ((x["start"], x["end"], x["vars"]) for x in found))
+
+
+CORPUS = [
+    pytest.param(
+        case,
+        id=f"{case.topic}: {case.name}",
+        marks=[] if number % 24 == 0 else [pytest.mark.fuzz],  # `make soak` runs all of them
+    )
+    for number, case in enumerate(read_cases())
+    if not any(STREAM in event for event in case.events)
+    and case.events
+    and (case.matches is not None or case.groups is not None or case.counts is not None)
+    and case.answers is None
+    and "OVERALL" not in case.query  # a stream has no end
+]
+
+
+@pytest.mark.parametrize("case", CORPUS)
+def test_the_corpus_has_its_answers_in_pieces_with_restarts(
+    tmp_path: Path, case: CorpusCase
+) -> None:
+    chance = random.Random(case.name)
+    drawn = [{**event, "ts": event.get("ts", i)} for i, event in enumerate(case.events)]
+    rows = sorted(range(len(drawn)), key=lambda row: drawn[row]["ts"])
+    query = cernis.query(case.pattern())
+    name = query.pattern.streams[0] if query.pattern.streams else "S"
+    joined = {name: list(table) for name, table in case.tables.items()}
+    table = make_table([drawn[row] for row in rows], timed=True)
+    place = Place(tmp_path, {name: table}, joined)
+    run = place.start(query)
+    given = 0
+    while given < len(rows):
+        size = chance.randrange(1, 6)
+        push(run, 0, size)
+        given += size
+        if chance.random() < 0.3:
+            run.commit()
+            run.store.close()
+            run = place.start(query)
+    run.take([InputEnded(0)])
+    run.finish()
+    run.commit()
+    run.store.close()
+    found = list(place.read())
+    if query.pattern.grouping is not None:
+        case.check_groups(CorpusGroup.of(_when(g), g["partition"], g["values"]) for g in found)
+    elif counts_only(query.pattern):
+        if case.counts is not None:
+            ends = [(rows[x["end"]], x["count"]) for x in found]
+            assert sorted(ends) == sorted(case.counts)
+    elif case.matches is not None:
+        case.check(
+            (
+                rows[x["start"]],
+                rows[x["end"]],
+                {variable: [rows[row] for row in at] for variable, at in x["vars"].items()},
+            )
+            for x in found
+        )
 
 
 def _when(line: dict[str, Any]) -> list[Any]:
@@ -202,6 +265,12 @@ def test_another_query_does_not_go_on_with_a_checkpoint(tmp_path: Path) -> None:
     run.store.close()
     with pytest.raises(StateError, match="the checkpoint belongs to another run"):
         place.start(cernis.query("SELECT * FROM S WHERE B"))
+
+
+def test_the_best_of_all_is_not_known_on_a_stream(tmp_path: Path) -> None:
+    place = Place(tmp_path, {"S": make_table([{"type": "A", "ts": 1}], timed=True)})
+    with pytest.raises(CernisError, match="a stream never knows the best of all"):
+        place.start(cernis.query("SELECT * FROM S WHERE A AS a ORDER BY a[ts] LIMIT 2 OVERALL"))
 
 
 def test_two_processes_do_not_share_a_checkpoint(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cernis
@@ -137,10 +138,21 @@ def test_functions_of_users_travel_with_rules(
     assert all(wanted.values())
 
 
+WEIGHED = "SELECT WEIGH(y[b], y[s]) AS w FROM S WHERE A AS x ; B AS y FILTER y[WEIGH(b, s) > 2]"
+
+
+def recognize_query(source: DataFrame, **options: Any) -> DataFrame:
+    return cernis.spark.recognize(source, WEIGHED, **options)
+
+
+def recognize_rule(source: DataFrame, **options: Any) -> DataFrame:
+    return cernis.spark.recognize_rules(source, {"heavy": WEIGHED}, **options)
+
+
+@pytest.mark.parametrize("recognize", [recognize_query, recognize_rule])
 def test_functions_of_users_run_on_streams_and_checkpoints_note_their_version(
-    spark: SparkSession, tmp_path: Path, weigh: Callable[..., None]
+    spark: SparkSession, tmp_path: Path, weigh: Callable[..., None], recognize: Callable[..., Any]
 ) -> None:
-    text = "SELECT WEIGH(y[b], y[s]) AS w FROM S WHERE A AS x ; B AS y FILTER y[WEIGH(b, s) > 2]"
     events = make_events(random.Random(1), 30)
     table = pa.Table.from_pylist([{**row, "ts": 10**6 * row["ts"]} for row in events], SCHEMA)
     (tmp_path / "in").mkdir()
@@ -148,16 +160,17 @@ def test_functions_of_users_run_on_streams_and_checkpoints_note_their_version(
     frame = spark.createDataFrame(table)
     source = spark.readStream.schema(frame.schema).parquet(str(tmp_path / "in"))
     options: Any = {"lateness": "1s", "row": "ts", "checkpoint": str(tmp_path / "state")}
-    found = cernis.spark.recognize(source, text, **options)
+    found = recognize(source, **options)
     writer = found.writeStream.format("parquet").option("path", str(tmp_path / "out"))
     writer = writer.option("checkpointLocation", str(tmp_path / "state"))
     writer.trigger(availableNow=True).start().awaitTermination()
-    got = spark.read.parquet(str(tmp_path / "out")).toArrow()["w"].to_pylist()
-    wanted = cernis.query(text).run(table).to_arrow()["w"].to_pylist()
-    assert set(got) <= set(wanted)
-    assert len(got) > 5  # the last events wait for others
+    got = spark.read.parquet(str(tmp_path / "out")).toArrow().to_pylist()
+    wanted = cernis.query(WEIGHED).run(table).to_arrow()["w"].to_pylist()
+    values = [row["w"] if "w" in row else json.loads(row["line"])["values"]["w"] for row in got]
+    assert set(values) <= set(wanted)
+    assert len(values) > 5  # the last events wait for others
     weigh("2")
     with pytest.raises(cernis.StateError, match="version '1' of the function WEIGH, and '2' is"):
-        cernis.spark.recognize(source, text, **options)
+        recognize(source, **options)
     weigh("2", accepts=("1",))
-    cernis.spark.recognize(source, text, **options)
+    recognize(source, **options)

@@ -335,7 +335,22 @@ def test_the_graphs_of_construct_are_a_stream_again(
     )
     options = ["--source", "in", "--checkpoint", "c", "--once", "--max-files", "1"]
     options += ["--time-unit", "s", "--lateness", "10s", "--ahead", "none"]
-    assert main(["stream", "pair.spaseq", *options, "--sink", "out", "--output-format", "nq"]) == 0
+    assert (
+        main(
+            [
+                "stream",
+                "pair.spaseq",
+                "--engine",
+                "spark",
+                *options,
+                "--sink",
+                "out",
+                "--output-format",
+                "nq",
+            ]
+        )
+        == 0
+    )
     assert "6 matches" in capfd.readouterr().err
     text = "\n".join(file.read_text() for file in Path("out").glob("*.txt"))
     made = GraphQuery(

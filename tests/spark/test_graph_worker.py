@@ -20,8 +20,9 @@ from cernis.rdf.query import GraphQuery
 from cernis.spark.rdf.explanation import explain_graphs
 from cernis.spark.rdf.files import check_graph_files, check_knowledge
 from cernis.spark.rdf.layout import choose_solution_layout
-from cernis.spark.rdf.solve import SolutionWork, solution_answer_schema, solve_parts
+from cernis.spark.rdf.solve import SolutionWork, solve_parts
 from cernis.work.columns import BUCKET
+from cernis.work.graphs import solution_answer_schema
 from cernis.work.reading import recognize_rows
 from tools.cases.spaseq.corpus import read_cases, write_background, write_stream
 from tools.cases.spaseq.grammar import (

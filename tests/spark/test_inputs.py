@@ -206,6 +206,6 @@ def test_streams_read_folders_with_columns_of_their_own(spark: Any) -> None:
     )
     options = ["--columns", "meter=v,at,note", "--time", "meter=at", "--quote", "'", "--once"]
     places = ["-s", "meter", "-s", "roads", "--checkpoint", "cp", "--sink", "out"]
-    assert main(["stream", query, *places, *options]) == 0
+    assert main(["stream", query, "--engine", "spark", *places, *options]) == 0
     [row] = spark.read.parquet(str(Path("out").absolute())).collect()
     assert (row.a[0].note, row.b[0].v) == ("a;b", 2)

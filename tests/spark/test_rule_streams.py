@@ -214,7 +214,18 @@ def test_a_folder_of_rules_is_watched(
     put(0, ("FAIL", 1), ("OK", 2), ("OTHER", 3))
     changing = threading.Thread(target=steps)
     changing.start()
-    command = ["stream", "rules", "--source", "S=in", "--checkpoint", "cp", "--sink", "out"]
+    command = [
+        "stream",
+        "rules",
+        "--engine",
+        "spark",
+        "--source",
+        "S=in",
+        "--checkpoint",
+        "cp",
+        "--sink",
+        "out",
+    ]
     options = ["--output-format", "jsonl", "--trigger", "200ms", "--metrics", "numbers.prom"]
     assert main([*command, *options]) == 0
     changing.join()

@@ -57,6 +57,25 @@ def test_a_clause_of_a_data_frame(spark: SparkSession) -> None:
     assert cernis_spark.sql(spark, text).collect()[0][0] == 3
 
 
+@pytest.mark.parametrize("partition", ["", "PARTITION BY k"])
+def test_slices_of_time_have_the_matches_of_the_whole(spark: SparkSession, partition: str) -> None:
+    """One of the keys has most rows; conditions and measures look beyond the slices."""
+    rows = [("a" if i % 9 else str(i), i + i // 40 * 7, i * 7 % 11 % 5) for i in range(400)]
+    clause = f"""{partition} ORDER BY t
+      MEASURES MATCH_NUMBER() AS n, FIRST(t) AS first, COUNT(*) AS rows, PREV(FIRST(x), 2) AS p,
+        NEXT(LAST(x), 2) AS q
+      PATTERN (low up{{1,3}} down*) WITHIN 12
+      DEFINE up AS x > PREV(x), down AS x < PREV(x, 2) OR x > NEXT(x)"""
+    frame = spark.createDataFrame(rows, "k string, t long, x long")
+    found = cernis_spark.match_recognize(frame, clause, tasks=4, sample=1.0)
+    names = ("k", "t", "x")
+    table = [dict(zip(names, row, strict=True)) for row in rows]
+    whole = cernis.sql(f"SELECT * FROM t MATCH_RECOGNIZE ({clause})", t=table)
+    expected = [tuple(row.values()) for row in whole]
+    assert len(expected) > 40
+    assert sorted(map(tuple, found.collect())) == sorted(expected)
+
+
 def test_mistakes_are_those_of_the_statement(spark: SparkSession) -> None:
     frame = spark.range(3)
     with pytest.raises(cernis.QueryError, match=r"line 1, column 37: unknown column 'ix'"):

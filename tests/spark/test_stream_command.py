@@ -61,6 +61,9 @@ def events(*some: tuple[str, float | None, int]) -> pa.Table:
     )
 
 
+SPARK = ("--engine", "spark")
+
+
 def put(path: str, table: pa.Table) -> None:
     """A file of events, put in place whole, and later than those before it."""
     target = Path(path)
@@ -84,7 +87,7 @@ def place(writing: Path, target: Path) -> None:
 
 
 def stream(query: str, *options: str, checkpoint: str = "cp", sink: str = "out") -> int:
-    return main(["stream", query, "--checkpoint", checkpoint, "--sink", sink, *options])
+    return main(["stream", query, *SPARK, "--checkpoint", checkpoint, "--sink", sink, *options])
 
 
 def pairs(table: pa.Table) -> list[tuple[str, str]]:
@@ -336,7 +339,7 @@ def test_explaining_touches_nothing(spark: Any, capfd: Capture) -> None:
         "checkpoint   cp, new\n"
     )
     assert sorted(Path().rglob("*")) == before
-    assert main(["stream", PAIRS, "--source", "in", "--explain"]) == 0
+    assert main(["stream", PAIRS, *SPARK, "--source", "in", "--explain"]) == 0
 
 
 # -------------------------------------------------------------------- errors
@@ -610,7 +613,7 @@ def test_metrics_do_not_replace_a_file_of_the_source(capfd: Capture) -> None:
     ],
 )
 def test_wrong_usage_is_exit_code_2(options: Sequence[str], message: str, capfd: Capture) -> None:
-    assert main(["stream", PAIRS, "--source", "in", *options]) == 2
+    assert main(["stream", PAIRS, *SPARK, "--source", "in", *options]) == 2
     assert message in capfd.readouterr().err
 
 

@@ -19,11 +19,12 @@ from cernis.errors import StateError
 from cernis.rdf.query import GraphQuery
 from cernis.spark.rdf.files import check_knowledge
 from cernis.spark.rdf.layout import choose_solution_stream_layout
-from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork, solution_answer_schema
+from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork
 from cernis.spark.streaming.packing import pack_buckets
 from cernis.work import log
 from cernis.work.bucket import Bucket, BucketWork, restore_bucket
 from cernis.work.columns import EVENT
+from cernis.work.graphs import solution_answer_schema
 from tools.cases.spaseq.corpus import (
     SECOND,
     comparable_match,

@@ -21,9 +21,10 @@ from cernis.spark.rdf import versions as v
 from cernis.spark.rdf.files import check_knowledge
 from cernis.spark.rdf.layout import choose_solution_stream_layout
 from cernis.spark.rdf.recognize import RdfOptions, check_live, recognize_rdf_stream
-from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork, solution_answer_schema
+from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork
 from cernis.spark.streaming.packing import pack_buckets
 from cernis.work.bucket import BucketWork, restore_bucket
+from cernis.work.graphs import solution_answer_schema
 from tools.cases.state_store import MemoryStore
 
 QUERY = """PREFIX : <urn:x:> SELECT ?who ?place {} FROM STREAM S <urn:s>

@@ -43,8 +43,13 @@ def make_work(text: str) -> RowStreamWork:
     return RowStreamWork(text=text, dialect="duckdb", number=0, columns=("g", "t", "x"), time=time)
 
 
-def run(work: RowStreamWork, pieces: list[list[dict[str, Any]]]) -> list[Any]:
-    """Return what a bucket reports: each piece is a micro-batch, after which the worker is lost."""
+def run(
+    work: RowStreamWork, pieces: list[list[dict[str, Any]]], *, ends: bool = False
+) -> list[Any]:
+    """Return what a bucket reports: each piece is a micro-batch, after which the worker is lost.
+
+    `ends`: no row comes any more.
+    """
     stream = BucketWork(work=work, query="q", buckets=(0,), numbered=False, window=None)
     store, found = MemoryStore(), []
     watermark: int | None = None
@@ -58,6 +63,9 @@ def run(work: RowStreamWork, pieces: list[list[dict[str, Any]]]) -> list[Any]:
         bucket._close(store, lambda old, new: None)
         last = max(row["t"] for row in piece) * 1000 + 1 if piece else (watermark or 0) + 10**6
         watermark = max(watermark or 0, last)
+    if ends:
+        for batch in restore_bucket(stream, 0, store, None).recognizer.finish():
+            found += pa.Table.from_batches([batch]).to_pylist()
     return [tuple(_plain(value) for value in row.values()) for row in found]
 
 
@@ -83,6 +91,8 @@ def test_a_stream_reports_what_a_batch_finds(seed: int) -> None:
     found = run(make_work(text), pieces)
     whole = run(make_work(text), [[row for piece in pieces for row in piece]])
     assert sorted(found, key=repr) == sorted(whole, key=repr)
+    every = run(make_work(text), pieces, ends=True)
+    assert sorted(every, key=repr) == sorted(case.expected, key=repr)
     if "WITHIN" in text:
         assert sorted(found, key=repr) == sorted(case.expected, key=repr)
     else:  # what rows to come could change is not reported
@@ -103,3 +113,26 @@ def test_a_stream_reports_what_a_batch_finds(seed: int) -> None:
 def test_what_a_stream_cannot_decide_is_refused(clause: str, message: str) -> None:
     with pytest.raises(cernis.QueryError, match=message):
         make_work(f"SELECT * FROM t MATCH_RECOGNIZE ({clause})")
+
+
+@given(seed=st.integers(0, 10**9))
+@settings(max_examples=settings.default.max_examples // 8)
+def test_a_worker_that_lives_on_reports_the_same(seed: int) -> None:
+    """Only the partitions of new rows, and those whose time has come, are looked at."""
+    case = draw_stream_case(seed)
+    work = make_work(write(case))
+    pieces = list(cut(case.rows, Random(seed)))
+    stream = BucketWork(work=work, query="q", buckets=(0,), numbered=False, window=None)
+    store, found = MemoryStore(), []
+    bucket: Bucket | None = None
+    watermark: int | None = None
+    for piece in [*pieces, [], []]:
+        table = pa.Table.from_pylist([{**row, "t": row["t"] * 10**6} for row in piece], SCHEMA)
+        bucket = restore_bucket(stream, 0, store, bucket)
+        blobs = [write_blob(table)] if piece else []
+        for batch in bucket.take(store, blobs, watermark, lambda old, new: None):
+            found += pa.Table.from_batches([batch]).to_pylist()
+        last = max(row["t"] for row in piece) * 1000 + 1 if piece else (watermark or 0) + 10**6
+        watermark = max(watermark or 0, last)
+    plain = [tuple(_plain(value) for value in row.values()) for row in found]
+    assert sorted(plain, key=repr) == sorted(run(work, pieces), key=repr)

@@ -104,6 +104,8 @@ class RunArguments:
     background: Sequence[str] = ()
     dialect: str | None = None
     """The SQL of a statement; None: that of its engine."""
+    rate: float | None = None
+    """How many events come in a second, where `explain` says what they take."""
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -151,11 +153,22 @@ def read_query(argument: str, lang: str = "ceql") -> tuple[str, str]:
     """
     path = Path(argument)
     if argument and _exists(path):
-        return _read(path), _LANGUAGES.get(path.suffix, lang)
+        text = _read(path)
+        _FILES[text] = argument
+        return text, _LANGUAGES.get(path.suffix, lang)
     is_text = not argument or any(letter.isspace() for letter in argument)
     if is_text and path.suffix not in _LANGUAGES:
         return argument, lang
     raise CernisError(f"{argument}: no such file (a query as text contains spaces)")
+
+
+_FILES: dict[str, str] = {}
+"""The files of the queries that this command has read, by their texts."""
+
+
+def find_file(text: str) -> str | None:
+    """Return the file that a query came from; None: it was no file."""
+    return _FILES.get(text)
 
 
 def find_rules(argument: str, lang: str = "ceql") -> str | Path | None:
@@ -168,6 +181,31 @@ def find_rules(argument: str, lang: str = "ceql") -> str | Path | None:
         text = "" if is_other else _read(path, may_be_rules=True)
         return path if _has_rules(text) else None
     return argument if lang == "ceql" and _has_rules(argument) else None
+
+
+def give_parameters(arguments: Sequence[str], *sources: str | Path) -> None:
+    """Set the values of `--param NAME=VALUE` for the texts and files that this command parses."""
+    if not arguments:
+        return
+    from cernis.languages.ceql.parse import parse_constant
+    from cernis.languages.text.parameters import refuse_unknown, set_parameters
+
+    values = {}
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if not equals or not name.strip().removeprefix("$").isidentifier():
+            raise CernisError(f"--param {argument}: expected NAME=VALUE")
+        values[name.strip().removeprefix("$")] = parse_constant(value.strip())
+    texts = []
+    for source in sources:
+        is_folder = isinstance(source, Path) and source.is_dir()
+        files = sorted(source.rglob("*.ceql")) if is_folder else [source]  # type: ignore[union-attr]
+        texts += [_read(f, may_be_rules=True) if isinstance(f, Path) else f for f in files]
+    refuse_unknown(values, {name for text in texts for name in _PARAMETER.findall(text)})
+    set_parameters(values)
+
+
+_PARAMETER = re.compile(r"\$([^\W\d]\w*)")
 
 
 def _has_rules(text: str) -> bool:

@@ -23,7 +23,9 @@ from contextlib import contextmanager, suppress
 
 import typer
 
-from cernis.errors import CernisError, QueryError, StrictError, write_message
+from cernis.cli.arguments import find_file
+from cernis.cli.log import is_structured, write_record
+from cernis.errors import CernisError, MemoryShortage, QueryError, StrictError, write_message
 
 MISTAKE, INTERRUPTED, CLOSED_PIPE = 1, 130, 141
 
@@ -99,11 +101,18 @@ def _drop_output() -> None:
 def _message(error: BaseException) -> str:
     match error:
         case QueryError(diagnostics=diagnostics, source=source):
-            return "\n".join(f"error: {mistake.render(source)}" for mistake in diagnostics)
+            file = find_file(source)
+            return "\n".join(
+                f"error: {'' if file is None else file + (', ' if each.span else ': ')}"
+                f"{each.render(source)}"
+                for each in diagnostics
+            )
         case StrictError(warnings=warnings):
             return "\n".join(f"error: {warning}" for warning in warnings)
         case CernisError():
             return f"error: {error}"
+        case MemoryShortage():
+            return f"error: out of memory: {error}; {_LESS}"
         case MemoryError():
             return f"error: out of memory; {_LESS}"
         case _ if type(error).__module__.partition(".")[0] in ("pyspark", "py4j"):
@@ -146,5 +155,5 @@ def _from_spark(error: BaseException) -> str:
 
 
 def _failed(message: str, code: int) -> typer.Exit:
-    typer.echo(write_message(message), err=True)
+    typer.echo(write_message(write_record(message) if is_structured() else message), err=True)
     return typer.Exit(code)

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -126,8 +127,8 @@ def summarize(view: View) -> str:
     return "; ".join(texts)
 
 
-def describe_waiting(view: View, lateness: str) -> Iterator[str]:
-    """Yield a note if a stream has ended before some of its events could be read.
+def describe_waiting(view: View, lateness: str, clauses: Iterable[str] = ()) -> Iterator[str]:
+    """Yield notes if a stream has ended before some of its events could be read, or results told.
 
     >>> [*describe_waiting(View(title="", waiting=1), "5s")]
     ['1 event waits for the watermark: a run reads it once an event is later by --lateness (5s)']
@@ -137,6 +138,11 @@ def describe_waiting(view: View, lateness: str) -> Iterator[str]:
         yield (
             f"{count_noun(view.waiting, 'event')} {waits} for the watermark: a run reads {them} "
             f"once an event is later by --lateness ({lateness})"
+        )
+    if own := " and ".join(dict.fromkeys(clauses)):
+        yield (
+            f"results of {own} that events to come decide, if any, are left to "
+            "the run that reads these"
         )
 
 
@@ -397,6 +403,21 @@ class CaughtSignals:
         if self.number > 2:
             raise KeyboardInterrupt
         self._call()
+
+
+@contextmanager
+def caught_hangup(call: Callable[[], None] | None) -> Iterator[None]:
+    """Let SIGHUP `call`, as services do; on a terminal, it still says that the terminal is gone."""
+    hangup = getattr(signal, "SIGHUP", None)
+    is_main = threading.current_thread() is threading.main_thread()
+    if call is None or hangup is None or not is_main or sys.stderr.isatty():
+        yield
+        return
+    before = signal.signal(hangup, lambda *_: call())
+    try:
+        yield
+    finally:
+        signal.signal(hangup, before)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cernis import __version__
+from cernis.cli import workbench
 from cernis.cli.arguments import (
     Delivery,
     RunArguments,
@@ -20,12 +21,14 @@ from cernis.cli.arguments import (
     check_outputs,
     choose_runner,
     find_rules,
+    give_parameters,
     named_columns,
     named_files,
     named_tables,
     read_query,
 )
 from cernis.cli.failure import reported
+from cernis.cli.log import log_as
 from cernis.cli.options import (
     Background,
     BadEvents,
@@ -40,6 +43,7 @@ from cernis.cli.options import (
     InputFormat,
     Lang,
     LanguageName,
+    LogForm,
     Missing,
     MissingColumns,
     MoreEvents,
@@ -48,6 +52,7 @@ from cernis.cli.options import (
     OnError,
     OutputForm,
     OutputFormat,
+    Parameters,
     QueryOrRules,
     Quote,
     ServedEvents,
@@ -56,6 +61,7 @@ from cernis.cli.options import (
     StreamUnit,
     Strict,
     TableFiles,
+    TestEngine,
     TimeColumn,
     TimeUnit,
     TypeColumn,
@@ -139,6 +145,12 @@ def run(
         bool,
         typer.Option("--drop-oldest", help="Beyond --max-keys: drop those that are idle longest."),
     ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Read slices of the events on N threads; otherwise one a core."
+        ),
+    ] = None,
     complete: Annotated[
         bool,
         typer.Option(
@@ -152,10 +164,17 @@ def run(
             help="The rows of a pipe are in order of time: write matches as they are found.",
         ),
     ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Go on with what pipes and files get, and write matches at once."
+        ),
+    ] = False,
     strict: Strict = False,
     on_bad_rule: OnBadRule = BadRules.fail,
     missing: Missing = MissingColumns.fail,
     table: TableFiles = None,
+    param: Parameters = None,
     background: Background = None,
     lang: Lang = LanguageName.ceql,
     dialect: Dialect = None,
@@ -164,6 +183,7 @@ def run(
     with reported():
         rules = find_rules(query, lang.value)
         text, language = ("", "ceql") if rules is not None else read_query(query, lang.value)
+        give_parameters(param or (), text if rules is None else rules)
         files = named_files([*(events or ()), *(more or ())])
         if not files:
             raise typer.BadParameter("name a file of events", param_hint="--events")
@@ -175,10 +195,11 @@ def run(
             check_output(output, form=_value(output_format))
         if dialect is not None and language != "sql":
             raise typer.BadParameter("is for statements (.sql)", param_hint="--dialect")
-        if max_keys is not None and (engine is EngineName.spark or language in _NO_EVENTS):
-            raise typer.BadParameter(
-                "is for queries over events in this process", param_hint="--max-keys"
-            )
+        for option, value in (("--max-keys", max_keys), ("--threads", threads)):
+            if value is not None and (engine is EngineName.spark or language in _NO_EVENTS):
+                raise typer.BadParameter(
+                    "is for queries over events in this process", param_hint=option
+                )
         if in_order and (engine is EngineName.spark or language in _NO_EVENTS or rules is not None):
             raise typer.BadParameter(
                 "is for one query over events in this process", param_hint="--in-order"
@@ -191,6 +212,7 @@ def run(
             "budget": budget,
             "on_budget": "partial" if partial else None,
             "max_keys": max_keys,
+            "threads": threads,
             "on_full": "oldest" if drop_oldest and max_keys is not None else None,
         }
         arguments = RunArguments(
@@ -218,6 +240,22 @@ def run(
             background=background or (),
             dialect=_value(dialect),
         )
+        if follow:
+            unfit = {
+                "--output": output not in (None, "-"),
+                "--output-format": output_format not in (None, OutputForm.jsonl),
+                "--count": count,
+                "--limit": limit is not None,
+                "--engine": engine is EngineName.spark,
+                "--events-in-output": events_in_output,
+            }
+            for option, is_given in unfit.items():
+                if is_given:
+                    raise typer.BadParameter("does not go with --follow", param_hint=option)
+            from cernis.cli.stream_local import follow_files
+
+            follow_files(arguments, [*(events or ()), *(more or ())])
+            return
         delivery = Delivery.of(
             output, _value(output_format), count=count, limit=limit, events=events_in_output
         )
@@ -264,8 +302,8 @@ def stream(
             "--source",
             "-s",
             metavar="URI",
-            help="A folder of files, or kafka://host:port/topic; in one process also a file, "
-            "tcp://host:port, or - for standard input; NAME=URI; may be repeated.",
+            help="A folder of files, a file that grows, kafka://host:port/topic, tcp://host:port, "
+            "or - for standard input; on Spark folders and topics; NAME=URI; may be repeated.",
         ),
     ],
     checkpoint: Annotated[
@@ -280,8 +318,8 @@ def stream(
         str | None,
         typer.Option(
             metavar="URI",
-            help="A folder, kafka://host:port/topic, or - for standard output; in one process "
-            "also https://host/path. Required, except for --explain.",
+            help="A folder, kafka://host:port/topic, - for standard output, or, not on Spark, "
+            "https://host/path. Required, except for --explain.",
         ),
     ] = None,
     lateness: Annotated[
@@ -356,6 +394,32 @@ def stream(
     cores: Annotated[
         int | None, typer.Option(min=1, help="How many cores of this machine; otherwise all.")
     ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Where /metrics, for Prometheus, and /health are served."
+        ),
+    ] = None,
+    log: Annotated[
+        LogForm, typer.Option("--log", help="Messages on standard error: text, or JSON lines.")
+    ] = LogForm.text,
+    max_memory: Annotated[
+        int | None,
+        typer.Option(
+            "--max-memory",
+            min=1,
+            metavar="MIB",
+            help="End after a commit when this process needs more memory; not on Spark.",
+        ),
+    ] = None,
+    kafka_property: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kafka-property",
+            metavar="NAME=VALUE",
+            help="A property of Kafka's client, or NAME=env:VARIABLE; may be repeated.",
+        ),
+    ] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -371,6 +435,7 @@ def stream(
         ),
     ] = None,
     table: TableFiles = None,
+    param: Parameters = None,
     background: Background = None,
     live_background: Annotated[
         bool,
@@ -379,26 +444,31 @@ def stream(
         ),
     ] = False,
     engine: Annotated[
-        EngineName, typer.Option("--engine", help="Spark, or this process alone.")
-    ] = EngineName.spark,
+        EngineName, typer.Option("--engine", help="This process alone, or Spark.")
+    ] = EngineName.local,
     strict: Strict = False,
+    dialect: Dialect = None,
+    on_bad_rule: OnBadRule = BadRules.fail,
     lang: Lang = LanguageName.ceql,
 ) -> None:
     """Find the matches of QUERY, or of a rule set, in events that go on coming."""
-    with reported():
+    with log_as(log.value), reported():
         rules = find_rules(query, lang.value)
         text, language = ("", "ceql") if rules is not None else read_query(query, lang.value)
+        give_parameters(param or (), text if rules is None else rules)
         needed = {"--checkpoint": checkpoint, "--sink": sink}
         if engine is EngineName.local:
             del needed["--checkpoint"]
         for option, given in needed.items():
             if given is None and not explain:
                 raise typer.BadParameter("is needed to run a stream", param_hint=option)
-        if language == "sql":
-            raise CernisError(
-                "cernis stream runs queries over events; a statement with MATCH_RECOGNIZE runs on "
-                "a stream from Python, by cernis.spark.sql"
-            )
+        if dialect is not None and language != "sql":
+            raise typer.BadParameter("is for statements (.sql)", param_hint="--dialect")
+        for option, value in (("--idle", idle), ("--max-memory", max_memory)):
+            if value is not None and engine is EngineName.spark:
+                raise typer.BadParameter("is for one process, not for Spark", param_hint=option)
+        if listen is not None and metrics is not None:
+            raise typer.BadParameter("does not go with --metrics", param_hint="--listen")
         if once and trigger is not None:
             raise typer.BadParameter("does not go with --once", param_hint="--trigger")
         if language != "spaseq" and (background or live_background):
@@ -446,6 +516,11 @@ def stream(
             live=live_background,
             secret=secret,
             idle=idle,
+            dialect=_value(dialect),
+            listen=listen,
+            max_memory=max_memory,
+            kafka=tuple(kafka_property or ()),
+            on_bad_rule=on_bad_rule.value,
         )
         if engine is EngineName.local:
             from cernis.cli.stream_local import stream_local
@@ -473,8 +548,14 @@ def explain(
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="The automaton as a Mermaid diagram.")
     ] = False,
+    rate: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="What N events per second take: cores and memory."),
+    ] = None,
     strict: Strict = False,
+    on_bad_rule: OnBadRule = BadRules.fail,
     table: TableFiles = None,
+    param: Parameters = None,
     lang: Lang = LanguageName.ceql,
     dialect: Dialect = None,
 ) -> None:
@@ -484,11 +565,16 @@ def explain(
         if rules is not None and mermaid:
             raise CernisError(_RULES_EXPLAINED)
         text, language = ("", "ceql") if rules is not None else read_query(query, lang.value)
+        is_plain = engine is EngineName.local and language not in _NO_EVENTS and rules is None
+        if rate is not None and not is_plain:
+            raise typer.BadParameter("is for one query over events", param_hint="--rate")
+        give_parameters(param or (), text if rules is None else rules)
         arguments = RunArguments(
             text=text,
             language=language,
             files=named_files(events or ()),
             rules=rules,
+            rate=rate,
             options=_read_options(
                 time,
                 None if no_type else type,
@@ -501,6 +587,7 @@ def explain(
                 strict=strict,
             ),
             dialect=_value(dialect),
+            on_bad_rule=on_bad_rule.value,
         )
         runner = choose_runner(on_spark=engine is EngineName.spark and not mermaid)
         explanation = runner.explain(arguments)
@@ -512,6 +599,7 @@ def check(
     query: QueryOrRules,
     strict: Strict = False,
     on_bad_rule: OnBadRule = BadRules.fail,
+    param: Parameters = None,
     lang: Lang = LanguageName.ceql,
     dialect: Dialect = None,
     json: Annotated[
@@ -522,6 +610,9 @@ def check(
     with reported():
         from cernis.cli import check
 
+        if param:
+            rules = find_rules(query, lang.value)
+            give_parameters(param, rules or read_query(query, lang.value)[0])
         if json:
             check.check_as_json(query, lang.value, strict=strict, dialect=_value(dialect))
         else:
@@ -530,6 +621,56 @@ def check(
                 query, lang.value, strict=strict, skips=skips, dialect=_value(dialect)
             )
             typer.echo(told)
+
+
+@app.command("test")
+def check_expectations(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH", help="Files of expectations (*.test.yaml), or folders."),
+    ],
+    engine: Annotated[
+        TestEngine, typer.Option("--engine", help="What runs the cases.")
+    ] = TestEngine.local,
+    match: Annotated[
+        str | None,
+        typer.Option("--match", "-k", metavar="TEXT", help="Only cases whose name has this text."),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report in JUnit's form.")
+    ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Write what was found, after a look at each case.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --update: ask nothing.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Run again whenever a file changes.")
+    ] = False,
+) -> None:
+    """Check queries and rules against the expectations in files beside them."""
+    with reported():
+        from cernis.cli.test import run_tests
+
+        code = run_tests(
+            paths,
+            engine=engine.value,
+            junit=junit,
+            update=update,
+            yes=yes,
+            watch=watch,
+            match=match,
+        )
+    raise typer.Exit(code)
+
+
+for _command in (
+    workbench.why,
+    workbench.diff,
+    workbench.sweep,
+    workbench.label,
+    workbench.backtest,
+):
+    app.command()(_command)
 
 
 @app.command()

@@ -1,6 +1,9 @@
-"""The numbers of a running stream as Prometheus text: `cernis stream --metrics PORT|FILE`.
+"""The numbers of a running stream as Prometheus text: `cernis stream --metrics`, `--listen`.
 
-    Progress (one micro-batch) ─ StreamMetrics ─▶ text ─▶ http://127.0.0.1:PORT/metrics, or a file
+    Progress (one micro-batch) ─ StreamMetrics ─▶ text ─▶ http://HOST:PORT/metrics, or a file
+
+`/health` answers 200 as long as the stream makes steps, and 503 when it has made none for
+`_LONGEST_STEP` seconds, for supervisors that start it again.
 
 Counters count from the start of this process, each micro-batch once, however often it is told.
 Gauges are those of the last call of each bucket, added up. The file is replaced after each
@@ -11,14 +14,17 @@ Cost: a few additions for each micro-batch.
 
 from __future__ import annotations
 
+import json
+import socket
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from cernis.errors import CernisError
@@ -28,7 +34,9 @@ if TYPE_CHECKING:
     from cernis.work.progress import Progress, RuleNumbers
 
 _HOST = "127.0.0.1"
+_LONGEST_STEP = 60.0
 _CONTENT = "text/plain; version=0.0.4; charset=utf-8"
+_JSON = "application/json"
 _COUNTERS = {
     "rows": ("cernis_rows_total", "Rows that came."),
     "events": ("cernis_events_total", "Rows that the query can use."),
@@ -71,6 +79,24 @@ class StreamMetrics:
         self._changes: Counter[str] = Counter()
         self._rule_counts: dict[str, Counter[str]] = {}
         self._rule_records: dict[int, dict[str, int]] = {}
+        self._stepped = monotonic()
+
+    def step(self) -> None:
+        """Note that the stream is alive."""
+        self._stepped = monotonic()
+
+    def write_health(self) -> tuple[bool, str]:
+        """Return whether the stream is alive, and its state as JSON."""
+        quiet = monotonic() - self._stepped
+        is_alive = quiet < _LONGEST_STEP
+        state = {
+            "status": "running" if is_alive else "stuck",
+            "batches": self._batches,
+            "matches": self._counts["matches"],
+            "watermark": self._watermark,
+            "seconds_since_step": round(quiet, 1),
+        }
+        return is_alive, f"{json.dumps(state)}\n"
 
     def change_rules(self, names: Sequence[str], changes: Mapping[str, int]) -> None:
         """Note which rules run from now on, and how many were changed in which way."""
@@ -180,10 +206,12 @@ def _metric(title: str, text: str, values: Mapping[str, float]) -> Iterator[str]
 
 @dataclass(frozen=True)
 class MetricsPlace:
-    """A port of this machine, or a file."""
+    """An address, or a file."""
 
     port: int | None = None
     path: Path | None = None
+    host: str = _HOST
+    option: str = "--metrics"
 
 
 def parse_metrics(argument: str) -> MetricsPlace:
@@ -199,6 +227,20 @@ def parse_metrics(argument: str) -> MetricsPlace:
     return MetricsPlace(port=int(argument))
 
 
+def parse_listen(argument: str) -> MetricsPlace:
+    """Return the place of `--listen`.
+
+    >>> place = parse_listen("0.0.0.0:9464")
+    >>> place.host, place.port
+    ('0.0.0.0', 9464)
+    """
+    host, colon, port = argument.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise CernisError(f"--listen {argument}: expected HOST:PORT, as in 127.0.0.1:9464")
+    return MetricsPlace(port=int(port), host=host, option="--listen")
+
+
 @contextmanager
 def publish(place: MetricsPlace | None, metrics: StreamMetrics) -> Iterator[str | None]:
     """Publish the metrics while the body runs; yield their address, if they have one."""
@@ -207,14 +249,17 @@ def publish(place: MetricsPlace | None, metrics: StreamMetrics) -> Iterator[str 
         yield None
         return
     try:
-        server = ThreadingHTTPServer((_HOST, place.port), _make_handler(metrics.write))
-    except OSError as error:
-        raise CernisError(f"--metrics {place.port}: {error.strerror}") from error
+        kind = _Server6 if ":" in place.host else ThreadingHTTPServer
+        server = kind((place.host, place.port), _make_handler(metrics))
+    except (OSError, UnicodeError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise CernisError(f"{place.option} {place.port}: {said}") from error
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://{_HOST}:{server.server_port}/metrics"
+        host = f"[{place.host}]" if ":" in place.host else place.host
+        yield f"http://{host}:{server.server_port}/metrics"
     finally:
         server.shutdown()
         server.server_close()
@@ -227,13 +272,28 @@ def write_file(place: MetricsPlace | None, metrics: StreamMetrics) -> None:
             file.write(metrics.write().encode())
 
 
-def _make_handler(write: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
+class _Server6(ThreadingHTTPServer):
+    """The server of an address of IPv6."""
+
+    address_family = socket.AF_INET6
+
+
+def _make_handler(metrics: StreamMetrics) -> type[BaseHTTPRequestHandler]:
     class MetricsHandler(BaseHTTPRequestHandler):
+        timeout = 10
+
         def do_GET(self) -> None:
-            found = self.path.partition("?")[0] == "/metrics"
-            body = write().encode() if found else b"the numbers are at /metrics\n"
-            self.send_response(200 if found else 404)
-            self.send_header("Content-Type", _CONTENT)
+            code, kind = 200, _CONTENT
+            match self.path.partition("?")[0]:
+                case "/metrics":
+                    body = metrics.write().encode()
+                case "/health":
+                    is_alive, text = metrics.write_health()
+                    code, kind, body = 200 if is_alive else 503, _JSON, text.encode()
+                case _:
+                    code, body = 404, b"the numbers are at /metrics, and /health is beside them\n"
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -13,6 +13,7 @@ DialectName = StrEnum(
     ["duckdb", "spark", "databricks", "trino", "snowflake", "oracle", "flink", "risingwave"],
 )
 EngineName = StrEnum("EngineName", ["local", "spark"])
+TestEngine = StrEnum("TestEngine", ["local", "spark", "stream"])
 Format = StrEnum(
     "Format", ["csv", "tsv", "jsonl", "parquet", "arrow", "nquads", "nq", "trig", "jsonld"]
 )
@@ -22,6 +23,7 @@ StreamFormat = StrEnum(
 )
 OutputFormat = StrEnum("OutputFormat", ["parquet", "jsonl", "nq"])
 OutputForm = StrEnum("OutputForm", ["table", "jsonl", "csv", "arrow", "parquet", "nq"])
+LogForm = StrEnum("LogForm", ["text", "json"])
 BadEvents = StrEnum("BadEvents", ["fail", "skip"])
 TimeUnit = StrEnum("TimeUnit", ["s", "ms", "us", "ns"])
 
@@ -130,6 +132,12 @@ TableFiles = Annotated[
     list[str] | None,
     typer.Option(
         "--table", metavar="NAME=FILE", help="A table that the query joins; may be repeated."
+    ),
+]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param", metavar="NAME=VALUE", help="The value of $NAME in the query; may be repeated."
     ),
 ]
 BadRules = StrEnum("BadRules", ["fail", "skip"])

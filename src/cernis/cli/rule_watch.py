@@ -32,10 +32,18 @@ class RuleRevision(NamedTuple):
 class RuleWatch:
     """The rules that run, and the files that they stand in."""
 
-    def __init__(self, source: str | Path) -> None:
+    def __init__(self, source: str | Path, on_bad_rule: str = "fail") -> None:
+        """With `on_bad_rule="skip"`, rules that are wrong from the first are left out, and told."""
         self.source = source
         self._seen = self._changing = self._look()
-        self.rules = RuleSet.of(source)
+        self.rules = RuleSet.of(source, on_bad_rule)
+        for mistake in self.rules.refused:
+            print_message(f"rules: left out: {mistake}")
+
+    def read_again(self) -> None:
+        """Let the next look read the files, whether they have changed or not."""
+        self._changing = self._look()
+        self._seen = {Path(): (0, 0)}
 
     def look(self, check: Callable[[RuleSet], None]) -> RuleRevision | None:
         """Return the rules if files have changed since the last look; None: nothing to do.

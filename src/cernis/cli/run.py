@@ -111,7 +111,9 @@ def explain(arguments: RunArguments) -> Any:
         from cernis.cli.run_statement import read_statement
 
         return read_statement(arguments).explain()
-    return parse_query(arguments).explain(files, **arguments.reading, tables=tables)
+    return parse_query(arguments).explain(
+        files, rate=arguments.rate, **arguments.reading, tables=tables
+    )
 
 
 def parse_query(arguments: RunArguments) -> cernis.Query[Any]:

@@ -166,7 +166,7 @@ def _explain_rules(arguments: RunArguments) -> str:
             if not found.matches[rule.name]:
                 notes = list_warnings([*found.list_notes_of(rule)])
                 silent.append((rule.name, describe_silence(rule, numbers[rule.name].events, notes)))
-    return "\n".join([shared, *rules.explain_run(numbers, silent)])
+    return "\n".join([shared, *rules.explain_run(numbers, found.matches, silent)])
 
 
 @contextmanager

@@ -1,12 +1,12 @@
-"""`cernis run`, `explain` and `check` of SQL statements: files become tables by their names."""
+"""`cernis run`, `explain` and `why` of SQL statements: files become tables by their names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from cernis.cli.arguments import Delivery, RunArguments, files_of
+from cernis.cli.arguments import Delivery, Files, RunArguments, files_of
 from cernis.cli.deliver import (
     Found,
     ResultKind,
@@ -24,8 +24,6 @@ from cernis.run.rows.feed import DEFAULT_BUDGET
 from cernis.run.rows.statement import SqlQuery, SqlRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.table import Table
 
 
@@ -77,20 +75,13 @@ class FoundStatement(Found):
         return self._rows.notes
 
 
-def name_tables(arguments: RunArguments) -> dict[str, Path]:
+def name_tables(files: Files, options: Mapping[str, Any]) -> dict[str, Path]:
     """Return the files of a statement by the names of their tables; refuse what SQL has itself."""
-    options = arguments.options
-    for option, given in (
-        ("--time", options.time),
-        ("--columns", options.columns),
-        ("--delimiter", options.delimiter),
-        ("--quote", options.quote),
-        ("--format", options.format),
-    ):
-        if given is not None:
-            raise CernisError(f"{option} is for queries over events; a statement names its columns")
+    for option in ("time", "columns", "delimiter", "quote", "format"):
+        if options[option] is not None:
+            told = "is for queries over events; a statement names its columns"
+            raise CernisError(f"--{option} {told}")
     named: dict[str, Path] = {}
-    files = arguments.files
     names = list(files) if isinstance(files, dict) else [None] * len(files)
     for name, path in zip(names, files_of(files), strict=True):
         if not isinstance(path, Path):
@@ -99,7 +90,12 @@ def name_tables(arguments: RunArguments) -> dict[str, Path]:
         if told in named:
             raise CernisError(f"two files for the table {told!r}: {named[told]} and {path}")
         named[told] = path
-    return {**named, **{name: Path(path) for name, path in options.tables.items()}}
+    return {**named, **{name: Path(path) for name, path in options["tables"].items()}}
+
+
+def _name_tables(arguments: RunArguments) -> dict[str, Path]:
+    tables = {"tables": arguments.options.tables}
+    return name_tables(arguments.files, {**arguments.reading, **tables})
 
 
 def read_statement(arguments: RunArguments, host: str = "duckdb") -> SqlQuery:
@@ -109,14 +105,14 @@ def read_statement(arguments: RunArguments, host: str = "duckdb") -> SqlQuery:
 
 def find_rows(arguments: RunArguments) -> Found:
     """Run a statement on DuckDB, in this process."""
-    query, tables = read_statement(arguments), name_tables(arguments)
+    query, tables = read_statement(arguments), _name_tables(arguments)
     used = list(input_files(list(tables.values())))
     return FoundStatement(query.run(tables, budget=choose_budget(arguments), used=used))
 
 
 def find_rows_on_spark(arguments: RunArguments) -> Found:
     """Run a statement on Spark; its rows come to this process."""
-    query, files = read_statement(arguments, "spark"), name_tables(arguments)
+    query, files = read_statement(arguments, "spark"), _name_tables(arguments)
     for path in files.values():
         if path.suffix not in _LOADERS:
             raise CernisError(f"{path}: Spark reads {', '.join(_LOADERS)}")
@@ -139,6 +135,18 @@ def find_rows_on_spark(arguments: RunArguments) -> Found:
     with spinner("running on Spark"):
         rows = run_query(spark, query, tables, choose_budget(arguments)).toArrow()
     return FoundStatement(SqlRows(rows, used=list(input_files(list(files.values())))))
+
+
+def why_statement(
+    query: SqlQuery, tables: Mapping[str, Path], rows: Sequence[int] | None
+) -> tuple[str, dict[str, Any]]:
+    """Return what is known of the last clause of a statement, or of some of its rows."""
+    trace = query.trace(tables)
+    if rows is not None:
+        finding = trace.why(rows)
+        return str(finding), finding.to_dict()
+    told = {"rows": trace.rows.num_rows, "matches": len(trace.matches)}
+    return trace.describe(), {**told, "fitting": trace.count_fitting()}
 
 
 def choose_budget(arguments: RunArguments) -> int:

@@ -33,6 +33,7 @@ from cernis.cli.live import (
     summarize,
 )
 from cernis.cli.metrics import StreamMetrics, publish, write_file
+from cernis.cli.stream_moved import is_moved, plan_moved
 from cernis.cli.stream_plan import Delivered, StreamArguments, StreamPlan, make_plan
 from cernis.cli.terminal import error_console, print_message, print_notes, spinner
 from cernis.errors import StrictError, WarningNote, neutralize
@@ -53,15 +54,18 @@ _OWN = {"spark.sql.session.timeZone": "UTC", "spark.sql.caseSensitive": "true"}
 
 def stream(arguments: StreamArguments) -> None:
     """Run a query or rules on streams until they end or a signal comes, or explain them."""
-    plan = make_plan(arguments)
-    spark = _session(plan.arguments.cores, plan)
-    for note in plan.notes():
-        print_message(f"note: {note}")
-    frames = plan.read(spark)
-    if plan.arguments.explain:
-        typer.echo(neutralize(_explain(plan, frames)))
-    else:
-        _run(plan, spark, frames)
+    plan = plan_moved(arguments) if is_moved(arguments) else make_plan(arguments)
+    try:
+        spark = _session(plan.arguments.cores, plan)
+        for note in plan.notes():
+            print_message(f"note: {note}")
+        frames = plan.read(spark)
+        if plan.arguments.explain:
+            typer.echo(neutralize(_explain(plan, frames)))
+        else:
+            _run(plan, spark, frames)
+    finally:
+        plan.close()
 
 
 # ------------------------------------------------------------------ session
@@ -127,6 +131,7 @@ def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
         return _recognize(plan, spark, frames, warned.renew())
 
     def look() -> bool:
+        metrics.step()
         if not plan.arguments.once:  # which ends anyway
             warned.refuse()
         return plan.look(frames, metrics)
@@ -145,7 +150,7 @@ def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
             with suppress(Exception):  # Java may be gone
                 spark.streams.removeListener(listener)
     if plan.arguments.once:
-        print_notes(describe_waiting(tally.view(), plan.arguments.lateness))
+        print_notes(describe_waiting(tally.view(), plan.arguments.lateness, plan.waiting_clauses))
     print_message(summarize(tally.view()))
     warned.refuse()
 

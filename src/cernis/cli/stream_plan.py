@@ -11,8 +11,8 @@ wait for a few seconds, and none is lost.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import cernis
 from cernis.cli.arguments import named_graphs, read_secret
 from cernis.cli.live import WatermarkClock
-from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics
+from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_listen, parse_metrics
 from cernis.cli.rule_watch import RuleWatch
 from cernis.errors import CernisError, QueryError, StrictError
 from cernis.events.source import DEFAULT_TIME, column_for
@@ -29,6 +29,8 @@ from cernis.events.times import UNITS
 from cernis.output import UsedFile, refuse_overwriting
 from cernis.plan.report import write_entry
 from cernis.run.query import Query
+from cernis.run.rows.feed import DEFAULT_BUDGET
+from cernis.run.rows.statement import SqlQuery
 from cernis.run.rules.rule import RuleSetError, describe_mistake, name_warning
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.streams import name_streams, unite_declared
@@ -37,13 +39,16 @@ from cernis.spark.keys import explain_rules
 from cernis.spark.streaming import sinks, sources
 from cernis.spark.streaming.sources import UNDECODED, Places, StreamInput
 from cernis.work.checkpoint import read_note
+from cernis.work.ddl import parse_schemas
 from cernis.work.endpoints import (
     Folder,
     Sink,
     Source,
+    add_properties,
     check_folders,
     choose_form,
     parse_folder,
+    parse_properties,
     parse_sink,
 )
 from cernis.work.interval import parse_milliseconds
@@ -55,7 +60,7 @@ if TYPE_CHECKING:
     from cernis.spark.rdf.versions import VersionNote
     from cernis.work.reading import AnswerForm
 
-_GRAPH_FORMS: dict[str, AnswerForm] = {"jsonl": "lines", "nq": "quads", "parquet": "events"}
+GRAPH_FORMS: dict[str, AnswerForm] = {"jsonl": "lines", "nq": "quads", "parquet": "events"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,27 +73,40 @@ class StreamArguments:
     """A folder, a file or a text of rules; None: `text` is a single query."""
     source: list[str]
     sink: str | None
-    checkpoint: str | None
-    schema: list[str]
+    checkpoint: str | None = None
+    schema: list[str] = field(default_factory=list)
     reading: RunOptions
-    row: str | None
-    lateness: str
-    ahead: str
-    late_output: str | None
-    output_format: str | None
-    buckets: int | None
-    trigger: str | None
-    max_files: int | None
-    once: bool
-    explain: bool
-    cores: int | None
-    metrics: str | None
+    row: str | None = None
+    lateness: str = "0s"
+    ahead: str = "1h"
+    late_output: str | None = None
+    output_format: str | None = None
+    buckets: int | None = None
+    trigger: str | None = None
+    max_files: int | None = None
+    once: bool = False
+    explain: bool = False
+    cores: int | None = None
+    metrics: str | None = None
     unit: str | None = None
     """The unit of numbers, where it is given; `reading` has the unit in any case."""
     background: tuple[str, ...] = ()
     live: bool = False
     secret: str | None = None
     idle: str | None = None
+    on_bad_rule: str = "fail"
+    dialect: str | None = None
+    """The SQL of a statement; None: that of its engine."""
+    listen: str | None = None
+    max_memory: int | None = None
+    """In MiB."""
+    kafka: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def metrics_place(self) -> MetricsPlace | None:
+        if self.listen is not None:
+            return parse_listen(self.listen)
+        return None if self.metrics is None else parse_metrics(self.metrics)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +135,11 @@ class StreamPlan(ABC):
     @abstractmethod
     def places(self) -> list[Source]:
         """The sources."""
+
+    @property
+    def waiting_clauses(self) -> Sequence[str]:
+        """The clauses that hold back results until time has passed."""
+        return ()
 
     @property
     def needs_protobuf(self) -> bool:
@@ -166,6 +189,9 @@ class StreamPlan(ABC):
 
     def describe_rules(self, metrics: StreamMetrics) -> None:  # noqa: B027
         """Tell the metrics which rules run, if there are rules."""
+
+    def close(self) -> None:  # noqa: B027
+        """Release the checkpoint, so that another run may have it."""
 
     def look(self, frames: dict[str, Any], metrics: StreamMetrics) -> bool:
         """Look for changes, and say what they are; return whether the query must start anew."""
@@ -240,17 +266,15 @@ class PatternStreamPlan(RowStreamPlan):
     query: Query
 
     @property
-    def answers(self) -> list[str] | None:
-        """The names of a query's answers; None if it has matches."""
-        head = self.query.plan.head
-        return None if head is None else [column.name for column in head.columns]
+    def waiting_clauses(self) -> Sequence[str]:
+        return self.query.pattern.waiting_clauses
 
     def recognize(self, spark: Any, frames: dict[str, Any], notes: Notes) -> Any:
         from cernis.spark import recognize
 
         found = recognize(choose_frames(frames), self.query, notes=notes, **self.recognition)
         is_text = self.delivered.form == "jsonl"
-        return sinks.format_lines(found, self.answers) if is_text else found
+        return sinks.format_lines(found, self.query.plan.answer_names) if is_text else found
 
     def explain(self, frames: dict[str, Any]) -> list[str]:
         from cernis.spark import explain
@@ -261,10 +285,39 @@ class PatternStreamPlan(RowStreamPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StatementStreamPlan(RowStreamPlan):
+    """A statement with MATCH_RECOGNIZE."""
+
+    query: SqlQuery
+
+    def recognize(self, spark: Any, frames: dict[str, Any], notes: Notes) -> Any:
+        from cernis.spark.options import JobOptions
+        from cernis.spark.statement import run_query
+
+        reading = self.arguments.reading
+        rows = {name: frame.drop(UNDECODED) for name, frame in frames.items()}
+        options = JobOptions(
+            **self.flow,
+            tasks=self.arguments.buckets,
+            on_error="fail" if reading.on_error == "fail" else "skip",
+        )
+        found = run_query(spark, self.query, rows, DEFAULT_BUDGET, options)
+        return sinks.format_rows(found) if self.delivered.form == "jsonl" else found
+
+    def explain(self, frames: dict[str, Any]) -> list[str]:
+        return [self.query.explain(), *self.explain_sources()]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RuleStreamPlan(RowStreamPlan):
     """Rules over rows."""
 
     watch: RuleWatch
+
+    @property
+    def waiting_clauses(self) -> Sequence[str]:
+        patterns = (rule.query.pattern for rule in self.watch.rules)
+        return [clause for pattern in patterns for clause in pattern.waiting_clauses]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -350,7 +403,7 @@ class RdfStreamPlan(StreamPlan):
 
         arguments = self.arguments
         options = RdfOptions(
-            matches=_GRAPH_FORMS[self.delivered.form],
+            matches=GRAPH_FORMS[self.delivered.form],
             time_unit=self._unit,
             background=self.background,
             live=arguments.live,
@@ -389,15 +442,28 @@ def make_plan(arguments: StreamArguments) -> StreamPlan:
         plan: StreamPlan = _plan_rules(arguments, arguments.rules)
     elif arguments.language == "spaseq":
         plan = _plan_graphs(arguments)
+    elif arguments.language == "sql":
+        plan = _plan_statement(arguments)
     else:
         plan = _plan_query(arguments)
-    _check_folders(plan)
-    return plan
+    check_plan_folders(plan)
+    return _add_properties(plan, parse_properties(arguments.kafka))
+
+
+def _add_properties(plan: StreamPlan, properties: dict[str, str]) -> StreamPlan:
+    """Return a plan whose topics have properties of Kafka's client."""
+    assert isinstance(plan, RowStreamPlan | RdfStreamPlan)
+    sink = plan.delivered.sink
+    delivered = replace(
+        plan.delivered, sink=None if sink is None else add_properties(sink, properties)
+    )
+    inputs: Any = [replace(i, place=add_properties(i.place, properties)) for i in plan.inputs]
+    return replace(plan, inputs=inputs, delivered=delivered)
 
 
 def _plan_query(arguments: StreamArguments) -> StreamPlan:
     places = sources.parse_sources(arguments.source)
-    columns = sources.parse_schemas(arguments.schema)
+    columns = parse_schemas(arguments.schema)
     query = _parse_query(arguments, places, columns)
     if arguments.reading.strict and query.warnings:
         raise StrictError(query.warnings)
@@ -406,12 +472,25 @@ def _plan_query(arguments: StreamArguments) -> StreamPlan:
         places, pattern.streams, pattern.declared, columns, arguments.reading
     )
     sources.check_query(inputs, pattern, arguments.reading)
-    delivered = _check_delivery(arguments)
+    delivered = check_delivery(arguments)
     return PatternStreamPlan(query=query, inputs=inputs, arguments=arguments, delivered=delivered)
 
 
+def _plan_statement(arguments: StreamArguments) -> StreamPlan:
+    query = SqlQuery(arguments.text, dialect=arguments.dialect or "spark")
+    if not query.plans:
+        raise CernisError("cernis stream: the statement has no MATCH_RECOGNIZE")
+    places = sources.parse_sources(arguments.source)
+    tables = list(dict.fromkeys(filter(None, (plan.find_table() for plan in query.plans))))
+    streams = tables if len(places) == len(tables) == 1 else []
+    columns = parse_schemas(arguments.schema)
+    inputs = sources.decide_inputs(places, streams, None, columns, arguments.reading)
+    delivered = check_delivery(arguments)
+    return StatementStreamPlan(query=query, inputs=inputs, arguments=arguments, delivered=delivered)
+
+
 def _plan_rules(arguments: StreamArguments, source: str | Path) -> StreamPlan:
-    watch, reading = RuleWatch(source), arguments.reading
+    watch, reading = RuleWatch(source, arguments.on_bad_rule), arguments.reading
     warned = [
         name_warning(rule, warning) for rule in watch.rules for warning in rule.query.warnings
     ]
@@ -422,11 +501,11 @@ def _plan_rules(arguments: StreamArguments, source: str | Path) -> StreamPlan:
         sources.parse_sources(arguments.source),
         name_streams(patterns),
         unite_declared(patterns),
-        sources.parse_schemas(arguments.schema),
+        parse_schemas(arguments.schema),
         reading,
     )
     _check_columns(watch.rules, inputs, arguments)
-    delivered = _check_delivery(arguments)
+    delivered = check_delivery(arguments)
     return RuleStreamPlan(watch=watch, inputs=inputs, arguments=arguments, delivered=delivered)
 
 
@@ -454,7 +533,7 @@ def _plan_graphs(arguments: StreamArguments) -> StreamPlan:
         raise CernisError("--schema: RDF has no columns")
     if arguments.row is not None:
         raise CernisError("--row: RDF has no columns; messages and files number their events")
-    delivered = _check_delivery(arguments)
+    delivered = check_delivery(arguments)
     if delivered.form == "nq" and query.query.construct is None:
         raise CernisError("--output-format nq: only CONSTRUCT makes graphs; this query SELECTs")
     noted: dict[str, Any] = {}
@@ -469,7 +548,7 @@ def _plan_graphs(arguments: StreamArguments) -> StreamPlan:
     return plan
 
 
-def _check_delivery(arguments: StreamArguments) -> Delivered:
+def check_delivery(arguments: StreamArguments) -> Delivered:
     """Check where a stream goes, and its times."""
     sink = None if arguments.sink is None else parse_sink(arguments.sink)
     trigger: dict[str, Any] = {"availableNow": True} if arguments.once else {}
@@ -487,7 +566,7 @@ def _check_delivery(arguments: StreamArguments) -> Delivered:
         lateness=_time("--lateness", arguments.lateness),
         ahead=None if endless else _time("--ahead", arguments.ahead),
         trigger=trigger,
-        metrics=None if arguments.metrics is None else parse_metrics(arguments.metrics),
+        metrics=arguments.metrics_place,
         secret=None if arguments.secret is None else read_secret(arguments.secret),
     )
 
@@ -514,7 +593,7 @@ def _parse_query(
     return cernis.query(text, lang=language, schema=sources.known_schema(inputs, reading))
 
 
-def _check_folders(plan: StreamPlan) -> None:
+def check_plan_folders(plan: StreamPlan) -> None:
     """Raise an error for folders that are not apart, or that cannot be written to."""
     delivered = plan.delivered
     written = [

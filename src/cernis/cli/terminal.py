@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cernis.cli.log import is_structured, write_record
 from cernis.errors import WarningNote, neutralize, write_message
 from cernis.integers import write_integer
 from cernis.results.answers import Answer
@@ -230,6 +231,8 @@ def print_note(note: str) -> None:
 
 def print_message(text: str) -> None:
     """Print a message to standard error."""
+    if is_structured():
+        text = write_record(text)
     error_console().print(write_message(text), soft_wrap=True)
 
 

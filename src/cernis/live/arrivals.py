@@ -9,21 +9,31 @@ Cost contract: a hand-over for each piece of an input. At most `_MOST_PIECES` pi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from queue import Empty, Full, Queue
 from threading import Thread
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from cernis.events.batch import Int64s
-from cernis.events.source import Source
+from cernis.events.source import Chunk
 from cernis.live.inputs import InputStopped, LiveInput
 
 _MOST_PIECES = 64
 _MOST_ROWS = 1 << 18
+
+
+class ArrivingSource(Protocol):
+    """A stream that is read as it comes."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def columns(self) -> pa.Schema: ...
+    def chunks(self, *, tick: int) -> Iterator[Chunk]: ...
 
 
 class Arrival(NamedTuple):
@@ -50,7 +60,9 @@ class InputEnded(NamedTuple):
 class InputReaders:
     """The rows of several inputs as they come."""
 
-    def __init__(self, inputs: Sequence[LiveInput], sources: Sequence[Source], tick: int) -> None:
+    def __init__(
+        self, inputs: Sequence[LiveInput], sources: Sequence[ArrivingSource], tick: int
+    ) -> None:
         self.inputs = inputs
         self.running = {*range(len(inputs))}
         """The inputs that have not ended."""
@@ -95,7 +107,7 @@ class InputReaders:
             if not thread.is_alive():
                 input_.close()
 
-    def _read(self, number: int, source: Source, tick: int) -> None:
+    def _read(self, number: int, source: ArrivingSource, tick: int) -> None:
         input_, error = self.inputs[number], None
         try:
             for chunk in source.chunks(tick=tick):

@@ -18,23 +18,25 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from queue import Empty, Full, Queue
 from threading import Lock
-from typing import Any
+from time import time_ns
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
-from cernis.errors import CernisError, StateError
+from cernis.errors import CernisError, DataError, StateError
 from cernis.events.files import Opening
 from cernis.events.reader import Piece, Reader
 from cernis.events.source import read_events
-from cernis.live.inputs import LiveInput
+from cernis.live.inputs import ArrivedTexts, LiveInput
 from cernis.live.places import open_input
-from cernis.live.prepare import prepare_query, prepare_rules
+from cernis.live.prepare import LiveOptions, prepare_query, prepare_rules
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import LINE, FunctionSink
 from cernis.live.store import LocalStore
@@ -44,19 +46,26 @@ from cernis.run.session import RunOptions
 from cernis.work.endpoints import parse_live_source
 from cernis.work.interval import parse_milliseconds
 
+if TYPE_CHECKING:
+    from cernis.rdf.query import GraphQuery
+
 _STEP = 0.1
 _MOST_WAITING = 1024
 Interval = str | timedelta
 
 
 class EventQueue(LiveInput):
-    """Events that Python code puts in: a dict, a list of dicts, or an Arrow table at a time."""
+    """Events that Python code puts in: a dict, a list of dicts, or an Arrow table at a time.
+
+    For a query over RDF, a put is the text of one event, as N-Quads.
+    """
 
     def __init__(self, size: int = _MOST_WAITING) -> None:
         """At most `size` puts wait to be read; `put` then waits, too."""
         super().__init__("the queue")
         self._queue: Queue[Any] = Queue(size)
         self._is_closed = False
+        self._count = 0
 
     def put(self, events: Any, *, timeout: float | None = None) -> None:
         """Add events, in order of time; wait for room, at most some seconds."""
@@ -80,6 +89,22 @@ class EventQueue(LiveInput):
                 if self._is_closed and self._queue.empty():
                     return None
                 self.wait(0)
+
+    def take_texts(self) -> ArrivedTexts | None:
+        """Return the texts that were put in, for RDF; None: nothing comes any more."""
+        found = [self.take()]
+        if found[0] is None:
+            return None
+        with suppress(Empty):
+            while len(found) < _MOST_WAITING:
+                found.append(self._queue.get_nowait())
+        for each in found:
+            if not isinstance(each, str | bytes):
+                raise DataError(f"the queue: an event of RDF is text, not {type(each).__name__}")
+        texts = [each.encode() if isinstance(each, str) else each for each in found]
+        numbers = np.arange(self._count, self._count + len(texts))
+        self._count += len(texts)
+        return ArrivedTexts(texts, numbers, np.full(len(texts), time_ns()))
 
     def open_reader(self, opening: Opening) -> Reader:
         return _QueuePieces(self, opening)
@@ -122,7 +147,7 @@ class FollowedMatches:
         self._lock = Lock()
         self._found: deque[dict[str, Any]] = deque()
         self._is_done = False
-        run.sink = FunctionSink(self._take)
+        run.sinks = [FunctionSink(self._take)]
 
     def _take(self, batch: pa.RecordBatch) -> None:
         if LINE in batch.schema.names:
@@ -168,7 +193,7 @@ class FollowedMatches:
 
 
 def follow(
-    query: Query | RuleSet,
+    query: Query | RuleSet | GraphQuery,
     source: Any,
     *,
     checkpoint: str | Path | None = None,
@@ -180,29 +205,38 @@ def follow(
 ) -> FollowedMatches:
     """Return the matches in inputs that grow, as they are certain.
 
-    `source` is what `cernis stream --engine local` takes (`-`, a file, a folder, `tcp://…`), an
+    `source` is what `cernis stream` takes (`-`, a file, a folder, `tcp://…`), an
     `EventQueue`, or a dict of stream names to these. Events may be `lateness` late, and at most
     `ahead` of the clock; after `idle` without events, time passes as on the clock. With a
     `checkpoint`, another run goes on where this one ends: matches since its last commit come
-    again. `reading` are the options of `Query.run` that say how events are read. A match is a dict,
-    of a query with the columns of `Matches.to_arrow`, of rules as `cernis stream` writes it.
-    Waits for the first events.
+    again. `reading` are the options of `Query.run` that say how events are read, with `background`
+    and `live` for RDF. A match is a dict, of a query with the columns of `Matches.to_arrow`, of
+    rules and of RDF as `cernis stream` writes it. Waits for the first events.
     """
     named = source if isinstance(source, Mapping) else {None: source}
     inputs = dict(_open(name, each, once=once) for name, each in named.items())
     store = LocalStore(None if checkpoint is None else Path(checkpoint))
     resume_inputs(inputs, store)
-    options = RunOptions(**reading)
+    silence = None if idle is None else parse_milliseconds("idle", idle) / 1000
+    own = {name: reading.pop(name) for name in ("background", "live") if name in reading}
+    options = LiveOptions(reading=RunOptions(**reading))
     if isinstance(query, RuleSet):
         prepared = prepare_rules(query, inputs, options)
-    else:
+    elif isinstance(query, Query):
         prepared = prepare_query(query, inputs, options, "events")
+    else:
+        from cernis.live.graphs import GraphOptions, prepare_graphs
+
+        goes_on = checkpoint is not None
+        unit = reading.get("time_unit")
+        graphs = GraphOptions(**own, unit=unit, idle=silence, goes_on=goes_on)
+        prepared = prepare_graphs(query, inputs, options, "lines", graphs)
     pace = Pace(
         lateness=parse_milliseconds("lateness", lateness) / 1000,
-        idle=None if idle is None else parse_milliseconds("idle", idle) / 1000,
+        idle=silence,
         ahead=None if ahead is None else parse_milliseconds("ahead", ahead) / 1000,
     )
-    return FollowedMatches(LiveRun(prepared, inputs, store, FunctionSink(lambda _: None), pace))
+    return FollowedMatches(LiveRun(prepared, inputs, store, [], pace))
 
 
 def _open(name: str | None, source: Any, *, once: bool) -> tuple[str, LiveInput]:

@@ -15,21 +15,25 @@ systems do not send.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import socket
 from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Event
-from typing import Any, NamedTuple
+from time import monotonic
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from cernis.errors import DataError, StateError
+from cernis.events.batch import Int64s
 from cernis.events.files import Opening, open_file, open_pipe, open_text
 from cernis.events.json_text import JsonReader
 from cernis.events.pipe import Pipe
@@ -38,6 +42,8 @@ from cernis.events.text import TextPosition, TextReader
 from cernis.events.times import value_type
 from cernis.work.log import damaged
 
+ARRIVED = "kafka_timestamp"
+"""The time column of a topic whose events have none of their own."""
 _PAUSE = 0.005
 _FOLDER_PAUSE = 0.05
 _READ = 1 << 20
@@ -47,6 +53,10 @@ _UNFINISHED = (".", "_")
 
 class InputStopped(Exception):
     """The run ends while an input waits."""
+
+
+class InputSilent(Exception):
+    """Nothing has come until the `alarm` of an input."""
 
 
 class KnownText(NamedTuple):
@@ -69,6 +79,14 @@ class KnownText(NamedTuple):
             raise damaged(f"the columns of an input: {error}") from error
 
 
+class ArrivedTexts(NamedTuple):
+    """Messages that have come: their texts, numbers, and when they came, in nanoseconds."""
+
+    texts: list[bytes]
+    numbers: Int64s
+    arrived: Int64s
+
+
 class LiveInput(ABC):
     """An input that grows."""
 
@@ -77,6 +95,8 @@ class LiveInput(ABC):
         self.once = once
         self.known: KnownText | None = None
         """What an earlier run has found, which this one expects."""
+        self.alarm: float | None = None
+        """When a wait ends with `InputSilent`, by the monotonic clock; None: never."""
         self._stopping = Event()
 
     def stop(self) -> None:
@@ -87,9 +107,12 @@ class LiveInput(ABC):
         """Let go of what is open, once nothing is read any more."""
 
     def wait(self, seconds: float) -> None:
-        """Wait for more; raises `InputStopped`."""
+        """Wait for more; raises `InputStopped` and `InputSilent`."""
         if self._stopping.wait(seconds):
             raise InputStopped
+        if self.alarm is not None and monotonic() >= self.alarm:
+            self.alarm = None
+            raise InputSilent
 
     @abstractmethod
     def open_reader(self, opening: Opening) -> Reader:
@@ -108,20 +131,31 @@ class LiveInput(ABC):
         return []
 
 
+class PositionedReader(Protocol):
+    """A reader of text that knows how far it has come."""
+
+    position: TextPosition
+
+
 class TextInput(LiveInput):
     """Text that comes as bytes."""
 
-    _reader: Reader | None = None
+    _reader: Reader | PositionedReader | None = None
 
     def open_reader(self, opening: Opening) -> Reader:
         pipe = Pipe.of(self.label, self)
         if self.known is None:
-            self._reader = open_pipe(pipe, opening)
+            reader = open_pipe(pipe, opening)
         else:
-            self._reader = open_text(pipe, self.known.format, opening)
-            if isinstance(self._reader, TextReader):
-                self._reader.know(self.known.schema)
-        return self._reader
+            reader = open_text(pipe, self.known.format, opening)
+            if isinstance(reader, TextReader):
+                reader.know(self.known.schema)
+        self._reader = reader
+        return reader
+
+    def read_by(self, reader: PositionedReader) -> None:
+        """Let another reader cut the text that `read1` gives."""
+        self._reader = reader
 
     @abstractmethod
     def read1(self, size: int) -> bytes:
@@ -134,6 +168,9 @@ class PipeInput(TextInput):
     def __init__(self, descriptor: int = 0, label: str = "standard input") -> None:
         super().__init__(label)
         self._descriptor = os.dup(descriptor)
+        if hasattr(fcntl, "F_SETPIPE_SZ"):  # a full pipe is then read in few pieces
+            with suppress(OSError):  # no pipe, or not allowed
+                fcntl.fcntl(self._descriptor, fcntl.F_SETPIPE_SZ, _READ)
 
     def read1(self, size: int) -> bytes:
         while not select.select([self._descriptor], [], [], 0.1)[0]:
@@ -190,7 +227,7 @@ class FileInput(TextInput):
         self.notes: list[str] = []
 
     def resume(self, position: Any, done: set[str]) -> None:
-        inode, offset, row, line, head = (int(number) for number in position)
+        inode, offset, row, line, head, *skip = (int(number) for number in position)
         self._open()
         assert self._descriptor is not None
         found = os.fstat(self._descriptor)
@@ -201,7 +238,7 @@ class FileInput(TextInput):
             )
             return
         self._head = os.pread(self._descriptor, head, 0)
-        self._first = TextPosition(offset - head, row, line)
+        self._first = TextPosition(offset - head, row, line, *skip)
         self._given = offset - head
         self._segments = [_Segment(offset, inode, offset)]
         os.lseek(self._descriptor, offset, os.SEEK_SET)
@@ -214,6 +251,11 @@ class FileInput(TextInput):
             self._keep_head(reader)
         return reader
 
+    def read_by(self, reader: PositionedReader) -> None:
+        self._pending = b""
+        reader.position = self._first
+        super().read_by(reader)
+
     def _keep_head(self, reader: TextReader) -> None:
         """Keep the header of CSV, which stands in the first lines of the file."""
         if self._head or not reader.header_lines or self._descriptor is None:
@@ -223,14 +265,15 @@ class FileInput(TextInput):
 
     @property
     def position(self) -> Any:
-        reader = self._reader
-        if not isinstance(reader, TextReader) or not self._segments:
+        found = getattr(self._reader, "position", None)
+        if found is None or not self._segments:
             return None
-        offset, row, line = reader.position
+        offset, row, line, skip = found
         own = [each for each in self._segments if each.begins <= offset]
         self._segments = self._segments[max(0, len(own) - 1) :]
         begins, inode, start = self._segments[0]
-        return [inode, max(start, start + offset - begins), row, line, len(self._head)]
+        at = max(start, start + offset - begins)
+        return [inode, at, row, line, len(self._head), *([skip] if skip else ())]
 
     def read1(self, size: int) -> bytes:
         if self._pending:
@@ -294,16 +337,20 @@ class FolderInput(LiveInput):
         self.done: set[str] = set()
         """The files that were read to their ends."""
         self._new: list[str] = []
-        self._at: list[Any] | None = None
-        self._skip: tuple[str, int] = ("", 0)
+        self.before = 0
+        """The number of events in these, where events have numbers."""
+        self._at = ("", 0)
+        self._skip = ("", 0)
 
     def resume(self, position: Any, done: set[str]) -> None:
         self.done = {*done}
-        self._skip = str(position[0]), int(position[1])
+        name, pieces, *before = position
+        self._skip, self.before = (str(name), int(pieces)), sum(map(int, before))
+        self._at = self._skip
 
     @property
     def position(self) -> Any:
-        return self._at or ["", 0]
+        return [*self._at, self.before] if self.before else [*self._at]
 
     def take_done(self) -> list[str]:
         new, self._new = self._new, []
@@ -341,13 +388,13 @@ class FolderInput(LiveInput):
 
     def note(self, path: Path, pieces: int) -> None:
         """Note that some pieces of a file are given."""
-        self._at = [path.name, pieces]
+        self._at = path.name, pieces
 
     def end(self, path: Path) -> None:
         """Note that a file is given whole."""
         self.done.add(path.name)
         self._new.append(path.name)
-        self._at = ["", 0]
+        self._at = "", 0
 
 
 @dataclass

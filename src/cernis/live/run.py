@@ -1,7 +1,7 @@
 """`LiveRun`: the loop of a live stream in one process.
 
     arrivals ─▶ clock: late or not, watermark ─▶ bucket ─▶ sink.add
-    every `pace` seconds (at once where the sink does not wait):
+    every `pace` seconds, or at once where matches wait for a delivery:
         sink.stage, positions ─▶ store.commit ─▶ sink.release
 
 A commit has the positions of the inputs, the state, and what was staged for the sinks. So a process
@@ -16,33 +16,39 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic, time
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from cernis.compiled.tiers import expect_events
 from cernis.errors import CernisError, StateError
-from cernis.events.batch import Bools
+from cernis.events.batch import Bools, Int64s
 from cernis.live.arrivals import Arrival, InputEnded, InputReaders
 from cernis.live.clock import EventClock
 from cernis.live.inputs import KnownText, LiveInput, describe_input, resume_input
 from cernis.live.prepare import Prepared, check_rules, record_rules
-from cernis.live.sinks import LINE, FolderSink, Sink
+from cernis.live.sinks import LINE, Sink
 from cernis.live.store import LocalStore
 from cernis.results.jsonlines import answer_lines
 from cernis.run.rules.rule_set import RuleSet
 from cernis.work.bucket import restore_bucket
 from cernis.work.checkpoint import check_same
-from cernis.work.columns import AHEAD, LATE
+from cernis.work.columns import AHEAD, LATE, ROW
 from cernis.work.progress import Progress, RuleNumbers
 from cernis.work.query import QueryWork
 from cernis.work.rule_record import RuleRecord
 from cernis.work.rules import RuleWork, make_rules
 
 _LONGEST_STEP = 0.1
+_COMMIT, _SEEN = 1.0, 0.1
+"""Seconds between commits, and where matches are seen before them."""
+_SHORT_RUN, _MANY = 1.0, 1_000_000
+"""After so many seconds, many events are to come: kernels are compiled, whose calls cost least."""
 _MS = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -57,8 +63,8 @@ class Pace:
     """Seconds that events may be ahead of the clock; None: any number."""
     idle: float | None = None
     """Seconds of silence after which an input holds nothing back."""
-    commit: float = 1.0
-    """Seconds between commits, where a sink waits for them."""
+    commit: float | None = None
+    """Seconds between commits; None: one, or as a match comes, or 0.1 where no sink waits."""
 
 
 class LiveRun:
@@ -69,20 +75,19 @@ class LiveRun:
         prepared: Prepared,
         inputs: Mapping[str, LiveInput],
         store: LocalStore,
-        sink: Sink,
+        sinks: Sequence[Sink],
         pace: Pace,
-        *,
-        aside: FolderSink | None = None,
     ) -> None:
-        """`aside` receives the events that are not read."""
-        self.prepared, self.store, self.sink, self.pace = prepared, store, sink, pace
+        """The first sink receives matches; another one, events that are not read."""
+        self.prepared, self.store, self.sinks, self.pace = prepared, store, sinks, pace
         self.told: Callable[[Progress], None] = lambda _: None
         """Is told of each commit."""
         self._counts: Counter[str] = Counter()
         """Rows, events, matches and events aside since the last commit."""
         self._milliseconds: Counter[str] = Counter()
-        self.inputs = [inputs[name] for name in _match_inputs(inputs, prepared)]
-        self._aside = aside
+        self._rows = 0
+        """The number of the next row, where rows are numbered as they come."""
+        self.inputs = [inputs[name] for name in match_inputs(inputs, prepared)]
         self._tick = prepared.tick
         self.clock = EventClock(
             inputs=len(self.inputs),
@@ -94,7 +99,8 @@ class LiveRun:
         self.bucket = restore_bucket(self._buckets, 0, store, None)
         self.arrivals = InputReaders(self.inputs, prepared.sources, self._tick)
         self._is_dirty = False
-        self._committed = monotonic()
+        self._is_hot = False
+        self._committed = self._began = monotonic()
 
     # ---------------------------------------------------------- beginning
 
@@ -103,7 +109,7 @@ class LiveRun:
         store, folder = self.store, str(self.store.folder)
         before = store.read_note("run")
         batch = 0
-        self._buckets = self.prepared.buckets
+        self._buckets = replace(self.prepared.buckets, is_kept=store.folder is not None)
         if before is None:
             store.write_note("run", self.prepared.note)
             known = {
@@ -117,7 +123,7 @@ class LiveRun:
             noted = store.read_note("clock")
             batch = int(store.read_note("batch") or 0)
             if noted is not None:
-                self.clock.watermark = noted["watermark"]
+                self.clock.watermark, self._rows = noted["watermark"], noted["rows"]
                 self.clock.latest = {int(n): time_ for n, time_ in noted["latest"].items()}
             record = self._buckets.record
             if record is not None:
@@ -125,13 +131,13 @@ class LiveRun:
                 rules = make_rules(record.versions[-1].rules[0])
                 self._buckets = replace(self._buckets, record=record_rules(rules, ran, batch))
             self._release(batch)
-        for sink in self._sinks:
+        for sink in self.sinks:
             sink.recover(batch)
         return batch
 
     @property
-    def _sinks(self) -> list[Sink]:
-        return [self.sink] if self._aside is None else [self.sink, self._aside]
+    def sink(self) -> Sink:
+        return self.sinks[0]
 
     # ------------------------------------------------------------- the loop
 
@@ -151,28 +157,44 @@ class LiveRun:
 
     def start(self) -> None:
         self.arrivals.start()
+        self._began = monotonic()
 
     def close(self) -> None:
         """End the threads; nothing is committed."""
         self.arrivals.stop()
-        for sink in self._sinks:
+        for sink in self.sinks:
             sink.close()
 
     def step(self, seconds: float) -> bool:
-        """Read what has come, after some seconds at the latest; return whether something has."""
-        arrived = self.arrivals.take(self._wait(seconds))
-        self.take(arrived)
-        if self._is_dirty and (not self.sink.waits or self._is_due()):
+        """Read what has come, after some seconds at the latest; return whether something has.
+
+        Commits first, if it is time: what the caller was given before this step, it has.
+        """
+        if self._is_dirty and self._is_due():
             self.commit()
+        arrived = self.arrivals.take(self._wait(seconds))
+        if arrived and not self._is_hot and monotonic() > self._began + _SHORT_RUN:
+            self._is_hot = True
+            expect_events(_MANY)
+        self.take(arrived)
         return bool(arrived)
 
     def _wait(self, seconds: float) -> float:
-        if self._is_dirty and self.sink.waits:
-            return max(0.0, min(seconds, self._committed + self.pace.commit - monotonic()))
-        return seconds
+        if not self._is_dirty:
+            return seconds
+        return max(0.0, min(seconds, self._committed + self._every - monotonic()))
+
+    @property
+    def _every(self) -> float:
+        """A match that waits for a delivery is not kept waiting, unless the user has said so."""
+        if self.pace.commit is not None:
+            return self.pace.commit
+        if self.sink.is_pressing:
+            return 0.0
+        return _COMMIT if self.sink.waits else _SEEN
 
     def _is_due(self) -> bool:
-        return monotonic() >= self._committed + self.pace.commit
+        return monotonic() >= self._committed + self._every
 
     def take(self, arrived: list[Arrival | InputEnded], *, last: bool = False) -> None:
         """Read rows that have come; with `last`, nothing follows, and all of them are read."""
@@ -215,19 +237,27 @@ class LiveRun:
         if not self._is_dirty:
             return
         self._batch += 1
-        staged = [sink.stage(self._batch) for sink in self._sinks]
-        store, clock = self.store, self.clock
-        store.write_note("staged", staged)
-        store.write_note("batch", self._batch)
-        store.write_note("clock", {"watermark": clock.watermark, "latest": clock.latest})
-        if self._buckets.record is not None:
-            store.write_note("rules", self._buckets.record.to_note())
-        store.commit()
+        staged = [sink.stage(self._batch) for sink in self.sinks]
+        if self.store.folder is not None:
+            self._write_notes(staged)
         self._is_dirty = False
         self._release(self._batch, staged)
         self.told(self._measure())
         self._counts.clear()
         self._milliseconds.clear()
+
+    def _release(self, number: int, staged: Any = None) -> None:
+        release_staged(self.store, self.sinks, number, staged)
+
+    def _write_notes(self, staged: list[Any]) -> None:
+        store, clock = self.store, self.clock
+        store.write_note("staged", staged)
+        store.write_note("batch", self._batch)
+        noted = {"watermark": clock.watermark, "latest": clock.latest, "rows": self._rows}
+        store.write_note("clock", noted)
+        if self._buckets.record is not None:
+            store.write_note("rules", self._buckets.record.to_note())
+        store.commit()
 
     def _measure(self) -> Progress:
         """Return the numbers since the last commit."""
@@ -259,16 +289,6 @@ class LiveRun:
             rules_per_bucket={0: numbers} if numbers else {},
         )
 
-    def _release(self, number: int, staged: Any = None) -> None:
-        staged = self.store.read_note("staged") if staged is None else staged
-        if staged is None:
-            return
-        if not isinstance(staged, list) or len(staged) != len(self._sinks):
-            raise StateError("the checkpoint was written with other sinks; name the same ones")
-        for sink, own in zip(self._sinks, staged, strict=True):
-            if own is not None:
-                sink.release(number, own)
-
     # ------------------------------------------------------------- changes
 
     def check_rules(self, rules: RuleSet) -> None:
@@ -289,6 +309,10 @@ class LiveRun:
         """Return the rows that are read, as they travel; set the others aside."""
         table, ticks = arrival.table, arrival.ticks
         self._counts["rows"] += len(ticks)
+        if self.prepared.travel.counts:
+            numbers: Int64s = np.arange(self._rows, self._rows + len(ticks))
+            self._rows += len(ticks)
+            table = table.append_column(ROW, pa.array(numbers))
         if self.pace.ahead is not None:
             bound = int((time() + self.pace.ahead) * 1000) * _MS // self._tick
             table, ticks = self._set_aside(arrival.input, table, ticks, ticks > bound, AHEAD)
@@ -305,13 +329,13 @@ class LiveRun:
             return table, ticks
         rows = table.filter(pa.array(aside))
         self._counts[reason] += rows.num_rows
-        if self._aside is not None:
+        for sink in self.sinks[1:]:
             stream = self.prepared.sources[input_].name
             lines = [
                 json.dumps({"reason": reason, "stream": stream, "event": event}, default=str)
                 for event in rows.to_pylist()
             ]
-            self._aside.add(pa.record_batch({LINE: pa.array(lines, pa.string())}))
+            sink.add(pa.record_batch({LINE: pa.array(lines, pa.string())}))
             self._is_dirty = True
         return table.filter(pa.array(~aside)), ticks[~aside]
 
@@ -326,11 +350,26 @@ class LiveRun:
     def _write_lines(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return matches with their lines, if the sink wants lines."""
         work = self._buckets.work
-        if not isinstance(work, QueryWork) or work.form != "lines" or work.plan.head is None:
+        if not isinstance(work, QueryWork) or work.form != "lines":
+            return batch
+        if (names := work.plan.answer_names) is None:
             return batch
         *values, ends, times = batch.columns
-        names = [column.name for column in work.plan.head.columns]
         return pa.record_batch({LINE: answer_lines(names, values, ends, times, "")})
+
+
+def release_staged(
+    store: LocalStore, sinks: Sequence[Sink], number: int, staged: Any = None
+) -> None:
+    """Let a delivery be seen; `staged` is what its sinks have staged, None: as the store has it."""
+    staged = store.read_note("staged") if staged is None else staged
+    if staged is None:
+        return
+    if not isinstance(staged, list) or len(staged) != len(sinks):
+        raise StateError("the checkpoint was written with other sinks; name the same ones")
+    for sink, own in zip(sinks, staged, strict=True):
+        if own is not None:
+            sink.release(number, own)
 
 
 def _write_time(nanoseconds: int) -> str | None:
@@ -342,7 +381,7 @@ def _write_time(nanoseconds: int) -> str | None:
     return moment.isoformat(timespec="milliseconds")
 
 
-def _match_inputs(inputs: Mapping[str, LiveInput], prepared: Prepared) -> list[str]:
+def match_inputs(inputs: Mapping[str, LiveInput], prepared: Prepared) -> list[str]:
     """Return the names of the inputs in the order of the sources."""
     if len(inputs) == len(prepared.sources) == 1:
         return list(inputs)
@@ -358,5 +397,5 @@ def resume_inputs(inputs: Mapping[str, LiveInput], store: LocalStore) -> None:
             input_.known = KnownText.from_note(known[input_.label])
         if position is not None:
             resume_input(input_, position, store.files(input_.label))
-        elif store.header() is not None and input_.position is not None:
+        elif store.header() and input_.position is not None and input_.label not in known:
             raise CernisError(f"{input_.label}: the checkpoint does not know this input")

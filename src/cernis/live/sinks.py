@@ -51,6 +51,11 @@ class Sink(ABC):
     def add(self, batch: pa.RecordBatch) -> None:
         """Stage some matches."""
 
+    @property
+    def is_pressing(self) -> bool:
+        """Whether something is staged that should be seen soon."""
+        return False
+
     def stage(self, number: int) -> Any:
         """End a delivery; return what the checkpoint keeps of it (for JSON), None: nothing."""
         return None
@@ -118,7 +123,7 @@ class FolderSink(Sink):
         return self.folder / f"matches-{number:09}.{self._suffix}"
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if self._suffix == "jsonl":
+        if self._suffix != "parquet":
             self._file = self._file or open(self._hidden, "wb")  # noqa: SIM115
             self._file.write(join_lines(batch))
         else:
@@ -171,6 +176,10 @@ class WebhookSink(Sink):
     def add(self, batch: pa.RecordBatch) -> None:
         self._lines.append(join_lines(batch))
 
+    @property
+    def is_pressing(self) -> bool:
+        return bool(self._lines)
+
     def stage(self, number: int) -> Any:
         lines, self._lines = b"".join(self._lines), []
         return lines.decode() if lines else None
@@ -192,7 +201,9 @@ class WebhookSink(Sink):
                     raise CernisError(f"{self.url}: answers {error.code} {error.reason}") from error
             except OSError:
                 pass
-            if self._stopping():
-                raise CernisError(f"{self.url}: cannot be reached; the matches stay staged")
-            time.sleep(wait)
+            until = time.monotonic() + wait
+            while time.monotonic() < until:
+                if self._stopping():
+                    raise CernisError(f"{self.url}: cannot be reached; the matches stay staged")
+                time.sleep(min(0.1, wait))
             wait = min(2 * wait, _LONGEST_WAIT)

@@ -9,6 +9,9 @@ checkpoint is one file that can be copied. Turned down: files that are renamed o
 not commit together; a key-value store with compiled parts (LMDB, RocksDB), one more dependency
 for some writes a second.
 
+With a secret of the user, the positions, the notes and the header of the state are signed; chunks
+and snapshots belong to the header (`work.log`).
+
 Cost contract: a commit writes what has changed, without waiting for the disk (`synchronous =
 NORMAL` with a write-ahead log): a process that is killed loses nothing. A machine that loses power
 may go back some commits as a whole.
@@ -24,32 +27,42 @@ from pathlib import Path
 from typing import Any
 
 from cernis.errors import StateError
-from cernis.work.log import damaged
+from cernis.signature import Secret, check_signature, check_signed, derive_key
+from cernis.work.log import damaged, open_seal, seal
 
 FILE = "cernis.sqlite"
-_VERSION = 1
+_VERSION = 2
+_DIGEST = 16
+_SIGNED = "signed"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS chunks (number INTEGER PRIMARY KEY, chunk BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS positions (input TEXT PRIMARY KEY, position TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS files (input TEXT, name TEXT, PRIMARY KEY (input, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (
+    input TEXT, name TEXT, seal BLOB NOT NULL, PRIMARY KEY (input, name)
+) WITHOUT ROWID;
 """
 
 
 class LocalStore:
     """The checkpoint in a folder; None: in memory, for a run that is not continued."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path | None, secret: Secret = None) -> None:
+        self.folder, self._key = folder, derive_key(secret, "note")
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         self._database = self._open()
+        signed = self._get(_SIGNED)
+        if signed is None:
+            self._put(_SIGNED, b"yes" if self._key else b"no")
+        else:
+            check_signed(signed == b"yes", self._key, f"{folder}: the checkpoint")
 
     def _open(self) -> sqlite3.Connection:
         where = ":memory:" if self.folder is None else str(self.folder / FILE)
         database = sqlite3.connect(where, isolation_level=None, check_same_thread=False, timeout=0)
         try:
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            database.execute("PRAGMA page_size = 32768")  # chunks are large
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
             version = database.execute("PRAGMA user_version").fetchone()[0]
@@ -132,32 +145,47 @@ class LocalStore:
     def read_note(self, name: str) -> Any:
         """Return a value that was noted; None if there is none."""
         found = self._get(f"note {name}")
+        if found is None:
+            return None
         try:
-            return None if found is None else json.loads(found)
+            return json.loads(self._unseal(found, name))
         except ValueError as error:
             raise damaged(f"its note on {name}: {error}") from error
 
     def write_note(self, name: str, value: Any) -> None:
         """Note a value that JSON can hold."""
-        self._put(f"note {name}", json.dumps(value).encode())
+        self._put(f"note {name}", self._seal(json.dumps(value).encode(), name))
 
     def position(self, input_: str) -> Any:
         """Return where an input goes on; None: at its beginning."""
-        found = self._one("SELECT position FROM positions WHERE input = ?", input_)
-        return None if found is None else json.loads(found)
+        return self.read_note(f"position {input_}")
 
     def put_position(self, input_: str, position: Any) -> None:
-        self._run("INSERT OR REPLACE INTO positions VALUES (?, ?)", input_, json.dumps(position))
+        self.write_note(f"position {input_}", position)
 
     def files(self, input_: str) -> set[str]:
         """Return the files of a folder that were read."""
-        rows = self._database.execute("SELECT name FROM files WHERE input = ?", (input_,))
-        return {name for (name,) in rows}
+        rows = self._database.execute("SELECT name, seal FROM files WHERE input = ?", (input_,))
+        return {self._unseal(sealed, f"file {input_}").decode() for _, sealed in rows}
 
     def put_files(self, input_: str, names: Iterable[str]) -> None:
-        self._database.executemany(
-            "INSERT OR IGNORE INTO files VALUES (?, ?)", [(input_, name) for name in names]
+        rows = [(input_, n, self._seal(n.encode(), f"file {input_}")) for n in names]
+        self._database.executemany("INSERT OR IGNORE INTO files VALUES (?, ?, ?)", rows)
+
+    def _seal(self, content: bytes, about: str) -> bytes:
+        """Return content with a digest, which says what the content is about."""
+        return seal(about.encode() + b"\0" + content, self._key)
+
+    def _unseal(self, sealed: bytes, about: str) -> bytes:
+        if self._key:
+            expected = seal(sealed[_DIGEST:], self._key)
+            check_signature(sealed, expected, f"{self.folder}: the checkpoint")
+        named, _, content = (sealed[_DIGEST:] if self._key else open_seal(sealed, about)).partition(
+            b"\0"
         )
+        if named != about.encode():
+            raise damaged(f"its note on {about} is another one")
+        return content
 
     def _get(self, name: str) -> bytes | None:
         found = self._one("SELECT value FROM kept WHERE name = ?", name)

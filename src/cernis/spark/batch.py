@@ -5,6 +5,8 @@
 Where several tasks find matches of one group (GROUP BY), each gives its part, and Spark adds the
 parts up (`group_parts`).
 
+Parquet files in order of time are read by the tasks themselves (`row_groups`): no row is moved.
+
 Nothing runs until the result is asked for. Only relevant events reach Python, with one integer
 for all predicates and the columns that are shown or compared.
 
@@ -44,6 +46,7 @@ from cernis.work.columns import BUCKET, MOMENT, NOW, PLACE, ROW, STREAM, TICKS
 from cernis.work.group_parts import list_columns, spark_schema
 from cernis.work.query import RANKING, QueryWork, finish_groups
 from cernis.work.reading import Work, recognize_rows
+from cernis.work.row_groups import recognize_groups
 from cernis.work.rule_record import RuleText
 
 _PUSHED_RULES = 64
@@ -58,9 +61,8 @@ def recognize_batch(job: QueryJob, work: QueryWork) -> Any:
             stacklevel=3,
         )
     assert work.schema is not None
-    rows = travelling_rows(job)
     if work.parts is not None:
-        parts = map_rows(rows, work, spark_schema(work.parts))
+        parts = _find_matches(job, work, spark_schema(work.parts))
         added = _add_up(parts, work.parts)
         if work.placed or work.form == "lines":
             added = added.repartition(1)
@@ -68,9 +70,18 @@ def recognize_batch(job: QueryJob, work: QueryWork) -> Any:
         return added.mapInArrow(finish, from_arrow_schema(work.schema, prefer_timestamp_ntz=True))
     if work.ranked:
         ranked = pa.schema([*work.schema, *RANKING])
-        return _merge_best(job, work, map_rows(rows, work, ranked))
-    found = map_rows(rows, work)
+        return _merge_best(job, work, _find_matches(job, work, ranked))
+    found = _find_matches(job, work)
     return found if job.plan.head is None else _distinct(found, placed=job.options.placed)
+
+
+def _find_matches(job: QueryJob, work: QueryWork, schema: pa.Schema | None = None) -> Any:
+    """Return what tasks find in the rows that Spark sends them, or in the files that they read."""
+    if job.groups is None:
+        return map_rows(travelling_rows(job), work, schema)
+    numbers = job.frames[0].data.sparkSession.range(0, job.tasks, 1, job.tasks)
+    columns = from_arrow_schema(schema or work.schema, prefer_timestamp_ntz=True)
+    return numbers.mapInArrow(partial(recognize_groups, work, job.groups), columns)
 
 
 def map_rows(rows: Any, work: Work, schema: pa.Schema | None = None) -> Any:

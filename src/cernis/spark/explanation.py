@@ -29,6 +29,7 @@ from cernis.spark.prepare import QueryJob, has_whole_groups, prepare_job
 from cernis.spark.relevance import make_masks
 from cernis.spark.slices import APART, HOT
 from cernis.work.layout import Layout
+from cernis.work.row_groups import RowGroups
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,9 @@ def _describe_layout(job: QueryJob) -> Iterator[str]:
     if job.is_streaming:
         yield from _describe_stream(job)
         return
+    if job.groups is not None:
+        yield from _describe_files(job, job.groups)
+        return
     if job.arrangement.together:
         sorted_ = job.arrangement.ordered and job.options.row is None
         order = "nor sorted" if sorted_ else "but sorted"
@@ -135,6 +139,17 @@ def _describe_layout(job: QueryJob) -> Iterator[str]:
         yield "events are numbered first, over the whole stream: one more shuffle"
 
 
+def _describe_files(job: QueryJob, groups: RowGroups) -> Iterator[str]:
+    tasks, files = count_noun(job.tasks, "task"), count_noun(groups.files, "Parquet file")
+    if job.layout.distribution is Distribution.SINGLE:
+        yield f"single: 1 task; what would make it parallel: {job.layout.parallel}"
+    read = "reads" if job.tasks == 1 else "read"
+    yield f"{tasks} {read} the row groups of {files}, in order of time; Spark moves no row"
+    around = _describe_around(job.query.pattern, job.layout)
+    if job.tasks > 1 and around:
+        yield f"a task reads {around} as well: at most each row twice"
+
+
 def _describe_around(pattern: Pattern, layout: Layout) -> str:
     """Return how far a slice reads around itself, in units of time or events."""
     sides = []
@@ -158,6 +173,9 @@ def _describe_groups(job: QueryJob) -> str:
 
 
 def _describe_predicates(job: QueryJob) -> Iterator[str]:
+    if job.groups is not None:
+        yield "nothing: tasks read the files"
+        return
     bits = len(job.pushdown.translated)
     yield f"{bits} of {len(job.pushdown.atoms)} predicates, as bits of one integer"
     frame, left = job.frames[0], job.pushdown.left
@@ -172,6 +190,8 @@ def _describe_drops(job: QueryJob, share: float | None) -> Iterator[str]:
     measured = "" if share is None else f": {1 - share:.1%} of the events here"
     if all(job.pushdown.relevance[frame.stream] is None for frame in job.frames):
         yield f"nothing: {_why_all(job)}"
+    elif job.groups is not None:
+        yield f"in the tasks, events that no test passes{measured}"
     elif not layout.places and (layout.ranked or job.arrangement.together):
         yield f"before Python, events that no test passes{measured}"
     elif layout.places:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
-from cernis.plan.equalities import ConstantTest
+from cernis.pattern.simple_tests import ConstantTest
 from cernis.plan.plan import Distribution, Plan
 from cernis.run.rules.rule import Rule
 from cernis.run.rules.rule_set import RuleSet

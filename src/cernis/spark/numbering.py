@@ -111,3 +111,11 @@ def is_parquet(source: Any) -> bool:
     ):
         return False
     return class_name(relation.relation().fileFormat()) == "ParquetFileFormat"
+
+
+def list_parquet_files(source: Any) -> list[str]:
+    """Return the Parquet files that a DataFrame is, in the order of its rows; none if it is not.
+
+    Spark Connect does not tell.
+    """
+    return sorted(source.inputFiles()) if hasattr(source, "_jdf") and is_parquet(source) else []

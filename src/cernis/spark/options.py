@@ -41,6 +41,8 @@ class JobOptions:
     tasks: int | None = None
     sample: float = SAMPLE
     pushdown: bool = True
+    read_files: bool = False
+    """Tasks may read Parquet files themselves."""
     on_error: OnRows = "fail"
     budget: int = CANDIDATE_BUDGET
     on_budget: OnBudget = "fail"

@@ -31,7 +31,7 @@ from cernis.pattern.query import Pattern, Unit
 from cernis.plan.plan import Distribution, Plan
 from cernis.run.feed import Measures
 from cernis.run.query import Query, refuse_insert
-from cernis.run.requirements import required_attributes, tests_and_atoms
+from cernis.run.requirements import find_columns, required_attributes, tests_and_atoms
 from cernis.run.rules.rule import Rule, RuleSetError, describe_mistake, refuse_inserts
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
@@ -46,6 +46,14 @@ from cernis.spark.keys import KeyedRules, key_rules
 from cernis.spark.numbering import has_fixed_numbers, number_rows
 from cernis.spark.options import JobOptions, count_tasks
 from cernis.spark.relevance import Pushdown, push_down
+from cernis.spark.row_groups import (
+    GAIN,
+    Times,
+    cut_lots,
+    find_files,
+    list_groups,
+    number_positions,
+)
 from cernis.spark.tables import join_tables
 from cernis.work.columns import ROW, STREAM
 from cernis.work.group_parts import exact_columns
@@ -58,8 +66,16 @@ from cernis.work.layout import (
     choose_layout,
     choose_stream_layout,
 )
-from cernis.work.query import QueryWork, answer_schema, carry_answer, line_schema, part_schema
+from cernis.work.query import (
+    QueryWork,
+    answer_schema,
+    carry_answer,
+    line_schema,
+    part_schema,
+    refuse_overall,
+)
 from cernis.work.reading import StreamColumns
+from cernis.work.row_groups import RowGroups
 from cernis.work.rules import MEASURES, RuleWork, add_order, name_answers, unite_answers
 
 Columns = Mapping[str, Mapping[str, str]]
@@ -95,6 +111,8 @@ class QueryJob(Job):
     ahead: int
     """How far ahead WITHOUT looks, in the same units; 0 where nothing is cut."""
     pushdown: Pushdown
+    groups: RowGroups | None = None
+    """The row groups of Parquet files that tasks read; None: Spark sends rows."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -124,7 +142,7 @@ def prepare_job(
     single = layout.distribution is Distribution.SINGLE
     scale = _find_scale(frames)
     pushdown = push_down(plan, frames, enabled=options.pushdown)
-    return QueryJob(
+    job = QueryJob(
         query=query,
         plan=plan,
         options=options,
@@ -133,10 +151,54 @@ def prepare_job(
         arrangement=_arrangement(plan, layout, frames),
         tasks=1 if single else options.tasks or _choose_tasks(frames),
         scale=scale,
-        window=_window(plan.pattern, layout, scale),
-        ahead=_look_ahead(plan.pattern, layout, scale),
+        window=reach_back(plan.pattern, layout, scale),
+        ahead=reach_ahead(plan.pattern, layout, scale),
         pushdown=pushdown,
         columns=_choose_columns(plan, frames, pushdown.left, options),
+    )
+    return _read_in_tasks(job)
+
+
+def _read_in_tasks(job: QueryJob) -> QueryJob:
+    """Return the job with tasks that read Parquet files themselves, where they can."""
+    frame, options, layout = job.frames[0], job.options, job.layout
+    is_cut = layout.cut or layout.ranked
+    if len(job.frames) > 1 or not options.read_files or not (is_cut or job.tasks == 1):
+        return job
+    files = find_files(frame, options.row)
+    columns = _choose_columns(job.plan, job.frames, job.pushdown.atoms, options, from_files=True)
+    types = {name: arrow_type(frame.fields[name].dataType) for name in columns[frame.stream]}
+    if not files or not types:
+        return job
+    times = None if frame.time is None else Times(frame.time, frame.time_unit, job.scale)
+    try:
+        groups = list_groups(files, types, times)
+    except (OSError, pa.ArrowException, ValueError, OverflowError):
+        return job  # Spark says what is wrong
+    if not groups:
+        return job
+    after = job.plan.pattern.absent_after
+    is_timed = after is not None and after.within.unit is Unit.TIME and frame.time is not None
+    last = groups[-1].high if is_timed else None
+    if layout.ranked:
+        groups = number_positions(groups)
+    lots = cut_lots(groups, job.window or 0, job.ahead, job.tasks)
+    cores = frame.data.sparkSession.sparkContext.defaultParallelism
+    if len(lots) < min(job.tasks, ceil(cores / GAIN)):
+        return job
+    return replace(
+        job,
+        plan=job.query.plan.for_schema(_read_schema(job.frames), options.time),
+        arrangement=Arrangement(),
+        tasks=len(lots),
+        columns=columns,
+        pushdown=job.pushdown.without_masks(),
+        groups=RowGroups(
+            lots=tuple(lots),
+            types=types,
+            by_time=layout.cut,
+            now=last,
+        ),
     )
 
 
@@ -164,14 +226,8 @@ def check_grouping(pattern: Pattern, frames: Sequence[Frame], options: JobOption
     """Raise an error for what does not go with GROUP BY, LIMIT … EVERY and LIMIT … OVERALL."""
     if pattern.ranks_intervals and frames[0].time is None:
         raise DataError("LIMIT … EVERY needs a column of times")
-    if pattern.ranks_overall and frames[0].source.isStreaming:
-        limit = f"LIMIT {pattern.limit}"
-        wrong = Diagnostic(
-            f"{limit} OVERALL needs an input that ends: a stream never knows the best of all",
-            next(iter(pattern.spans.get("limit", ())), None),
-            suggestion=f"write {limit} EVERY 1 HOUR for the best of each hour",
-        )
-        raise QueryError([wrong], pattern.source)
+    if frames[0].source.isStreaming:
+        refuse_overall(pattern)
     grouping = pattern.grouping
     if grouping is None:
         return
@@ -322,7 +378,7 @@ def _arrangement(plan: Plan, layout: Layout, frames: Sequence[Frame]) -> Arrange
     return Arrangement()
 
 
-def _window(pattern: Pattern, layout: Layout, scale: Scale) -> int | None:
+def reach_back(pattern: Pattern, layout: Layout, scale: Scale) -> int | None:
     """Return how far back a match reaches, as a number of 64 bits."""
     window = None
     if layout.counts_in_slices:
@@ -334,7 +390,7 @@ def _window(pattern: Pattern, layout: Layout, scale: Scale) -> int | None:
     return None if window is None else min(window, 2**63 - 1)
 
 
-def _look_ahead(pattern: Pattern, layout: Layout, scale: Scale) -> int:
+def reach_ahead(pattern: Pattern, layout: Layout, scale: Scale) -> int:
     """Return how far ahead of a match a slice reads, as a number of 64 bits."""
     if layout.counts_in_slices:
         return min(ahead_in_events(pattern), 2**62)
@@ -342,9 +398,14 @@ def _look_ahead(pattern: Pattern, layout: Layout, scale: Scale) -> int:
 
 
 def _choose_columns(
-    plan: Plan, frames: Sequence[Frame], left: Sequence[Atom], options: JobOptions
+    plan: Plan,
+    frames: Sequence[Frame],
+    left: Sequence[Atom],
+    options: JobOptions,
+    *,
+    from_files: bool = False,
 ) -> Columns:
-    """Choose the columns that travel."""
+    """Choose the columns that travel, or that tasks read from files: there, fields are whole."""
     named = options.matches in ("lines", "flat")
     shown = options.matches == "events" or (named and options.text != "named")
     names, whole = required_attributes(plan, left, shown=shown, named=named)
@@ -352,6 +413,8 @@ def _choose_columns(
         names.add(frames[0].time)
     if any(isinstance(atom, TypeIs) for atom in left):
         names.add(frames[0].type)
+    if from_files:
+        names = {name for name in find_columns(names) if name in frames[0].fields}
     wanted: dict[str, dict[str, Any]] = {}
     for frame in frames:
         own = wanted.setdefault(frame.stream, {})

@@ -19,7 +19,7 @@ be implied. Nothing runs: this builds expressions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from pyspark.sql import Column
@@ -55,6 +55,10 @@ class Pushdown:
         """The atoms that the workers evaluate."""
         translated = set(self.translated)
         return tuple(atom for atom in self.atoms if atom not in translated)
+
+    def without_masks(self) -> Pushdown:
+        """Return the same where Spark evaluates nothing: tasks read the events."""
+        return replace(self, translated=(), masks=dict.fromkeys(self.masks, ()))
 
 
 def push_down(plan: Plan, frames: Sequence[Frame], *, enabled: bool) -> Pushdown:

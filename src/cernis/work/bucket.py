@@ -67,21 +67,24 @@ class BucketWork:
     """The folder for events that are not read."""
     secret: Secret = field(default=None, repr=False, compare=False)
     """The secret that state is signed with."""
+    is_kept: bool = True
+    """The store can restore the bucket; else nothing is written to it."""
     finds_late: bool = True
     """Events that lie before the watermark when they come here are late; else that is known."""
 
     def run(self, store: Store, call: BucketCall) -> Iterator[BucketAnswer]:
         """Run a bucket in one micro-batch: yield blobs of matches, and a report at the end."""
         number = call.number
-        watermark = call.watermark - self.shift if call.watermark > 0 else None
         bucket = restore_bucket(self, number, store, _live.pop((self.query, number), None))
+        marks = (self.read_watermark(call.watermark), bucket.log.header.watermark)
+        watermark = max((each for each in marks if each is not None), default=None)
         if call.rang:
             bucket.log.header.timer = None  # Spark has removed it
         bucket.revise(store, call.batch)
 
         def move_timer(before: int | None, after: int | None) -> None:
-            shifted = (None if time is None else time + self.shift for time in (before, after))
-            call.move_timer(*shifted)
+            marks = (None if m is None else self.write_watermark(m) for m in (before, after))
+            call.move_timer(*marks)
 
         for batch in bucket.take(store, call.blobs, watermark, move_timer):
             yield BucketAnswer(Report(), write_blob(pa.Table.from_batches([batch])))
@@ -127,6 +130,18 @@ class BucketWork:
         if table is not None:
             firsts = range(0, table.num_rows, _ROWS)
             yield from self.work.split(table.slice(first, _ROWS) for first in firsts)
+
+    def read_watermark(self, milliseconds: int) -> int | None:
+        """Return Spark's watermark as that of a bucket; None before the first event."""
+        return milliseconds - self.shift if milliseconds > 0 else None
+
+    def write_watermark(self, watermark: int) -> int:
+        """Return the first watermark of Spark's that has reached one of a bucket."""
+        return watermark + self.shift
+
+    def mark(self, nanoseconds: int) -> int:
+        """Return the first watermark that has reached a time."""
+        return -(-nanoseconds // _MS)
 
     def limit(self, watermark: int) -> int:
         """Return the first tick that is not before the watermark (in milliseconds)."""
@@ -177,10 +192,14 @@ class Bucket:
         self.report = replace(self.report, events=0, late=0, matches=0, engine_ms=0.0)
         began = perf_counter()
         self.rejected = [table for table in tables if REASON in table.column_names]
-        self._accept(store, [t for t in tables if REASON not in t.column_names], watermark)
+        accepted = self._accept([t for t in tables if REASON not in t.column_names], watermark)
         self.report.state_ms += 1000 * (perf_counter() - began)
         if watermark is not None:
             yield from self._read(store, watermark)
+        if accepted is not None and self.stream.is_kept:  # matches do not wait for the log
+            began = perf_counter()
+            self._write_log(store, *accepted)
+            self.report.state_ms += 1000 * (perf_counter() - began)
         self._close(store, call)
 
     def read_aside(self) -> pa.Table | None:
@@ -199,17 +218,20 @@ class Bucket:
         if (earliest := self.buffer.earliest) is not None:
             calls.append(stream.passed(earliest))
         if (end := self.recognizer.first_end) is not None:
-            calls.append(-(-end // _MS))
+            calls.append(stream.mark(end))
         if (deadline := self.recognizer.next_deadline) is not None:
             calls.append(stream.passed(deadline))
         if stream.window is not None and self.log.kept:
             calls.append(stream.passed(self.log.latest + stream.window))
         return min(calls) if calls else None
 
-    def _accept(self, store: Store, tables: list[pa.Table], watermark: int | None) -> None:
+    def _accept(
+        self, tables: list[pa.Table], watermark: int | None
+    ) -> tuple[pa.Table, Int64s] | None:
+        """Buffer the events that are not late; return them and their times."""
         self.late = None
         if not tables:
-            return
+            return None
         table = pa.concat_tables(tables, promote_options="default") if tables[1:] else tables[0]
         stream, header = self.stream, self.log.header
         ticks = stream.work.read_ticks(table)
@@ -220,12 +242,22 @@ class Bucket:
                 self.late, self.report.late = own if own.num_rows else None, own.num_rows
                 table, ticks = table.filter(pa.array(~late)), ticks[~late]
         if table.num_rows == 0:
-            return
+            return None
         self.report.events = stream.work.select_events(table).num_rows
         table = stream.number_rows(drop_column(table, EVENT), header.rows, self.number)
         header.rows += table.num_rows
-        self.log.append(store, table, int(ticks.max()))
         self.buffer.add(table.append_column(TICKS, pa.array(ticks)))
+        return table, ticks
+
+    def _write_log(self, store: Store, table: pa.Table, ticks: Int64s) -> None:
+        """Log the events that a bucket needs to be restored: none a window before the watermark."""
+        watermark, window = self.log.header.watermark, self.stream.window
+        if window is not None and watermark is not None:
+            needed = ticks >= self.stream.limit(watermark) - window
+            if not needed.all():
+                table, ticks = table.filter(pa.array(needed)), ticks[needed]
+        if table.num_rows:
+            self.log.append(store, table, int(ticks.max()))
 
     def _read(self, store: Store, watermark: int) -> Iterator[pa.RecordBatch]:
         self.log.header.watermark = watermark
@@ -257,7 +289,8 @@ class Bucket:
         report.waiting, report.kept = len(self.buffer), self.log.size
         for name, number in self.recognizer.count_state()._asdict().items():
             setattr(report, name, number)
-        store.put_header(header.to_bytes(self.stream.derive_key(self.number)))
+        if self.stream.is_kept:
+            store.put_header(header.to_bytes(self.stream.derive_key(self.number)))
         report.state_ms += 1000 * (perf_counter() - began)
 
     def _write_snapshot(self, store: Store) -> None:

@@ -11,11 +11,13 @@ event would copy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from cernis.events.batch import Int64s
+from cernis.events.batch import Bools, Int64s
 from cernis.work.columns import TICKS
 
 
@@ -60,6 +62,8 @@ class EventBuffer:
             if number < run.num_rows:
                 left.append(run.slice(number))
         self._runs = left
+        if len(passed) == 1:
+            return passed[0].combine_chunks()
         return self._sorted(passed) if passed else None
 
     def table(self) -> pa.Table | None:
@@ -69,10 +73,22 @@ class EventBuffer:
     def _sorted(self, tables: Sequence[pa.Table]) -> pa.Table:
         table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
         by = [np.asarray(table.column(name)) for name in (*reversed(self.ties), TICKS)]
-        order = np.lexsort(by)
-        if np.array_equal(order, np.arange(len(order))):
+        if _is_sorted(by):
             return table.combine_chunks()
-        return table.combine_chunks().take(pa.array(order))
+        return table.combine_chunks().take(pa.array(np.lexsort(by)))
+
+
+def _is_sorted(by: Sequence[NDArray[Any]]) -> bool:
+    """Return whether rows are in order of columns, the last of which counts most."""
+    tied: Bools = np.ones(max(len(by[0]) - 1, 0), np.bool_)
+    for column in reversed(by):
+        before, after = column[:-1], column[1:]
+        if (tied & (after < before)).any():
+            return False
+        tied &= after == before
+        if not tied.any():
+            break
+    return True
 
 
 def _ticks(run: pa.Table) -> Int64s:

@@ -2,7 +2,8 @@
 
     trades                        a folder of files, by its path
     file:///data/trades           the same, as a URI
-    kafka://a:9092,b:9092/trades  a topic; ?starting=latest and the like after it
+    kafka://a:9092,b:9092/trades  a topic; ?starting=latest and the like after it; what the client
+                                  needs beside it (SASL, TLS) are its own properties
     -                             standard output; as a source, standard input
 
 and in one process, without Spark:
@@ -23,7 +24,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import permutations
 from pathlib import Path
 from typing import TypeVar
@@ -34,6 +36,12 @@ from cernis.events.mistakes import did_you_mean
 
 TOPIC_OPTIONS = ("starting", "per_trigger", "descriptor", "message")
 """The options of a topic, which follow a question mark."""
+
+_ENDS = ("earliest", "latest")
+_OWN_PROPERTIES = (
+    *("bootstrap.servers", "enable.auto.commit", "isolation.level", "auto.offset.reset"),
+    *("transactional.id", "enable.idempotence"),
+)
 
 _SERVER = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}")
 _TOPIC = re.compile(r"[\w.-]{1,249}", re.ASCII)
@@ -59,9 +67,17 @@ class Topic:
     servers: str
     topic: str
     options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    """Properties of Kafka's client, some of them secret."""
 
     def __str__(self) -> str:
         return f"kafka://{self.servers}/{self.topic}"
+
+    @property
+    def starting(self) -> str | int:
+        """Where a run without a checkpoint begins: earliest, latest, or a time in milliseconds."""
+        given = self.options.get("starting", "earliest")
+        return given if given in _ENDS else _parse_starting(given)
 
 
 @dataclass(frozen=True)
@@ -117,6 +133,36 @@ Sink = Folder | Topic | StandardOutput
 LiveSource = Source | GrowingFile | StandardInput | Server
 LiveSink = Sink | Webhook
 Place = TypeVar("Place", bound=LiveSource)
+AnyPlace = TypeVar("AnyPlace", bound=LiveSource | LiveSink)
+
+
+def parse_properties(arguments: Iterable[str]) -> dict[str, str]:
+    """Parse properties of Kafka's client; `NAME=env:VARIABLE` takes one from the environment.
+
+    >>> parse_properties(["security.protocol=SSL"])
+    {'security.protocol': 'SSL'}
+    """
+    properties = {}
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if not equals or not re.fullmatch(r"[a-z][a-z0-9_.]*", name):
+            raise CernisError(f"--kafka-property {name}: expected NAME=VALUE")
+        if name in _OWN_PROPERTIES:
+            raise CernisError(f"--kafka-property {name}: Cernis sets this property itself")
+        if value.startswith("env:"):
+            variable = value.removeprefix("env:")
+            if variable not in os.environ:
+                raise CernisError(
+                    f"--kafka-property {name}: the environment has no variable {variable!r}"
+                )
+            value = os.environ[variable]
+        properties[name] = value
+    return properties
+
+
+def add_properties(place: AnyPlace, properties: Mapping[str, str]) -> AnyPlace:
+    """Return a topic with properties of Kafka's client; any other place as it is."""
+    return replace(place, properties=properties) if isinstance(place, Topic) else place
 
 
 def parse_source(argument: str) -> tuple[str | None, Source]:
@@ -251,16 +297,28 @@ def _parse_topic(argument: str) -> Topic:
     rows = options.get("per_trigger")
     if rows is not None and not (rows.isdecimal() and int(rows)):
         raise CernisError(f"{argument}: per_trigger={rows}: expected a number of records")
-    if options.get("starting", "latest") not in ("earliest", "latest"):
-        raise CernisError(f"{argument}: starting is earliest or latest")
+    if options.get("starting", "latest") not in _ENDS:
+        try:
+            _parse_starting(options["starting"])
+        except ValueError:
+            raise CernisError(
+                f"{argument}: starting is earliest, latest or a time, as in 2024-01-02T10:00:00Z"
+            ) from None
     return Topic(servers, topic, options)
+
+
+def _parse_starting(text: str) -> int:
+    """Return a time in milliseconds; UTC if it has no zone."""
+    moment = datetime.fromisoformat(text)
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
 
 
 def name_places(places: Sequence[tuple[str | None, Place]]) -> dict[str, Place]:
     """Return the places by the names of their streams; one without a name has its own."""
     named: dict[str, Place] = {}
     for name, place in places:
-        stream = name or _name_place(place)
+        stream = name or name_place(place)
         if stream in named:
             raise CernisError(
                 f"two sources for the stream {stream!r}: {named[stream]} and {place}; name them "
@@ -270,7 +328,8 @@ def name_places(places: Sequence[tuple[str | None, Place]]) -> dict[str, Place]:
     return named
 
 
-def _name_place(place: LiveSource) -> str:
+def name_place(place: LiveSource) -> str:
+    """Return the name that a place itself has."""
     match place:
         case Folder(path=path):
             return path.name

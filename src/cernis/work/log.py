@@ -5,7 +5,8 @@ micro-batch writes its events, as one *chunk*, and a *header* of fixed size. A w
 the bucket before continues with its memory. Another worker reads the chunks and runs the
 engine over them again, without reporting matches.
 
-With a window in time, a chunk is dropped when the watermark is a window past its last event.
+With a window in time, a chunk is dropped when the watermark is a window past its last event, and
+an event that has left the window when its batch has been read is not written.
 Without one (or if matches consume events, or answers are distinct), older events matter too:
 when the chunks outweigh the last snapshot, a new *snapshot* replaces them, with the frozen
 session and the buffered events.

@@ -13,9 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.encoding.masks import MaskEncoder
+from cernis.errors import Diagnostic, QueryError
 from cernis.events.batch import EventBatch
 from cernis.pattern.atom import Atom
 from cernis.pattern.predicate import TIME
+from cernis.pattern.query import Pattern
 from cernis.plan.plan import Plan
 from cernis.results.answers import Answers
 from cernis.results.columns import distinct_names
@@ -93,6 +95,19 @@ class QueryWork(RowWork):
         if frozen is not None:
             return Session.thaw(self.plan, frozen, self.reading, measures=measures, encode=encode)
         return Session(self.plan, self.reading, measures=measures, parts=parts, encode=encode)
+
+
+def refuse_overall(pattern: Pattern) -> None:
+    """Raise an error for a query of a stream that asks for the best of the whole input."""
+    if not pattern.ranks_overall:
+        return
+    limit = f"LIMIT {pattern.limit}"
+    wrong = Diagnostic(
+        f"{limit} OVERALL needs an input that ends: a stream never knows the best of all",
+        next(iter(pattern.spans.get("limit", ())), None),
+        suggestion=f"write {limit} EVERY 1 HOUR for the best of each hour",
+    )
+    raise QueryError([wrong], pattern.source)
 
 
 def finish_groups(

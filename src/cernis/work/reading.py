@@ -2,8 +2,8 @@
 
 A *work* travels to tasks and buckets. It says how their rows are read, and opens a *recognizer*: a
 session that takes tables of events in order of time, and gives matches. `QueryWork` runs one query
-(`worker`), `RuleWork` a rule set (`rule_worker`), and `SolutionWork` reads the solutions of graph
-patterns (`rdf.solve`). Tasks of batches (`recognize_rows`) and buckets of streams
+(`worker`), `RuleWork` a rule set (`rule_worker`), and `GraphWork` reads the solutions of graph
+patterns (`graphs`). Tasks of batches (`recognize_rows`) and buckets of streams
 (`streaming.bucket`) do not know which of them they run.
 
 A task gets the rows of one or several *parts* (keys of one bucket, slices of time), sorted

@@ -1,11 +1,12 @@
 """The work of a task that finds the matches of a MATCH_RECOGNIZE clause in partitions of rows.
 
 Rows come partition by partition, in order, with masks and values that Spark has computed. A
-recognizer holds the rows of the last partition until another one begins, because only then the
-partition is whole. It gives the rows of matches with their match, classifier and place; Spark
-computes the measures over these.
+recognizer matches them chunk by chunk: a partition whose rows may go on is *open*, and the matcher
+says which matches no row to come can change. So a hot partition streams through its task. It gives
+the rows of matches with their match, classifier and place; Spark computes the measures over these.
 
-Cost contract: memory for the largest partition and one batch of rows.
+Cost contract: linear in the rows, amortized: a chunk is as large as what is held. Memory for one
+chunk and the rows that a match may still need; WITH UNMATCHED ROWS needs whole partitions.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ import pyarrow as pa
 
 from cernis.events.batch import Int64s
 from cernis.plan.rows.matcher import PARTITION, ROW, RowMatcher
-from cernis.run.rows.feed import DEFAULT_BUDGET, RowFeed, describe_rows
+from cernis.run.rows.feed import DEFAULT_BUDGET, MatchedRows, RowFeed, describe_rows
 from cernis.work.reading import Recognizer, Work
 from cernis.work.report import EngineState
+
+_CHUNK = 1 << 17
+"""The number of rows that are matched at once, at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,29 +53,54 @@ class _PartitionRecognizer(Recognizer):
         self.work = work
         self.feed = RowFeed(work.matcher, work.budget)
         self.pending: list[pa.Table] = []
+        self.size = 0
+        """How many rows are pending."""
+        self.due = _CHUNK
+        self.partition = -1
+        """The partition of the first pending row, if rows of it were matched before."""
+        self.number = 0
+        """How many matches it has had."""
 
     def take(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        partitions = np.asarray(table.column(PARTITION), np.int64)
-        held = self.pending[0].column(PARTITION)[0].as_py() if self.pending else None
-        begins = np.flatnonzero(partitions != partitions[-1])
-        last = int(begins[-1]) + 1 if len(begins) else 0
-        if last == 0 and held in (None, int(partitions[-1])):
-            self.pending.append(table)
-            return
-        whole = pa.concat_tables([*self.pending, table.slice(0, last)])
-        self.pending = [table.slice(last)]
-        yield from self._match(whole)
+        self.pending.append(table)
+        self.size += table.num_rows
+        if self.size >= self.due:
+            yield from self._match(goes_on=True)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        if self.pending:
-            whole = pa.concat_tables(self.pending)
-            self.pending = []
-            yield from self._match(whole)
+        if self.size:
+            yield from self._match(goes_on=False)
 
-    def _match(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the matches in whole partitions."""
-        table = table.combine_chunks()
-        matched = self.feed.match(table)
+    def _match(self, *, goes_on: bool) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the matches that are certain, and hold the rows that others need."""
+        table = pa.concat_tables(self.pending).combine_chunks()
+        partitions = np.asarray(table.column(PARTITION), np.int64)
+        end = len(partitions)
+        if goes_on and self.work.matcher.shows_unmatched:
+            # whether a match covers a row is known when its partition is whole
+            others = np.flatnonzero(partitions != partitions[-1])
+            end = int(others[-1]) + 1 if len(others) else 0
+        part = table.slice(0, end)
+        begun = bool(self.partition == partitions[0])
+        matched, stop = self.feed.match_part(
+            part, begun=begun, goes_on=goes_on and end == len(partitions), number=self.number
+        )
+        numbers = matched.numbers
+        if begun:
+            own = (partitions[matched.starts] == self.partition) & (numbers > 0)
+            numbers = numbers + own * self.number
+            matched = matched._replace(numbers=numbers)
+        if end:
+            last = numbers[partitions[matched.starts] == partitions[end - 1]]
+            before = self.number if begun and partitions[end - 1] == self.partition else 0
+            self.partition, self.number = int(partitions[end - 1]), int(last.max(initial=before))
+        stop = stop if end == len(partitions) else end
+        self.pending = [table.slice(stop)] if goes_on else []
+        self.size = table.num_rows - stop
+        self.due = max(_CHUNK, 2 * self.size)
+        yield from self._describe(part, matched)
+
+    def _describe(self, table: pa.Table, matched: MatchedRows) -> Iterator[pa.RecordBatch]:
         numbers = np.asarray(table.column(ROW), np.int64)
         rows = table.select(list(self.work.kept)).take(pa.array(matched.rows))
         columns = dict(zip(rows.column_names, rows.columns, strict=True))
@@ -82,11 +111,10 @@ class _PartitionRecognizer(Recognizer):
         raise NotImplementedError  # a batch is read once
 
     def forget(self) -> None:
-        """Nothing: whole partitions are needed."""
+        """Nothing: matching drops what no match needs."""
 
     def freeze(self) -> bytes:
         raise NotImplementedError  # a batch has no state
 
     def count_state(self) -> EngineState:
-        rows = sum(table.num_rows for table in self.pending)
-        return EngineState(keys=len(self.pending), records=0, stored=rows)
+        return EngineState(keys=len(self.pending), records=0, stored=self.size)

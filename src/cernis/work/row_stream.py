@@ -9,10 +9,12 @@ because conditions look at rows before and after a shuffle that only a bucket se
 A match is certain when the preferred way through the rows reaches its end before any way that is
 preferred to it reaches the last row (`engine.rows.match`), or when WITHIN has closed it.
 
-State: the held rows, bounded by WITHIN where there is one, each with three columns: whether the
-search has passed it, whether its partition had rows before, and how many matches it has had.
+State: the held rows, bounded by WITHIN where there is one, each with four columns: whether the
+search has passed it, whether its partition had rows before, how many matches it has had, and when
+time decides its search.
 
-Cost contract: linear in the held rows for each micro-batch.
+Cost contract: for each micro-batch, linear in the held rows of the partitions that have new rows or
+whose time has come, and a glance at a hash and a time for each of the others.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from cernis.errors import CernisError, DataError, Diagnostic, QueryError
 from cernis.events.batch import Int64s
 from cernis.extras import import_extra
 from cernis.plan.rows.matcher import ROW
+from cernis.results.jsonlines import row_lines
 from cernis.run.rows.feed import DEFAULT_BUDGET, EarlierRows, RowFeed
 from cernis.run.rows.statement import DuckClause, SqlQuery, lock
 from cernis.state import pack, unpack
@@ -38,7 +41,11 @@ from cernis.work.reading import Recognizer, Work, cast_answer, drop_column
 from cernis.work.report import EngineState
 
 _ID, _DONE, _BEGUN, _NUMBERS = "@id", "@done", "@begun", "@numbers"
+_DEADLINE = "@deadline"
 _PURPOSE = "MATCH_RECOGNIZE on a stream"
+_ROW_BY_ROW = frozenset({"kind", "expressions", "from_", "where"})
+LINE = "line"
+UNBOUNDED = "MATCH_RECOGNIZE without WITHIN: the state keeps the rows that a match may still need"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +60,18 @@ class RowStreamWork(Work):
     """The columns of rows that travel."""
     time: str
     budget: int = DEFAULT_BUDGET
+    around: bool = False
+    """Whether the bucket runs the statement around the clause, too (`check_around`)."""
+    lines: bool = False
+    """Whether rows leave as lines of JSON."""
 
     @cached_property
+    def query(self) -> SqlQuery:
+        return SqlQuery(self.text, self.dialect)
+
+    @property
     def plan(self) -> Any:
-        return SqlQuery(self.text, self.dialect).plans[self.number]
+        return self.query.plans[self.number]
 
     def open(self, frozen: bytes | None = None) -> Recognizer:
         return _StreamRecognizer(self, frozen)
@@ -86,20 +101,12 @@ class RowStreamWork(Work):
     @property
     def context(self) -> int:
         """How many rows before a search are needed: for PREV, MATCH_NUMBER() and `^`."""
-        from cernis.languages.sql.terms import MatchNumberTerm, RowTerm, find_terms
         from cernis.pattern.row_pattern import RowAnchor, walk_pattern
 
-        clause, plan = self.plan.clause, self.plan
-        found = [measure.expression for measure in plan.measures]
-        found += [
-            find_terms(clause.define[name], clause, plan.text, variable=name)
-            for name in clause.define
-        ]
-        terms = [term for one in found for term in one.terms]
-        shifts = [-term.shift for term in terms if isinstance(term, RowTerm)]
-        anchored = any(isinstance(part, RowAnchor) for part in walk_pattern(clause.pattern))
-        numbered = any(isinstance(term, MatchNumberTerm) for term in terms)
-        return max([0, *shifts, int(anchored or numbered)])
+        plan = self.plan
+        anchored = any(isinstance(part, RowAnchor) for part in walk_pattern(plan.clause.pattern))
+        before: int = plan.count_neighbours()[0]
+        return max(before, int(anchored or plan.is_numbered))
 
 
 class _StreamRecognizer(Recognizer):
@@ -109,12 +116,22 @@ class _StreamRecognizer(Recognizer):
         self.context = work.context
         self.held: pa.Table | None = None
         self.new: list[pa.Table] = []
-        self.deadline = np.inf
+        self.hashes = np.zeros(0, np.uint64)
+        """Of the keys of the held rows, except for the last ones, which are not hashed yet."""
         if frozen is not None:
             tree = unpack(frozen)
-            self.deadline = float(tree["deadline"]) if tree["deadline"] is not None else np.inf
             if len(tree["rows"]):
                 self.held = read_blob(tree["rows"].tobytes())
+
+    @property
+    def deadline(self) -> float:
+        """The first time that decides a search when it has passed, in microseconds."""
+        return np.inf if self.held is None else float(self._deadlines.min(initial=np.inf))
+
+    @property
+    def _deadlines(self) -> Any:
+        assert self.held is not None
+        return np.asarray(self.held.column(_DEADLINE))
 
     @property
     def next_deadline(self) -> int | None:
@@ -129,27 +146,34 @@ class _StreamRecognizer(Recognizer):
         size = table.num_rows
         table = table.append_column(_DONE, pa.array(np.zeros(size, np.bool_)))
         table = table.append_column(_BEGUN, pa.array(np.zeros(size, np.bool_)))
-        self.new.append(table.append_column(_NUMBERS, pa.array(np.zeros(size, np.int64))))
+        table = table.append_column(_NUMBERS, pa.array(np.zeros(size, np.int64)))
+        self.new.append(table.append_column(_DEADLINE, pa.array(np.full(size, np.inf))))
 
     def pass_time(self, nanoseconds: int) -> Iterator[pa.RecordBatch]:
         now = nanoseconds / 1000
         if not self.new and now < self.deadline:
             return
-        tables = [*([] if self.held is None else [self.held]), *self.new]
-        self.new = []
-        if not tables:
-            return
-        found = self._match(pa.concat_tables(tables), now)
-        if found.num_rows:
-            for batch in found.combine_chunks().to_batches():
+        yield from self._write(self._match(now))
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield the matches that the end of the input makes certain."""
+        if self.held is not None or self.new:
+            yield from self._write(self._match(np.inf))
+
+    def _write(self, found: pa.Table) -> Iterator[pa.RecordBatch]:
+        for batch in found.combine_chunks().to_batches():
+            if self.work.lines:
+                yield pa.record_batch({LINE: row_lines(batch, "")})
+            else:
                 yield cast_answer(batch, self.work.schema) if self.work.schema else batch
 
-    def _match(self, rows: pa.Table, now: float) -> pa.Table:
+    def _match(self, now: float) -> pa.Table:
         """Return the results of the matches that are certain, and hold what searches need."""
         duckdb = import_extra("duckdb", _PURPOSE)
         flags = [_ID, _DONE, _BEGUN, _NUMBERS]
         with duckdb.connect() as cursor:
             lock(cursor)
+            rows, rest = self._select(cursor, now)
             cursor.register("given", rows)
             clause = DuckClause(cursor, self.work.plan, self.work.columns)
             numbered = f'(SELECT *, "{_ID}" AS "{ROW}" FROM given)'
@@ -162,12 +186,45 @@ class _StreamRecognizer(Recognizer):
             begun, numbers = _spread(table, begun), _spread(table, numbers)
             earlier = EarlierRows(done.astype(np.bool_), begun, numbers, now)
             matched, search = self.feed.match_open(table, earlier)
-            found = cursor.sql(clause.write_measures(table, matched)).to_arrow_table()
-        self.deadline = search.deadline
-        self._hold(rows, ids, search, begun, numbers)
+            around = self.work.query if self.work.around else None
+            found = clause.read_result(clause.write_measures(table, matched), around)
+        kept = self._keep(rows, ids, search, begun, numbers)
+        self.held = pa.concat_tables([rest, kept]).combine_chunks()
         return found
 
-    def _hold(self, rows: pa.Table, ids: Any, search: Any, begun: Any, numbers: Any) -> None:
+    def _select(self, cursor: Any, now: float) -> tuple[pa.Table, pa.Table]:
+        """Return the rows of partitions that have something to decide, and the other held rows.
+
+        They are found by hashes of their keys; keys that share one are decided together.
+        """
+        new, self.new = pa.concat_tables(self.new) if self.new else None, []
+        held = self.held
+        if held is None:
+            assert new is not None
+            self.hashes = np.zeros(0, np.uint64)
+            return new, new.slice(0, 0)
+        fresh = self._hash(cursor, held.slice(len(self.hashes)))
+        self.hashes = np.concatenate([self.hashes, fresh])
+        chosen = self._deadlines <= now
+        if new is not None:
+            chosen |= np.isin(self.hashes, np.unique(self._hash(cursor, new)))
+        self.hashes = self.hashes[~chosen]
+        rows = held.filter(pa.array(chosen))
+        rows = rows if new is None else pa.concat_tables([rows, new])
+        return rows, held.filter(pa.array(~chosen))
+
+    def _hash(self, cursor: Any, rows: pa.Table) -> Any:
+        """Return hashes of the keys of rows; they are of this process, and not frozen."""
+        keys = [part.tree.name for part in self.work.plan.clause.partition]
+        if not keys:
+            return np.zeros(rows.num_rows, np.uint64)
+        cursor.register("hashed", rows)
+        quoted = ", ".join('"' + key.replace('"', '""') + '"' for key in keys)
+        found = cursor.sql(f"SELECT hash({quoted}) AS h FROM hashed").to_arrow_table()
+        return np.asarray(found.column("h"))
+
+    def _keep(self, rows: pa.Table, ids: Any, search: Any, begun: Any, numbers: Any) -> pa.Table:
+        """Return the rows that searches still need."""
         own = search.partitions
         places = np.arange(len(own))
         first = np.searchsorted(own, np.arange(len(search.stops)))
@@ -180,6 +237,7 @@ class _StreamRecognizer(Recognizer):
             _DONE: (places < search.stops[own])[kept],
             _BEGUN: begun[kept],
             _NUMBERS: numbers[kept],
+            _DEADLINE: search.deadlines[own][kept],
         }
         by_id = np.argsort(np.asarray(rows.column(_ID)), kind="stable")
         index = by_id[np.searchsorted(np.asarray(rows.column(_ID))[by_id], ids[kept])]
@@ -187,7 +245,7 @@ class _StreamRecognizer(Recognizer):
         for name, values in columns.items():
             at = table.column_names.index(name)
             table = table.set_column(at, name, pa.array(values))
-        self.held = table.combine_chunks()
+        return table
 
     def forget(self) -> None:
         """Nothing: each match drops what it needs no more."""
@@ -195,8 +253,7 @@ class _StreamRecognizer(Recognizer):
     def freeze(self) -> bytes:
         tables = [*([] if self.held is None else [self.held]), *self.new]
         blob = write_blob(pa.concat_tables(tables)) if tables else b""
-        deadline = None if np.isinf(self.deadline) else self.deadline
-        return pack({"rows": np.frombuffer(blob, np.uint8), "deadline": deadline})
+        return pack({"rows": np.frombuffer(blob, np.uint8)})
 
     def count_state(self) -> EngineState:
         held = self.held
@@ -213,6 +270,34 @@ def _spread(table: pa.Table, values: Any) -> Any:
     begins[1:] = partitions[1:] != partitions[:-1]
     heads = np.flatnonzero(begins)
     return np.repeat(values[heads], np.diff(np.append(heads, len(partitions))))
+
+
+def check_around(query: SqlQuery) -> str:
+    """Return the table of a statement that one process can run on a stream; refuse others.
+
+    It has one clause over a table, and selects and filters the rows of the clause one by one.
+    """
+    from sqlglot import exp
+
+    def fail(message: str) -> CernisError:
+        spans = [plan.recognition.span for plan in query.plans]
+        return QueryError([Diagnostic(f"in one process, {message}", *spans[:1])], query.text)
+
+    if len(query.plans) != 1:
+        raise fail("a stream has a statement with one MATCH_RECOGNIZE")
+    [plan] = query.plans
+    if not (table := plan.find_table()):
+        raise fail("MATCH_RECOGNIZE on a stream reads a table")
+    tree = query.statement.query
+    more = {name for name, value in tree.args.items() if value} - _ROW_BY_ROW
+    odd = tree.find(exp.AggFunc, exp.Window, exp.Subquery) or (tree.find(exp.Select) is not tree)
+    if more or odd:
+        told = ", ".join(sorted(more)).replace("_", "").upper() if more else "more"
+        raise fail(
+            "the statement around MATCH_RECOGNIZE selects and filters rows one by one; it has "
+            f"{told} (--engine spark has it)"
+        )
+    return str(table)
 
 
 def check_stream_clause(plan: Any) -> str:

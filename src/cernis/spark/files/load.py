@@ -44,6 +44,7 @@ from cernis.events.times import to_ticks, value_type
 from cernis.run.advice.skipped_rows import note_skipped
 from cernis.spark.numbering import number_file_rows
 from cernis.spark.options import OnRows
+from cernis.spark.row_groups import is_type_of_spark, list_statistics
 from cernis.spark.unify import quote_name
 from cernis.work.carriers import carrier_of, convert, note_type
 from cernis.work.columns import ROW, TICKS
@@ -245,19 +246,7 @@ def _is_known_to_spark(file: str) -> bool:
         for i in range(metadata.num_row_groups)
         for j in range(metadata.num_columns)
     }
-    return codecs <= _CODECS and all(map(_is_type_of_spark, schema.types))
-
-
-def _is_type_of_spark(type_: pa.DataType) -> bool:
-    """Return whether Spark reads values of the type from Parquet into their carrier."""
-    types = pa.types
-    if isinstance(type_, pa.BaseExtensionType) or carrier_of(type_) is None:
-        return False
-    if types.is_timestamp(type_):
-        return bool(type_.unit != "ns")
-    if types.is_null(type_) or types.is_time(type_) or types.is_duration(type_):
-        return False
-    return all(_is_type_of_spark(type_.field(i).type) for i in range(type_.num_fields))
+    return codecs <= _CODECS and all(map(is_type_of_spark, schema.types))
 
 
 def _is_time_of_spark(type_: pa.DataType) -> bool:
@@ -284,14 +273,8 @@ def _have_times(files: Sequence[str], source: Source) -> bool:
 
 
 def _list_statistics(files: Sequence[str], column: str) -> Iterator[Any]:
-    """Yield what the footers tell about a column in each group of rows; None: nothing."""
     for file in files:
-        metadata = pq.read_metadata(file)
-        for i in range(metadata.num_row_groups):
-            group = metadata.row_group(i)
-            columns = [group.column(j) for j in range(group.num_columns)]
-            own = [c for c in columns if c.path_in_schema == column]
-            yield next((c.statistics for c in own if c.is_stats_set), None)
+        yield from list_statistics(pq.read_metadata(file), column)
 
 
 def _read_span(source: Source) -> TimeSpan | None:

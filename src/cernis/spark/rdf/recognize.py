@@ -41,7 +41,7 @@ from cernis.spark.rdf.layout import (
     choose_solution_layout,
     choose_solution_stream_layout,
 )
-from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork, solution_answer_schema
+from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork
 from cernis.spark.rdf.source import COLUMNS, UNDECODABLE
 from cernis.spark.streaming.dataflow import (
     SHIFT,
@@ -59,6 +59,7 @@ from cernis.spark.streaming.progress import ROWS
 from cernis.work.bucket import BucketWork
 from cernis.work.checkpoint import claim
 from cernis.work.columns import BUCKET, EVENT, REASON, STREAM
+from cernis.work.graphs import solution_answer_schema
 from cernis.work.layout import Layout
 from cernis.work.reading import recognize_rows
 

@@ -138,20 +138,13 @@ class RdfReader(DataSourceReader):
             yield _rows(events, reader.names, terms, partition.stream, dated, schema)
 
 
-def write_triples(events: GraphEvents, terms: Terms, type_: pa.DataType) -> pa.ListArray:
-    """Return the triples of events as lists of s, p, o."""
-    import pyarrow as pa
-
-    columns = [terms.repeated_texts(codes) for codes in (events.s, events.p, events.o)]
-    triples = pa.StructArray.from_arrays(columns, fields=list(type_.value_type))
-    return pa.ListArray.from_arrays(pa.array(events.first, pa.int32()), triples, type=type_)
-
-
 def _rows(
     events: GraphEvents, names: Codes, terms: Terms, stream: str, dated: bool, schema: pa.Schema
 ) -> pa.RecordBatch:
     import numpy as np
     import pyarrow as pa
+
+    from cernis.work.graphs import write_triples
 
     times = pa.array(events.times // 1000) if dated else pa.nulls(events.size, pa.int64())
     columns = [

@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from cernis.errors import CernisError, DataError
-from cernis.events.mistakes import did_you_mean
 from cernis.rdf.query import GraphQuery, parse_time_rule
 from cernis.rdf.reading.parts import FilePart, look_ahead
 from cernis.rdf.reading.quads import find_format
 from cernis.rdf.reading.times import TimeRule
-from cernis.rdf.source import name_streams
 from cernis.run.session import RunOptions
-from cernis.spark.streaming.sources import ARRIVED, check_folder, list_names
+from cernis.spark.streaming.sources import ARRIVED, check_folder, choose_starting, list_names
 from cernis.work.endpoints import Folder, Source, Topic, parse_source
+from cernis.work.graph_places import name_graph_places
 
 _SUFFIXES = {"nq": "nq", "nquads": "nq", "trig": "trig", "jsonld": "jsonld"}
 
@@ -98,9 +97,14 @@ class GraphInput:
 
         options = dict(place.options)
         per_trigger = int(options["per_trigger"]) if "per_trigger" in options else None
-        starting = options.get("starting", "earliest")
+        starting, more = choose_starting(place)
         return load_records(
-            spark, place.servers, place.topic, starting=starting, per_trigger=per_trigger
+            spark,
+            place.servers,
+            place.topic,
+            starting=starting,
+            per_trigger=per_trigger,
+            options=more,
         )
 
 
@@ -122,47 +126,13 @@ def decide_graph_inputs(
         raise CernisError("--table: SPAseQ joins background knowledge: --background FILE")
     if isinstance(reading.time, dict):
         raise CernisError("--time NAME=COLUMN: RDF streams have one rule for their times")
-    places = _name_places(query, [parse_source(one) for one in given])
+    places = name_graph_places(query.query, [parse_source(one) for one in given])
     inputs = [
         _decide_input(name, place, reading, unit, noted.get(name)) for name, place in places.items()
     ]
     if len({input_.dated for input_ in inputs}) > 1:
         raise DataError("the times of one stream are dates and those of another are numbers")
     return inputs
-
-
-def _name_places(
-    query: GraphQuery, given: Sequence[tuple[str | None, Source]]
-) -> dict[str, Source]:
-    """Return the source of each stream: by name, by the name of its folder or topic, in order."""
-    names = [name for name, _ in query.query.streams]
-    found: dict[str, Source] = {}
-    if any(name is not None for name, _ in given):
-        for name, place in given:
-            if name is None:
-                raise CernisError(f"{place}: name the streams of all sources, as NAME=URI, or none")
-            if name not in names:
-                raise DataError(
-                    f"the query has no stream {name!r}{did_you_mean(name, names)}; "
-                    f"it has {', '.join(names)}"
-                )
-            if name in found:
-                raise CernisError(f"two sources for the stream {name!r}: {found[name]} and {place}")
-            found[name] = place
-        for name in names:
-            if name not in found:
-                raise DataError(f"no source for the stream {name}: give one for each of {names}")
-        return {name: found[name] for name in names}
-    own = [place.path.name if isinstance(place, Folder) else place.topic for _, place in given]
-    numbers = {Path(name): i for i, name in enumerate(own)}
-    if len(numbers) < len(given) or len(given) != len(names):
-        counted = f"{len(given)} source{'s' * (len(given) != 1)}"
-        raise DataError(
-            f"the query reads {len(names)} stream{'s' * (len(names) != 1)} ({', '.join(names)}), "
-            f"and there {'is' if len(given) == 1 else 'are'} {counted}; name them as NAME=URI"
-        )
-    chosen = name_streams(query.query, list(numbers))
-    return {name: given[numbers[chosen[name]]][1] for name in names}
 
 
 def _decide_input(

@@ -63,7 +63,7 @@ def kafka_package(*, protobuf: bool = False, version: str | None = None) -> str:
 
 def fetch_connector(version: str = pyspark.__version__, *, protobuf: bool = False) -> Connector:
     """Return the connector for a version of Spark, and the decoder of protobuf if asked for."""
-    registry = _Registry()
+    registry = JarRegistry()
     names = [_CONNECTOR, _TOKENS, *([_PROTOBUF] if protobuf else [])]
     parts = [registry.fetch_newest(_SPARK, name, version) for name in names]
     taken = parts[0].stem.removeprefix(f"{_CONNECTOR}-")
@@ -108,7 +108,7 @@ def _dependencies(pom: Path) -> dict[str, str]:
     return {each.findtext("{*}artifactId", ""): each.findtext("{*}version", "") for each in found}
 
 
-class _Registry:
+class JarRegistry:
     """A registry in Maven's layout, with the files that were fetched from it before."""
 
     def __init__(self) -> None:

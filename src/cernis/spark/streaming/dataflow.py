@@ -162,9 +162,15 @@ def find_matches(
     packing = Packing(
         work.work.stream_names, bool(options.late_output), options.on_error == "fail", spread
     )
+    return run_buckets(rows.mapInArrow(partial(pack_rows, packing), PACKED), work, options, name)
+
+
+def run_buckets(
+    packed: Any, work: BucketWork, options: JobOptions, name: str, begins: Any = None
+) -> Any:
+    """Return the matches that the buckets find in blobs; `begins` groups state by its bucket."""
     found = (
-        rows.mapInArrow(partial(pack_rows, packing), PACKED)
-        .groupBy("bucket")
+        packed.groupBy("bucket")
         .transformWithState(
             BucketProcessor(
                 replace(work, secret=options.secret, side_output=options.late_output or None).run
@@ -172,6 +178,7 @@ def find_matches(
             outputStructType=T.StructType.fromDDL(ANSWER),
             outputMode="Append",
             timeMode="EventTime",
+            initialState=begins,
         )
         .observe(f"{BUCKETS}{name}", *_bucket_metrics(work))
     )

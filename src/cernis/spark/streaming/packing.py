@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from cernis.errors import DataError
 from cernis.events.batch import Bools, EventBatch
-from cernis.plan.equalities import ConstantTest
+from cernis.pattern.simple_tests import ConstantTest
 from cernis.run.rules.routing import RoutedRules, Router
 from cernis.spark.streaming.task import find_batch
 from cernis.work.carriers import write_blob
@@ -40,7 +40,8 @@ from cernis.work.side_output import select_aside
 PACKED = f"bucket int, {ARRIVAL} bigint, {BLOB} binary"
 _SCHEMA = pa.schema({"bucket": pa.int32(), ARRIVAL: pa.int64(), BLOB: pa.binary()})
 
-_PIECES = 1 << 31
+PIECES = 1 << 31
+"""A task gives fewer blobs than this in a micro-batch."""
 
 
 Spread = Callable[[pa.Table], Iterator[pa.Table]]
@@ -67,7 +68,7 @@ def pack_rows(packing: Packing, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
     for piece, table in enumerate(gather(batches)):
-        arrival = partition * _PIECES + piece
+        arrival = partition * PIECES + piece
         rejected = table.column(REASON).is_valid()
         if pc.any(rejected).as_py():
             rejected_rows, table = table.filter(rejected), table.filter(pc.invert(rejected))

@@ -66,6 +66,13 @@ class BucketProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         yield from self._run(key[0], [], timerValues, rang=True)
 
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        """Take a piece of the state of another host; a timer calls as soon as time passes."""
+        kind, number, content = (initialState[name] for name in ("kind", "number", "content"))
+        self.store.put(kind, number, bytes(content))
+        if kind == "header":
+            self.handle.registerTimer(1)
+
     def close(self) -> None:
         """Nothing is held open."""
 
@@ -121,3 +128,13 @@ class _SparkStore:
     def put_snapshot(self, session: bytes, waiting: bytes) -> None:
         self._snapshot.updateValue((0,), (session,))
         self._snapshot.updateValue((1,), (waiting,))
+
+    def put(self, kind: str, number: int, content: bytes) -> None:
+        """Put a piece of a state (`work.moving.StatePiece`)."""
+        match kind:
+            case "header":
+                self.put_header(content)
+            case "chunk":
+                self.put_chunk(number, content)
+            case _:
+                self._snapshot.updateValue((int(kind == "waiting"),), (content,))

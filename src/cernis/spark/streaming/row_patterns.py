@@ -37,7 +37,7 @@ from cernis.work.bucket import BucketWork
 from cernis.work.carriers import carrier_of
 from cernis.work.checkpoint import claim
 from cernis.work.columns import BUCKET, EVENT, REASON
-from cernis.work.row_stream import RowStreamWork, check_stream_clause
+from cernis.work.row_stream import UNBOUNDED, RowStreamWork, check_stream_clause
 
 
 def recognize_row_stream(
@@ -48,10 +48,7 @@ def recognize_row_stream(
     time = _find_time(rows, check_stream_clause(plan))
     prepare_session(spark)
     if plan.clause.within is None:
-        warnings.warn(
-            "MATCH_RECOGNIZE without WITHIN: the state keeps the rows that a match may still need",
-            stacklevel=4,
-        )
+        warnings.warn(UNBOUNDED, stacklevel=4)
     names = {column.name.lower() for _, column in plan.list_columns()}
     columns = tuple(name for name in rows.columns if name.lower() in names)
     schema = _describe_rows(rows.select(*(f"`{name}`" for name in columns)))

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from cernis.errors import CernisError
 from cernis.results.deadline import DEADLINE
-from cernis.results.jsonlines import answer_lines, text_of
+from cernis.results.jsonlines import answer_lines, row_lines, text_of
 from cernis.work.endpoints import Folder, Sink, StandardOutput
 
 LINE = "line"
@@ -80,6 +80,16 @@ def _last(log: Path) -> int:
 # ------------------------------------------------------------------ writing
 
 
+def format_rows(found: Any) -> Any:
+    """Return the rows of a statement as lines of JSON."""
+
+    def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays([row_lines(batch, "")], [LINE])
+
+    return found.mapInArrow(written, f"{LINE} string")
+
+
 def format_lines(found: Any, names: list[str] | None) -> Any:
     """Return a DataFrame of lines; `names` are those of a query's answers, None for matches."""
     if names is None:
@@ -118,7 +128,13 @@ def start(
     else:
         from cernis.spark.streaming.kafka import write_kafka
 
-        writer = write_kafka(found.select(LINE), sink.servers, sink.topic, str(checkpoint.path))
+        writer = write_kafka(
+            found.select(LINE),
+            sink.servers,
+            sink.topic,
+            str(checkpoint.path),
+            options={f"kafka.{name}": value for name, value in sink.properties.items()},
+        )
     if trigger:
         writer = writer.trigger(**trigger)
     return writer.option("checkpointLocation", f"file://{checkpoint.path}").start()

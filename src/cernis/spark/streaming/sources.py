@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,8 @@ from cernis.pattern.query import Pattern
 from cernis.run.session import RunOptions
 from cernis.schema import Kind, Schema, Stream
 from cernis.work import endpoints
-from cernis.work.endpoints import Folder, Topic, split_name
+from cernis.work.ddl import check_named
+from cernis.work.endpoints import Folder, Topic
 
 Places = Sequence[tuple[str | None, endpoints.Source]]
 
@@ -100,45 +101,17 @@ def parse_sources(arguments: Sequence[str]) -> Places:
     return [*endpoints.name_places(places).items()]
 
 
-def parse_schemas(arguments: Sequence[str]) -> dict[str | None, str]:
-    """Parse `--schema`: the columns of a named stream, or (None) of all others."""
-    given: dict[str | None, str] = {}
-    for argument in arguments:
-        name, text = split_name(argument)
-        if name in given:
-            about = "" if name is None else f" for the stream {name!r}"
-            raise CernisError(f"--schema{about} is given twice")
-        given[name] = _read_ddl(text)
-    return given
-
-
-def _read_ddl(text: str) -> str:
-    """Return the columns, which are text or in a file."""
-    if os.path.isfile(text):
-        try:
-            text = Path(text).read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise CernisError(f"--schema {text}: not UTF-8 text at byte {error.start}") from None
-    elif not any(letter.isspace() for letter in text):
-        raise CernisError(f"--schema {text}: no such file (columns as text contain spaces)")
-    if not text.strip():
-        raise CernisError("--schema: there are no columns in it")
-    return text.strip()
-
-
 def decide_inputs(
     places: Places,
     names: Sequence[str],
     declared: Schema | None,
-    columns: Mapping[str | None, str],
+    columns: dict[str | None, str],
     reading: RunOptions,
 ) -> list[StreamInput]:
     """Decide how the streams of a query are read (no names: all of them)."""
     wanted: list[tuple[str, endpoints.Source]] = choose_inputs([*places], names)
     have = [name for name, _ in wanted]
-    for name in columns:
-        if name is not None and name not in have:
-            raise CernisError(f"--schema {name}=…: no such stream{did_you_mean(name, have)}")
+    check_named(columns, have)
     given = {"time": reading.time, "type": reading.type, "columns": reading.columns}
     for option, by_stream in given.items():
         check_streams(option, by_stream, have)
@@ -534,12 +507,21 @@ def _struct(input_: StreamInput) -> Any:
         raise CernisError(f"--schema {input_.columns}: {said}") from error
 
 
+def choose_starting(place: Topic) -> tuple[str, dict[str, str]]:
+    """Return where a topic is read from, and the options of Spark's source beside that."""
+    properties = {f"kafka.{name}": value for name, value in place.properties.items()}
+    if isinstance(place.starting, str):
+        return place.starting, properties
+    return "earliest", {"startingTimestamp": str(place.starting), **properties}
+
+
 def _read_topic(spark: Any, input_: StreamInput, place: Topic, reading: RunOptions) -> Any:
     from cernis.spark.streaming.kafka import UNDECODABLE, read_kafka
 
     options: dict[str, Any] = dict(place.options)
     if "per_trigger" in options:
         options["per_trigger"] = int(options["per_trigger"])
+    options["starting"], options["options"] = choose_starting(place)
     form: Any = input_.format
     read = read_kafka(
         spark, place.servers, place.topic, format=form, schema=input_.columns, **options

@@ -67,7 +67,7 @@ def record_rules(
     last = -1 if folder is None else find_last_batch(folder)
     for message in describe_moves(known, keyed, last):
         warnings.warn(message, stacklevel=4)
-    record = _extend(known, keyed, sizes, last)
+    record = extend_record(known, keyed, sizes, last)
     versions = None if before is None else before.get(FUNCTIONS)
     if folder is not None and (record != known or versions != note.get(FUNCTIONS)):
         write_note(folder, {"query": QUERY, **note, **record.to_note()}, secret)
@@ -110,7 +110,7 @@ def find_last_batch(folder: str) -> int:
     return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
-def _extend(
+def extend_record(
     known: RuleRecord, keyed: Sequence[KeyedRules], sizes: tuple[int, int], last: int
 ) -> RuleRecord:
     """Return a record with these rules from the micro-batch after the last one on."""

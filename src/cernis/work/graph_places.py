@@ -1,0 +1,51 @@
+"""Which source is which stream of a SPAseQ query.
+
+Apart from `endpoints`, which knows no language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cernis.errors import CernisError, DataError
+from cernis.events.mistakes import did_you_mean
+from cernis.pattern.spaseq import SpaseqQuery
+from cernis.rdf.source import name_streams
+from cernis.work.endpoints import Place, name_place
+
+
+def name_graph_places(
+    query: SpaseqQuery, given: Sequence[tuple[str | None, Place]]
+) -> dict[str, Place]:
+    """Return the source of each stream: by name, by the name of its folder or topic, in order."""
+    names = [name for name, _ in query.streams]
+    if len(names) == len(given) == 1 and given[0][0] is None:
+        return {names[0]: given[0][1]}
+    found: dict[str, Place] = {}
+    if any(name is not None for name, _ in given):
+        for name, place in given:
+            if name is None:
+                raise CernisError(f"{place}: name the streams of all sources, as NAME=URI, or none")
+            if name not in names:
+                raise DataError(
+                    f"the query has no stream {name!r}{did_you_mean(name, names)}; "
+                    f"it has {', '.join(names)}"
+                )
+            if name in found:
+                raise CernisError(f"two sources for the stream {name!r}: {found[name]} and {place}")
+            found[name] = place
+        for name in names:
+            if name not in found:
+                raise DataError(f"no source for the stream {name}: give one for each of {names}")
+        return {name: found[name] for name in names}
+    own = [name_place(place) for _, place in given]
+    numbers = {Path(name): i for i, name in enumerate(own)}
+    if len(numbers) < len(given) or len(given) != len(names):
+        counted = f"{len(given)} source{'s' * (len(given) != 1)}"
+        raise DataError(
+            f"the query reads {len(names)} stream{'s' * (len(names) != 1)} ({', '.join(names)}), "
+            f"and there {'is' if len(given) == 1 else 'are'} {counted}; name them as NAME=URI"
+        )
+    chosen = name_streams(query, list(numbers))
+    return {name: given[numbers[chosen[name]]][1] for name in names}
