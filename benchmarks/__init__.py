@@ -18,11 +18,15 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from benchmarks.absence import ABSENCE
 from benchmarks.aggregates import AGGREGATES
 from benchmarks.benchmark import Benchmark
+from benchmarks.cluster import CLUSTER
 from benchmarks.correlation import CORRELATION
+from benchmarks.cost import COST
 from benchmarks.endurance import ENDLESS
 from benchmarks.first import FIRST
+from benchmarks.live import LIVE
 from benchmarks.memory import MEMORY
 from benchmarks.partitions import PARTITIONS
+from benchmarks.peers.compare import PEERS
 from benchmarks.record import Record
 from benchmarks.report import NO_PLOT, draw_chart, render_page, render_table, write_json
 from benchmarks.row_patterns import ROW_PATTERNS
@@ -35,6 +39,8 @@ from benchmarks.spark.endurance import ENDLESS_SPARK
 from benchmarks.spark.streaming import STREAMING
 from benchmarks.spaseq.figures import SPASEQ
 from benchmarks.strategies import STRATEGIES
+from benchmarks.threads import THREADS
+from benchmarks.workbench import WORKBENCH
 from cernis.errors import CernisError
 
 __all__ = ["BENCHMARKS", "run_benchmarks"]
@@ -43,6 +49,7 @@ _ALL = (
     SEQUENCES,
     PARTITIONS,
     STRATEGIES,
+    THREADS,
     AGGREGATES,
     ABSENCE,
     RULES,
@@ -53,9 +60,14 @@ _ALL = (
     SPARK,
     STREAMING,
     ENDLESS_SPARK,
+    LIVE,
     SPASEQ,
     SERVE,
     FIRST,
+    WORKBENCH,
+    PEERS,
+    COST,
+    CLUSTER,
 )
 BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in _ALL}
 _PAGES = Path("docs/benchmarks")

@@ -15,6 +15,16 @@ Step = Callable[[str, int, int], None]
 """Called before each part of a run with its description, the parts done, and all parts."""
 
 
+BEST = (
+    "Each contestant runs once per round; the tables show its best round. Compare numbers\n"
+    "within a table, not across machines."
+)
+MEDIANS = (
+    "Contestants take turns; the tables show medians of their rounds. Compare numbers\n"
+    "within a table, not across machines."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """A benchmark: `run` measures, `tables` shows records as text, `points` as a chart's data."""
@@ -25,6 +35,8 @@ class Benchmark:
     run: Callable[[BenchmarkScale, Step], list[Record]]
     tables: Callable[[Sequence[Record]], list[Table]]
     points: Callable[[Sequence[Record]], list[Mapping[str, object]]]
+    method: str = BEST
+    """How the numbers came about."""
 
 
 def run_parts(parts: Sequence[Part], step: Step) -> list[Record]:

@@ -1,7 +1,7 @@
 """`cernis bench correlation`: the cost of conditions between events.
 
 An index finds the runs that an event is compared with, so that an event costs the same however
-many runs there are. Six questions, each a ratio within this run:
+many runs there are. Seven questions, each a ratio within this run:
 
 * Does an event cost more in a wider window, or with wider gaps? The streams have few keys, so
   that a window 100 times as wide has 100 times as many runs for each key; every event has a
@@ -13,6 +13,7 @@ many runs there are. Six questions, each a ratio within this run:
   candidates are enumerated and filtered.
 * Does a count cost less than an enumeration?
 * What is left of the rate of a sequence, if its predicates are functions?
+* What does a comparison with any earlier event cost, beside a join (`far_comparisons`)?
 
 The sessions of all windows take turns on the same stretches of the stream, once they have read
 twice the widest window. The cost of an event is the median turn. Collections of expired runs are
@@ -35,6 +36,7 @@ import pyarrow as pa
 import cernis
 from benchmarks.benchmark import Benchmark, Step, run_parts
 from benchmarks.clock import race, time_call
+from benchmarks.far_comparisons import AIM, FAR, measure_far
 from benchmarks.output import write_matches
 from benchmarks.record import EXPONENT, Case, Record, divide, find
 from benchmarks.scale import BenchmarkScale
@@ -174,6 +176,7 @@ def run_correlation(scale: BenchmarkScale, step: Step) -> list[Record]:
         ("disqualified", partial(measure_disqualified, scale)),
         ("counting", partial(measure_counting, scale)),
         ("functions", partial(measure_functions, scale)),
+        *((name, partial(measure_far, scale, name)) for name in FAR),
     ]
     return run_parts(parts, step)
 
@@ -500,6 +503,28 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
             f"{format_number(find(records, 'matches at one position'))} matches end there.",
         ),
         tabulate(records, "A sequence with three predicates", "sequence", by_predicates),
+        tabulate(
+            records,
+            "Compared with any earlier event, by window",
+            "far",
+            {"query": "query", "window": "window", "processor ns/event": "far"},
+            "The same few matches in each window: groups that fit lie further apart than that.",
+        ),
+        tabulate(
+            records,
+            "Compared with any earlier event, beside DuckDB's join",
+            "far, growth",
+            {
+                "query": "query",
+                "matches": "far matches",
+                "growth exponent": "far, growth",
+                "aim": lambda _: f"≤ {AIM}",
+                "processor ns/event": "far beside a join",
+                "DuckDB": "far join",
+                "ratio": "far to join",
+            },
+            "DuckDB joins in the second window.",
+        ),
     ]
 
 
@@ -566,7 +591,7 @@ exponent* of 0 says that the cost does not depend on the window, 1 that it is in
 *waiting* are the vertices in the window that an event can go on from; each stands for one
 or more partial matches.
 
-{chr(10).join(f"- *{name}*: `{workload.where}`" for name, workload in WORKLOADS.items())}
+{chr(10).join(f"- *{name}*: `{workload.where}`" for name, workload in (WORKLOADS | FAR).items())}
 """,
     run=run_correlation,
     tables=build_tables,

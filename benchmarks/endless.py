@@ -50,7 +50,7 @@ def push_stream(query: str, events: int, batch: int) -> Peak:
         if number == 2:
             settled = _read_status("VmRSS")
     settled = settled or _read_status("VmRSS")
-    return Peak(settled, _read_status("VmHWM"), session.engine.records, session.store.nbytes)
+    return Peak(settled, read_peak_bytes(), session.engine.records, session.store.nbytes)
 
 
 def _read_status(field: str) -> int:
@@ -71,6 +71,11 @@ def _read_status(field: str) -> int:
 def read_resident_bytes() -> int:
     """Return the memory of this process in bytes."""
     return _read_status("VmRSS")
+
+
+def read_peak_bytes() -> int:
+    """Return the most memory that this process has had, in bytes."""
+    return _read_status("VmHWM")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 There is one process for each class of query, and for each set of rules. Its session reads batch
 after batch; samples along the way have the memory of the process and the rate. `make endless
-LENGTH=1000000000` is the long form. A set of rules reads a twentieth of the events.
+LENGTH=1000000000` is the long form. A set of rules that share no engine reads a twentieth of the
+events; one of a thousand detections (`cernis.generators.detections`) reads all, of a log of hosts.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import os
 from collections.abc import Mapping, Sequence
 
 from benchmarks.benchmark import Benchmark, Step
-from benchmarks.endurance_process import observe_process
+from benchmarks.endurance_process import HOST_BATCH, observe_process
 from benchmarks.record import Case, Record, divide, find, select
 from benchmarks.scale import BenchmarkScale
 from benchmarks.table import Table, tabulate
 from cernis.errors import CernisError
+from cernis.generators.detections import detection_rules
 
 NAME = "endless"
 VARIABLE = "CERNIS_ENDLESS_EVENTS"
@@ -76,6 +78,7 @@ RULE_SETS = {
     f"{RULES} rules, equal values": write_rules("a[name] = b[name]"),
 }
 """Sets of rules that run alone, over the same events."""
+DETECTIONS = "1,000 detections"
 
 
 def choose_events(scale: BenchmarkScale) -> int:
@@ -91,14 +94,16 @@ def choose_events(scale: BenchmarkScale) -> int:
 def run_endless(scale: BenchmarkScale, step: Step) -> list[Record]:
     """Measure each class along the stream."""
     events = choose_events(scale)
-    kinds = scale.endless_classes or (*QUERIES, *RULE_SETS)
+    kinds = scale.endless_classes or (*QUERIES, *RULE_SETS, DETECTIONS)
+    sets = {**RULE_SETS, DETECTIONS: detection_rules(1000)}
     records = []
     for done, kind in enumerate(kinds):
-        own, texts = events, QUERIES.get(kind) or RULE_SETS[kind]
+        own, texts = events, QUERIES.get(kind) or sets[kind]
         if kind in RULE_SETS:
             own = max(SAMPLES, events // RULE_SHARE)
         step(f"{kind}, {own:,} events", done, len(kinds))
-        observed = observe_process(texts, own, scale.batch, SAMPLES)
+        log, batch = ("hosts", HOST_BATCH) if kind == DETECTIONS else ("stock", scale.batch)
+        observed = observe_process(texts, own, batch, SAMPLES, log)
         for sample in observed:
             case: Case = {"query": kind, "events": sample.events}
             records.append(Record(NAME, "memory", sample.bytes, "B", case))
@@ -149,9 +154,10 @@ ENDLESS = Benchmark(
     title="An endless stream",
     question="""
 Does a session that runs for long need more and more memory, or more and more time? A session of
-each class of query, and of sets of 200 rules, reads batch after batch, with keys and times that go
-on; memory and rate are noted twenty times on the way, rates by processor time. The number of events
-is that of `make endless LENGTH=…`, and a twentieth of it for the sets of rules.
+each class of query, of sets of 200 rules and of 1,000 detections, reads batch after batch, with
+keys and times that go on; memory and rate are noted twenty times on the way, rates by processor
+time. The number of events is that of `make endless LENGTH=…`, and a twentieth of it for the sets of
+200 rules.
 """,
     run=run_endless,
     tables=build_tables,

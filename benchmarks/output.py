@@ -9,4 +9,4 @@ from cernis.run.query import Query
 
 def write_matches(query: Query, events: pa.Table) -> int:
     """Write every match to Arrow, block by block, and return their number."""
-    return sum(batch.num_rows for batch in query.run(events).batches())
+    return sum(batch.num_rows for batch in query.run(events, threads=1).batches())

@@ -33,7 +33,7 @@ def run_partitions(scale: BenchmarkScale, step: Step) -> list[Record]:
     for done, keys in enumerate(scale.keys):
         step(f"{format_number(keys)} keys", done, total)
         events = stock_stream(scale.keyed_events, SEED, symbols=keys)
-        contestants[keys] = time_call(partial(query.run, events))
+        contestants[keys] = time_call(partial(query.run, events, threads=1))
     step("in turns", total - 1, total)
     best = race(contestants, scale.rounds)
     records = []

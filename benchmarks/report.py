@@ -67,8 +67,7 @@ def render_page(benchmark: Benchmark, tables: Iterable[Table], *, chart: bool) -
     parts += [f"- {key}: {value}" for key, value in describe_machine().items()]
     parts += [
         "",
-        "Each contestant runs once per round; the tables show its best round. Compare numbers",
-        "within a table, not across machines. To run it again:",
+        f"{benchmark.method} To run it again:",
         "",
         "```",
         f"cernis bench {benchmark.name}",

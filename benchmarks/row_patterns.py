@@ -1,15 +1,21 @@
 """`cernis bench match-recognize`: SQL's row patterns, by the number of rows.
 
-Two statements that people write (V shapes, sessions) and two patterns on which backtracking
-matchers take quadratic and exponential time. Of the first two, the answer is also computed by hand,
-with window functions on the same database: the numbers of rows agree, or the benchmark fails.
+Three statements that people write (V shapes, sessions, dips) and two patterns on which backtracking
+matchers take quadratic and exponential time. Of the first three, the answer is also computed by
+hand, with window functions and with a self-join on the same database, and all of it on Spark, too:
+the numbers of rows agree, or the benchmark fails. `CERNIS_FLINK` names a Python that has
+`apache-flink`: then Flink runs the V shapes of its manual, and so does Cernis.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import log
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +24,7 @@ import pyarrow as pa
 import cernis
 from benchmarks.benchmark import Benchmark, Step
 from benchmarks.clock import race, time_call
+from benchmarks.process import ask_process
 from benchmarks.record import EXPONENT, Case, Record, divide, find
 from benchmarks.scale import BenchmarkScale
 from benchmarks.table import Table, tabulate
@@ -38,6 +45,13 @@ SELECT * FROM t MATCH_RECOGNIZE (
   MEASURES FIRST(ts) AS first, LAST(ts) AS last, COUNT(*) AS n
   PATTERN (start more*)
   DEFINE more AS ts - PREV(ts) < 40)""",
+    "dips": """
+SELECT * FROM t MATCH_RECOGNIZE (
+  PARTITION BY symbol ORDER BY ts
+  MEASURES top.ts AS first, top.price AS high, bottom.price AS low
+  AFTER MATCH SKIP TO NEXT ROW
+  PATTERN (top bottom back)
+  DEFINE bottom AS price < PREV(price), back AS price > PREV(price))""",
     "A+ B+": """
 SELECT * FROM t MATCH_RECOGNIZE (
   ORDER BY ts MEASURES COUNT(*) AS n
@@ -76,7 +90,38 @@ WITH gaps AS (
 SELECT symbol, min(ts) AS first, max(ts) AS last, count(*) AS n FROM numbered
 GROUP BY symbol, session
 """,
+    "dips": """
+WITH near AS (
+  SELECT *, lead(price) OVER w AS low, lead(price, 2) OVER w AS back FROM t
+  WINDOW w AS (PARTITION BY symbol ORDER BY ts)
+)
+SELECT symbol, ts AS first, price AS high, low FROM near WHERE low < price AND back > low
+""",
 }
+BY_JOIN = {
+    "dips": """
+WITH numbered AS (
+  SELECT *, row_number() OVER (PARTITION BY symbol ORDER BY ts) AS n FROM t
+)
+SELECT a.symbol, a.ts AS first, a.price AS high, b.price AS low
+FROM numbered AS a
+JOIN numbered AS b ON b.symbol = a.symbol AND b.n = a.n + 1
+JOIN numbered AS c ON c.symbol = a.symbol AND c.n = a.n + 2
+WHERE b.price < a.price AND c.price > b.price
+""",
+}
+ON_FLINK = """
+SELECT * FROM t MATCH_RECOGNIZE (
+  PARTITION BY g ORDER BY ts
+  MEASURES strt.x AS top, LAST(down.x) AS bottom, up.x AS back
+  ONE ROW PER MATCH
+  AFTER MATCH SKIP TO LAST up
+  PATTERN (strt down+ up)
+  DEFINE
+    down AS (LAST(down.x, 1) IS NULL AND down.x < strt.x) OR down.x < LAST(down.x, 1),
+    up AS up.x > LAST(down.x)
+) AS m"""
+MISSING = "Flink is missing: CERNIS_FLINK names a Python that has apache-flink"
 
 
 def make_ticks(rows: int) -> pa.Table:
@@ -102,19 +147,90 @@ def run_row_patterns(scale: BenchmarkScale, step: Step) -> list[Record]:
         step(f"{rows:,} rows", done, len(scale.pattern_rows))
         ticks = make_ticks(rows)
         contestants = {("", name): _run(text, ticks) for name, text in STATEMENTS.items()}
-        contestants |= {("by hand", name): _run(text, ticks) for name, text in BY_HAND.items()}
+        for kind, texts in OTHERWISE.items():
+            contestants |= {(kind, name): _run(text, ticks) for name, text in texts.items()}
         found = {name: len(contestants[name]()) for name in contestants}
-        for name in BY_HAND:
-            assert found["", name] == found["by hand", name], name
         best = race({n: time_call(action) for n, action in contestants.items()}, scale.rounds)
         for name in STATEMENTS:
             case: Case = {"statement": name, "rows": rows}
             records.append(Record(NAME, "seconds", best["", name], "s", case))
-            records.append(Record(NAME, "rate", rows / best["", name], "rows/s", case))
-            if name in BY_HAND:
-                rate = rows / best["by hand", name]
-                records.append(Record(NAME, "by hand", rate, "rows/s", case))
-    return [*records, *_list_exponents(records, scale)]
+        records += _list_rates(rows, found, best, "")
+    records += _list_exponents(records, scale)
+    if scale.pattern_spark_rows:
+        step("Spark", len(scale.pattern_rows), len(scale.pattern_rows) + 2)
+        records += _run_on_spark(scale)
+    step("Flink", len(scale.pattern_rows) + 1, len(scale.pattern_rows) + 2)
+    return [*records, *_run_on_flink(scale)]
+
+
+def _list_rates(
+    rows: int,
+    found: Mapping[tuple[str, str], int],
+    best: Mapping[tuple[str, str], float],
+    where: str,
+) -> list[Record]:
+    """Return the rates of all contestants, whose numbers of rows agree."""
+    records = []
+    for kind, name in best:
+        assert found[kind, name] == found["", name], (kind, name, where)
+        measure = f"{kind or 'rate'}{where}"
+        case: Case = {"statement": name, "rows": rows}
+        records.append(Record(NAME, measure, rows / best[kind, name], "rows/s", case))
+    return records
+
+
+def _run_on_spark(scale: BenchmarkScale) -> list[Record]:
+    """Measure the same statements on Spark."""
+    plain = {f"{kind}/{n}": text for kind, own in OTHERWISE.items() for n, text in own.items()}
+    clauses = {f"/{name}": STATEMENTS[name] for name in BY_HAND}
+    rows = scale.pattern_spark_rows
+    request = {"rows": rows, "rounds": 1, "clauses": clauses, "plain": plain}
+    answer = ask_process("benchmarks.spark.row_patterns_process", request)
+    found, best = (
+        {(name.partition("/")[0], name.partition("/")[2]): n for name, n in answer[kind].items()}
+        for kind in ("rows", "seconds")
+    )
+    return _list_rates(rows, found, best, ON_SPARK)
+
+
+def _run_on_flink(scale: BenchmarkScale) -> list[Record]:
+    """Measure a statement of Flink's there and here."""
+    python, rows = os.environ.get("CERNIS_FLINK", ""), scale.pattern_flink_rows
+    case: Case = {"statement": "V shapes as Flink writes them", "rows": rows}
+    chance = np.random.default_rng(SEED)
+    prices = chance.integers(0, 20, rows).tolist()
+    keys = chance.integers(0, 100, rows).tolist()
+    table = pa.table(
+        {
+            "g": [str(key) for key in keys],
+            "ts": pa.array(range(rows), pa.timestamp("s")),
+            "x": prices,
+        }
+    )
+    run = partial(cernis.sql, ON_FLINK, t=table, dialect="flink")
+    number = len(run())
+    own = race({"": time_call(run)}, scale.rounds)[""]
+    records = [Record(NAME, "here", rows / own, "rows/s", case)]
+    if not python:
+        return [*records, Record(NAME, "flink", None, "rows/s", case, MISSING)]
+    given = [
+        {"g": str(g), "ts": i, "x": x} for i, (g, x) in enumerate(zip(keys, prices, strict=True))
+    ]
+    script = Path(__file__).parent.parent / "tools" / "flink_rows.py"
+    done = subprocess.run(
+        [python, str(script)],
+        input=json.dumps([{"statement": ON_FLINK, "rows": given}]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    [answer] = json.loads(done.stdout)
+    assert len(answer["rows"]) == number, (len(answer["rows"]), number)
+    return [*records, Record(NAME, "flink", rows / answer["seconds"], "rows/s", case)]
+
+
+OTHERWISE = {"by hand": BY_HAND, "self-join": BY_JOIN}
+ON_SPARK = " on Spark"
 
 
 def _list_exponents(records: Sequence[Record], scale: BenchmarkScale) -> list[Record]:
@@ -130,12 +246,18 @@ def _list_exponents(records: Sequence[Record], scale: BenchmarkScale) -> list[Re
 
 
 def build_tables(records: Sequence[Record]) -> list[Table]:
-    """Return a table of rates, and one of growth exponents."""
-    rates = {"statement": "statement", "rows": "rows", "rows/s": "rate", "by hand": "by hand"}
+    """Return tables of rates and of growth exponents."""
+    known = {"statement": "statement", "rows": "rows"}
+    ways = {"rows/s": "rate", "by hand": "by hand", "self-join": "self-join"}
+    on_spark = {title: f"{measure}{ON_SPARK}" for title, measure in ways.items()}
     growth = {"statement": "statement", "exponent": "growth"}
+    missing = [record.note for record in records if record.measure == "flink" and record.note]
+    flink = {**known, "Cernis": "here", "Flink": "flink"}
     return [
-        tabulate(records, "Rows per second", "rate", rates),
+        tabulate(records, "Rows per second", "rate", {**known, **ways}),
         tabulate(records, "Growth of the time with the rows", "growth", growth),
+        tabulate(records, "Rows per second on Spark", f"rate{ON_SPARK}", {**known, **on_spark}),
+        tabulate(records, "Beside Flink SQL", "here", flink, "".join(missing)),
     ]
 
 
@@ -150,10 +272,13 @@ ROW_PATTERNS = Benchmark(
     question="""
 Does the time of `MATCH_RECOGNIZE` grow with the rows, whatever the pattern?
 
-Four statements on DuckDB, in one process, from parsing to the result. `A+ B+` and `((A+)+ B)` have
+Five statements on DuckDB, in one process, from parsing to the result. `A+ B+` and `((A+)+ B)` have
 rows that all fit A and none that fits B: backtracking takes quadratic and exponential time for each
 start.
-*By hand* is the same answer with window functions on the same database.
+*By hand* is the same answer with window functions on the same database, *self-join* with joins of
+numbered rows. On Spark, on the cores of this machine, a result is counted. Flink runs the V shapes
+of its manual over a file with one task, from the start of the job on, and Cernis the same statement
+over a table; its conditions depend on the path.
 """,
     run=run_row_patterns,
     tables=build_tables,

@@ -14,6 +14,11 @@ has one rule, and about as many events as any other. There are four workloads:
 One pass of the rule set is compared with as many runs of single queries: a few of them are
 measured, and their mean stands for each. A session takes the same events in pieces; its state is
 measured by its frozen bytes. All times are processor times.
+
+The growth exponent fits the cost of an event as a power of the number of rules: 1 is "as many
+separate runs". The memory of detections is the peak of a process that runs them (`rules_process`).
+
+Sessions of detections are also measured by the size of a push: each push has a cost for each rule.
 """
 
 from __future__ import annotations
@@ -29,7 +34,9 @@ import pyarrow as pa
 import cernis
 from benchmarks.benchmark import Benchmark, Step
 from benchmarks.clock import Contestant, race, time_call
-from benchmarks.record import Case, Record
+from benchmarks.correlation import fit_exponent
+from benchmarks.process import ask_process
+from benchmarks.record import EXPONENT, Case, Record
 from benchmarks.scale import FULL, BenchmarkScale
 from benchmarks.table import Table, tabulate
 from cernis.generators.detections import DETECTED_COLUMNS, host_log, write_detection
@@ -41,6 +48,10 @@ SEED = 7
 KINDS = ("LOGIN", "FAIL", "SUDO", "OTHER")
 _ALONE = 3
 _PIECES = 10
+DETECTIONS = "detections"
+PUSHES = "detections, by the size of a push"
+_PUSHED_RULES, _PUSHED = 1000, 20_000
+"""The rules that are pushed to, and the events of small pushes."""
 QUERY = (
     "SELECT * FROM S WHERE (LOGIN AS a ; FAIL AS b ; SUDO AS c) "
     "FILTER a[host = 'h{0}'] AND b[host = 'h{0}'] AND c[host = 'h{0}'] "
@@ -89,12 +100,34 @@ def run_rules(scale: BenchmarkScale, step: Step) -> list[Record]:
         "one shape": (QUERY.format, scale.rules, events),
         "many shapes": (write_mixed, scale.mixed_rules, events),
         "many shapes that suppress": (write_alert, scale.mixed_rules, events),
-        "detections": (write_detection, scale.detections, log),
+        DETECTIONS: (write_detection, scale.detections, log),
     }
     records = []
     for done, (name, (write, numbers, read)) in enumerate(workloads.items()):
         step(name, done, len(workloads))
         records += _measure(name, write, numbers, read, scale.rounds)
+    for number in scale.detections:
+        request = {"rules": number, "events": scale.detected_events, "seed": SEED}
+        peak = ask_process("benchmarks.rules_process", request)["peak"]
+        case: Case = {"workload": DETECTIONS, "rules": number}
+        records.append(Record(NAME, "peak", peak, "B", case))
+    number = max(each for each in scale.detections if each <= _PUSHED_RULES)
+    return records + _measure_pushes(number, log, scale.pushes)
+
+
+def _measure_pushes(number: int, log: pa.Table, sizes: Sequence[int]) -> list[Record]:
+    """Measure how many detections a session reads in a second, by the size of a push."""
+    rules, records = cernis.rules({f"r{i}": write_detection(i) for i in range(number)}), []
+    for size in sizes:
+        session, first = rules.session(), min(size, log.num_rows // 2)
+        session.push(log.slice(0, first))  # the first push samples events, and compiles
+        last = min(first + max(size, _PUSHED), log.num_rows)
+        begin = process_time()
+        for row in range(first, last, size):
+            session.push(log.slice(row, min(size, last - row)))
+        rate = (last - first) / (process_time() - begin)
+        case: Case = {"workload": PUSHES, "rules": number, "rows": size}
+        records.append(Record(NAME, "rate", rate, "events/s", case))
     return records
 
 
@@ -137,6 +170,10 @@ def _measure(
             "start-up": (started[number], "s"),
         }
         records += [Record(NAME, name, *value, case) for name, value in found.items()]
+    for measure, contestant in (("one pass", "run"), ("in pieces", "session")):
+        growth = fit_exponent({number: best[contestant, number] for number in numbers})
+        case = {"workload": workload}
+        records.append(Record(NAME, f"{measure}, growth", growth, EXPONENT, case))
     return records
 
 
@@ -162,10 +199,21 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
     }
     found = []
     for workload in dict.fromkeys(str(record.case["workload"]) for record in records):
+        if workload == PUSHES:
+            own = [record for record in records if record.case["workload"] == PUSHES]
+            titles = {"rules": "rules", "rows in a push": "rows", "events/s": "rate"}
+            found.append(tabulate(own, "Rate of a session by the size of a push", "rate", titles))
+            continue
         own = [record for record in records if record.case["workload"] == workload]
         title = f"Cost of an event by the number of rules of {workload}"
-        found.append(tabulate(own, title, "one pass", columns))
-    return found
+        more = {"memory, MiB": "peak"} if workload == DETECTIONS else {}
+        found.append(tabulate(own, title, "one pass", {**columns, **more}))
+    columns = {
+        "rules of": "workload",
+        "in one pass": "one pass, growth",
+        f"in {_PIECES} pieces": "in pieces, growth",
+    }
+    return [*found, tabulate(records, "Growth exponent", "one pass, growth", columns)]
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
@@ -197,6 +245,8 @@ for an event that does not come, or count.
 
 The log has {max(FULL.rules):,} hosts, so with fewer rules most events concern none. Processor
 time is measured. Start-up is parsing and planning. Separate runs are as many runs of one query.
+A growth exponent of 0 says that the cost does not depend on the number of rules, 1 that it is in
+proportion.
 """,
     run=run_rules,
     tables=build_tables,

@@ -24,6 +24,14 @@ class BenchmarkScale:
     first_spark_rows: int = 20_000
     first_pairs: int = 9
     first_runs: int = 3
+    peer_rows: int = 50_000
+    peer_checked: int = 12_000
+    peer_cap: float = 10.0
+    """Processor seconds for a question."""
+    peer_names: tuple[str, ...] | None = None
+    """None: all contestants."""
+    peer_questions: tuple[str, ...] | None = None
+    """None: all questions."""
     lengths: tuple[int, ...] = (3, 6, 9, 12, 24)
     windows: tuple[int, ...] = (100, 1000, 10_000)
     events: int = 2_000_000
@@ -33,14 +41,32 @@ class BenchmarkScale:
     keyed_events: int = 2_000_000
     waiting: tuple[int, ...] = (100, 1000, 10_000, 100_000, 1_000_000)
     waiting_events: int = 1_500_000
+    cost_events: int = 400_000
+    cost_keys: tuple[int, ...] = (1, 10, 100, 1000, 10_000, 100_000)
+    cost_rules: tuple[int, ...] = (1, 3, 10, 30, 100, 300)
+    cost_matches: tuple[int, ...] = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+    cluster_minutes: int = 60
     rules: tuple[int, ...] = (1, 10, 100, 1000, 10_000)
     mixed_rules: tuple[int, ...] = (1, 10, 100, 1000)
     rule_events: int = 2_000_000
     pattern_rows: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
+    pattern_spark_rows: int = 100_000
+    """0: not on Spark."""
+    pattern_flink_rows: int = 20_000
     detections: tuple[int, ...] = (1, 10, 100, 1000, 3000, 10_000)
     detected_events: int = 100_000
+    pushes: tuple[int, ...] = (500, 5000, 50_000)
     served: str = "stocks-million"
     """A sample of the playground."""
+    live_rates: tuple[int, ...] = (1000, 10_000, 100_000)
+    live_seconds: float = 6.0
+    live_events: int = 300_000
+    workbench_events: int = 10_000_000
+    workbench_window: int = 2000
+    workbench_values: int = 100
+    workbench_labelled: int = 100_000
+    workbench_labellings: int = 2000
+    threaded_events: int = 6_000_000
     strategy_events: int = 500_000
     strategy_windows: tuple[int, ...] = (20, 100, 500, 2000)
     aggregate_lengths: tuple[int, ...] = (3, 6, 12, 24)
@@ -59,6 +85,8 @@ class BenchmarkScale:
     """On Spark."""
     correlated_windows: tuple[int, ...] = (1000, 5000, 20_000, 100_000)
     correlated_turns: int = 20
+    far_windows: tuple[int, ...] = (300, 1000, 3000, 10_000)
+    far_events: int = 100_000
     listed_windows: tuple[int, ...] = (20, 40, 80, 160)
     listed_events: int = 200
     correlated_keys: tuple[int, ...] = (1, 1000, 100_000)
@@ -102,6 +130,10 @@ FULL = BenchmarkScale()
 QUICK = BenchmarkScale(
     name="quick",
     rounds=1,
+    peer_rows=2000,
+    peer_checked=2000,
+    peer_names=("Cernis", "DuckDB", "pandas", "run list", "SPARQL store"),
+    peer_questions=("sequence 3, 100", "next event", "absence", "sessions", "RDF"),
     lengths=(3, 24),
     windows=(50, 200),
     events=4000,
@@ -111,13 +143,30 @@ QUICK = BenchmarkScale(
     keyed_events=4000,
     waiting=(100, 1000),
     waiting_events=2000,
+    cost_events=2000,
+    cost_keys=(1, 10, 100),
+    cost_rules=(1, 2, 4),
+    cost_matches=(100, 300, 1000),
+    cluster_minutes=5,
     rules=(1, 10),
     mixed_rules=(1, 10),
     rule_events=2000,
     pattern_rows=(200, 400),
+    pattern_spark_rows=0,
+    pattern_flink_rows=400,
     detections=(1, 10),
     detected_events=1000,
+    pushes=(100, 400),
     served="stocks",
+    live_rates=(1000,),
+    live_seconds=2.0,
+    live_events=20_000,
+    workbench_events=4000,
+    workbench_window=50,
+    workbench_values=5,
+    workbench_labelled=500,
+    workbench_labellings=10,
+    threaded_events=3000,
     strategy_events=2000,
     strategy_windows=(20, 100),
     aggregate_lengths=(3, 6),
@@ -133,6 +182,8 @@ QUICK = BenchmarkScale(
     endless_samples=5,
     correlated_windows=(50, 100, 200),
     correlated_turns=1,
+    far_windows=(20, 50),
+    far_events=400,
     listed_windows=(5, 10),
     listed_events=20,
     correlated_keys=(1, 100),
@@ -150,6 +201,7 @@ QUICK = BenchmarkScale(
     spark_pairs=1,
     spark_cases=(
         "keyed",
+        "keyed, from files",
         "keyed, grouped",
         "keyed, rows",
         "keyed, packed",

@@ -184,10 +184,12 @@ def _make_contestants(
     weights = np.arange(2 * len(stock.names), dtype=np.int64)
     run_bare_pass(stock.codes[:1], weights)
     entered = {
-        "recognised": time_call(partial(queries["recognised"].run, stock.events)),
-        "silent": time_call(partial(queries["silent"].run, stock.events)),
-        "next that fits": time_call(partial(queries["next that fits"].run, stock.events)),
-        "contiguous": time_call(partial(queries["contiguous"].run, stock.events)),
+        "recognised": time_call(partial(queries["recognised"].run, stock.events, threads=1)),
+        "silent": time_call(partial(queries["silent"].run, stock.events, threads=1)),
+        "next that fits": time_call(
+            partial(queries["next that fits"].run, stock.events, threads=1)
+        ),
+        "contiguous": time_call(partial(queries["contiguous"].run, stock.events, threads=1)),
         "first": time_call(partial(write_matches, queries["first"], stock.events)),
         "bare pass": time_call(partial(run_bare_pass, stock.codes, weights)),
     }

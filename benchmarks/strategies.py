@@ -64,15 +64,15 @@ def _measure(scale: BenchmarkScale, events: pa.Table, window: int) -> list[Recor
     case: Case = {"window": window}
     plain = cernis.query(write_kleene_query("ALL", window))
     contestants: dict[str, Contestant] = {
-        "plain pass": time_call(lambda: plain.run(events)),
-        "count()": time_call(lambda: plain.run(events).count()),
-        "sample()": time_call(lambda: plain.run(events).sample(SAMPLED, seed=1)),
+        "plain pass": time_call(lambda: plain.run(events, threads=1)),
+        "count()": time_call(lambda: plain.run(events, threads=1).count()),
+        "sample()": time_call(lambda: plain.run(events, threads=1).sample(SAMPLED, seed=1)),
     }
     for strategy in CHOSEN:
         query = cernis.query(write_kleene_query(strategy, window))
         write_matches(query, events.slice(0, 100))
         contestants[strategy] = time_call(partial(write_matches, query, events))
-    counts = plain.run(events).counts()["count"].to_pylist()
+    counts = plain.run(events, threads=1).counts()["count"].to_pylist()
     most = max(map(int, counts), default=0)
     best = race(contestants, scale.rounds)
     records = [Record(NAME, "most matches at a position", most, "matches", case)]

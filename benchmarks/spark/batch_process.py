@@ -69,7 +69,12 @@ def measure_cases(
     keyed = df.repartition(tasks, "name").sortWithinPartitions("ts")
     ranged = df.repartitionByRange(tasks, "ts").sortWithinPartitions("ts")
     single = df.repartition(1).sortWithinPartitions("ts")
+    read = partial(recognize, read_files=True)
     frames = {
+        "keyed, from files": read(df, KEYED),
+        "keyed, grouped, from files": read(df, GROUPED),
+        "contiguous, from files": read(df, CONTIGUOUS),
+        "single, from files": read(df, SINGLE),
         "keyed": recognize(df, KEYED, sample=0),
         "keyed, balanced": recognize(df, KEYED),
         "keyed, counted": recognize(df, KEYED, matches="count", sample=0),
@@ -96,13 +101,16 @@ def measure_cases(
     }
     found = {name: frame.count() for name, frame in frames.items()}  # also warms everything up
     pairs = [(f"recognized of {rows}", f"joined of {rows}") for rows in joined]
-    for one, other in (*pairs, ("keyed", "keyed, in Python")):
+    both = [(f"{name}, from files", name) for name in ("keyed", "contiguous", "single")]
+    for one, other in (*pairs, *both, ("keyed", "keyed, in Python")):
         if found.get(one, 0) != found.get(other, found.get(one, 0)):
             raise RuntimeError(f"the contestants disagree: {found}")
     busy: dict[str, float] = {}
     best = race({name: _time_frame(name, frame, busy) for name, frame in frames.items()}, rounds)
     counted = [
-        name for name in frames if not name.endswith(("rows", "packed", "counted", "grouped"))
+        name
+        for name in frames
+        if not name.endswith(("rows", "packed", "counted")) and "grouped" not in name
     ]
     measured = {
         name: {"wall": best[name], "cpu": busy[name]}

@@ -70,7 +70,7 @@ def measure_once(source: Path, folder: Path, runs: int) -> dict[str, float]:
         own = folder / str(next(places))
         options = {"source": source, "checkpoint": own / "checkpoint", "sink": own / "sink"}
         written = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        return run_python("-m", "cernis", "stream", QUERY, "--once", *written)
+        return run_python("-m", "cernis", "stream", QUERY, "--engine", "spark", "--once", *written)
 
     def counted() -> tuple[float]:
         own = folder / str(next(places))

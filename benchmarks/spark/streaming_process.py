@@ -132,7 +132,7 @@ def pass_through(stream: Any, window: int) -> Any:
 
 def process_each_key(stream: Any, window: int) -> Any:
     """Find pairs as a user would: state and Python for each key, events in order of arrival."""
-    from cernis.spark.streaming.each_key import EachKey
+    from benchmarks.spark.each_key import EachKey
 
     wanted = stream.filter("type IN ('A', 'B') AND v > 0.9").withWatermark("ts", "1 second")
     return wanted.groupBy("k").transformWithStateInPandas(

@@ -36,7 +36,8 @@ from benchmarks.correlation import (
 )
 from benchmarks.endless import push_stream
 from benchmarks.endurance import QUERIES, RULE_SETS, choose_events
-from benchmarks.endurance_process import make_batches, observe_stream
+from benchmarks.endurance_process import make_batches, make_host_batches, observe_stream
+from benchmarks.first import FIRST
 from benchmarks.peer import ABSENT, find_peer, start_peer
 from benchmarks.record import EXPONENT, Record, find
 from benchmarks.scale import QUICK, VARIABLE, choose_scale
@@ -46,6 +47,7 @@ from benchmarks.spark.batch_process import read_processor_seconds
 from benchmarks.strategies import make_halting_stream, write_kleene_query
 from benchmarks.watched import Watched
 from cernis.errors import CernisError
+from cernis.generators.detections import detection_rules
 from cernis.generators.stock import stock_stream
 from cernis.plan.plan import Guarantee
 from cernis.testing.oracle import evaluate, evaluate_groups
@@ -57,9 +59,11 @@ LONG = {
     "absence",
     "aggregates",
     "correlation",
+    "cost",
     "endless",
     "endless-spark",
     "first",
+    "live",
     "match-recognize",
     "memory",
     "partitions",
@@ -70,6 +74,8 @@ LONG = {
     "spaseq",
     "strategies",
     "streaming",
+    "threads",
+    "workbench",
 }
 """They compile much, take a minute or start processes by the dozen: `make soak` runs them."""
 EVERY = [pytest.param(n, marks=[pytest.mark.fuzz] if n in LONG else []) for n in BENCHMARKS]
@@ -284,6 +290,14 @@ def test_every_set_of_rules_runs_along_a_stream(kind: str) -> None:
     assert len(cernis.rules(some).session().sessions) == 20  # no two share an engine
 
 
+def test_detections_run_along_a_log_of_hosts() -> None:
+    batches = make_host_batches(100)
+    first, second = next(batches)["ts"], next(batches)["ts"]
+    assert second[0].as_py() - first[-1].as_py() == first[1].as_py() - first[0].as_py()
+    observed = observe_stream(detection_rules(20), 400, 50, 2, "hosts")
+    assert [sample.events for sample in observed] == [250, 450]
+
+
 def test_times_and_visits_go_on_from_batch_to_batch() -> None:
     batches = make_batches(1000)
     first, second = next(batches), next(batches)
@@ -307,6 +321,17 @@ def test_the_minutes_of_micro_batches_can_be_chosen(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("CERNIS_ENDLESS_MINUTES", "1 h")
     with pytest.raises(CernisError, match="is '1 h'; it must be a number of minutes"):
         endurance.choose_minutes(QUICK)
+
+
+def test_first_answers_are_compared_with_that_of_a_sequence() -> None:
+    seconds = {"sequence": 2.0, "LONGEST, sessions": 5.0}
+    records = [
+        Record("first", "cold, processor", value, "s", {"query": query, "rows": 9})
+        for query, value in seconds.items()
+    ]
+    table = FIRST.tables(records)[0]
+    at = table.columns.index("cold, to a sequence (aim ≤ 3)")
+    assert [row[at] for row in table.rows] == ["1", "2.5"]
 
 
 def test_halves_of_the_time_are_compared_after_the_first_fifth(
@@ -354,9 +379,9 @@ def test_an_unknown_benchmark_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(CernisError) as caught:
         run_benchmarks(["sequence"], None, Console(file=io.StringIO()))
     assert str(caught.value) == (
-        "unknown benchmark 'sequence'; there are sequences, partitions, strategies, aggregates, "
-        "absence, rules, match-recognize, memory, endless, correlation, spark, streaming, "
-        "endless-spark, spaseq, serve, first"
+        "unknown benchmark 'sequence'; there are sequences, partitions, strategies, threads, "
+        "aggregates, absence, rules, match-recognize, memory, endless, correlation, spark, "
+        "streaming, endless-spark, live, spaseq, serve, first, workbench, peers, cost, cluster"
     )
 
 
