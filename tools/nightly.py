@@ -35,8 +35,8 @@ class Outcome(NamedTuple):
     minutes: float
 
 
-def list_checks(hours: float, seed: int) -> list[Check]:
-    """Return the checks of a night; their shares sum to 1.
+def list_checks(hours: float, seed: int, live: float = 0.0) -> list[Check]:
+    """Return the checks of a night; their shares sum to 1 unless a `live` stream has its own hours.
 
     >>> round(sum(check.share for check in list_checks(6.0, 1)), 6)
     1.0
@@ -44,11 +44,13 @@ def list_checks(hours: float, seed: int) -> list[Check]:
     Check(name='fuzz', target=('fuzz', 'MINUTES=66', 'SEED=1'), share=0.25)
     """
     fuzz = int(0.25 * hours * 60 * 0.74)
+    minutes = int(60 * live) or max(1, int(0.09 * hours * 60))
     return [
         Check("fuzz", ("fuzz", f"MINUTES={fuzz}", f"SEED={seed}"), 0.25),
-        Check("soak", ("soak", "N=300"), 0.25),
-        Check("crash", ("crash", "CRASHES=60", f"SEED={seed}"), 0.14),
-        Check("endless", ("endless", "LENGTH=20000000"), 0.1),
+        Check("soak", ("soak", "N=300"), 0.2),
+        Check("crash", ("crash", "CRASHES=60", f"SEED={seed}"), 0.12),
+        Check("endless", ("endless", "LENGTH=20000000"), 0.07),
+        Check("endless, live", ("endless-live", f"MINUTES={minutes}"), 0.1 + live / hours),
         Check("endless on Spark", ("endless-spark", f"MINUTES={max(1, int(hours))}"), 0.06),
         Check("exhaustive", ("exhaustive", "NODES=3"), 0.1),
         Check("oldest versions", ("oldest",), 0.1),
@@ -102,8 +104,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make nightly", description=__doc__)
     parser.add_argument("--hours", type=float, default=6.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
+    parser.add_argument("--live", type=float, default=0.0, help="hours of an endless stream more")
     given = parser.parse_args()
-    outcomes = [*run_checks(list_checks(given.hours, given.seed), given.hours)]
+    checks = list_checks(given.hours, given.seed, given.live)
+    outcomes = [*run_checks(checks, given.hours + given.live)]
     print(write_table(outcomes, given.seed))
     return int(any(each.result != PASSED for each in outcomes))
 

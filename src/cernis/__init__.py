@@ -61,6 +61,7 @@ __all__ = [
     "SqlRows",
     "StateError",
     "StrictError",
+    "diff",
     "follow",
     "forget_function",
     "function",
@@ -147,7 +148,13 @@ def query(
     return Query(text, lang=lang, schema=schema, time_zone=time_zone)
 
 
-def rules(source: Any, on_bad_rule: str = "fail", *, time_zone: str | None = None) -> RuleSet:
+def rules(
+    source: Any,
+    on_bad_rule: str = "fail",
+    *,
+    time_zone: str | None = None,
+    params: Mapping[str, Any] | None = None,
+) -> RuleSet:
     """Read rules that run over the same events in one pass; raise all their mistakes together.
 
     With `on_bad_rule="skip"`, rules that are wrong or do not fit the events are left out, and notes
@@ -155,13 +162,14 @@ def rules(source: Any, on_bad_rule: str = "fail", *, time_zone: str | None = Non
 
     `source` is a text of `RULE name AS SELECT …`, a path of a file or of a folder of such texts
     (.ceql), a list of texts and paths, or a dictionary of queries by name. Functions of time that
-    name no zone are in the `time_zone`, otherwise in UTC.
+    name no zone are in the `time_zone`, otherwise in UTC. `params` are the values of `$name`s.
     """
     with make_lasting():
         from cernis.languages.ceql.parse import use_time_zone
+        from cernis.languages.text.parameters import use_parameters
         from cernis.run.rules.rule_set import RuleSet
 
-    with use_time_zone(time_zone):
+    with use_time_zone(time_zone), use_parameters(params or {}):
         return RuleSet.of(source, on_bad_rule)
 
 
@@ -186,6 +194,20 @@ def sql(
 
     query = SqlQuery(text, dialect=dialect)
     return query.run({**(tables or {}), **named}, connection=connection, budget=budget)
+
+
+def diff(
+    old: Any, new: Any, events: Any, *, sample: int = 3, seed: int | None = None, **options: Any
+) -> Any:
+    """Return the matches that a new query, or rule set, gains, loses and keeps, exactly counted.
+
+    `sample` matches of each side come with their events. The other options are those of
+    `Query.run`. The result is a `cernis.workbench.diff.MatchDiff`, of rule sets a `RulesDiff`.
+    """
+    with make_lasting():
+        from cernis.workbench.diff import diff
+
+    return diff(old, new, events, sample=sample, seed=seed, **options)
 
 
 def schema_of(events: Any, **reading: Any) -> Schema:

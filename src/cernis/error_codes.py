@@ -68,6 +68,14 @@ KINDS = (
         "Give one of them another name, or leave it out.",
     ),
     ErrorKind(
+        "parameter",
+        ("QueryError", "CernisError"),
+        r"parameters? \$",
+        "A parameter, `$name`, has no value or one that does not fit.",
+        "Give the value with `--param name=…` or `query.bind(name=…)`, or a default in "
+        "`PARAMETER $name = …` before the query.",
+    ),
+    ErrorKind(
         "unbound-variable",
         _QUERY,
         r"binds? \?|not bind|the head and not in the body|not in any atom|the head could give",

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from traceback import extract_tb, format_exception, format_exception_only, format_list
 from typing import Any, NamedTuple
 
@@ -159,6 +160,10 @@ def _locate(source: str, position: int) -> tuple[int, int, str, int]:
 _PACKAGE = Path(__file__).parent
 
 
+class MemoryShortage(MemoryError):
+    """Memory is used up; the message says by what."""
+
+
 class CernisError(Exception):
     """The base of everything that a user's input can cause."""
 
@@ -187,6 +192,7 @@ class CernisError(Exception):
             for frame in extract_tb(self.__traceback__)
             if _PACKAGE not in (path := Path(frame.filename)).parents
             and "IPython" not in path.parts
+            and path.name != "functools.py"  # of a cached property of ours
         ]
         return [*format_list(frames), *format_exception_only(self)]
 
@@ -301,6 +307,7 @@ class SessionGuard:
     def __init__(self, remedy: str = "begin a new one") -> None:
         self._remedy = remedy
         self._failure = ""
+        self._lock = Lock()
 
     def check(self) -> None:
         """Raise StateError if the session has failed."""
@@ -308,8 +315,18 @@ class SessionGuard:
             raise StateError(f"this session has failed before ({self._failure}); {self._remedy}")
 
     def __enter__(self) -> None:
-        self.check()
-        self._failure = _INTERRUPTED
+        with self._lock:
+            self.check()
+            self._failure = _INTERRUPTED
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Keep other threads away while the state is read; an error does not close the session."""
+        self.__enter__()
+        try:
+            yield
+        finally:
+            self._failure = ""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._failure = "" if error is None else str(error) or type(error).__name__

@@ -22,6 +22,8 @@ class Kind(Enum):
     TIMESTAMP = "timestamp"
     OTHER = "other"
 
+    __hash__ = object.__hash__  # members are single, and Enum hashes their names in Python
+
     @property
     def numeric(self) -> bool:
         """Whether values are numbers."""
@@ -45,6 +47,8 @@ class Stream:
     events: Mapping[str, Attributes] = field(default_factory=dict, hash=False)
     long_decimals: frozenset[str] = frozenset()
     """The attributes whose decimals have more digits than an index keeps in order."""
+    decimals: frozenset[str] = frozenset()
+    """All attributes that are decimals."""
 
 
 @dataclass(frozen=True, slots=True)

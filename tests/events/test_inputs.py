@@ -374,6 +374,14 @@ def test_a_link_does_not_lead_out_of_what_the_user_named() -> None:
     assert len(rows_of(only("days"))) == 4
 
 
+def test_a_link_that_leads_back_to_itself_is_named() -> None:
+    Path("a.csv").symlink_to("b.csv")
+    Path("b.csv").symlink_to("a.csv")
+    assert failure("a.csv") == "a.csv: is a link that leads back to itself"
+    Path("c.csv").symlink_to("gone.csv")
+    assert failure("c.csv") == "c.csv: is a link to gone.csv, which is no file"
+
+
 def test_no_output_replaces_a_file_that_a_glob_matches() -> None:
     write_days()
     with pytest.raises(DataError, match=r"^days/2\.csv: the bad rows cannot be written there: it"):

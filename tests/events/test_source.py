@@ -821,6 +821,7 @@ def test_the_schema_tells_kinds_with_nested_names() -> None:
                     "user.id": Kind.INT,
                     "user.name": Kind.STRING,
                 },
+                decimals=frozenset({"d"}),
             ),
         )
     )

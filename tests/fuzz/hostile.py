@@ -844,9 +844,10 @@ def _graph_stream(name: str, snapshots: bool) -> _Written:
 
     from cernis.spark.rdf.files import check_knowledge
     from cernis.spark.rdf.layout import choose_solution_stream_layout
-    from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork, solution_answer_schema
+    from cernis.spark.rdf.solve import SolutionSpreader, SolutionWork
     from cernis.spark.streaming.packing import pack_buckets
     from cernis.work.bucket import BucketWork
+    from cernis.work.graphs import solution_answer_schema
 
     query = _graph_queries()[name]
     plan = query.plan

@@ -24,7 +24,8 @@ TEXTS = [
     "", " ", "a", "ABC", " abc ", "straße", "İstanbul", "ΑΣ", "naïve", "𝒳𝒴𝒵", "a😀b😀", "e\u0301",
     "a%b", "a_b", "line\nbreak", "a,b,,c", "10.1.2.3", "10.256.0.1", "01.2.3.4", "2001:db8::1",
     "12", " -7 ", "1.5", "+3", "9223372036854775808", "1e3", "NaN", "-Infinity", "true",
-    "no", "\\", None,
+    "no", "\\", "1969-12-31T23:59:59.5", "2016-12-31T23:59:60", "2024-03-31T02:30:00+02:00",
+    "0001-01-01", None,
 ]  # fmt: skip
 TIMES = [
     datetime(1969, 12, 31, 23, 59, 59, 999999), datetime(1900, 2, 28, 12, 0),
@@ -60,7 +61,7 @@ CONSTANTS: dict[str, list[tuple[Any, ...]]] = {
     "REGEXP_EXTRACT": [("([a-z]+)",), ("a(.)?b", 1), ("[0-9]+", 0), ("(x)|(b)", 2)],
     "SPLIT_PART": [(",", 1), (",", 3), (",", -1), (",", 9), (",", -9), ("", 1), (",", 0)],
     "CIDR_MATCH": [("10.0.0.0/8",), ("0.0.0.0/0", "2001:db8::/32"), ("192.168.0.0/16",)],
-    "CAST": [(name,) for name in ("INT", "DOUBLE", "STRING", "BOOLEAN")],
+    "CAST": [(name,) for name in ("INT", "DOUBLE", "STRING", "BOOLEAN", "TIMESTAMP", "DATE")],
     "YEAR": [(), ("Europe/Berlin",), ("America/New_York",)],
     "DATE": [(), ("Europe/Berlin",)],
 }
@@ -83,7 +84,8 @@ def list_calls(function: Function) -> list[tuple[Value, dict[str, pa.Array]]]:
         return calls
     free = [i for i in range(len(function.takes)) if i not in function.constants]
     for constants in fixed:
-        for names in product(*(BY_CLASS[function.takes[i]] for i in free)):
+        of_cast = ("times", "dates") if function.name == "CAST" else ()
+        for names in product(*((*BY_CLASS[function.takes[i]], *of_cast) for i in free)):
             if "any" in function.takes and {*names} & {"texts"} and len({*names}) > 1:
                 continue  # a clash, which the checker notes where it knows the types
             rows = list(product(*(COLUMNS_OF[name].to_pylist() for name in names)))

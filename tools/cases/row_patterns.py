@@ -144,6 +144,24 @@ def list_conditions(v: str, other: str, *, dependent: bool) -> list[Known]:
             lambda p: len(p.names) == 1 or p.names[-2] == "A",
         ),
         Known(
+            "PREV(CLASSIFIER()) IS NULL OR PREV(CLASSIFIER()) <> 'C'",
+            lambda p: len(p.names) == 1 or p.names[-2] != "C",
+        ),
+        Known("FIRST(CLASSIFIER()) IN ('A', 'B')", lambda p: p.names[0] in ("A", "B")),
+        Known("COUNT(*) <= MATCH_NUMBER()", lambda p: len(p.names) <= p.number),
+        Known(
+            "CASE WHEN x > FIRST(x) THEN TRUE WHEN COUNT(*) > 1 THEN x IS NULL ELSE TRUE END",
+            lambda p: (
+                _less(p.at(p.first()), p.at(p.last()))
+                or len(p.names) == 1
+                or p.at(p.last()) is None
+            ),
+        ),
+        Known(
+            "GREATEST(COALESCE(x, 0), COALESCE(FIRST(x), 0)) < 4",
+            lambda p: max(p.at(p.last()) or 0, p.at(p.first()) or 0) < 4,
+        ),
+        Known(
             "AVG(U.x) > 1",
             lambda p: (
                 _less(len(p.values(*SUBSET)), sum(p.values(*SUBSET))) if p.values(*SUBSET) else None
@@ -181,6 +199,8 @@ MEASURES = (
     Known("SUM(U.x)", lambda p: _total(p.values(*SUBSET))),
     Known("COUNT(B.x) * 2", lambda p: 2 * len(p.values("B"))),
     Known("COUNT(C.*)", lambda p: len(p.places("C"))),
+    Known("PREV(CLASSIFIER())", lambda p: p.names[-2] if len(p.names) > 1 else None),
+    Known("SUM(U.x * MATCH_NUMBER())", lambda p: _total([v * p.number for v in p.values(*SUBSET)])),
     Known("MAX(x)", lambda p: max(p.values(), default=None)),
     Known(
         "CLASSIFIER(U)",
@@ -203,6 +223,14 @@ class RowCase:
     expected: list[tuple[Any, ...]] | None
     pattern: RowPattern
     columns: tuple[str, ...]
+    define: dict[str, Known]
+
+    def fits(
+        self, partition: Sequence[Row], start: int, names: tuple[str, ...], number: int
+    ) -> bool:
+        """Return whether the last of some rows satisfies the condition of its variable."""
+        known = self.define.get(names[-1])
+        return known is None or bool(known.value(Path(partition, start, names, number)))
 
 
 def draw_pattern(chance: Random, depth: int = 3) -> RowPattern:
@@ -270,7 +298,7 @@ def draw_case(
         *(() if mode is RowsPerMatch.ONE else ("t",)),
         *(f"m{i}" for i in range(len(measures))),
     )
-    return RowCase(statement, rows, expected, pattern, names)
+    return RowCase(statement, rows, expected, pattern, names, define)
 
 
 def _write(
@@ -317,9 +345,11 @@ def _expect(
     for key in sorted({row["g"] for row in rows}):
         partition = sorted((row for row in rows if row["g"] == key), key=lambda row: row["t"])
 
-        def condition(start: int, names: tuple[str, ...], partition: list[Row] = partition) -> bool:
+        def condition(
+            start: int, names: tuple[str, ...], number: int, partition: list[Row] = partition
+        ) -> bool:
             known = define.get(names[-1])
-            return known is None or bool(known.value(Path(partition, start, names)))
+            return known is None or bool(known.value(Path(partition, start, names, number)))
 
         times = [row["t"] for row in partition]
         limits = None

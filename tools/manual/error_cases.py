@@ -41,6 +41,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "CREATE STREAM S { EVENT A { name:string } } SELECT * FROM S WHERE A FILTER A[name < 3]"
     ),
     "named-twice": _check("SELECT a[x] AS v, a[y] AS v FROM S WHERE A AS a"),
+    "parameter": _run("SELECT * FROM S WHERE BUY AS b FILTER b[x > $least]", "sales"),
     "unbound-variable": _check("Q(x, z) <- A(k: x), B(k: x)", "cq"),
     "unknown-name": _check("SELECT * FROM S WHERE SELL AS sale FILTER sail[price > 3]"),
     "no-single-value": _check("SELECT b[price] AS p FROM S WHERE BUY+ AS b"),

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 FOLDERS = (
     "languages", "pattern", "automata", "plan", "events", "encoding", "engine", "results", "views",
-    "run", "rdf", "work", "live", "spark", "serve", "cli", "compiled", "generators", "testing",
+    "run", "rdf", "work", "live", "spark", "serve", "workbench", "cli", "compiled", "generators",
+    "testing",
 )  # fmt: skip
 """The folders of the package, in the order of the data's way."""
 PACKAGES = ("src/cernis", "benchmarks", "tools")

@@ -55,6 +55,7 @@ _FIRST_PIECE, _PIECE = 64, 2_048
 _LITTLE_WORK = 2_000
 _PATIENCE, _PATIENCE_WITH_ARRAYS = 0.25, 0.5
 _LOADING = 0.02
+_OFTEN = 32
 LONG_COMPILING = 2.0
 _ONCE = "once on this machine; `cernis warm` does it ahead of the first query"
 COMPILING = f"the engine is being compiled, {_ONCE}"
@@ -90,6 +91,8 @@ WARMTH = Warmth()
 _kernels: list[TieredKernel] = []
 _missing: set[tuple[Any, tuple[Any, ...]]] = set()
 """Kernels, with the types of arguments, that are not in the cache on disk."""
+_found: dict[int, int] = {}
+"""How often in a row each kernel was compiled already: asking takes as long as a small batch."""
 _brief: dict[int, float] = {}
 """The seconds that each kernel has taken in brief calls of a hot process, or as arrays."""
 
@@ -105,7 +108,11 @@ class TieredKernel(CPUDispatcher):  # type: ignore[misc]
 
     def is_plain(self, args: tuple[Any, ...]) -> bool:
         """Return whether this call runs as plain Python."""
-        return WARMTH.is_cold or not (WARMTH.is_hot or _is_compiled(self, args))
+        if WARMTH.is_cold or WARMTH.is_hot or _found.get(id(self), 0) > _OFTEN:
+            return WARMTH.is_cold
+        is_compiled = _is_compiled(self, args)
+        _found[id(self)] = _found.get(id(self), 0) + 1 if is_compiled else 0
+        return not is_compiled
 
 
 def _is_compiled(kernel: Any, args: tuple[Any, ...]) -> bool:
@@ -316,12 +323,14 @@ def cut_events(number: int) -> Iterator[slice]:
     >>> sum(piece.stop - piece.start for piece in cut_events(1_000))
     1000
     """
-    at, began = 0, WARMTH.seconds
+    at, began = 0, 0.0
     while at < number and not WARMTH.is_hot:
         end = min(number, at + max(_FIRST_PIECE, at))
         yield slice(at, end)
-        at = end
-        if at >= _FEW_EVENTS and (WARMTH.seconds - began) * number / at > WARMTH.price:
+        if at == 0:  # the first piece also pays for what is done once
+            began = WARMTH.seconds
+        at, read = end, end - _FIRST_PIECE
+        if at >= _FEW_EVENTS and (WARMTH.seconds - began) * number / read > WARMTH.price:
             _heat()  # all of them would take too long
     if at < number or not number:
         yield slice(at, number)

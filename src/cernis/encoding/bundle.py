@@ -20,7 +20,7 @@ and class of a group; an automaton with n atoms has 2ⁿ codes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
@@ -29,24 +29,17 @@ from numpy.typing import NDArray
 
 from cernis.automata.unary.alphabet import Alphabet, passes
 from cernis.automata.unary.cea import Both, Either, Is, Test, find_atoms
-from cernis.encoding.encode import ClassEncoder, Vector, compares_constants
+from cernis.encoding.encode import ClassEncoder, SeenTruths, Vector, compares_constants
 from cernis.events.attributes import attribute
 from cernis.events.batch import Bools, EventBatch, Int64s
 from cernis.events.evaluate import evaluate_predicate
-from cernis.events.times import value_type
+from cernis.events.times import is_text, value_type
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
+from cernis.pattern.simple_tests import ConstantTest, Form, find_tests
 
 MOST_ATOMS = 12
 """An automaton that asks more than this is in no bundle."""
-
-
-@dataclass(frozen=True)
-class SeenTruths:
-    """The combinations of truths of some atoms that events have had."""
-
-    atoms: tuple[Atom, ...]
-    vectors: list[Vector]
 
 
 class MergedAlphabet:
@@ -244,6 +237,7 @@ class RowColumns:
         self._columns: dict[tuple[str, ...], pa.ChunkedArray | None] = {}
         self._rows: Int64s | None = None
         self._taken: dict[tuple[str, ...], pa.Array | None] = {}
+        self._texts: dict[str, dict[int, str | None]] = {}
 
     def take(self, path: tuple[str, ...], rows: Int64s) -> pa.Array | None:
         """Return some values of an attribute; None: the table has none of it."""
@@ -258,6 +252,49 @@ class RowColumns:
                 column = taken.cast(value_type(taken.type)).combine_chunks()
             self._taken[path] = column
         return self._taken[path]
+
+    def keep_possible(self, tests: frozenset[ConstantTest], rows: Int64s) -> Int64s:
+        """Return the rows for which one of some tests of texts holds, and those that are unclear.
+
+        Only ASCII is clear: other letters have several forms.
+        """
+        (name,) = {test.attribute for test in tests}
+        assert name is not None
+        path = tuple(name.split("."))
+        if path not in self._columns:
+            self._columns[path] = attribute(self._table, path)
+        column, known = self._columns[path], self._texts.setdefault(name, {})
+        if column is None or not is_text(value_type(column.type)):
+            return rows
+        kept = []
+        for row in rows.tolist():
+            if row not in known:
+                text = column[row].as_py()
+                known[row] = None if text is None else text.lower() if text.isascii() else _UNCLEAR
+            text = known[row]
+            kept.append(text is _UNCLEAR or (text is not None and _may_hold(tests, text)))
+        return rows[kept]
+
+
+_FEW = 32
+"""Of so few rows, texts are looked at one by one before Arrow is asked."""
+_UNCLEAR = "not ASCII"
+
+
+def _may_hold(tests: frozenset[ConstantTest], text: str) -> bool:
+    return any(
+        str(test.value) in text if test.form is Form.PART else test.value == text for test in tests
+    )
+
+
+@lru_cache(1 << 16)
+def _find_text_tests(predicate: pred.Predicate) -> frozenset[ConstantTest] | None:
+    """Return tests of texts in one attribute, of which one holds where a predicate is true."""
+    tests = find_tests(predicate)
+    if not isinstance(tests, frozenset) or not tests:
+        return None
+    is_text = all(test.attribute is not None and test.form is not Form.EQUAL for test in tests)
+    return tests if is_text and len({test.attribute for test in tests}) == 1 else None
 
 
 def find_true(predicate: pred.Predicate, columns: RowColumns, rows: Int64s) -> Int64s:
@@ -275,6 +312,10 @@ def find_true(predicate: pred.Predicate, columns: RowColumns, rows: Int64s) -> I
                     found.append(own)
                     rest = rest[~np.isin(rest, own)]
             return np.concatenate(found) if found else rows[:0]
+    if len(rows) <= _FEW and (tests := _find_text_tests(predicate)) is not None:
+        rows = columns.keep_possible(tests, rows)
+        if not len(rows):
+            return rows
     truths = evaluate_predicate(predicate, lambda path: columns.take(path, rows), len(rows))
     return rows[np.asarray(truths.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)]
 

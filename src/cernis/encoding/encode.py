@@ -22,9 +22,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import chain, pairwise
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,13 @@ class KnownTruths(Protocol):
     def atoms(self) -> tuple[Atom, ...]: ...
     @property
     def vectors(self) -> list[Vector]: ...
+
+
+class SeenTruths(NamedTuple):
+    """The combinations of truths of some atoms that events have had."""
+
+    atoms: tuple[Atom, ...]
+    vectors: list[Vector]
 
 
 class Encoder(KnownTruths, Protocol):
@@ -158,6 +165,7 @@ class ClassEncoder:
         return out
 
 
+@lru_cache(maxsize=1 << 15)
 def compares_constants(atom: Atom) -> bool:
     """Return whether an atom compares one column with constants, by few classes of its values.
 

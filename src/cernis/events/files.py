@@ -81,12 +81,20 @@ class ParquetReader:
 
     def pieces(self, columns: Sequence[str] | None) -> Iterator[Piece]:
         first = 0
+        for table in self.tables(columns):
+            yield number_rows(self.label, table, first)
+            first += table.num_rows
+
+    def tables(
+        self, columns: Sequence[str] | None, groups: Sequence[int] | None = None
+    ) -> Iterator[pa.Table]:
+        """Read all columns, or some of them, of all groups of rows, or of some."""
+        first = 0
+        names = None if columns is None else list(columns)
         try:
-            for batch in self._open().iter_batches(
-                BATCH_ROWS, columns=None if columns is None else list(columns)
-            ):
+            for batch in self._open().iter_batches(BATCH_ROWS, groups, names):
                 table = check_columns(self.label, pa.Table.from_batches([batch]))
-                yield number_rows(self.label, simplify_table(table), first)
+                yield simplify_table(table)
                 first += table.num_rows
         except (OSError, pa.ArrowException) as error:
             raise self._refuse(first, error) from error

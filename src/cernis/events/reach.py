@@ -4,9 +4,6 @@
 rounding never turns the order of two numbers around. So a condition on a difference of two events
 is one on a value of the first and a bound that the second has, to the last bit.
 
-`find_bound` also gives bounds that lie too far out, for `ABS(v - z) < k * v`, where the distance
-depends on the value that is looked for. The condition is then checked on what an index finds.
-
 Integers below 2⁵² are exact as floats. A batch with larger ones has bounds in integers.
 
 Cost contract: some passes in NumPy, and 64 over the few rows whose bound is no sum of two floats.
@@ -27,9 +24,6 @@ UP_TO, BELOW, FROM, ABOVE = "@UP_TO", "@BELOW", "@FROM", "@ABOVE"
 """The functions of (z, c) for the greatest v with v - z <= c or < c, and the least with v - z >= -c
 or > -c."""
 
-NEAR_FROM, NEAR_TO = "@NEAR_FROM", "@NEAR_TO"
-"""The functions of (z, k) for bounds outside of all v with ABS(v - z) < k * v."""
-
 _EXACT = 2**52
 
 
@@ -43,8 +37,6 @@ def find_bound(function: str, operands: list[Operand], length: int) -> Operand:
         return None
     (center, known), (distance, given) = (read_numbers(one, length) for one in operands)
     valid = known & given
-    if function in (NEAR_FROM, NEAR_TO):
-        return _find_near(function, center.astype(np.float64), distance.astype(np.float64), valid)
     is_least, is_strict = function in (FROM, ABOVE), function in (BELOW, ABOVE)
     sign = -1.0 if is_least else 1.0
     floats = center.astype(np.float64), distance.astype(np.float64)
@@ -113,11 +105,3 @@ def _to_words(values: Floats) -> Int64s:
 
 def _to_floats(words: Int64s) -> Floats:
     return np.where(words < 0, words ^ np.int64(2**63 - 1), words).view(np.float64)
-
-
-def _find_near(function: str, center: Floats, share: Floats, valid: Bools) -> pa.Array:
-    with np.errstate(all="ignore"):
-        bound = center / (1 + share if function == NEAR_FROM else 1 - share)
-        slack = np.abs(bound) * 1e-9 + 1e-300
-        bound = bound - slack if function == NEAR_FROM else bound + slack
-    return pa.array(bound, mask=~(valid & ~np.isnan(bound)))

@@ -707,6 +707,7 @@ def stream_of(name: str, schema: pa.Schema) -> Stream:
         name,
         {n: kind_of(type_) for n, type_ in types.items()},
         long_decimals=frozenset(n for n, type_ in types.items() if times.is_long_decimal(type_)),
+        decimals=frozenset(n for n, type_ in types.items() if pa.types.is_decimal(type_)),
     )
 
 

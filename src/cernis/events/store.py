@@ -63,6 +63,14 @@ class StoredBatch(NamedTuple):
             return self.events.nbytes
         return self.events.nbytes * len(self.at) // self.events.size + self.at.nbytes
 
+    @property
+    def shift(self) -> int | None:
+        """How far the rows of its events are from their positions; None: it differs."""
+        rows = self.events.rows
+        if not isinstance(rows, int) or self.at is not None or self.positions is not None:
+            return None
+        return rows - self.base
+
     def cut(self, first: int, end: int) -> StoredBatch:
         """Return the batch without events before and after some positions, where that is cheap."""
         first, end = max(first, self.base), min(end, self.end)
@@ -103,6 +111,7 @@ class EventStore:
         self._bases: list[int] = []
         self._types: dict[str, pa.DataType] = {}
         self._schemas: set[pa.Schema] = set()
+        self._latest: pa.Schema | None = None
         self._kinds: dict[str, tuple[int, ...]] = {}
         self._type_column = "type"
         self._time_column: str | None = None
@@ -214,6 +223,11 @@ class EventStore:
         return frozenset(self._schemas)
 
     @property
+    def schema_count(self) -> int:
+        """How many such schemas there are: none is ever dropped."""
+        return len(self._schemas)
+
+    @property
     def time_column(self) -> str | None:
         """The column in which events have their times; None: they have none."""
         return self._time_column
@@ -225,6 +239,8 @@ class EventStore:
 
     def rows(self, positions: Int64s) -> Int64s:
         """Return row numbers of the input."""
+        if (shift := self._find_shift(positions)) is not None:
+            return positions + shift
         distinct, back = _distinct(positions)
         found = [
             stored.events.find_rows(stored.find_places(own))
@@ -232,6 +248,16 @@ class EventStore:
         ]
         rows = np.concatenate([np.empty(0, np.int64), *found])
         return rows if back is None else rows[back]
+
+    def _find_shift(self, positions: Int64s) -> int | None:
+        """Return how far the rows of some events are from their positions; None: it differs."""
+        if not len(positions):
+            return None
+        ends = int(positions.min()), int(positions.max())
+        self._check_stored(*ends)
+        first, last = (bisect_right(self._bases, end) - 1 for end in ends)
+        shifts = {stored.shift for stored in self.batches[first : last + 1]}
+        return shifts.pop() if len(shifts) == 1 else None
 
     @property
     def is_timed(self) -> bool:
@@ -324,6 +350,9 @@ class EventStore:
         return [n for n in (*first, *others) if n is not None and not is_computed(n)]
 
     def _learn(self, schema: pa.Schema) -> None:
+        if self._latest is not None and schema.equals(self._latest):  # a hash reads all fields
+            return
+        self._latest = schema
         if schema in self._schemas:
             return
         self._schemas.add(schema)

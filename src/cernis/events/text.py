@@ -44,6 +44,8 @@ class TextPosition(NamedTuple):
     offset: int = 0
     row: int = 0
     line: int = 1
+    skip: int = 0
+    """How many records behind these bytes were read as well."""
 
 
 class BrokenRecord(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cernis.events.mistakes import OnError
@@ -125,6 +126,13 @@ class GraphQuery:
     def stream(self, events: Any, **reading: Any) -> Iterator[GraphMatches]:
         """Yield the matches batch by batch."""
         return self.session(**reading).stream(events)
+
+    def follow(self, source: Any, **options: Any) -> Any:
+        """Return the matches in RDF that goes on coming, as they are certain: `cernis.follow`.
+
+        Iterate over them, also with `async for`.
+        """
+        return import_module("cernis.live.follow").follow(self, source, **options)
 
     def explain(self, **reading: Any) -> GraphExplanation:
         """Explain how the query runs and what it costs."""

@@ -1,8 +1,9 @@
 """The most candidates that a push checks, and what happens beyond.
 
 Some conditions can only be decided on candidates, and most candidates may fail. A budget
-bounds their number: beyond it the session raises an error, or, where the user chose so,
-returns the matches found so far, flagged as partial.
+bounds what they cost: one each, and more where a candidate has many events or is compared with
+all others. Beyond it the session raises an error, or, where the user chose so, returns the matches
+found so far, flagged as partial.
 
 A session renews its budget with each push: it bounds how long the user waits for an answer, and
 a stream may go on for ever. A run over all events at once is one push.

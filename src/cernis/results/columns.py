@@ -103,11 +103,11 @@ def record_batch(
     block: MatchBlock, fields: MatchFields, events: EventStore, *, ids: bool = False
 ) -> pa.RecordBatch:
     """Return the matches of a block with their events, and with `ids` a name for each."""
+    rows = [pa.array(events.rows(each), pa.int64()) for each in (block.start, block.end)]
+    times = [events.times(each) for each in (block.start, block.end)] if events.is_timed else rows
     columns = [
-        pa.array(events.rows(block.start), pa.int64()),
-        pa.array(events.rows(block.end), pa.int64()),
-        events.times(block.start),
-        events.times(block.end),
+        *rows,
+        *times,
         *([] if fields.deadline is None else [fields.deadline.read(block.end, events)]),
         *([read_suppressed(block)] if fields.suppresses else []),
         *partition_columns(block.end, fields, events),
@@ -161,10 +161,12 @@ def count_column(counts: Sequence[int]) -> pa.Array:
     most = max(map(abs, counts), default=0)
     if most < 2**63:
         return pa.array(counts, pa.int64())
-    digits = pa.array([write_integer(count) for count in counts], pa.string())
-    if most < 10**38:
-        return digits.cast(pa.decimal128(38, 0))
-    return digits.cast(pa.decimal256(76, 0)) if most < 10**76 else digits
+    if most >= 10**76:
+        return pa.array([write_integer(count) for count in counts], pa.string())
+    size, type_ = (16, pa.decimal128(38, 0)) if most < 10**38 else (32, pa.decimal256(76, 0))
+    # a decimal is a number in two's complement; digits would be written and read again
+    numbers = b"".join([count.to_bytes(size, "little", signed=True) for count in counts])
+    return pa.Array.from_buffers(type_, len(counts), [None, pa.py_buffer(numbers)])
 
 
 def partition_columns(ends: Positions, fields: MatchFields, events: EventStore) -> list[pa.Array]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.engine.dag.count import DagCounts, count_matches
+from cernis.engine.dag.count_paths import count_by_paths
 from cernis.engine.dag.enumerate import list_blocks
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.measure import NO_LEAST, VertexWeights, measure_matches, sum_exactly
@@ -66,9 +67,11 @@ class CorrelatedMatches(RootedMatches):
     def _count_roots(self, segment: DagSegment) -> list[int]:
         if not segment.links.is_bounded:
             return count_matches(segment)
-        numbers = np.zeros(len(segment.roots), np.int64)
-        for listing in list_blocks(segment):
-            numbers += np.bincount(listing.root, minlength=len(numbers))
+        numbers = count_by_paths(segment)
+        if numbers is None:
+            numbers = np.zeros(len(segment.roots), np.int64)
+            for listing in list_blocks(segment):
+                numbers += np.bincount(listing.root, minlength=len(numbers))
         found: list[int] = numbers.tolist()
         return found
 

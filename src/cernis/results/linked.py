@@ -56,8 +56,6 @@ def _count_trees(segments: list[DagSegment]) -> list[int] | None:
     if (chosen.rounds >= 0).any():
         return _count_decided(segments, chosen)
     read = read_steps(segments[-1].memory, chosen)
-    if read is None:
-        return None
     numbers = count_ranges(*read)
     return count_values(*read) if numbers is None else numbers
 

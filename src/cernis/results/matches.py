@@ -99,6 +99,11 @@ class Matches(Result[Match]):
         return self._fields.counting
 
     @property
+    def fields(self) -> MatchFields:
+        """The columns of a match, for views."""
+        return self._fields
+
+    @property
     def match_set(self) -> MatchSet:
         """The matches as arrays of positions, for views."""
         return self._found
@@ -140,6 +145,10 @@ class Matches(Result[Match]):
         for block in self._pieces(limit):
             for piece in pieces(block, _OBJECTS):
                 yield from self._objects(piece)
+
+    def make_matches(self, block: MatchBlock) -> list[Match]:
+        """Return some matches of the set as objects."""
+        return list(self._objects(block))
 
     def _draw(self, k: int, seed: int | None) -> Iterator[Match]:
         return self._objects(self._found.sample(k, seed))

@@ -221,6 +221,11 @@ class ListedMatches:
         if chosen:
             yield take(self.block, np.concatenate(chosen))
 
+    def at_ends(self, ends: Positions) -> ListedMatches:
+        """Return the matches of these ends alone, as a set."""
+        kept = np.flatnonzero(np.isin(self.block.end, ends))
+        return ListedMatches(self.variables, [take(self.block, kept)])
+
     def page(self, offset: int, n: int) -> MatchBlock:
         low = min(offset, self.count())
         return part(self.block, low, min(low + n, self.count()))

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,6 +147,17 @@ class RootedMatches(ABC):
             for segment in self._segments
         )
         return chosen.blocks()
+
+    def at_ends(self, ends: Positions) -> Self:
+        """Return the matches of these ends alone, as a set."""
+        chosen = copy(self)
+        for name in ("_numbers", "_upto"):
+            chosen.__dict__.pop(name, None)
+        chosen._segments = tuple(
+            segment._replace(roots=segment.roots[np.isin(segment.roots["end"], ends)])
+            for segment in self._segments
+        )
+        return chosen
 
     def sample(self, k: int, seed: int | None) -> MatchBlock:
         total = self.count()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from cernis.engine.unary.arena import ArenaSegment
 from cernis.engine.unary.best import list_best
 from cernis.engine.unary.count import ArenaCounts, count_matches, count_within
 from cernis.engine.unary.enumerate import list_blocks
-from cernis.results.matchset import MatchBlock
+from cernis.results.matchset import MatchBlock, Positions
 from cernis.results.rooted import RootedMatches
 from cernis.state import require
 
@@ -50,6 +50,12 @@ Weigh = Callable[[ArenaSegment, Sequence[frozenset[str]]], NDArray[Any] | None]
 """Gives the weight of each node of a segment with these label sets; None: it cannot."""
 
 
+def _find_spare(weights: NDArray[Any], least: float) -> float:
+    """Return by how much the sum of weights may be rounded."""
+    heaviest = float(np.abs(weights[np.isfinite(weights)]).max(initial=0.0))
+    return 1e-12 * (abs(least) + heaviest * min(len(weights), 1 << 20))
+
+
 class CompactMatches(RootedMatches):
     """The matches of some segments of an arena."""
 
@@ -63,6 +69,11 @@ class CompactMatches(RootedMatches):
     ) -> None:
         super().__init__(variables, segments, labels, most)
         self._recount = recount
+
+    def at_ends(self, ends: Positions) -> Self:
+        chosen = super().at_ends(ends)
+        chosen._recount = None  # it counts all ends
+        return chosen
 
     def _count_segments(self) -> list[list[int]]:
         if self._recount is None:
@@ -108,6 +119,21 @@ class CompactMatches(RootedMatches):
             for segment, own in zip(self._segments, weights, strict=True)
             if own is not None
             for listing in list_best(segment, own, most, ranks, overall=overall)
+        )
+
+    def list_heavy(self, weigh: Weigh, least: float, most: int) -> Iterator[MatchBlock] | None:
+        """Return the matches of at least a weight, and some that miss it by what is rounded.
+
+        At most so many of each root. None: there are no weights. Cost: as `best`.
+        """
+        weights = [weigh(segment, self._labels) for segment in self._segments]
+        if any(each is None for each in weights):
+            return None
+        return (
+            self._block(listing, segment)
+            for segment, own in zip(self._segments, weights, strict=True)
+            if own is not None
+            for listing in list_best(segment, own, most, least=least - _find_spare(own, least))
         )
 
     def _list_blocks(

@@ -1012,16 +1012,15 @@ def _is_decided_by(v: Valuation, w: Valuation, pick: Callable[[frozenset[int]], 
 
 def _consume(consume: Consume, matches: list[_PositionedValuation]) -> list[_PositionedValuation]:
     """Drop the matches that start at or before an earlier end; they are in order of ends."""
+    if consume is Consume.NONE:
+        return matches
     kept: list[_PositionedValuation] = []
     for m in matches:
         used = [
             earlier.global_end
             for earlier in kept
             if earlier.global_end < m.global_end
-            and (
-                consume is Consume.ANY
-                or (consume is Consume.PARTITION and earlier.partition == m.partition)
-            )
+            and (consume is Consume.ANY or earlier.partition == m.partition)
         ]
         if all(m.global_start > end for end in used):
             kept.append(m)
@@ -1029,10 +1028,13 @@ def _consume(consume: Consume, matches: list[_PositionedValuation]) -> list[_Pos
 
 
 def _limit(limit: int | None, matches: list[_PositionedValuation]) -> list[_PositionedValuation]:
-    kept: list[_PositionedValuation] = []
+    if limit is None:
+        return matches
+    kept, ends = list[_PositionedValuation](), Counter[int]()
     for m in matches:
-        if limit is None or sum(k.global_end == m.global_end for k in kept) < limit:
+        if ends[m.global_end] < limit:
             kept.append(m)
+            ends[m.global_end] += 1
     return kept
 
 

@@ -27,8 +27,8 @@ from cernis.pattern.row_pattern import (
 Word = tuple[tuple[str, bool], ...]
 """Per row of a match: its variable, and whether `{- -}` leaves it out."""
 
-Condition = Callable[[int, tuple[str, ...]], bool]
-"""Of the first row of a match and its variables so far: whether the last of its rows fits."""
+Condition = Callable[[int, tuple[str, ...], int], bool]
+"""Of the first row of a match, its variables so far and its number: whether its last row fits."""
 
 
 class RowMatch(NamedTuple):
@@ -49,6 +49,13 @@ class _Rows(NamedTuple):
     partition: int
     """The number of rows of the partition."""
     condition: Condition
+    number: int = 1
+    """The number of the match."""
+
+
+def make_rows(start: int, partition: int, condition: Condition, number: int = 1) -> _Rows:
+    """Return the rows of a partition of so many, for matches that begin at one of them."""
+    return _Rows(start, partition, partition, condition, number)
 
 
 def list_words(
@@ -59,7 +66,7 @@ def list_words(
     match pattern:
         case RowVariable(name):
             names = (*(variable for variable, _ in word), name)
-            if at < rows.end and rows.condition(rows.start, names):
+            if at < rows.end and rows.condition(rows.start, names, rows.number):
                 yield (*word, (name, excluded))
         case RowAnchor(at_end):
             if at == (rows.partition if at_end else 0):
@@ -110,15 +117,16 @@ def recognize(
     `target` are the variables of SKIP TO, `limits` the row before which a match ends that begins
     at each row (WITHIN).
 
-    >>> always = lambda start, names: True
+    >>> always = lambda start, names, number: True
     >>> recognize(RowRepetition(RowVariable("A"), 2, 2), 5, always)[:2]  # doctest: +ELLIPSIS
     [RowMatch(start=0, word=(('A', False), ('A', False))), RowMatch(start=2, ...
     """
     found: list[RowMatch] = []
-    at = 0
+    at, matches = 0, 0
     while at < number:
         end = number if limits is None else limits[at]
-        word = next(list_words(pattern, _Rows(at, end, number, condition)), None)
+        word = next(list_words(pattern, _Rows(at, end, number, condition, matches + 1)), None)
+        matches += word is not None
         found.append(RowMatch(at, word))
         at = at + 1 if not word else _skip(at, word, skip, target)
     return found

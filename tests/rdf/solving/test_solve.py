@@ -823,7 +823,7 @@ def comparable(rows: Iterable[Row]) -> set[frozenset[tuple[str, str]]]:
     return {frozenset(row.items()) for row in rows}
 
 
-@settings(max_examples=max(150, settings.default.max_examples))
+@settings(max_examples=max(100, settings.default.max_examples))
 @given(patterns().map(rename_blanks), st.lists(small_graph, min_size=1, max_size=4), st.data())
 def test_another_engine_finds_the_same_solutions(
     pattern: g.GraphPattern, graphs: list[list[tuple[str, str, str]]], data: st.DataObject
@@ -876,7 +876,7 @@ closure = st.builds(
 )
 
 
-@settings(max_examples=max(100, settings.default.max_examples))
+@settings(max_examples=max(66, settings.default.max_examples))
 @given(closure, st.lists(small_graph, min_size=1, max_size=3), st.booleans())
 def test_another_engine_and_the_definition_follow_the_same_ways(
     pattern: g.ClosurePattern, graphs: list[list[tuple[str, str, str]]], known: bool

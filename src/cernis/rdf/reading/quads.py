@@ -120,11 +120,13 @@ def read_quads(
     piece: int | None = None,
     mistakes: Mistakes | None = None,
     batch: int = BATCH,
+    line: int = 1,
 ) -> Iterator[Quads]:
     """Yield the quads of a file (or bytes, or an open binary file), about `batch` at a time.
 
     `label` is its name in messages, `scope` the prefix of its blank nodes, `mistakes` takes bad
-    lines. Inputs of one scope are pieces of one document: `piece` tells their nameless nodes apart.
+    lines, which are counted from `line` on. Inputs of one scope are pieces of one document: `piece`
+    tells their nameless nodes apart.
     A file that cannot be opened is an error at once.
 
     >>> terms = Terms()
@@ -141,7 +143,7 @@ def read_quads(
     _check_readable(data, label)
     parser = find_parser(ox, known)
     if known in LINES:
-        texts = _parse_lines(ox, data, parser, label, mistakes, batch * _LINE_BYTES)
+        texts = _parse_lines(ox, data, parser, label, mistakes, batch * _LINE_BYTES, line)
     else:
         texts = _parse_whole(ox, data, parser, label, batch)
     return _encode_batches(texts, terms, blanks, label)
@@ -239,13 +241,13 @@ def _serialize_batches(ox: Any, quads: Iterator[Any], batch: int) -> Iterator[by
 
 
 def _parse_lines(
-    ox: Any, data: Input, parser: Any, label: str, mistakes: Mistakes, size: int
+    ox: Any, data: Input, parser: Any, label: str, mistakes: Mistakes, size: int, first: int
 ) -> Iterator[bytes]:
     def parse(lines: bytes | io.BytesIO) -> bytes:
         text: bytes = ox.serialize(ox.parse(lines, format=parser), format=ox.RdfFormat.N_QUADS)
         return text
 
-    number, longest = 1, longest_record()
+    number, longest = first, longest_record()
     with _open(data) as file:
         for chunk in _split_lines(file, size, longest):
             if isinstance(chunk, _LongLine):

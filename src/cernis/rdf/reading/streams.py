@@ -36,11 +36,14 @@ class StreamReader:
         rule: TimeRule,
         mistakes: Mistakes,
         reach: int = REACH,
+        *,
+        ordered: bool = True,
     ) -> None:
+        """Unless events are `ordered`, their times may go back."""
         self.label = label
         self._terms, self._mistakes = terms, mistakes
         self.grouper = QuadGrouper(label, terms, mistakes, reach)
-        self.timer = EventTimer(index, label, terms, rule, mistakes)
+        self.timer = EventTimer(index, label, terms, rule, mistakes, ordered=ordered)
 
     @property
     def rule(self) -> TimeRule:

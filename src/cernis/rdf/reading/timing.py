@@ -64,7 +64,7 @@ class EventTimer:
     def build_events(self, group: EventGroup) -> GraphEvents:
         """Return the events of a group that have a time in order; report the others."""
         if self._ordered and not self.rule.is_decided():
-            self._decide_rule(group)
+            self.decide_rule(group)
         if self.rule.property is not None:
             times, bad = self._find_by_property(group, self.rule.property)
         elif self.rule.pattern is not None:
@@ -162,7 +162,7 @@ class EventTimer:
         reason = f"the event has no time: none of {tried}; say with time= (--time) where it is"
         return times, bad | _explain(~found, reason)
 
-    def _decide_rule(self, group: EventGroup) -> None:
+    def decide_rule(self, group: EventGroup) -> None:
         """Take the rule of the first event that has a time."""
         for i in range(len(group.names)):
             quads = group.quads.take(np.arange(group.first[i], group.first[i + 1]))
