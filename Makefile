@@ -29,11 +29,12 @@ OLDEST   = tests/automata tests/cli tests/compiled tests/encoding tests/engine t
 	           tests/plan tests/rdf tests/results tests/run tests/views tests/test_public.py tests/test_output.py \
 	           --ignore tests/language/test_tables.py --ignore tests/cli/test_spark.py
 
-FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m "" tests/run/test_detections.py tests/run/test_differential.py \
-	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py
+FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -m "" tests/run/test_detections.py tests/workbench tests/run/test_differential.py \
+	           tests/run/test_joins.py tests/run/test_dynamic.py tests/rdf/test_differential.py \
+	           tests/engine/rows tests/run/rows tests/streaming/test_row_stream.py tests/streaming/test_row_partitions.py tests/spark/test_row_groups.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit oldest nightly endless endless-spark demo test package lint types imports unit fuzz exhaustive soak crash bench bench-peer site pages docs-check format web web-test clean
+.PHONY: help setup lock audit oldest nightly endless endless-live endless-spark demo test package lint types imports unit fuzz exhaustive soak crash bench bench-peer site pages docs-check format web web-test clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +89,9 @@ bench: $(VENV)/.dev ## Fixed workloads: events per second, ratios and plots (ARG
 
 endless: $(VENV)/.dev ## Memory and rate along a stream of LENGTH=10000000 events, for each class of query
 	@CERNIS_ENDLESS_EVENTS=$(LENGTH) $(BIN)/cernis bench endless
+
+endless-live: $(VENV)/.dev ## Memory and disk of cernis stream along MINUTES=600 at RATE=5000 events/s
+	@$(BIN)/python tests/live/endless.py --minutes $(or $(MINUTES),600) --rate $(or $(RATE),5000)
 
 endless-spark: $(VENV)/.dev ## Memory and time along MINUTES=10 of micro-batches on Spark, for each class of query
 	@CERNIS_ENDLESS_MINUTES=$(MINUTES) $(BIN)/cernis bench endless-spark
@@ -155,8 +159,8 @@ oldest: ## Tests with the lowest versions that pyproject.toml promises (Python 3
 	@.venv-oldest/bin/uv pip install --quiet --python .venv-oldest/bin/python --resolution lowest-direct --editable '.[test]'
 	@PATH="$(CURDIR)/.venv-oldest/bin:$$PATH" .venv-oldest/bin/pytest -n $(JOBS) $(OLDEST)
 
-nightly: $(VENV)/.dev web/node_modules ## All long checks with new random seeds, within HOURS=6, and one table
-	@$(BIN)/python tools/nightly.py --hours $(or $(HOURS),6) $(if $(filter command line,$(origin SEED)),--seed $(SEED))
+nightly: $(VENV)/.dev web/node_modules ## All long checks with new random seeds, within HOURS=6 (and LIVE=10 of a stream), and one table
+	@$(BIN)/python tools/nightly.py --hours $(or $(HOURS),6) $(if $(LIVE),--live $(LIVE)) $(if $(filter command line,$(origin SEED)),--seed $(SEED))
 
 package: ## A wheel and an sdist in dist, tried in empty environments (PYTHONS="python3.12 python3.13")
 	@"$(PYTHON)" tests/package/package.py $(PYTHONS)
