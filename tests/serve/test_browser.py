@@ -857,6 +857,7 @@ def test_axe_finds_nothing_to_mend(open_page: Opener, size: tuple[int, int], sch
             expect(page.get_by_role("region", name="Partial matches by step")).to_be_visible()
             keep(page, f"funnel-{scheme}")
         if tab == "Label":
+            expect(page.get_by_role("heading", name="Is this real?")).to_be_visible()
             page.keyboard.press("y")
             expect(page.locator(".precision")).to_contain_text("Precision 100.0%")
             keep(page, f"label-{scheme}")

@@ -54,6 +54,7 @@ let offered = "";
 let asked = "";
 let checked: string | null = null;
 let revived = -Infinity;
+let opened = ""; // the fragment that the page has opened: the address may be a step ahead of it
 
 const isGone = (error: unknown): boolean => error instanceof ApiError && (error.status === 404 || error.status === 410);
 
@@ -188,7 +189,7 @@ const data = new DataPanel({
     keep();
   },
   onRemoved: () => {
-    remember(null, location.hash);
+    remember(null, opened);
     void begin();
   },
   onTrouble: complain,
@@ -302,7 +303,7 @@ function suggest(source: Source, described: Data): void {
 function keep(): void {
   const source = data.source;
   if (source === null) return;
-  remember({ query: editor.text, language: language(), source, offered: editor.text === offered }, location.hash);
+  remember({ query: editor.text, language: language(), source, offered: editor.text === offered }, opened);
 }
 
 languageSelect.addEventListener("change", () => {
@@ -336,6 +337,7 @@ byId("share", HTMLButtonElement).addEventListener("click", (event) => {
   const sample = source !== null && "sample" in source ? source.sample : null;
   const fragment = writeLink({ query: editor.text, language: language(), sample });
   history.replaceState(null, "", fragment);
+  opened = location.hash;
   keep();
   const button = event.currentTarget as HTMLButtonElement;
   const say = (words: string): void => {
@@ -365,14 +367,15 @@ function isThere(source: Source): boolean {
 
 /** Return what this tab asked before its reload, or what the link holds; its source may be gone. */
 function findQuestion(): { query: string; language: Language | null; source: Source | null; offered: boolean } | null {
-  const kept = recall(location.hash);
+  const kept = recall(opened);
   if (kept !== null) return kept;
-  const link = readLink(location.hash);
+  const link = readLink(opened);
   return link && { ...link, source: link.sample === null ? null : { sample: link.sample }, offered: false };
 }
 
 /** Open what was asked before, or a file of the command line, or the first sample; and run it. */
 async function begin(): Promise<void> {
+  opened = location.hash;
   const wanted = findQuestion();
   const given: Source | null = files.length > 0 ? { files } : null;
   const sample: Source | null = samples[0] ? { sample: samples[0].id } : null;
@@ -388,9 +391,9 @@ async function begin(): Promise<void> {
     offer(first);
     exampleSelect.value = "0";
   }
-  const opened = data.open(source);
+  const opening = data.open(source);
   if (editor.text.trim() !== "") await run();
-  await opened;
+  await opening;
   if (wanted?.source && found === null) {
     const gone = "sample" in wanted.source ? `no sample "${wanted.source.sample}"` : "these events no longer";
     complain(new ApiError(0, "", `This playground has ${gone}.`, "The query is there all the same."));
