@@ -150,7 +150,7 @@ def noted_type(metadata: Mapping[str, Any] | None) -> pa.DataType | None:
 
 # -------------------------------------------------------------------- blobs
 
-_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 def write_blob(table: pa.Table, notes: dict[str, str] | None = None) -> bytes:
