@@ -37,7 +37,7 @@ from cernis.engine.dag.run_maps import (
     WAYS,
     RunRanges,
     RunSums,
-    count_maps,
+    count_runs,
     find_moments,
     find_vertices,
     join_maps,
@@ -193,7 +193,7 @@ def count_decided(
         RunSums(own, np.full(len(own.key), WAYS), root[is_last]),
         RunSums(whole, np.full(len(which), READY), root[~is_last][which]),
     )
-    return count_maps(chosen, runs, sums, maps)
+    return count_runs(chosen, runs, sums, maps)
 
 
 def count_ended(
@@ -228,4 +228,4 @@ def count_ended(
         map_taken(RunRanges(find_moments(chosen)[lost.round], key, *lost_places)),
     )
     asked_by = ranges.pick(np.searchsorted(asking, ends))
-    return count_maps(chosen, runs, RunSums(asked_by, np.full(len(root), READY), root), maps)
+    return count_runs(chosen, runs, RunSums(asked_by, np.full(len(root), READY), root), maps)

@@ -1,9 +1,10 @@
 """How many matches end at each root, where moments are linear maps over ranges of runs.
 
-A run that has just begun has two numbers: in how many ways it has taken rounds so far, and how many
-of these wait for the next step. It begins with (1, 0) and leaves the window with (0, 0). A round is
-a linear map of both numbers, the same for all runs of a range of values. A root is a sum of the
-first numbers over a range, or of the second. `count_maps` says which.
+A run has two numbers: in how many ways it has taken rounds so far, and how many of these wait for
+the next step. It begins with (1, 0), or with (1, n) where n is a sum over other runs, and leaves
+the window with (0, 0). A round is a linear map of both numbers, the same for all runs of a range of
+values. A root is a sum of the first numbers over a range, or of the second. `count_maps` says
+which.
 
 Runs lie side by side in the order of their values, in a segment tree for each join key. A node has
 the sums of both numbers, and a map that its children have not had yet (lazy propagation).
@@ -25,7 +26,7 @@ from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.compiled.tiers import call_patiently, cut_events
 from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND
-from cernis.engine.dag.steps import Chosen, Ints, RunPlaces
+from cernis.engine.dag.steps import Chosen, Ints, RunPlaces, Steps
 from cernis.engine.residues import add, count_exactly, reduce
 
 WAYS, READY = range(2)
@@ -62,6 +63,17 @@ class RunSums(NamedTuple):
     root: Ints
 
 
+class TreeRuns(NamedTuple):
+    """Runs in their order in the trees."""
+
+    first: Ints
+    """Per tree, its first run."""
+    start: Ints
+    moment: Ints
+    given: Ints
+    """The root whose sum a run begins with as its second number; -1: 0."""
+
+
 class _RunMoments(NamedTuple):
     """What each moment does, one after the other. `x_first[m]:x_first[m + 1]` are those of m.
 
@@ -82,6 +94,7 @@ class _RunMoments(NamedTuple):
     told: Floats
     run_first: Ints
     runs: Ints
+    given: Ints
 
 
 class _RunTree(NamedTuple):
@@ -135,13 +148,13 @@ def _go_up(tree, node, height, prime):
 
 
 @inner
-def _set_run(tree, span, is_inside, prime):
+def _set_run(tree, span, is_inside, ready, prime):
     """Let a run begin, or leave the window."""
     node, height = span[0], span[2]
     _go_down(tree, node, height, prime)
     tree.alive[node] = is_inside
     tree.ways[node] = is_inside
-    tree.ready[node] = 0.0
+    tree.ready[node] = ready
     tree.maps[node, 0], tree.maps[node, 1], tree.maps[node, 2] = 1.0, 0.0, 1.0
     _go_up(tree, node, height, prime)
 
@@ -207,7 +220,7 @@ def _count_moments(steps, tree, prime, span, out):
     for m in range(begin, end):
         while gone < len(steps.leaving) and steps.start[gone] < steps.due[m]:
             if tree.alive[steps.leaving[gone, 0]]:
-                _set_run(tree, steps.leaving[gone], False, prime)
+                _set_run(tree, steps.leaving[gone], False, 0.0, prime)
             gone += 1
         for i in range(steps.sum_first[m], steps.sum_first[m + 1]):
             total = _sum_range(tree, steps.sums[i], steps.number[i], prime)
@@ -216,15 +229,16 @@ def _count_moments(steps, tree, prime, span, out):
             told = (steps.told[i, 0], steps.told[i, 1], steps.told[i, 2])
             _tell_range(tree, steps.maps[i], told, prime)
         for i in range(steps.run_first[m], steps.run_first[m + 1]):
-            _set_run(tree, steps.runs[i], True, prime)
+            given = steps.given[i]
+            _set_run(tree, steps.runs[i], True, out[given] if given >= 0 else 0.0, prime)
     return gone
 
 
 class _RunLeaves:
     """The leaves of runs: each join key has a tree whose size is a power of two."""
 
-    def __init__(self, runs: RunPlaces) -> None:
-        self.first = runs.values.key_first
+    def __init__(self, first: Ints) -> None:
+        self.first = first
         self.height = np.ceil(np.log2(np.maximum(np.diff(self.first), 1))).astype(np.int64)
         size, order = 1 << self.height, np.argsort(-self.height, kind="stable")
         largest = int(size.max(initial=1))
@@ -243,12 +257,12 @@ class _RunLeaves:
         return np.stack([left, np.maximum(left, right), height], axis=1)
 
 
-def find_moments(chosen: Chosen) -> Ints:
+def find_moments(chosen: Chosen | Steps) -> Ints:
     """Return the moment of each vertex."""
     return np.repeat(np.arange(len(chosen.moment_first) - 1), np.diff(chosen.moment_first))
 
 
-def find_vertices(chosen: Chosen) -> tuple[Ints, Ints]:
+def find_vertices(chosen: Chosen | Steps) -> tuple[Ints, Ints]:
     """Return the numbers of roots, and their vertices."""
     vertex = np.repeat(np.arange(len(chosen.start)), np.diff(chosen.root_first))
     return chosen.root_first[0] + np.arange(len(vertex)), vertex
@@ -366,25 +380,36 @@ def _cut_ranges(ranges: RunRanges, group: Ints, goes_on: Ints) -> tuple[RunRange
     return RunRanges(whole.moment, whole.key, begin, end), fitting - before
 
 
-def count_maps(chosen: Chosen, runs: RunPlaces, sums: RunSums, maps: RunMaps) -> list[int]:
-    """Return the number of matches of every root; those without a sum have none.
+def count_runs(chosen: Chosen, runs: RunPlaces, sums: RunSums, maps: RunMaps) -> list[int]:
+    """Return the number of matches of every root, where runs begin with (1, 0)."""
+    start, moment = chosen.start[runs.vertex], find_moments(chosen)[runs.vertex]
+    begun = TreeRuns(runs.values.key_first, start, moment, np.full(len(start), -1, np.int64))
+    return count_maps(chosen.due, begun, sums, maps, len(chosen.bound))
 
-    The maps of a moment come one after the other, after its sums, and before its runs begin.
+
+def count_maps(due: Ints, runs: TreeRuns, sums: RunSums, maps: RunMaps, roots: int) -> list[int]:
+    """Return the numbers of so many roots; those without a sum have none.
+
+    `due` has the bound of each moment. Its maps come one after the other, after its sums, and
+    before its runs begin.
     """
-    leaves, numbers = _RunLeaves(runs), np.arange(len(chosen.moment_first))
+    leaves, numbers = _RunLeaves(runs.first), np.arange(len(due) + 1)
     ranges, told = maps
     kept = (ranges.begin < ranges.end) & (told != (1.0, 0.0, 1.0)).any(axis=1)
     maps = RunMaps(ranges.pick(kept), told[kept])
     kept = sums.ranges.begin < sums.ranges.end
     sums = RunSums(sums.ranges.pick(kept), sums.number[kept], sums.root[kept])
-    place, moment = np.empty(len(chosen.start), np.int64), find_moments(chosen)
-    place[runs.vertex] = np.arange(len(runs.vertex))
-    leaving, begun = runs.sort_by_start(chosen), np.sort(runs.vertex)
-    begun = begun[chosen.start[begun] >= chosen.due[moment[begun]]]
+    places = np.arange(len(runs.start))
+    spans = leaves.span(
+        np.repeat(np.arange(len(runs.first) - 1), np.diff(runs.first)), places, places + 1
+    )
+    leaving = np.argsort(runs.start, kind="stable")
+    begun = np.argsort(runs.moment, kind="stable")
+    begun = begun[runs.start[begun] >= due[runs.moment[begun]]]
     steps = _RunMoments(
-        due=chosen.due,
-        leaving=leaves.span(runs.key[leaving], place[leaving], place[leaving] + 1),
-        start=chosen.start[leaving],
+        due=due,
+        leaving=spans[leaving],
+        start=runs.start[leaving],
         sum_first=np.searchsorted(sums.ranges.moment, numbers),
         sums=leaves.span(*sums.ranges[1:]),
         number=sums.number,
@@ -392,24 +417,25 @@ def count_maps(chosen: Chosen, runs: RunPlaces, sums: RunSums, maps: RunMaps) ->
         map_first=np.searchsorted(maps.ranges.moment, numbers),
         maps=leaves.span(*maps.ranges[1:]),
         told=maps.told,
-        run_first=np.searchsorted(moment[begun], numbers),
-        runs=leaves.span(runs.key[begun], place[begun], place[begun] + 1),
+        run_first=np.searchsorted(runs.moment[begun], numbers),
+        runs=spans[begun],
+        given=runs.given[begun],
     )
 
     def count(prime: float) -> Floats:
-        nodes, out, gone = 2 * leaves.leaves, np.zeros(len(chosen.bound)), 0
+        nodes, out, gone = 2 * leaves.leaves, np.zeros(roots), 0
         told = np.tile(np.array([1.0, 0.0, 1.0]), (nodes, 1))
-        tree = _RunTree(np.zeros(nodes, np.int64), np.zeros(nodes), np.zeros(nodes), told)
-        for piece in cut_events(len(numbers) - 1):
+        trees = _RunTree(np.zeros(nodes, np.int64), np.zeros(nodes), np.zeros(nodes), told)
+        for piece in cut_events(len(due)):
             span = piece.start, piece.stop, gone
-            gone = call_patiently(_count_moments, steps, tree, prime, span, out)
+            gone = call_patiently(_count_moments, steps, trees, prime, span, out)
         return out
 
     def bound_bits() -> int:
         # maps since the oldest run inside the window have multiplied its ways
         size, until = len(numbers), sums.ranges.moment
-        oldest = np.append(moment[leaving], size)
-        since = np.minimum(oldest[np.searchsorted(steps.start, chosen.due[until])], until)
+        oldest = np.append(runs.moment[leaving], size)
+        since = np.minimum(oldest[np.searchsorted(steps.start, due[until])], until)
         name = maps.ranges.key * size + maps.ranges.moment
         order = np.argsort(name, kind="stable")
         bits = np.append(0.0, np.cumsum(np.log2(np.maximum(maps.told[order, 0], 1.0))))
@@ -418,6 +444,7 @@ def count_maps(chosen: Chosen, runs: RunPlaces, sums: RunSums, maps: RunMaps) ->
             for one in (since, until)
         )
         most: int = int((after - before).max(initial=0.0))
-        return most + 2 * len(chosen.start).bit_length() + 2
+        added = len(runs.start) + int(np.abs(maps.told).sum())
+        return most + 2 * added.bit_length() + 2
 
     return count_exactly(count, bound_bits)

@@ -1,15 +1,14 @@
 """How many matches of up to three steps end at each root, where runs wait in search trees.
 
 `cernis.engine.dag.slide` needs few groups, and a search tree has one for each value. But where a
-match has at most three steps, the numbers can be kept up to date while the window slides. Places
-(`steps`) lie side by side, so that a question is an interval:
+match has at most three steps, `run_maps` keeps the numbers up to date while the window slides.
+Places (`steps`) lie side by side, so that a question is an interval:
 
-* a first step counts 1 until it leaves the window. A Fenwick tree adds up the first steps of an
-  interval;
-* a second step counts the first steps in its interval. If one of them leaves the window, all second
-  steps that have it count one less. Where these lie side by side, as they do if a step is asked by
-  the value that it asks with (`?p2 < ?p1`, then `?p3 > ?p2`), that is one addition to an interval
-  of a segment tree;
+* a first step is a run that counts 1 until it leaves the window;
+* a second step is a run that is ready as often as there are first steps in its interval. If one of
+  them leaves the window, all second steps that have it are ready once less. Where these lie side by
+  side, as they do if a step is asked by the value that it asks with (`?p2 < ?p1`, then
+  `?p3 > ?p2`), that is one map of an interval;
 * a third step is the sum over an interval of second steps.
 
 Rounds that each run takes in one way are second steps, too (`count_once`): under `;` a run takes
@@ -22,7 +21,8 @@ first steps leave in the order of their times.
 Cost contract: O(log places) for each vertex, and for each first step that leaves. `count_ranges`
 gives up where a match has a fourth step, or where the second steps of a first step do not lie side
 by side: at that cost per event, counting would multiply matrices faster than is known
-(docs/explanation/spaseq.md). Numbers are integers: 2^31 places have fewer than 2^62 pairs.
+(docs/explanation/spaseq.md). Numbers that become less have to be exact: 2^27 places have fewer than
+2^53 pairs.
 """
 
 from __future__ import annotations
@@ -37,11 +37,35 @@ from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.dag import records as r
 from cernis.engine.dag.links import NEXT_ROUNDS, DagSegment
-from cernis.engine.dag.steps import Chosen, Ints, Places, Steps, find_range, read_steps
+from cernis.engine.dag.run_maps import (
+    READY,
+    WAYS,
+    RunMaps,
+    RunRanges,
+    RunSums,
+    TreeRuns,
+    count_maps,
+    find_moments,
+    find_vertices,
+    join_maps,
+)
+from cernis.engine.dag.steps import (
+    AskedRanges,
+    Chosen,
+    Ints,
+    PlacedValues,
+    Places,
+    Steps,
+    find_places,
+    find_range,
+    read_steps,
+    spread,
+)
 
 DONE, TOO_LONG = range(2)
 _LOOKS_PER_VERTEX = 16
 """The most indexes that a vertex may look at, on average."""
+_MOST_PLACES = 1 << 27
 
 
 class AskedIntervals(NamedTuple):
@@ -53,28 +77,19 @@ class AskedIntervals(NamedTuple):
     end_most: Ints
 
 
-class Running(NamedTuple):
-    """The numbers of runs inside the window."""
+class FirstSteps(NamedTuple):
+    """The first steps inside the window."""
 
     active: NDArray[np.uint8]
     """Per place, whether it is filed and inside the window."""
     deep: NDArray[np.uint8]
     """Per index, whether it has had a second step."""
-    firsts: Ints
-    """A Fenwick tree: how many first steps are active."""
     number: Ints
-    """The segment tree of second steps: how many are active below a node,"""
-    total: Ints
-    """the sum of their runs, without what was added above the node,"""
-    added: Ints
-    """and what was added to each of them."""
-
-
-# --------------------------------------------------------------------- trees of sums
+    """A Fenwick tree: how many are active."""
 
 
 @inner
-def add_at(tree, place, value):
+def _add_at(tree, place, value):
     """Add to a place of a Fenwick tree."""
     at = place + 1
     while at < len(tree):
@@ -83,7 +98,7 @@ def add_at(tree, place, value):
 
 
 @inner
-def sum_before(tree, end):
+def _sum_before(tree, end):
     """Return the sum of all places before an end."""
     total = np.int64(0)
     while end > 0:
@@ -107,99 +122,6 @@ def _find_first(tree, rank):
 
 
 @inner
-def _renew(running, node):
-    """Work out the sums above a node."""
-    number, total, added = running.number, running.total, running.added
-    node //= 2
-    while node > 0:
-        number[node] = number[2 * node] + number[2 * node + 1]
-        total[node] = total[2 * node] + total[2 * node + 1] + added[node] * number[node]
-        node //= 2
-
-
-@inner
-def _set_second(running, place, is_active, value):
-    """Put a second step with a number of runs at its place, or take it from there."""
-    node = place + len(running.number) // 2
-    above = node // 2
-    while above > 0:
-        value -= running.added[above]
-        above //= 2
-    running.number[node] = is_active
-    running.total[node] = value if is_active else 0
-    _renew(running, node)
-
-
-@inner
-def _add_seconds(running, begin, end, value):
-    """Add to all active second steps of an interval."""
-    if begin >= end:
-        return
-    number, total, added = running.number, running.total, running.added
-    size = len(number) // 2
-    left, right = begin + size, end + size
-    while left < right:
-        if left & 1:
-            total[left] += value * number[left]
-            added[left] += value
-            left += 1
-        if right & 1:
-            right -= 1
-            total[right] += value * number[right]
-            added[right] += value
-        left //= 2
-        right //= 2
-    _renew(running, begin + size)
-    _renew(running, end - 1 + size)
-
-
-@inner
-def _sum_seconds(running, begin, end):
-    """Return the runs of all active second steps of an interval."""
-    if begin >= end:
-        return np.int64(0)
-    number, total, added = running.number, running.total, running.added
-    size = len(number) // 2
-    left, right = begin + size, end + size
-    found, on_left, on_right = np.int64(0), np.int64(0), np.int64(0)
-    left_above, right_above = left // 2, (right - 1) // 2
-    while left < right:
-        if left & 1:
-            found += total[left]
-            on_left += number[left]
-            left += 1
-        if right & 1:
-            right -= 1
-            found += total[right]
-            on_right += number[right]
-        left //= 2
-        right //= 2
-        found += on_left * added[left_above] + on_right * added[right_above]
-        left_above //= 2
-        right_above //= 2
-    while left_above > 0:
-        found += on_left * added[left_above] + on_right * added[right_above]
-        left_above //= 2
-        right_above //= 2
-    return found
-
-
-# ------------------------------------------------------------------------- intervals
-
-
-@inner
-def _search_number(numbers, begin, end, number):
-    """Return the first place of an interval whose number is larger."""
-    while begin < end:
-        middle = (begin + end) // 2
-        if numbers[middle] <= number:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin
-
-
-@inner
 def _find_interval(places, steps, v, stretch):
     """Return the places of a stretch that a vertex asks for."""
     begin, end = places.stretch_first[stretch], places.stretch_first[stretch + 1]
@@ -207,27 +129,27 @@ def _find_interval(places, steps, v, stretch):
 
 
 @kernel
-def _limit_intervals(steps, places, running, intervals):
+def _limit_intervals(steps, places, firsts, intervals):
     """Find where the intervals of second steps may begin and end; return a status.
 
     A range ends at a value that the tree had then. It may as well end anywhere before the next one
     inside the window.
     """
-    filed = running.firsts
+    filed = firsts.number
     gone = 0
     for m in range(len(steps.moment_first) - 1):
         while gone < len(places.by_start):
             place = places.by_start[gone]
             if steps.start[places.vertex[place]] >= steps.due[m]:
                 break
-            if running.active[place]:
-                add_at(filed, place, -1)
+            if firsts.active[place]:
+                _add_at(filed, place, -1)
             gone += 1
         for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
             asked = steps.asked[v]
             if asked < 0 or steps.place_first[v] == steps.place_first[v + 1]:
                 continue
-            if running.deep[asked]:
+            if firsts.deep[asked]:
                 return TOO_LONG
             begin, end, least, most = 0, 0, 0, 0
             stretch = places.index_first[asked]
@@ -235,12 +157,12 @@ def _limit_intervals(steps, places, running, intervals):
                 begin, end = _find_interval(places, steps, v, stretch)
                 least, most = begin, end
                 if steps.operator[v] == r.GREATER_EQUAL:
-                    before = sum_before(filed, begin)
+                    before = _sum_before(filed, begin)
                     least = places.stretch_first[stretch]
                     if before > 0:
                         least = max(least, _find_first(filed, before - 1) + 1)
                 if steps.operator[v] == r.LESS_EQUAL:
-                    after = _find_first(filed, sum_before(filed, end))
+                    after = _find_first(filed, _sum_before(filed, end))
                     most = min(places.stretch_first[stretch + 1], after)
             for k in range(steps.place_first[v], steps.place_first[v + 1]):
                 place = steps.places[k]
@@ -251,10 +173,10 @@ def _limit_intervals(steps, places, running, intervals):
         for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
             for k in range(steps.place_first[v], steps.place_first[v + 1]):
                 if steps.asked[v] < 0 and steps.start[v] >= steps.due[m]:
-                    running.active[steps.places[k]] = 1
-                    add_at(filed, steps.places[k], 1)
+                    firsts.active[steps.places[k]] = 1
+                    _add_at(filed, steps.places[k], 1)
                 elif steps.asked[v] >= 0:
-                    running.deep[places.home[steps.places[k]]] = 1
+                    firsts.deep[places.home[steps.places[k]]] = 1
     return DONE
 
 
@@ -275,93 +197,63 @@ def _fix_intervals(places, intervals):
     return DONE
 
 
-# -------------------------------------------------------------------------- counting
-
-
-@inner
-def _leave(steps, places, intervals, running, at, bound):
-    """Let the places leave that start before a bound; return how many have left so far."""
-    until, by_start = at, places.by_start
-    while until < len(by_start) and steps.start[places.vertex[by_start[until]]] < bound:
-        until += 1
-    for k in range(at, until):
-        place = by_start[k]
-        if running.active[place] and steps.asked[places.vertex[place]] >= 0:
-            _set_second(running, place, False, 0)
-            running.active[place] = 0
-    for k in range(at, until):
-        place = by_start[k]
-        if not running.active[place]:
-            continue
-        add_at(running.firsts, place, -1)
-        running.active[place] = 0
-        index = places.home[place]
-        for s in range(places.asking_first[index], places.asking_first[index + 1]):
-            stretch = places.asking[s]
-            first, last = places.stretch_first[stretch], places.stretch_first[stretch + 1]
-            begin = _search_number(intervals.end, first, last, place)
-            end = _search_number(intervals.begin, first, last, place)
-            _add_seconds(running, begin, end, -1)
-    return until
-
-
-@inner
-def _count_vertex(steps, places, running, v, bound):
-    """Return the number of runs of a vertex."""
-    asked = steps.asked[v]
-    if asked < 0:
-        return np.int64(steps.start[v] >= bound)
-    total = np.int64(0)
-    for stretch in range(places.index_first[asked], places.index_first[asked + 1]):
-        begin, end = _find_interval(places, steps, v, stretch)
-        if places.stretch_asked[stretch] >= 0:
-            total += _sum_seconds(running, begin, end)
-        elif begin < end:
-            total += sum_before(running.firsts, end) - sum_before(running.firsts, begin)
-    return total
-
-
-@kernel
-def _count_steps(steps, places, intervals, running, numbers, out):
-    """Count the matches of all roots, and those of each vertex when it is read."""
-    gone = 0
-    for m in range(len(steps.moment_first) - 1):
-        first, last = steps.moment_first[m], steps.moment_first[m + 1]
-        bound = steps.due[m]
-        gone = _leave(steps, places, intervals, running, gone, bound)
-        for v in range(first, last):
-            numbers[v] = _count_vertex(steps, places, running, v, bound)
-            for i in range(steps.root_first[v], steps.root_first[v + 1]):
-                out[i] = numbers[v]
-        for v in range(first, last):
-            if steps.start[v] < bound:
-                continue
-            for k in range(steps.place_first[v], steps.place_first[v + 1]):
-                place = steps.places[k]
-                running.active[place] = 1
-                if steps.asked[v] < 0:
-                    add_at(running.firsts, place, 1)
-                else:
-                    _set_second(running, place, True, numbers[v])
-
-
 def count_ranges(steps: Steps, places: Places) -> list[int] | None:
     """Return the number of matches of every root; None: a match may have too many steps."""
-    looks = np.diff(places.index_first)[steps.asked[steps.asked >= 0]].sum()
-    looks += np.diff(places.asking_first)[places.home].sum()
-    if looks > _LOOKS_PER_VERTEX * (len(steps.start) + 1024):
+    seconds, size = np.flatnonzero(steps.asked >= 0), len(places.vertex)
+    asks, stretch = spread(places.index_first, steps.asked[seconds])
+    left, later = spread(places.asking_first, places.home)
+    looks = len(stretch) + len(later)
+    if looks > _LOOKS_PER_VERTEX * (len(steps.start) + 1024) or size >= _MOST_PLACES:
         return None
-    size = len(places.vertex)
     intervals = AskedIntervals(*(np.zeros(size, np.int64) for _ in range(4)))
-    if _limit_intervals(steps, places, _new_running(places), intervals) != DONE:
+    active, deep = np.zeros(size, np.uint8), np.zeros(len(places.index_first), np.uint8)
+    firsts = FirstSteps(active, deep, np.zeros(size + 1, np.int64))
+    if _limit_intervals(steps, places, firsts, intervals) != DONE:
         return None
     steps, places, intervals = _sort_ties(steps, places, intervals)
     if _fix_intervals(places, intervals) != DONE:
         return None
-    out, numbers = np.zeros(len(steps.bound), np.int64), np.zeros(len(steps.start), np.int64)
-    _count_steps(steps, places, intervals, _new_running(places), numbers, out)
+    # a moment is two here: first steps leave before anybody asks
+    moment, due = 2 * find_moments(steps) + 1, np.repeat(steps.due, 2)
+    vertex, asking = places.vertex, seconds[asks]
+    is_first = steps.asked < 0
+    values = PlacedValues(places.stretch_first, places.high, places.low)
+    words = AskedRanges(steps.operator[asking], steps.high[asking], steps.low[asking])
+    ranges = RunRanges(moment[asking], stretch, *find_places(values, stretch, words))
+    number = np.where(places.stretch_asked[stretch] < 0, WAYS, READY)
+    begun = TreeRuns(
+        places.stretch_first,
+        steps.start[vertex],
+        moment[vertex],
+        np.where(is_first[vertex], -1, vertex),
+    )
+    is_counted = is_first & (steps.start >= due[moment])
+    until = 2 * np.searchsorted(steps.due, steps.start[vertex[left]], side="right")
+    kept = is_counted[vertex[left]] & (until < len(due))
+    taking = _find_taking(places, intervals, left[kept], places.asking[later[kept]], until[kept])
+    maps = join_maps(RunMaps(taking, np.tile(np.array([1.0, -1.0, 1.0]), (len(taking.key), 1))))
+    sums = RunSums(ranges, number, asking)
+    numbers = np.array(count_maps(due, begun, sums, maps, len(steps.start)), np.int64)
+    numbers[is_counted] = 1
+    out = np.zeros(len(steps.bound), np.int64)
+    root, ends = find_vertices(steps)
+    out[root] = numbers[ends]
     counts: list[int] = out.tolist()
     return counts
+
+
+def _find_taking(
+    places: Places, intervals: AskedIntervals, first: Ints, stretch: Ints, moment: Ints
+) -> RunRanges:
+    """Return the places of a stretch whose intervals have a first step, for each of some."""
+    size = len(places.vertex) + 1
+    base = np.repeat(np.arange(len(places.stretch_asked)), np.diff(places.stretch_first)) * size
+    names = stretch * size + first
+    begin, end = (
+        np.searchsorted(base + ends, names, side="right")
+        for ends in (intervals.end, intervals.begin)
+    )
+    return RunRanges(moment, stretch, begin, end)
 
 
 def takes_all(segment: DagSegment, chosen: Chosen) -> bool:
@@ -384,17 +276,6 @@ def count_once(segments: Sequence[DagSegment], chosen: Chosen) -> list[int] | No
     if len(np.unique(moment << 32 | read[0].asked[rounds])) != len(rounds):
         return None
     return count_ranges(*read)
-
-
-def _new_running(places: Places) -> Running:
-    size = len(places.vertex)
-    nodes = 2 << max(size - 1, 0).bit_length()
-    return Running(
-        np.zeros(size, np.uint8),
-        np.zeros(len(places.index_first), np.uint8),
-        np.zeros(size + 1, np.int64),
-        *(np.zeros(nodes, np.int64) for _ in range(3)),
-    )
 
 
 def _sort_ties(

@@ -330,11 +330,6 @@ class RunPlaces(NamedTuple):
     key: Ints
     """Per vertex that begins a run or asks for some, a number for its search tree; else -1."""
 
-    def sort_by_start(self, chosen: Chosen) -> Ints:
-        """Return the runs in the order in which they leave the window."""
-        runs = np.sort(self.vertex)
-        return runs[np.argsort(chosen.start[runs], kind="stable")]
-
 
 @kernel
 def _find_places(values, key, ranges, begin, end):
@@ -367,6 +362,18 @@ def place_runs(memory: r.RunMemory, chosen: Chosen) -> RunPlaces:
     order = np.lexsort((low, high, key[runs]))
     first = np.searchsorted(key[runs[order]], np.arange(len(names) + 1))
     return RunPlaces(runs[order], PlacedValues(first, high[order], low[order]), key)
+
+
+def spread(first: Ints, index: Ints) -> tuple[Ints, Ints]:
+    """Return the items `first[i]:first[i + 1]` of each index, after the rank of the index.
+
+    >>> [some.tolist() for some in spread(np.array([0, 2, 2, 5]), np.array([2, 0]))]
+    [[0, 0, 0, 1, 1], [2, 3, 4, 0, 1]]
+    """
+    number = first[index + 1] - first[index]
+    owner = np.repeat(np.arange(len(index)), number)
+    begin = np.repeat(first[index] - np.cumsum(number) + number, number)
+    return owner, np.arange(len(owner)) + begin
 
 
 class LostEnds(NamedTuple):
