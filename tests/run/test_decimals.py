@@ -211,3 +211,30 @@ def test_longer_decimals_than_the_first_events_have_are_refused() -> None:
         "'v' holds decimals of more than 34 digits, whose order can be compared only where that is "
         "known before the query runs; give the column one type from the first events on"
     )
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "(A AS a ; B AS b) FILTER b[v] {op} 2 * a[v]",
+        "(A AS a ; B AS b) FILTER -b[v] {op} ROUND(a[v], 1) * -3",
+        "(A AS a ; B AS b) FILTER b[v] {op} ROUND(a[v], 1) AND b[v] {op} a[v]",
+        "(A AS a ; B AS b) FILTER NOT b[v] {op} a[n] + 1",
+        "(A AS a : B AS b) FILTER PREV(a)[v] * 2 {op} b[v]",
+        "(A AS a ; B AS b) UNLESS (B AS c FILTER c[v] {op} 2 * a[v])",
+    ],
+)
+def test_beside_a_calculated_number_a_decimal_is_the_nearest_float(formula: str) -> None:
+    values = [
+        ("A", "1.10", 2),
+        ("B", "2.20", 3),
+        ("A", "1.10", 2),
+        ("B", "3.30", 5),
+        ("B", "3.00", 3),
+    ]
+    events = [{"type": type_, "v": Decimal(v), "n": n} for type_, v, n in values]
+    columns = {name: [event[name] for event in events] for name in ("type", "v", "n")}
+    table = pa.table({**columns, "v": pa.array(columns["v"], pa.decimal128(10, 2))})
+    for op in OPERATORS:
+        query = cernis.query(f"SELECT * WHERE {formula.format(op=op)}")
+        assert_agrees(query.pattern, events, list(query.run(table)))

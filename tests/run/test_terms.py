@@ -60,7 +60,7 @@ def test_batches_and_restarts_do_not_change_values(case: Case, data: st.DataObje
 
 
 _SIDES = ("{x}[a]", "2 * {x}[a]", "{x}[a] - {x}[b]", "{x}[b] / 2 + 1", "-{x}[b]", "{x}[a] % 3")
-_ORDERS = ("<", "<=", ">", ">=")
+_COMPARISONS = ("<", "<=", ">", ">=", "=", "=", "!=")
 _NUMBERS = st.sampled_from((None, -2, 0, 1, 2, 3, 0.5, 2.5, -1.5))
 
 
@@ -70,7 +70,7 @@ def calculated_comparisons(draw: st.DrawFn) -> Case:
     conditions = []
     for one, other in draw(st.lists(st.sampled_from(["ab", "ba", "bc", "ac"]), min_size=1)):
         left, right = draw(st.sampled_from(_SIDES[1:])), draw(st.sampled_from(_SIDES))
-        order = draw(st.sampled_from(_ORDERS))
+        order = draw(st.sampled_from(_COMPARISONS))
         conditions.append(f"{left.format(x=one)} {order} {right.format(x=other)}")
     separator = draw(st.sampled_from([";", ":"]))
     text = f"SELECT * WHERE (A AS a {separator} B AS b ; A AS c) FILTER {' AND '.join(conditions)}"
@@ -452,6 +452,14 @@ def test_an_order_between_calculated_values_of_neighbours_is_kept_by_an_index() 
     told = str(query.explain())
     assert "b[price] >= a[1.01 * price]: by an ordered index" in told
     assert "search tree over (1.01 * price)" in told
+
+
+def test_equal_calculated_values_are_kept_by_an_index() -> None:
+    query = cernis.query("SELECT * FROM S WHERE (A AS a ; B ; C AS c) FILTER c[seq] = a[seq] + 1")
+    told = str(query.explain())
+    assert "c[seq] = a[seq] + 1: by an index on equal values (across B)" in told
+    events = [{"type": kind, "seq": n} for kind, n in [("A", 1), ("A", 2), ("B", 0), ("C", 3)]]
+    assert [match.start for match in query.run(events)] == [1]
 
 
 def test_text_in_a_calculated_value_is_refused_when_the_events_are_known() -> None:

@@ -2,8 +2,8 @@
 
 - A term of one variable with one event is a value of that event: `2 * x[a] > 5` is
   `x[2 * a > 5]`, and every aggregate of one event is its value.
-- An order between the values of two such events is one between attributes, which an index can keep:
-  `b[p] >= 1.01 * a[p]` compares `p` with the calculated attribute `1.01 * p`.
+- A comparison of the values of two such events is one of attributes, which an index can keep:
+  `b[p] >= 1.01 * a[p]` compares `p` with the calculated attribute `1.01 * p`, and so does `=`.
 - A condition on the difference of two events is one on bounds that one of them has (`distances`).
 - `COUNT(x) >= 3` is `{3,}` if x holds the events of one iteration of single events, and the like.
 - `MAX(x[a]) <= 5` of such an iteration asks each event (NULLs are left out), and needs one that has
@@ -18,20 +18,24 @@
 - `NOT x[P]` of one event is `x[NOT P]`, and `NOT a[u] = b[u]` of two is `a[u] != b[u]`. Of an order
   it is no other order, because of NaN.
 - AND and OR are rewritten part by part.
+- Beside a calculated number a decimal counts as the nearest float: where the events have decimals,
+  `b[p] >= 2 * a[p]` compares the calculated attribute `p + 0`.
 
 Everything else stays as it is, and is checked on candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple, cast
 
+from cernis.automata.correlated.pcea import EVERY_INDEX, Unindexed
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.check.scopes import is_single_event
+from cernis.pattern.functions import FUNCTIONS
 from cernis.pattern.guard import join_guard, split_guard
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import single_variables
@@ -43,15 +47,73 @@ _MOST_ROUNDS = 100
 """Larger bounds unroll the automaton too far; such counts are checked on candidates."""
 
 
-def lower_terms(pattern: Pattern) -> Pattern:
+def lower_terms(pattern: Pattern, unindexed: Unindexed = EVERY_INDEX) -> Pattern:
     """Return the pattern with the conditions on terms that automata decide rewritten.
+
+    `unindexed` names the decimals that stand beside calculated numbers.
 
     >>> from cernis.languages.ceql import parse
     >>> text = "SELECT * WHERE (A AS a ; B+ AS b) FILTER 2 * a[v] > 5 AND b INCREASING BY v"
     >>> print(lower_terms(parse(text)))
     SELECT * WHERE (A AS a ; B+ AS b) FILTER a[2 * v > 5] AND PREV(b)[v] < b[v]
     """
-    return _Lowering(pattern).pattern
+    return _Lowering(pattern, unindexed).pattern
+
+
+def find_decimals(
+    leaf: pred.Compare, decimals: Container[str], whole: Container[str] = ()
+) -> Iterator[str]:
+    """Yield the decimals of a comparison that stand beside a calculated number (`Unindexed`).
+
+    A number that is calculated from attributes that are `whole` is compared exactly.
+
+    >>> from cernis.languages.ceql import parse
+    >>> text = "SELECT * WHERE (A AS a ; B AS b) FILTER 2 * a[v] > b[v]"
+    >>> list(find_decimals(lower_terms(parse(text)).formula.condition, {"v"}))
+    ['v beside (2 * v)']
+    """
+    for side, other in ((leaf.left, leaf.right), (leaf.right, leaf.left)):
+        value = _read_number(side.attribute)
+        is_decimal = isinstance(value, pred.Attribute) and value.name in decimals
+        calculated = _read_number(other.attribute)
+        if is_decimal and _gives_float(calculated) and not _is_whole(calculated, whole):
+            yield _stand_beside(side, other)
+
+
+def _stand_beside(side: pred.Reference, other: pred.Reference) -> str:
+    return f"{side.attribute.name} beside {other.attribute.name}"
+
+
+def _read_number(attribute: pred.Attribute) -> pred.Value | None:
+    """Return the number that an attribute is, without its sign."""
+    value: pred.Value | None = attribute.own_value
+    if attribute.term is not None:
+        value = _to_value(cast(pred.MatchTerm, attribute.term))
+    while isinstance(value, pred.Negative):
+        value = value.body
+    return value
+
+
+def _gives_float(value: pred.Value | None) -> bool:
+    """Whether decimals become floats in a calculation."""
+    if not isinstance(value, pred.Call):
+        return isinstance(value, pred.Arithmetic)
+    function = FUNCTIONS[value.function]
+    takes_number = "number" in function.takes[:1]
+    return takes_number and function.gives in ("number", "same") and not function.is_whole
+
+
+def _is_whole(value: pred.Value | None, whole: Container[str]) -> bool:
+    match value:
+        case pred.Literal(value=number):
+            return isinstance(number, int)
+        case pred.Attribute(name=name):
+            return name in whole
+        case pred.Negative(body=body):
+            return _is_whole(body, whole)
+        case pred.Arithmetic(op=op, left=left, right=right):
+            return op != "/" and _is_whole(left, whole) and _is_whole(right, whole)
+    return False
 
 
 def list_decided(pattern: Pattern) -> tuple[str, ...]:
@@ -67,7 +129,8 @@ def list_decided(pattern: Pattern) -> tuple[str, ...]:
 class _Lowering:
     """A pattern with its conditions rewritten."""
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: Pattern, unindexed: Unindexed = EVERY_INDEX) -> None:
+        self.unindexed = unindexed
         self.decided: list[pred.Condition] = []
         """The conditions that iterations have taken up."""
         # what fits an arrow is told by the conditions on its event: they must not become more
@@ -81,6 +144,7 @@ class _Lowering:
             case cel.Filter(body=body, condition=condition):
                 body, left = self._count_rounds(body, condition)
                 lowered = None if left is None else _lower_condition(left, body, self.splits)
+                lowered = None if lowered is None else self._adapt(lowered)
                 body = self._lower(body)
                 if lowered is not None and self.splits:
                     body, lowered = self._split_rounds(body, lowered)
@@ -95,6 +159,22 @@ class _Lowering:
                 return replace(node, parts=tuple(map(self._lower, parts)))
             case _:
                 return replace(node, body=self._lower(node.body))
+
+    def _adapt(self, condition: pred.Condition) -> pred.Condition:
+        """Return a condition as the indexes are to decide it that the events allow."""
+        match condition:
+            case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
+                return replace(condition, parts=tuple(map(self._adapt, parts)))
+            case pred.Compare(op="=" | "!=", origin=pred.CompareTerms() as origin) if (
+                self.unindexed.far
+            ):
+                return origin
+            case pred.Compare(left=left, right=right):
+                known = self.unindexed.decimals
+                one = _to_float(left) if _stand_beside(left, right) in known else left
+                other = _to_float(right) if _stand_beside(right, left) in known else right
+                return replace(condition, left=one, right=other)
+        return condition
 
     def _count_rounds(
         self, body: cel.Formula, condition: pred.Condition
@@ -370,10 +450,6 @@ def _compare_ends(
     one, other = ends
     if one is None or other is None:
         return None
-    if condition.op in ("=", "!=") and any(
-        not isinstance(end.value, pred.Attribute) for end in (one, other)
-    ):
-        return None
     if one.variable == other.variable:
         if one.function == other.function or one.attribute != other.attribute:
             return None
@@ -442,12 +518,13 @@ def _lower_condition(
             if len(names) == 1:
                 test = pred.Comparison(op, one, other, span=span)
                 return pred.Holds(names.pop(), test, span=span)
-            if len(sides[0]) == len(sides[1]) == 1 and op not in ("=", "!="):
+            if len(sides[0]) == len(sides[1]) == 1:
                 former, latter = (
                     pred.Reference(variables.pop(), name_calculated(value), span=span)
                     for variables, value in zip(sides, (one, other), strict=True)
                 )
-                return pred.Compare(op, former, latter, span=span)
+                origin = condition if op in ("=", "!=") else None
+                return pred.Compare(op, former, latter, origin=origin, span=span)
             found = compare_distance(condition, body) if measures else None
             return found or condition
         case pred.CompareNeighbours():
@@ -458,6 +535,11 @@ def _lower_condition(
                 return replace(lowered, predicate=pred.Negation(lowered.predicate), span=span)
             names = {*pred.leaf_variables(denied)}
             match lowered:
+                case pred.Compare(op="=" | "!=", origin=pred.CompareTerms() as origin) if (
+                    names <= single_variables(body)
+                ):
+                    opposite = replace(origin, op=pred.OPPOSITE[origin.op], span=span)
+                    return _lower_condition(opposite, body, measures)
                 case (
                     pred.Compare(op="=" | "!=", adjacent=False) | pred.CompareTerms(op="=" | "!=")
                 ) if names <= single_variables(body):
@@ -467,6 +549,16 @@ def _lower_condition(
                 side = pred.Reference(variable, attribute, span=span)
                 return pred.Compare(op, side, side, adjacent=True, span=span)
     return condition
+
+
+def _to_float(side: pred.Reference) -> pred.Reference:
+    """Return the nearest float of a decimal."""
+    attribute = side.attribute
+    if attribute.term is None:
+        value = pred.Arithmetic("+", attribute.own_value, pred.Literal(0))
+        return replace(side, attribute=name_calculated(value))
+    term = pred.Calculation("+", attribute.term, pred.Literal(0))
+    return replace(side, attribute=pred.Attribute((f"({write_term(term)})",), term=term))
 
 
 def _compare_columns(condition: pred.CompareNeighbours) -> pred.Condition:

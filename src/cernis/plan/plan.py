@@ -49,7 +49,7 @@ from cernis.plan.equal_sizes import drop_idle_max
 from cernis.plan.heads import Head, describe_cost, find_collapsible, make_head
 from cernis.plan.inner_windows import lower_inner_windows
 from cernis.plan.key import find_shared_key
-from cernis.plan.lower_terms import lower_terms
+from cernis.plan.lower_terms import find_decimals, lower_terms
 from cernis.plan.reach import is_bounded_in_events, is_bounded_in_time
 from cernis.plan.run_counts import RunCondition, take_run_counts, take_whole_max
 from cernis.plan.thresholds import WeightThreshold, can_list_by_weight, find_threshold
@@ -213,8 +213,22 @@ class Plan:
         }
         named = {time} if time is None or isinstance(time, str) else {*time.values()}
         untimed = frozenset({"ts"} if named - {None, "ts"} and self._has_reaches else ())
-        left_out = Unindexed((unordered | opposites) & self._ordered, mixed, rounded, wide, untimed)
-        return self.leave_out(left_out)
+        exact = frozenset[str]().union(*(stream.decimals for stream in schema.streams))
+        sources = {
+            name
+            for plan in (self, *self.guards)
+            for leaf in list_comparisons(plan.pattern)
+            for name in _list_sources(leaf)
+        }
+        whole = {name for name in sources - exact if {*list_kinds(schema, (name,))} == {Kind.INT}}
+        decimals = frozenset(
+            beside
+            for plan in (self, *self.guards)
+            for leaf in list_comparisons(plan.pattern)
+            for beside in find_decimals(leaf, exact, whole)
+        )
+        unordered = (unordered | opposites) & self._ordered
+        return self.leave_out(Unindexed(unordered, mixed, rounded, wide, untimed, decimals))
 
     def _may_be_wide(self, name: str, schema: Schema) -> bool:
         """Whether an attribute may have values that are no floats."""
@@ -351,9 +365,19 @@ class Plan:
 
     @property
     def has_middles(self) -> bool:
-        """Whether indexes compare events with others between them, here or in a guard."""
-        has_threshold = any(plan.threshold is not None for plan in (self, *self.guards))
-        return has_threshold or any(tables.has_far_links for tables in self._tables)
+        """Whether indexes decide what the first version left to candidates, here or in a guard.
+
+        That is: events with others between them, calculated values by =, and sums.
+        """
+        plans = (self, *self.guards)
+        has_threshold = any(plan.threshold is not None for plan in plans)
+        has_equal = any(
+            leaf.op in ("=", "!=") and isinstance(leaf.origin, pred.CompareTerms)
+            for plan in plans
+            for leaf in list_comparisons(plan.pattern)
+        )
+        far = any(tables.has_far_links for tables in self._tables)
+        return has_threshold or has_equal or far
 
     @property
     def limit(self) -> int | None:
@@ -409,7 +433,7 @@ def _is_decided(leaf: pred.Compare, schema: Schema) -> bool:
     match leaf.origin:
         case pred.CompareNeighbours(is_difference=True, references=references):
             return are_times(schema, (each.attribute.name for each in references))
-        case pred.CompareTerms(left=left, right=right):
+        case pred.CompareTerms(left=left, right=right) if leaf.op not in ("=", "!="):
             terms = (*pred.walk_term(left), *pred.walk_term(right))
             if any(isinstance(part, pred.ConstantDuration) for part in terms):
                 sources = _list_sources(leaf)
@@ -454,7 +478,7 @@ def _make_whole_plan(
     warnings = write_warnings(pattern) if conjunctive is None else ()
     written = pattern
     pattern, counted = take_run_counts(pattern) if conjunctive is None else (pattern, None)
-    pattern = drop_idle_max(take_whole_runs(lower_terms(lower_inner_windows(pattern))))
+    pattern = drop_idle_max(take_whole_runs(lower_terms(lower_inner_windows(pattern), unindexed)))
     plan = _plan_formula(take_whole_max(pattern), unindexed, conjunctive, is_guard, counted)
     plan = replace(plan, warnings=warnings, written=written)
     if counted is not None:

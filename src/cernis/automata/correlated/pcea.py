@@ -214,8 +214,12 @@ class Unindexed:
     """Attributes that may hold whole numbers beyond 2⁵³, of which a range sees the float below."""
     untimed: frozenset[str] = frozenset()
     """`ts`, where another column has the time of events."""
+    decimals: frozenset[str] = frozenset()
+    """`p beside (2 * q)`: decimals that are compared with a calculated number, as `lower_terms` has
+    it: an index keeps the nearest float of them."""
     far: bool = False
-    """Events with others between them, which states of earlier versions leave to candidates."""
+    """What states of the first version leave to candidates: events with others between them, and
+    calculated values that are compared by =."""
 
     def __or__(self, other: Unindexed) -> Unindexed:
         return Unindexed(
@@ -224,6 +228,7 @@ class Unindexed:
             self.rounded | other.rounded,
             self.wide | other.wide,
             self.untimed | other.untimed,
+            self.decimals | other.decimals,
             self.far or other.far,
         )
 
@@ -249,7 +254,8 @@ class Unindexed:
         >>> Unindexed(unordered=frozenset({"name"}), mixed=frozenset({"b"})).write_names()
         ['@mixed b', 'name']
         """
-        sets = zip(_MARKS, (self.mixed, self.rounded, self.wide, self.untimed), strict=True)
+        own = self.mixed, self.rounded, self.wide, self.untimed, self.decimals
+        sets = zip(_MARKS, own, strict=True)
         return sorted([*self.unordered, *(mark + name for mark, names in sets for name in names)])
 
     @classmethod
@@ -260,16 +266,16 @@ class Unindexed:
         frozenset({'b'})
         """
         given = frozenset(names)
-        mixed, rounded, wide, untimed = (
+        mixed, rounded, wide, untimed, decimals = (
             frozenset(name.removeprefix(mark) for name in given if name.startswith(mark))
             for mark in _MARKS
         )
         unordered = frozenset(name for name in given if not name.startswith(_MARKS))
-        return cls(unordered, mixed, rounded, wide, untimed)
+        return cls(unordered, mixed, rounded, wide, untimed, decimals)
 
 
 EVERY_INDEX = Unindexed()
-_MARKS = ("@mixed ", "@rounded ", "@wide ", "@untimed ")
+_MARKS = ("@mixed ", "@rounded ", "@wide ", "@untimed ", "@decimal ")
 _PREV = "PREV("
 
 
