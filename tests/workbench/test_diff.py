@@ -16,12 +16,12 @@ import cernis
 from cernis.cli.main import main
 from cernis.errors import CernisError
 from cernis.pattern import formula as cel
-from cernis.pattern.query import Consume, Pattern, Strategy, Unit, Window
+from cernis.pattern.query import Pattern, Select, Strategy, Unit, Window
 from cernis.testing.oracle import evaluate
 from cernis.workbench.diff import make_shared
 from tools.cases.differential import ComparableMatch, comparable_match
 from tools.cases.grammar import RandomCase
-from tools.cases.strategies import cases
+from tools.cases.strategies import VERSIONS, bounded_patterns, patterns, streams
 
 CASES = min(int(os.environ.get("CERNIS_FUZZ_N", "12")), 5000)
 
@@ -33,24 +33,28 @@ def oracle_set(pattern: Pattern, events: Any) -> set[ComparableMatch]:
 @st.composite
 def versions(draw: st.DrawFn) -> tuple[Pattern, RandomCase]:
     """Draw a query, a stream, and a changed version of the query."""
-    features: dict[str, Any] = {"consume": (Consume.NONE,), "limit": False, "selects": ("*",)}
-    case = draw(cases(**features, nan=False, untimed=False))
-    pattern = replace(case[0], strategy=draw(st.sampled_from([Strategy.ALL, case[0].strategy])))
+    pattern = draw(patterns(**VERSIONS))
+    strategy = draw(st.sampled_from([Strategy.ALL, pattern.strategy]))
+    pattern = replace(pattern, select=Select(), strategy=strategy)
     changed = pattern
-    match draw(st.integers(0, 3)):
+    match draw(st.integers(0, 5)):
         case 0:
             size = draw(st.integers(1, 4))
             changed = replace(pattern, within=Window(Unit.EVENTS, size))
         case 1:
             changed = replace(pattern, formula=_drop_filter(pattern.formula))
         case 2:
-            formula = draw(cases(**features, nan=False, untimed=False))[0].formula
+            formula = draw(patterns(**VERSIONS)).formula
             changed = replace(pattern, formula=cel.Choice((pattern.formula, formula)))
         case 3:
             changed = replace(
                 pattern, strategy=draw(st.sampled_from([Strategy.ALL, Strategy.NEXT]))
             )
-    return changed, (pattern, case[1])
+        case 4:
+            changed = draw(bounded_patterns(pattern))
+        case 5:
+            pattern, changed = draw(bounded_patterns(pattern)), draw(bounded_patterns(pattern))
+    return changed, (pattern, draw(streams(**VERSIONS)))
 
 
 def _drop_filter(formula: cel.Formula) -> cel.Formula:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cernis
 from cernis.cli.main import main
 from cernis.engine.unary import levels
+from cernis.errors import CernisError
 from cernis.languages.text.parameters import set_parameters
 from cernis.testing.oracle import evaluate
 from cernis.workbench.sweep import parse_values, parse_vary
 from cernis.workbench.tally import tally
+from tools.cases.grammar import Events
+from tools.cases.strategies import VERSIONS, bounded_patterns, patterns, streams
 
 FORMULAS = ["A AS a ; B AS b", "A+ AS a ; B AS b", "(A OR B) AS a ; B+ AS b", "(A AS a ; B AS b)+"]
 NESTED = [
@@ -87,6 +91,47 @@ def test_a_sweep_counts_what_the_oracle_finds(
         keys = {v: evaluate(query.bind(t=v).pattern, events) for v in values}
         table = dict(zip(values, found.to_arrow().column("keys").to_pylist(), strict=True))
         assert table == {v: len({events[m.end]["k"] for m in own}) for v, own in keys.items()}
+
+
+NUMBER = re.compile(r"(?<=[<>=] )\d+(?![.\d])|(?<=WITHIN )\d+(?= EVENTS)")
+BOUND = re.compile(r"\d(?=\]( PARTITION BY .*)?( WITHIN .*)?$)")
+
+
+@st.composite
+def queries_with_parameters(draw: st.DrawFn) -> tuple[str, Events]:
+    """Draw a query whose text has `$t`, and `$u` perhaps, in the place of numbers."""
+    if draw(st.booleans()):
+        plain = {"binary": False, "terms": False, "next_": False, "gaps": False}
+        pattern = draw(bounded_patterns(draw(patterns(**{**VERSIONS, **plain}))))
+        text = BOUND.sub("$t", str(pattern))
+    else:
+        text = str(draw(patterns(**VERSIONS)))
+    for name in ("$t", "$u")[: draw(st.integers(0 if "$t" in text else 1, 2))]:
+        places = [place.span() for place in NUMBER.finditer(text)]
+        if places:
+            begin, end = draw(st.sampled_from(places))
+            text = f"{text[:begin]}{name}{text[end:]}"
+    assume("$t" in text)
+    return text, draw(streams(**VERSIONS))
+
+
+@settings(max_examples=CASES)
+@given(queries_with_parameters(), st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True))
+def test_a_sweep_of_any_query_counts_what_the_oracle_finds(
+    drawn: tuple[str, Events], values: list[int]
+) -> None:
+    text, events = drawn
+    given_ = {name: values for name in ("t", "u") if f"${name}" in text}
+    try:
+        found = cernis.query(text).sweep(events, **given_)
+    except CernisError:
+        return  # the query does not fit the events
+    assert len(found) == len(values) ** len(given_)
+    for choice, own in found.points:
+        written = text
+        for name, value in zip(given_, choice, strict=True):
+            written = written.replace(f"${name}", str(value))
+        assert own.total == oracle_count(cernis.query(written), events), (written, found.passes)
 
 
 @pytest.mark.parametrize("window", ["", "WITHIN 9 EVENTS", "WITHIN 20 [at]", "WITHIN 15 SECONDS"])

@@ -2,8 +2,9 @@
 
 `cases(**features)` is what most tests want: a query and a stream that asks for its
 attributes. `grouped_cases` is the same with GROUP BY. `patterns`, `streams` and `cuts` give the
-parts; `ordered_cases` has ORDER BY, `suppressed_cases` SUPPRESS BY, `guarded_cases` UNLESS around
-the formula. The switches are those of `tools.cases.grammar.Features`:
+parts; `bounded_patterns` changes a query, `ordered_cases` has ORDER BY, `suppressed_cases` SUPPRESS
+BY, `guarded_cases` UNLESS around the formula. The switches are those of
+`tools.cases.grammar.Features`:
 
     @given(cases(binary=True, strategies=(Strategy.NEXT, Strategy.LAST)))
     def test_the_engine_agrees_with_the_oracle(case): ...
@@ -13,14 +14,15 @@ the formula. The switches are those of `tools.cases.grammar.Features`:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
 
 from cernis.languages.ceql import parse
+from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import (
     Consume,
@@ -30,6 +32,7 @@ from cernis.pattern.query import (
     Pattern,
     Select,
     SelectedTerm,
+    Strategy,
     Suppression,
     Variable,
 )
@@ -50,12 +53,32 @@ from tools.cases.terms import make_term
 
 T = TypeVar("T")
 
+VERSIONS: Final[Mapping[str, Any]] = {
+    "consume": (Consume.NONE,), "selects": ("*",), "limit": False, "nan": False, "untimed": False,
+    "gaps": True, "next_": True, "binary": True, "terms": True, "partition_by_inside": True,
+}  # fmt: skip
+"""Features of queries whose changed versions are counted and compared."""
+
 _AGGREGATES = ("COUNT", "SUM", "MIN", "MAX", "AVG")
 
 
 def cases(**features: Any) -> st.SearchStrategy[RandomCase]:
     """Draw a query and a stream for it."""
     return _draw(lambda choose: QueryGrammar(choose, Features(**features)).make_case())
+
+
+@st.composite
+def bounded_patterns(draw: st.DrawFn, pattern: Pattern) -> Pattern:
+    """Draw a version that keeps all matches in which a variable is within a bound."""
+    names = marked_variables(pattern.formula)
+    if not names:
+        return pattern
+    value = pred.Attribute((draw(st.sampled_from("ab")),))
+    ops: list[pred.Operator] = ["<", "<=", ">", ">="]
+    op = draw(st.sampled_from(ops))
+    bound = pred.Comparison(op, value, pred.Literal(draw(st.integers(0, 3))))
+    formula = cel.Filter(pattern.formula, pred.Holds(draw(st.sampled_from(names)), bound))
+    return replace(pattern, select=Select(), formula=formula, strategy=Strategy.ALL)
 
 
 @st.composite

@@ -57,6 +57,8 @@ class FunnelStep:
     reached: int | None
     lost: tuple[Relaxation, ...]
     pattern: Pattern
+    fitting: Pattern | None
+    """The query for the events that fit."""
 
 
 @dataclass(frozen=True)
@@ -230,15 +232,12 @@ class _Counter:
     options: dict[str, Any]
     chosen: _CountedEnds
 
-    def __call__(
-        self, pattern: Pattern, *, is_end: bool = False, whole: bool = False
-    ) -> int | None:
-        chosen = replace(self.chosen, key=None, end=None) if whole else self.chosen
+    def __call__(self, pattern: Pattern, *, is_end: bool = False) -> int | None:
         try:
             found = Query(pattern).run(self.events, matches="count", **self.options)
         except (BudgetError, QueryError):
             return None
-        return None if found.partial else chosen.add_up(found, is_end=is_end)
+        return None if found.partial else self.chosen.add_up(found, is_end=is_end)
 
 
 # --------------------------------------------------------------------------- steps
@@ -287,10 +286,8 @@ def _list_steps(pattern: Pattern, count: _Counter) -> Iterator[FunnelStep]:
             more = None if without is None or reached is None else without - reached
             lost.append(Relaxation(text, without, more, trial))
         fitting = _find_fitting(pattern, part, around.conditions)
-        number_fitting = None if fitting is None else count(fitting, whole=count.chosen.key is None)
-        yield FunnelStep(
-            _write_step(body, number, part), number_fitting, reached, tuple(lost), step
-        )
+        text, fit = _write_step(body, number, part), None if fitting is None else count(fitting)
+        yield FunnelStep(text, fit, reached, tuple(lost), step, fitting)
 
 
 def _take_surroundings(formula: cel.Formula) -> tuple[cel.Formula, _Surroundings]:
