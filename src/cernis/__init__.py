@@ -180,6 +180,7 @@ def sql(
     dialect: str = "duckdb",
     connection: Any = None,
     budget: int | None = None,
+    max_memory: int | None = None,
     **named: Any,
 ) -> SqlRows:
     """Run a query that may have MATCH_RECOGNIZE clauses, on DuckDB (extra `sql`).
@@ -187,13 +188,17 @@ def sql(
     Tables are given by name: Arrow, pandas and polars frames, lists of dictionaries, or paths of
     CSV, JSON and Parquet files. `dialect` is the SQL that the text is written in, `connection` a
     DuckDB connection whose tables and functions the text may use, `budget` how many transitions a
-    search may try where conditions depend on the path.
+    search may try where conditions depend on the path, `max_memory` how many MiB DuckDB may use
+    before it writes to disk, half of the machine's memory unless you say otherwise.
     """
     with make_lasting():
+        from cernis.run.rows.host import HostLimits
         from cernis.run.rows.statement import SqlQuery
 
     query = SqlQuery(text, dialect=dialect)
-    return query.run({**(tables or {}), **named}, connection=connection, budget=budget)
+    limits = None if max_memory is None else HostLimits(max_memory << 20)
+    given = {**(tables or {}), **named}
+    return query.run(given, connection=connection, budget=budget, limits=limits)
 
 
 def diff(

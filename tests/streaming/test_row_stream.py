@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from decimal import Decimal
 from random import Random
@@ -14,27 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cernis
-from cernis.pattern.row_pattern import RowsPerMatch
 from cernis.work.bucket import Bucket, BucketWork, restore_bucket
 from cernis.work.carriers import write_blob
 from cernis.work.row_stream import RowStreamWork, check_stream_clause
-from tools.cases.row_patterns import RowCase, draw_case
+from tools.cases.row_patterns import draw_stream_case
 from tools.cases.state_store import MemoryStore
 
 SCHEMA = pa.schema([("g", pa.string()), ("t", pa.timestamp("us")), ("x", pa.int64())])
-
-
-def draw_stream_case(seed: int) -> RowCase:
-    """Return a case that a stream can decide; WITHIN is an interval."""
-    for number in range(seed, seed + 1000):
-        case = draw_case(number, dependent=bool(number % 2), modes=(RowsPerMatch.ONE,))
-        if case.expected is not None and not re.search(r"NEXT\(|\$", case.statement):
-            break
-    return case
-
-
-def write(case: RowCase) -> str:
-    return re.sub(r"WITHIN (\d+)", r"WITHIN INTERVAL '\1' SECOND", case.statement)
 
 
 def make_work(text: str) -> RowStreamWork:
@@ -86,7 +71,7 @@ def cut(rows: list[dict[str, Any]], chance: Random) -> Iterator[list[dict[str, A
 def test_a_stream_reports_what_a_batch_finds(seed: int) -> None:
     case = draw_stream_case(seed)
     assert case.expected is not None
-    text = write(case)
+    text = case.statement
     pieces = list(cut(case.rows, Random(seed)))
     found = run(make_work(text), pieces)
     whole = run(make_work(text), [[row for piece in pieces for row in piece]])
@@ -120,7 +105,7 @@ def test_what_a_stream_cannot_decide_is_refused(clause: str, message: str) -> No
 def test_a_worker_that_lives_on_reports_the_same(seed: int) -> None:
     """Only the partitions of new rows, and those whose time has come, are looked at."""
     case = draw_stream_case(seed)
-    work = make_work(write(case))
+    work = make_work(case.statement)
     pieces = list(cut(case.rows, Random(seed)))
     stream = BucketWork(work=work, query="q", buckets=(0,), numbered=False, window=None)
     store, found = MemoryStore(), []

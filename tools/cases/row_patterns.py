@@ -7,8 +7,9 @@ function of the rows of a partition and the variables of a match, written down d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
@@ -299,6 +300,21 @@ def draw_case(
         *(f"m{i}" for i in range(len(measures))),
     )
     return RowCase(statement, rows, expected, pattern, names, define)
+
+
+def draw_stream_case(seed: int, *, bounded: bool = False) -> RowCase:
+    """Return a case that a stream can decide; `bounded`: with WITHIN, so that it decides all.
+
+    WITHIN is an interval of seconds.
+    """
+    number = seed
+    while True:
+        case = draw_case(number, dependent=bool(number % 2), modes=(RowsPerMatch.ONE,))
+        fits = "WITHIN" in case.statement or not bounded
+        if fits and case.expected is not None and not re.search(r"NEXT\(|\$", case.statement):
+            text = re.sub(r"WITHIN (\d+)", r"WITHIN INTERVAL '\1' SECOND", case.statement)
+            return replace(case, statement=text)
+        number += 1
 
 
 def _write(

@@ -104,6 +104,8 @@ class RunArguments:
     background: Sequence[str] = ()
     dialect: str | None = None
     """The SQL of a statement; None: that of its engine."""
+    max_memory: int | None = None
+    """How many MiB DuckDB may use for a statement."""
     rate: float | None = None
     """How many events come in a second, where `explain` says what they take."""
 

@@ -178,6 +178,15 @@ def run(
     background: Background = None,
     lang: Lang = LanguageName.ceql,
     dialect: Dialect = None,
+    max_memory: Annotated[
+        int | None,
+        typer.Option(
+            "--max-memory",
+            min=1,
+            metavar="MIB",
+            help="What DuckDB may use for a statement; otherwise half of this machine's memory.",
+        ),
+    ] = None,
 ) -> None:
     """Find the matches of QUERY, or of a folder or file of rules, in files of events."""
     with reported():
@@ -195,6 +204,9 @@ def run(
             check_output(output, form=_value(output_format))
         if dialect is not None and language != "sql":
             raise typer.BadParameter("is for statements (.sql)", param_hint="--dialect")
+        if max_memory is not None and (engine is EngineName.spark or language != "sql"):
+            message = "is for statements (.sql) in this process"
+            raise typer.BadParameter(message, param_hint="--max-memory")
         for option, value in (("--max-keys", max_keys), ("--threads", threads)):
             if value is not None and (engine is EngineName.spark or language in _NO_EVENTS):
                 raise typer.BadParameter(
@@ -239,6 +251,7 @@ def run(
             ),
             background=background or (),
             dialect=_value(dialect),
+            max_memory=max_memory,
         )
         if follow:
             unfit = {

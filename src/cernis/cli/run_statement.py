@@ -21,6 +21,7 @@ from cernis.events.files import stem_of
 from cernis.output import input_files
 from cernis.results.budget import CANDIDATE_BUDGET
 from cernis.run.rows.feed import DEFAULT_BUDGET
+from cernis.run.rows.host import HostLimits
 from cernis.run.rows.statement import SqlQuery, SqlRows
 
 if TYPE_CHECKING:
@@ -107,7 +108,9 @@ def find_rows(arguments: RunArguments) -> Found:
     """Run a statement on DuckDB, in this process."""
     query, tables = read_statement(arguments), _name_tables(arguments)
     used = list(input_files(list(tables.values())))
-    return FoundStatement(query.run(tables, budget=choose_budget(arguments), used=used))
+    limits = HostLimits(arguments.max_memory and arguments.max_memory << 20)
+    found = query.run(tables, budget=choose_budget(arguments), used=used, limits=limits)
+    return FoundStatement(found)
 
 
 def find_rows_on_spark(arguments: RunArguments) -> Found:

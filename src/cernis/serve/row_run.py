@@ -31,8 +31,9 @@ from cernis.results.finding import Finding
 from cernis.results.index_timeline import MOST_LANES, OTHER_TYPES, LanesBy
 from cernis.results.trace_steps import TraceStep
 from cernis.results.values import python_records
+from cernis.run.rows.host import HostLimits
 from cernis.run.rows.row_trace import FoundInterval, RowTrace
-from cernis.run.rows.statement import HostLimits, SqlQuery
+from cernis.run.rows.statement import SqlQuery
 from cernis.serve.axis import Axis, to_number
 from cernis.serve.data import EventData, guess_type
 from cernis.serve.failure import RequestError
@@ -59,7 +60,7 @@ class HeldRowRun(HeldRun):
             raise QueryError([Diagnostic("the query is empty")], text)
         self.query = SqlQuery(text)
         began = perf_counter()
-        limits = HostLimits(memory=memory, threads=1)
+        limits = HostLimits(memory=memory, threads=1, spills=False)
         self.trace = self.query.trace(data.tables, limits=limits) if self.query.plans else None
         if self.trace is None:
             self.result = self.query.run(data.tables, limits=limits)

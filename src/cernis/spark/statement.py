@@ -51,6 +51,7 @@ from cernis.work.row_slices import (
 )
 
 _AFTER = "@after"
+_POSSIBLE = "@possible"
 _WORTH = 8
 """How many tasks make up for what slices cost."""
 _BEFORE = "SELECT * FROM rows MATCH_RECOGNIZE ("
@@ -210,9 +211,9 @@ class _SparkRunner:
     def _match_partitions(self, numbered: Any, writer: QueryWriter) -> Any:
         """Return the rows of matches: one task reads a partition."""
         masked = self.run(writer.write_rows("cernis_rows"), cernis_rows=numbered)
-        fitting = writer.write_fitting()
-        if fitting is not None:
-            masked = masked.filter(fitting)
+        possible = writer.write_fitting() or writer.write_possible()
+        if possible is not None:
+            masked = masked.withColumn(_POSSIBLE, F.expr(possible)).filter(F.col(_POSSIBLE))
         kept = tuple(writer.kept)
         read = [ROW, *filter(is_read, masked.columns)]
         sent = masked.select(*(f"`{name}`" for name in dict.fromkeys([*read, *kept])))

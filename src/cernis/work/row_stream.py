@@ -29,11 +29,11 @@ import pyarrow as pa
 
 from cernis.errors import CernisError, DataError, Diagnostic, QueryError
 from cernis.events.batch import Int64s
-from cernis.extras import import_extra
 from cernis.plan.rows.matcher import ROW
 from cernis.results.jsonlines import row_lines
 from cernis.run.rows.feed import DEFAULT_BUDGET, EarlierRows, RowFeed
-from cernis.run.rows.statement import DuckClause, SqlQuery, lock
+from cernis.run.rows.host import lock, open_host
+from cernis.run.rows.statement import DuckClause, SqlQuery
 from cernis.state import pack, unpack
 from cernis.work.carriers import read_blob, write_blob
 from cernis.work.columns import TICKS
@@ -42,7 +42,6 @@ from cernis.work.report import EngineState
 
 _ID, _DONE, _BEGUN, _NUMBERS = "@id", "@done", "@begun", "@numbers"
 _DEADLINE = "@deadline"
-_PURPOSE = "MATCH_RECOGNIZE on a stream"
 _ROW_BY_ROW = frozenset({"kind", "expressions", "from_", "where"})
 LINE = "line"
 UNBOUNDED = "MATCH_RECOGNIZE without WITHIN: the state keeps the rows that a match may still need"
@@ -169,9 +168,8 @@ class _StreamRecognizer(Recognizer):
 
     def _match(self, now: float) -> pa.Table:
         """Return the results of the matches that are certain, and hold what searches need."""
-        duckdb = import_extra("duckdb", _PURPOSE)
         flags = [_ID, _DONE, _BEGUN, _NUMBERS]
-        with duckdb.connect() as cursor:
+        with open_host() as cursor:
             lock(cursor)
             rows, rest = self._select(cursor, now)
             cursor.register("given", rows)

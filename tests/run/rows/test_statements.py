@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cernis
+from cernis.run.rows.host import HostLimits
 from tools.cases.row_patterns import RowCase, draw_case
 
 SCHEMA = pa.schema([("g", pa.string()), ("t", pa.int64()), ("x", pa.int64())])
@@ -209,6 +210,10 @@ MISTAKES = {
     "PATTERN (A) DEFINE A AS MATCH_ROWTIME() > 1": "MATCH_ROWTIME() is no part of DEFINE",
     "MEASURES LAG(x) OVER (ORDER BY ts) AS y PATTERN (A)": "a window function inside the clause",
     "PATTERN A B": "PATTERN has no brackets",
+    "PATTERN SEEK (A)": "SEEK and INITIAL belong to windows",
+    "MEASURES x AS y INITIAL PATTERN (A)": "SEEK and INITIAL belong to windows",
+    "PATTERN (A)) AS m WINDOW w AS (ORDER BY ts PATTERN (A) DEFINE A AS x > 1":
+        "row patterns in windows are not supported",
     "ALL ROW PER MATCH PATTERN (A)": "unexpected 'ALL ROW PER MATCH'",
     "MEASURES 'a AS x PATTERN (A)": "' is never closed",
     "PATTERN (A) WITHIN 5 MINUTES": "WITHIN takes a constant interval",
@@ -229,9 +234,52 @@ def test_a_mistake_has_a_place(clause: str) -> None:
 
 
 def test_what_the_host_has_no_words_for_is_refused() -> None:
-    text = CLAUSE.format("MEASURES TO_CHAR(LAST(ts), 'YYYY') AS y PATTERN (A)")
+    text = CLAUSE.format("MEASURES TO_DOUBLE(LAST(ts), '999') AS y PATTERN (A)")
     with pytest.raises(cernis.QueryError, match="line 1, column 55: argument 'format' is not"):
-        cernis.sql(text, t=pa.table({"ts": [1]}), dialect="oracle")
+        cernis.sql(text, t=pa.table({"ts": [1]}), dialect="snowflake")
+
+
+@pytest.mark.parametrize("dialect", ["trino", "flink", "risingwave", "oracle", "snowflake"])
+def test_whole_numbers_are_divided_as_in_the_dialect(dialect: str) -> None:
+    """In DEFINE, also where the matcher divides, in MEASURES, and around the clause."""
+    truncates = dialect in ("trino", "flink", "risingwave")
+    text = """SELECT m.n, m.q, m.q / 4 AS r, m.f / 2 AS g FROM t MATCH_RECOGNIZE (ORDER BY ts
+      MEASURES COUNT(*) AS n, (SUM(x) - 1) / 2 AS q, LAST(f) AS f PATTERN (a b*)
+      DEFINE a AS x / 2 = {}, b AS SUM(x) / COUNT(*) = {} AND SUM(f) / COUNT(*) = {}) m"""
+    rows = [{"ts": ts, "x": x, "f": x / 1} for ts, x in enumerate([3, 4])]
+    found = cernis.sql(text.format(*((1, 3, 3.5) if truncates else (1.5, 3.5, 3.5))), t=rows)
+    assert rows_of(found) == ([] if truncates else [(2, 3.0, 0.75, 2.0)])
+    values = (1, 3, 3.5) if truncates else (1.5, 3.5, 3.5)
+    found = cernis.sql(text.format(*values), t=rows, dialect=dialect)
+    assert rows_of(found) == ([(2, 3, 0, 2.0)] if truncates else [(2, 3.0, 0.75, 2.0)])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "form", "told"),
+    [
+        ("oracle", "DD-MON-YY HH24:MI:SS", "05-JAN-24 14:07:09"),
+        ("oracle", 'YYYYMMDD"T"HH12MI PM', "20240105T0207 PM"),
+        ("oracle", "Dy dd.mm.", "Fri 05.01."),
+        ("snowflake", "MON DD", "Jan 05"),
+        ("oracle", "Month DD", None),
+        ("oracle", "999.99", None),
+    ],
+)
+def test_formats_of_to_char(dialect: str, form: str, told: str | None) -> None:
+    text = f"SELECT TO_CHAR(ts, '{form}') AS c FROM t"
+    rows = [{"ts": datetime(2024, 1, 5, 14, 7, 9)}]
+    if told is not None:
+        assert rows_of(cernis.sql(text, t=rows, dialect=dialect)) == [(told,)]
+        return
+    with pytest.raises(cernis.QueryError, match="line 1, column 20: TO_CHAR: only formats of"):
+        cernis.sql(text, t=rows, dialect=dialect)
+
+
+def test_oracle_has_a_table_of_one_row() -> None:
+    text = """WITH t (ts) AS (SELECT 1 FROM dual UNION ALL SELECT 2 FROM DUAL)
+      SELECT m.n, d.dummy FROM t MATCH_RECOGNIZE (
+        ORDER BY ts MEASURES COUNT(*) AS n PATTERN (a+)) m, dual d"""
+    assert rows_of(cernis.sql(text, dialect="oracle")) == [(2, "X")]
 
 
 @pytest.mark.parametrize("skip", ["TO FIRST A", "TO LAST B"])
@@ -263,6 +311,28 @@ def test_a_search_has_a_budget() -> None:
 def test_a_statement_reads_only_the_tables_that_it_is_given(text: str) -> None:
     with pytest.raises(cernis.CernisError):
         cernis.sql(text)
+
+
+WIDE = "(SELECT range AS i, repeat(hash(range)::VARCHAR, 20) AS wide FROM range(200000))"
+"""Some 80 MB."""
+
+
+def test_memory_is_bounded() -> None:
+    """What does not fit goes to disk, or, as for the playground, is an error with a sentence."""
+    limits = HostLimits(60_000_000, threads=1)
+    ordered = cernis.SqlQuery(f"SELECT i FROM {WIDE} ORDER BY wide, i")
+    assert ordered.run({}, limits=limits).count() == 200_000
+    sentence = "DuckDB has used up its limit of 57.2 MiB; max_memory .--max-memory. sets another"
+    with pytest.raises(MemoryError, match=sentence):
+        ordered.run({}, limits=limits._replace(spills=False))
+    clause = "MATCH_RECOGNIZE (ORDER BY wide MEASURES LAST(i) AS i PATTERN (a a))"
+    with pytest.raises(MemoryError, match="DuckDB has used up its limit"):
+        cernis.sql(f"SELECT * FROM {WIDE} {clause}", max_memory=60)
+
+
+def test_a_connection_has_its_own_limit(database: Any) -> None:
+    with pytest.raises(cernis.CernisError, match="a connection of your own has its own"):
+        cernis.sql("SELECT 1 AS x", connection=database, max_memory=60)
 
 
 def test_files_are_tables(tmp_path: Any) -> None:

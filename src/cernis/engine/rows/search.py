@@ -50,8 +50,8 @@ Floats = NDArray[np.float64]
 (
     CONSTANT, CURRENT, VALUE_AT, REGISTER, ADD, SUBTRACT, MULTIPLY, DIVIDE, MODULO, NEGATE, EQUAL,
     LESS, LESS_EQUAL, AND, OR, NOT, IS_NULL, ABSOLUTE, COALESCE, LESSER, GREATER, LEAST_KNOWN,
-    GREATEST_KNOWN, CHOOSE,
-) = range(24)  # fmt: skip
+    GREATEST_KNOWN, CHOOSE, QUOTIENT,
+) = range(25)  # fmt: skip
 """The operations of programs."""
 
 _REMEMBERED = 1 << 20
@@ -416,6 +416,8 @@ def combine(operation, left, right):
         return left * right
     if operation == DIVIDE:
         return np.nan if right == 0.0 else left / right
+    if operation == QUOTIENT:
+        return np.nan if right == 0.0 else np.trunc(left / right)
     if operation == MODULO:
         return np.nan if right == 0.0 else np.fmod(left, right)
     if operation == LESSER:

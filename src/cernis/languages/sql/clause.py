@@ -20,6 +20,7 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from cernis.errors import Diagnostic, QueryError, Span
 from cernis.languages.sql.pattern import parse_pattern, read_identifier
+from cernis.languages.sql.translate import translate
 from cernis.languages.text.tokens import Name
 from cernis.pattern.row_pattern import (
     RowExclusion,
@@ -174,6 +175,9 @@ class ClauseReader:
         current: list[Any] | None = None
         depth = 0
         for number, token in enumerate(self.tokens):
+            if depth == 0 and self._is_modifier(number):
+                message = "SEEK and INITIAL belong to windows; a clause has neither"
+                raise self.fail(message, span_of_token(token))
             if depth == 0 and (name := self._begin_section(number)) is not None:
                 self._check_order(name, token, sections)
                 current = sections[name] = []
@@ -186,12 +190,15 @@ class ClauseReader:
                     span_of_token(token),
                     expected="PARTITION BY, ORDER BY, MEASURES, ONE ROW PER MATCH, ALL ROWS PER "
                     "MATCH, AFTER MATCH SKIP or PATTERN",
-                    suggestion=did_you_mean(token.text.upper(), (*_SECTIONS, "SEEK"))
-                    if normalize(token) not in ("SEEK", "INITIAL")
-                    else "SEEK and INITIAL belong to windows; leave the word out",
+                    suggestion=did_you_mean(token.text.upper(), _SECTIONS),
                 )
             current.append(token)
         return sections
+
+    def _is_modifier(self, number: int) -> bool:
+        """Return whether a token is SEEK or INITIAL at PATTERN, as Trino's grammar has them."""
+        near = [normalize(token) for token in self.tokens[max(number - 1, 0) : number + 2]]
+        return normalize(self.tokens[number]) in ("SEEK", "INITIAL") and "PATTERN" in near
 
     def _begin_section(self, number: int) -> str | None:
         word = normalize(self.tokens[number])
@@ -353,6 +360,7 @@ class ClauseReader:
             raise explain_parse_error(error, self.source, span) from None
         except RecursionError:
             raise self.fail("the expression is nested too deeply", span) from None
+        tree = translate(tree, self.dialect, self.source, span.start)
         return SqlExpression(tree, span, modes)
 
     def _read_order(self, tokens: Sequence[Any]) -> SqlExpression:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import sqlglot
 from sqlglot import exp
@@ -33,6 +33,7 @@ from cernis.languages.sql.clause import (
     normalize,
     span_of_token,
 )
+from cernis.languages.sql.translate import translate
 from cernis.languages.text.read import MAX_TEXT
 from cernis.pattern.suggest import did_you_mean
 
@@ -44,6 +45,7 @@ _LEXEME = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|[A-Za-z_]\w*|[()]|\S|\s+",
     re.DOTALL,
 )
+_AFTER_PATTERN = (["DEFINE"], ["SUBSET"])
 _BEFORE_RELATION = frozenset({"FROM", "JOIN", ",", "(", "LATERAL", "USING"})
 
 
@@ -163,6 +165,7 @@ class _StatementReader:
                 None,
             )
             if at is None:
+                self._refuse_windows(tokens)
                 return cuts
             if len(cuts) == _MOST_CLAUSES:
                 raise BudgetError(f"a statement has at most {_MOST_CLAUSES} MATCH_RECOGNIZE")
@@ -184,6 +187,15 @@ class _StatementReader:
             token = tokens[first]
             tokens[first : end + 1] = Dialect.get_or_raise(self.dialect).tokenize(name)
             tokens[first].start, tokens[first].end = token.start, token.start + len(name) - 1
+
+    def _refuse_windows(self, tokens: Sequence[Any]) -> None:
+        """Refuse a row pattern in a window, such as Trino has."""
+        for at, token in enumerate(tokens[:-1]):
+            end = _find_closing(tokens, at + 1) if normalize(token) == "PATTERN" else None
+            if end is not None and [*map(normalize, tokens[end + 1 : end + 2])] in _AFTER_PATTERN:
+                message = "row patterns in windows are not supported"
+                expected = "FROM relation MATCH_RECOGNIZE (…)"
+                raise QueryError([Diagnostic(message, span_of_token(token), expected)], self.text)
 
     def _find_relation(self, tokens: Sequence[Any], at: int) -> int:
         """Return the first token of the relation before the clause."""
@@ -242,7 +254,8 @@ class _StatementReader:
         if isinstance(tree, exp.Select) and not tree.expressions:
             end = Span(max(whole.end - 1, 0), whole.end)
             raise QueryError([Diagnostic("the query selects nothing", end, "columns")], self.text)
-        return tree
+        translated = translate(tree, self.dialect, self.text, offset - len(prefix))
+        return cast(exp.Query, translated)
 
     def parse_relation(self, cut: _ClauseCut) -> exp.Query:
         return self._parse(cut.relation, cut.start, "SELECT * FROM ")

@@ -34,7 +34,7 @@ from cernis.languages.sql.terms import (
     name_term,
     split_conjunction,
 )
-from cernis.plan.rows.matcher import ComparedColumns
+from cernis.plan.rows.matcher import ComparedColumns, TypedDivision
 
 _SECONDS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1, "WEEK": 604_800}
 _BINARY: dict[type[exp.Expr], int] = {
@@ -81,6 +81,7 @@ class RowConditions:
     """None: no condition depends on the path."""
     programs: Programs | None
     comparisons: tuple[ComparedColumns, ...]
+    divisions: tuple[TypedDivision, ...]
     dependent: tuple[str, ...]
     """The variables whose condition depends on the path."""
 
@@ -113,13 +114,14 @@ def plan_conditions(clause: RecognizeClause, text: str) -> RowConditions:
         masks.append(None if mask is None else HostValue(mask, terms))
         writer.end()
     if not dependent:
-        return RowConditions(tuple(masks), (), None, None, (), ())
+        return RowConditions(tuple(masks), (), None, None, (), (), ())
     return RowConditions(
         tuple(masks),
         tuple(writer.values),
         writer.make_registers(),
         writer.make_programs(),
         tuple(writer.comparisons),
+        tuple(writer.divisions),
         tuple(dependent),
     )
 
@@ -149,6 +151,7 @@ class _ProgramWriter:
     groups: list[tuple[int, int, int, int, frozenset[str] | None]] = field(default_factory=list)
     initial: list[float] = field(default_factory=list)
     comparisons: list[ComparedColumns] = field(default_factory=list)
+    divisions: list[TypedDivision] = field(default_factory=list)
 
     def write(self, condition: TermExpression, variable: str, parts: Sequence[exp.Expr]) -> None:
         self.condition, self.variable = condition, variable
@@ -244,14 +247,14 @@ class _ProgramWriter:
 
     def _write_term(self, term: Term) -> frozenset[int]:
         if isinstance(term, AggregateTerm):
-            self._write_aggregate(term)
-        elif isinstance(term, MatchNumberTerm):
+            return self._write_aggregate(term)
+        if isinstance(term, MatchNumberTerm):
             self._emit(search.REGISTER, self._add_group(search.MATCH_NUMBER, 0, -1, None))
         else:
             raise self._fail("CLASSIFIER() can be compared with a text")
         return frozenset()
 
-    def _write_aggregate(self, term: AggregateTerm) -> None:
+    def _write_aggregate(self, term: AggregateTerm) -> frozenset[int]:
         value = term.value
         inner = value.this
         if isinstance(inner, exp.Distinct) or type(value) not in (*_AGGREGATES, exp.Avg, exp.Count):
@@ -267,13 +270,15 @@ class _ProgramWriter:
             self.comparisons.append(ComparedColumns(frozenset({column}), calculates, span))
         if isinstance(value, exp.Count):
             self._emit(search.REGISTER, self._add_group(search.COUNT, 0, column, term.variables))
-        elif isinstance(value, exp.Avg):
+            return frozenset()
+        if isinstance(value, exp.Avg):
             self._emit(search.REGISTER, self._add_group(search.SUM, 0, column, term.variables))
             self._emit(search.REGISTER, self._add_group(search.COUNT, 0, column, term.variables))
             self._emit(search.DIVIDE)
         else:
             kind = _AGGREGATES[type(value)]
             self._emit(search.REGISTER, self._add_group(kind, 0, column, term.variables))
+        return frozenset({column})
 
     def _write_classifier(self, node: exp.Expr) -> frozenset[int]:
         if not isinstance(node, exp.EQ | exp.NEQ | exp.In):
@@ -406,12 +411,21 @@ class _ProgramWriter:
         depth: int,
     ) -> frozenset[int]:
         columns = self._write(left, depth) | self._write(right, depth + 1)
+        if node.args.get("typed") and not self._has_fractions(node):
+            self.divisions.append(TypedDivision(len(self.operations), columns))
         self._emit(kind)
         if isinstance(node, exp.And | exp.Or):
             return frozenset()
         compares = kind in (search.EQUAL, search.LESS, search.LESS_EQUAL)
         self.comparisons.append(ComparedColumns(columns, not compares, self.condition.source.span))
         return frozenset() if compares else columns
+
+    def _has_fractions(self, node: exp.Expr) -> bool:
+        """Return whether a calculation has fractions whatever its columns have."""
+        literals = (one.this for one in node.find_all(exp.Literal))
+        terms = _list_terms(node, self.condition.terms)
+        averages = any(isinstance(t, AggregateTerm) and isinstance(t.value, exp.Avg) for t in terms)
+        return averages or not all(map(str.isdigit, literals))
 
     # ------------------------------------------------------------------- tables
 

@@ -53,6 +53,15 @@ class ComparedColumns:
 
 
 @dataclass(frozen=True)
+class TypedDivision:
+    """A division that truncates where all of its columns have whole numbers."""
+
+    operation: int
+    """Which operation of the programs it is."""
+    columns: frozenset[int]
+
+
+@dataclass(frozen=True)
 class RowMatcher:
     """What finds the matches of a clause."""
 
@@ -70,6 +79,7 @@ class RowMatcher:
     """None: no condition depends on the path."""
     programs: Programs | None
     comparisons: tuple[ComparedColumns, ...]
+    divisions: tuple[TypedDivision, ...]
     skipping: Skipping
     target: str
     """The variable of SKIP TO."""

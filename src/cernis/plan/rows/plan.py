@@ -84,6 +84,7 @@ class RowPlan:
             registers=conditions.registers,
             programs=conditions.programs,
             comparisons=conditions.comparisons,
+            divisions=conditions.divisions,
             skipping=skipping,
             target="" if target is None else target.text,
             target_span=clause.pattern_span if target is None else target.span,
@@ -99,14 +100,11 @@ class RowPlan:
 
     @property
     def needs_every_row(self) -> bool:
-        """Whether rows matter that fit no variable: for anchors, empty matches, unmatched rows."""
+        """Whether rows of no match matter: for anchors, empty matches, unmatched rows."""
         pattern = self.clause.pattern
         anchored = any(isinstance(part, RowAnchor) for part in walk_pattern(pattern))
         unmatched = self.clause.rows is RowsPerMatch.ALL_WITH_UNMATCHED
-        fits_all = any(
-            mask is None for mask in self.conditions.masks
-        )  # a variable that every row fits
-        return anchored or unmatched or fits_all or is_nullable(pattern)
+        return anchored or unmatched or is_nullable(pattern)
 
     @property
     def is_numbered(self) -> bool:

@@ -14,7 +14,7 @@ Everything is text in one SQL dialect; nothing runs here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import sqlglot
@@ -44,6 +44,7 @@ from cernis.plan.rows.matcher import (
     name_mask,
     name_value,
 )
+from cernis.plan.rows.neighbours import find_fitting_edges
 from cernis.plan.rows.plan import RowPlan
 
 
@@ -114,11 +115,32 @@ class QueryWriter:
         return f"SELECT *, {', '.join(columns)} FROM {source}"
 
     def write_fitting(self) -> str | None:
-        """Return the condition on rows that a match may have; None: all."""
-        if self.plan.needs_every_row:
+        """Return the condition on rows that fit a variable; None: all do, or are needed."""
+        masks = self.plan.conditions.masks
+        if self.plan.needs_every_row or None in masks:
             return None
-        masks = range(len(self.plan.conditions.masks))
-        return " OR ".join(self.quote(name_mask(number)) for number in masks)
+        return " OR ".join(self.quote(name_mask(number)) for number in range(len(masks)))
+
+    def write_possible(self) -> str | None:
+        """Return the condition on rows that a match may have, with windows; None: all."""
+        masks = [mask is not None for mask in self.plan.conditions.masks]
+        edges = find_fitting_edges(self.plan.automaton, masks)
+        if self.plan.needs_every_row or edges is None:
+            return None
+
+        def write(variables: Iterable[int]) -> str:
+            held = [self.quote(name_mask(v)) if masks[v] else "true" for v in variables]
+            return "true" if "true" in held else f"({' OR '.join(held) or 'false'})"
+
+        ways = []
+        for edge in edges:
+            parts = [write([edge.variable])]
+            for function, beside in (("lag", edge.before), ("lead", edge.after)):
+                if beside is not None:
+                    near = f"{function}({write(beside)}) OVER {self.window}"
+                    parts.append(f"coalesce({near}, false)")
+            ways.append(" AND ".join(parts))
+        return " OR ".join(ways)
 
     def _write_value(self, value: HostValue) -> str:
         text = self._sql(value.tree)

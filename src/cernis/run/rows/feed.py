@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled.tiers import expect_events
 from cernis.engine.rows.match import find_limits, match_rows
-from cernis.engine.rows.search import PathConditions, search_rows
+from cernis.engine.rows.search import QUOTIENT, PathConditions, Programs, search_rows
 from cernis.engine.rows.tables import (
     BEGUN,
     BUDGET,
@@ -211,7 +211,8 @@ class RowFeed:
             expect_events(len(rows.holds) * max(own.size // 4, 1))
             found = match_rows(own.tables, rows, own.skipping)
         else:
-            values = PathConditions(own.registers, own.programs, self.read_values(table))
+            programs = self._type_divisions(own.programs, table)
+            values = PathConditions(own.registers, programs, self.read_values(table))
             few = min(self.budget, _FEW_STEPS)
             expect_events(len(rows.holds))
             found, _ = search_rows(own.tables, rows, own.skipping, values, few)
@@ -270,6 +271,15 @@ class RowFeed:
         for i, column in enumerate(columns):
             values[:, i] = ranks.pop(0) if i in texts else _to_numbers(column)
         return values
+
+    def _type_divisions(self, programs: Programs, table: pa.Table) -> Programs:
+        """Return programs in which divisions of whole numbers truncate where they should."""
+        types = [table.schema.field(name_value(i)).type for i in range(self.matcher.values)]
+        operation = programs.operation.copy()
+        for division in self.matcher.divisions:
+            if all(_is_whole(types[column]) for column in division.columns):
+                operation[division.operation] = QUOTIENT
+        return programs._replace(operation=operation)
 
     def _check_kinds(self, texts: set[int]) -> None:
         """Refuse to compare texts with others, and to calculate with them."""
@@ -349,6 +359,10 @@ def _find_covered(starts: Numbers, lengths: Numbers) -> NDArray[np.bool_]:
     covered = np.zeros(len(starts), np.bool_)
     covered[1:] = starts[1:] < ends[:-1]
     return covered
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,22 +28,21 @@ from cernis.results.jsonlines import row_lines
 from cernis.results.result import Notes, Result
 from cernis.results.values import python_records
 from cernis.run.rows.feed import DEFAULT_BUDGET, MatchedRows, RowFeed, describe_rows
+from cernis.run.rows.host import (
+    PURPOSE,
+    HostLimits,
+    add_table,
+    lock,
+    open_host,
+    translate_error,
+)
 
 if TYPE_CHECKING:
     from cernis.run.rows.row_trace import RowTrace
 
-_PURPOSE = "SQL with MATCH_RECOGNIZE"
 _BATCH = 1 << 16
 _GIVEN = "@given"
 """The number of a row in the relation, from 0 on."""
-_READERS = {
-    ".csv": "read_csv",
-    ".tsv": "read_csv",
-    ".jsonl": "read_json",
-    ".ndjson": "read_json",
-    ".json": "read_json",
-    ".parquet": "read_parquet",
-}
 
 
 class SqlRows(Result[dict[str, Any]]):
@@ -99,7 +97,7 @@ class SqlQuery:
     dialect: str = "duckdb"
 
     def __post_init__(self) -> None:
-        import_extra("sqlglot", _PURPOSE)
+        import_extra("sqlglot", PURPOSE)
         _ = self.plans
 
     @cached_property
@@ -136,6 +134,8 @@ class SqlQuery:
         limits: HostLimits | None = None,
     ) -> SqlRows:
         """Run the statement over tables."""
+        if connection is not None and limits is not None:
+            raise CernisError("max_memory: a connection of your own has its own memory_limit")
         limits = None if connection is not None else limits or HostLimits()
         return self._run(tables, connection, budget, limits).collect(used)
 
@@ -161,92 +161,27 @@ class SqlQuery:
         *,
         traces: bool = False,
     ) -> _DuckRunner:
-        duckdb = import_extra("duckdb", _PURPOSE)
-        cursor = duckdb.connect() if connection is None else connection.cursor()
-        with cursor:
+        host = connection.cursor() if limits is None else open_host(limits)
+        with host as cursor:
             for name, table in tables.items():
-                _add_table(cursor, name, table)
+                add_table(cursor, name, table)
             if limits is not None:
-                lock(cursor, limits)
+                lock(cursor)
             most = DEFAULT_BUDGET if budget is None else budget
             runner = _DuckRunner(cursor, self, most, traces=traces)
             runner.run()
             return runner
 
 
-class HostLimits(NamedTuple):
-    """What a statement of a stranger may use; by default what DuckDB takes itself."""
-
-    memory: int | None = None
-    """Bytes; with a limit nothing is written to disk either."""
-    threads: int | None = None
-
-
-_UNLIMITED = HostLimits()
-
-
-def lock(cursor: Any, limits: HostLimits = _UNLIMITED) -> None:
-    """Take files, the network and settings away from a connection."""
-    if limits.memory is not None:
-        cursor.execute(f"SET memory_limit = '{limits.memory // 1000} KB'")
-        cursor.execute("SET temp_directory = ''")
-    if limits.threads is not None:
-        cursor.execute(f"SET threads = {limits.threads}")
-    cursor.execute("SET python_enable_replacements = false")
-    cursor.execute("SET autoinstall_known_extensions = false")
-    cursor.execute("SET autoload_known_extensions = false")
-    cursor.execute("SET enable_external_access = false")
-    cursor.execute("SET lock_configuration = true")
-
-
-def _add_table(cursor: Any, name: str, table: Any) -> None:
-    """Give a connection a table."""
-    if isinstance(table, str | Path):
-        path = Path(table)
-        reader = _READERS.get(path.suffix.lower())
-        if path.suffix in (".arrow", ".feather"):
-            import pyarrow.feather as feather
-
-            _add_table(cursor, name, feather.read_table(path))
-            return
-        if not path.exists():
-            raise DataError(f"{path}: no such file")
-        if reader is None:
-            raise DataError(f"{path}: the form is told by the suffix: {', '.join(_READERS)}")
-        quoted = '"' + name.replace('"', '""') + '"'
-        try:
-            cursor.execute(f"CREATE TABLE {quoted} AS SELECT * FROM {reader}(?)", [str(path)])
-        except Exception as error:
-            raise _translate(error, f"{path}: ") from None
-        return
-    if isinstance(table, list):
-        table = pa.Table.from_pylist(table)
-    try:
-        cursor.register(name, table)
-    except Exception as error:
-        raise _translate(error, f"{name}: ") from None
-
-
-def _translate(error: Exception, prefix: str = "") -> CernisError:
-    """Return an error of DuckDB as one of a user."""
-    duckdb = import_extra("duckdb", _PURPOSE)
-    if not isinstance(error, duckdb.Error):
-        raise error
-    if isinstance(error, duckdb.OutOfMemoryException):
-        raise MemoryError(f"{prefix}{error}") from None
-    first = str(error).split("\n\n")[0]
-    return DataError(f"{prefix}{first}")
-
-
 def _explain(error: Exception, text: str) -> CernisError:
     """Return an error of DuckDB; where it names a word of the statement, with its place."""
     from cernis.languages.sql.host_errors import explain_host_error
 
-    duckdb = import_extra("duckdb", _PURPOSE)
+    duckdb = import_extra("duckdb", PURPOSE)
     known = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
     if isinstance(error, known):
         return explain_host_error(str(error).split("\n\n")[0], text)
-    return _translate(error)
+    return translate_error(error)
 
 
 def _write(tree: Any, query: SqlQuery) -> str:
@@ -345,8 +280,8 @@ def _make_trace(
 
 def find_result_schema(plan: Any, schema: pa.Schema, around: SqlQuery | None = None) -> pa.Schema:
     """Return the columns of a clause's result over rows, or of the statement `around` it."""
-    duckdb = import_extra("duckdb", _PURPOSE)
-    with duckdb.connect() as cursor:
+    duckdb = import_extra("duckdb", PURPOSE)
+    with open_host() as cursor:
         lock(cursor)
         cursor.register("given", schema.empty_table())
         clause = DuckClause(cursor, plan, tuple(schema.names))

@@ -1,0 +1,124 @@
+"""DuckDB as the host of a statement: a database in memory, with limits and without rights.
+
+Files of tables are read before `lock` takes files, the network, extensions and settings away.
+
+Memory is bounded: DuckDB gets half of the machine's, unless the caller says otherwise. What does
+not fit is written to a folder that goes with the database, or, where `spills` is off, is an error.
+The limit holds for DuckDB's own sorting, joining and grouping; the rows of a clause and of the
+result are outside of it, in Arrow.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from cernis.errors import CernisError, DataError, MemoryShortage
+from cernis.extras import import_extra
+
+PURPOSE = "SQL with MATCH_RECOGNIZE"
+_READERS = {
+    ".csv": "read_csv",
+    ".tsv": "read_csv",
+    ".jsonl": "read_json",
+    ".ndjson": "read_json",
+    ".json": "read_json",
+    ".parquet": "read_parquet",
+}
+_LIMIT = re.compile(r"/([\d.]+ \w+) used")
+
+
+class HostLimits(NamedTuple):
+    """What a statement may use."""
+
+    memory: int | None = None
+    """Bytes; None: half of the machine's."""
+    threads: int | None = None
+    """None: one for each core."""
+    spills: bool = True
+    """Whether what does not fit into memory may be written to disk."""
+
+
+_USUAL = HostLimits()
+
+
+@contextmanager
+def open_host(limits: HostLimits = _USUAL) -> Iterator[Any]:
+    """Yield a connection to an empty database."""
+    duckdb = import_extra("duckdb", PURPOSE)
+    memory = _find_half() if limits.memory is None else limits.memory
+    with TemporaryDirectory(prefix="cernis-sql-") as folder, duckdb.connect() as cursor:
+        if memory:
+            cursor.execute(f"SET memory_limit = '{max(memory // 1000, 1)} KB'")
+        spilled = folder.replace("'", "''") if limits.spills else ""
+        cursor.execute(f"SET temp_directory = '{spilled}'")
+        if limits.threads is not None:
+            cursor.execute(f"SET threads = {limits.threads}")
+        yield cursor
+
+
+def _find_half() -> int:
+    """Return half of the machine's memory in bytes; 0: the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def lock(cursor: Any) -> None:
+    """Take files, the network and settings away from a connection."""
+    cursor.execute("SET python_enable_replacements = false")
+    cursor.execute("SET autoinstall_known_extensions = false")
+    cursor.execute("SET autoload_known_extensions = false")
+    cursor.execute("SET enable_external_access = false")
+    cursor.execute("SET lock_configuration = true")
+
+
+def add_table(cursor: Any, name: str, table: Any) -> None:
+    """Give a connection a table."""
+    if isinstance(table, str | Path):
+        path = Path(table)
+        reader = _READERS.get(path.suffix.lower())
+        if path.suffix in (".arrow", ".feather"):
+            import pyarrow.feather as feather
+
+            add_table(cursor, name, feather.read_table(path))
+            return
+        if not path.exists():
+            raise DataError(f"{path}: no such file")
+        if reader is None:
+            raise DataError(f"{path}: the form is told by the suffix: {', '.join(_READERS)}")
+        quoted = '"' + name.replace('"', '""') + '"'
+        try:
+            cursor.execute(f"CREATE TABLE {quoted} AS SELECT * FROM {reader}(?)", [str(path)])
+        except Exception as error:
+            raise translate_error(error, f"{path}: ") from None
+        return
+    if isinstance(table, list):
+        table = pa.Table.from_pylist(table)
+    try:
+        cursor.register(name, table)
+    except Exception as error:
+        raise translate_error(error, f"{name}: ") from None
+
+
+def translate_error(error: Exception, prefix: str = "") -> CernisError:
+    """Return an error of DuckDB as one of a user; raise what is none, or a lack of memory."""
+    duckdb = import_extra("duckdb", PURPOSE)
+    if not isinstance(error, duckdb.Error):
+        raise error
+    if isinstance(error, duckdb.OutOfMemoryException):
+        limit = _LIMIT.search(str(error))
+        told = f" of {limit[1]}" if limit else ""
+        raise MemoryShortage(
+            f"{prefix}DuckDB has used up its limit{told}; max_memory (--max-memory) sets another"
+        ) from None
+    first = str(error).split("\n\n")[0]
+    return DataError(f"{prefix}{first}")
