@@ -37,19 +37,16 @@ HARD = Path(__file__).parent / "killed.py"
 MOMENTS = ("snapshot", "commit", "release", "full", "any")
 _ROOM = 40_000
 """Bytes that a full disk has left."""
+_PATIENCE = 60
+"""Seconds until a moment is given up: a busy machine comes to it late."""
 
 
 class Scene:
-    """A stream of some events, which a thread writes while the command reads them."""
+    """A stream that a thread writes while the command reads it."""
 
-    def __init__(
-        self, kind: str, folder: Path, events: int, chance: random.Random, broker: Any
-    ) -> None:
+    def __init__(self, kind: str, folder: Path, chance: random.Random, broker: Any) -> None:
         self.kind, self.folder, self.chance, self.broker = kind, folder, chance, broker
-        self.events = [
-            {"type": chance.choice("AB"), "ts": 1000 * i, "v": chance.randrange(9), "k": i % 5}
-            for i in range(events)
-        ]
+        self.events: list[dict[str, Any]] = []
         self.place = folder / ("S" if kind == "folder" else "S.jsonl")
         if kind == "folder":
             self.place.mkdir()
@@ -59,9 +56,15 @@ class Scene:
         """How often the process ended at which moment."""
 
     def write(self, stop: threading.Event) -> None:
-        first = 0
-        while first < len(self.events):
-            some = self.events[first : first + self.chance.randrange(1, 60)]
+        """Write events until the last end: each of them hits a stream that has work."""
+        chance = random.Random(self.chance.random())
+        while not stop.wait(0.05 * chance.random()):
+            first = len(self.events)
+            some = [
+                {"type": chance.choice("AB"), "ts": 1000 * i, "v": chance.randrange(9), "k": i % 5}
+                for i in range(first, first + chance.randrange(1, 40))
+            ]
+            self.events += some
             text = "".join(json.dumps(event) + "\n" for event in some)
             if self.kind != "folder":
                 with open(self.place, "a") as file:
@@ -70,9 +73,6 @@ class Scene:
                 hidden = self.place / f".{first:06}.jsonl"
                 hidden.write_text(text)
                 hidden.rename(self.place / f"{first:06}.jsonl")
-            first += len(some)
-            if stop.wait(self.chance.random() * 0.02):
-                return
 
     def start(self, *more: str, moment: tuple[str, int] | None = None) -> subprocess.Popen[bytes]:
         out = str(self.folder / "out")
@@ -98,7 +98,8 @@ class Scene:
                 moment = None
         is_full = number in (ends // 3, 2 * ends // 3) and ends > 2
         process = self.start(moment=("full", _ROOM) if is_full else moment)
-        until = monotonic() + 0.5 + 4.5 * self.chance.random() + 10 * (moment is not None)
+        patience = 0.5 + 4.5 * self.chance.random()
+        until = monotonic() + (_PATIENCE if is_full or moment is not None else patience)
         if self.kind == "topic" and number % 4 == 3:
             sleep(2 * self.chance.random())
             self.broker.kill()
@@ -162,7 +163,7 @@ class Outcome(NamedTuple):
     hits: Counter[str]
 
 
-def crash(kind: str, ends: int, events: int, seed: int) -> Outcome | None:
+def crash(kind: str, ends: int, seed: int) -> Outcome | None:
     """End and start a stream so often; None: there is no broker."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
@@ -171,11 +172,12 @@ def crash(kind: str, ends: int, events: int, seed: int) -> Outcome | None:
         if kind == "topic" and broker is None:
             return None
         try:
-            scene, stop = Scene(kind, Path(name), events, chance, broker), threading.Event()
+            scene, stop = Scene(kind, Path(name), chance, broker), threading.Event()
             writer = threading.Thread(target=scene.write, args=(stop,))
             writer.start()
             for number in range(ends):
                 scene.end(number, ends)
+            stop.set()
             writer.join()
             last = scene.start("--once")
             _, said = last.communicate()
@@ -192,7 +194,6 @@ def crash(kind: str, ends: int, events: int, seed: int) -> Outcome | None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--events", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", default=",".join(KINDS))
     arguments = parser.parse_args()
@@ -202,7 +203,7 @@ def main() -> None:
     failed = False
     for kind in kinds:
         number = max(1, arguments.kills // len(kinds))
-        found = crash(kind, number, arguments.events, arguments.seed)
+        found = crash(kind, number, arguments.seed)
         if found is None:
             print(f"{kind:8} no broker", flush=True)
             continue
