@@ -6,7 +6,6 @@ Tables are written in Arrow's own stream format. What is read is checked before 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -18,66 +17,65 @@ from cernis.events.batch import EventBatch
 from cernis.events.reader import read_stream
 from cernis.state import (
     MOST_EVENTS,
-    Tree,
-    check_list,
-    check_mapping,
-    check_number,
-    check_text,
+    array,
+    frozen_record,
+    is_inside,
+    listed,
+    number,
+    optional,
     read_array,
     require,
+    text,
 )
 
-
-def freeze_batches(batches: Iterable[EventBatch]) -> list[Tree]:
-    """Return a tree of each batch."""
-    return [
-        {
-            "base": batch.base,
-            "type": batch.type_column,
-            "time": batch.time_column,
-            "streams": [name for name, _ in batch.parts],
-            "tables": [write_table(_decode_rows(table)) for _, table in batch.parts],
-            "rows": batch.rows,
-            **({} if batch.which is None else {"which": batch.which}),
-            **({} if batch.index is None else {"index": batch.index}),
-        }
-        for batch in batches
-    ]
+Int64s = NDArray[np.int64]
 
 
-def thaw_batches(frozen: object) -> Iterator[EventBatch]:
-    """Yield the batches that `freeze_batches` has written, if they are sound."""
-    for written in check_list(frozen, "the batches"):
-        batch = check_mapping(written, "a batch")
-        streams = check_list(batch.get("streams"), "the streams of a batch")
-        tables = check_list(batch.get("tables"), "the tables of a batch", len(streams))
-        named = zip(streams, tables, strict=True)
-        parts = tuple((check_text(name, "a stream"), read_table(table)) for name, table in named)
-        time = batch.get("time")
-        rows = read_array(batch, "rows", np.int64, low=0, below=MOST_EVENTS)
-        sizes = np.array([table.num_rows for _, table in parts], np.int64)
-        which = index = None
-        if "which" in batch:
-            which = read_array(batch, "which", np.int16, rows.shape, low=0, below=len(parts))
-        if "index" in batch:
-            own = sizes[:1] if which is None else sizes[which]
-            index = read_array(batch, "index", np.int64, rows.shape, low=0, below=own)
-        require(
-            len(rows) > 0
-            and (which is not None or len(parts) == 1)
-            and (index is not None or (which is None and sizes[0] == len(rows))),
-            "the rows of a batch are not those of its events",
-        )
-        yield EventBatch(
-            check_number(batch.get("base"), "the position of a batch", 0, MOST_EVENTS),
-            rows,
-            None,
-            parts,
-            which,
-            index,
-            check_text(batch.get("type"), "the type column"),
-            None if time is None else check_text(time, "the time column"),
-        )
+@frozen_record
+class FrozenBatch:
+    """A batch of events: tables, and where the row of each event is."""
+
+    base: int = number(0, MOST_EVENTS)
+    type: str = text()
+    time: str | None = optional(text())
+    streams: list[str] = listed(text())
+    tables: list[NDArray[np.uint8]] = listed(array(np.uint8, "bytes"), "streams")
+    rows: Int64s = array(np.int64, "rows", low=0, below=MOST_EVENTS)
+    which: NDArray[np.int16] | None = optional(array(np.int16, "rows", low=0, below="streams"))
+    index: Int64s | None = optional(array(np.int64, "rows", low=0))
+    positions: Int64s | None = optional(array(np.int64, "rows", low=0))
+    """Those of its events, if these do not follow each other."""
+
+
+def freeze_batch(batch: EventBatch, positions: Int64s | None = None) -> FrozenBatch:
+    """Return the record of a batch, of which some events at these positions may be left."""
+    return FrozenBatch(
+        batch.base,
+        batch.type_column,
+        batch.time_column,
+        [name for name, _ in batch.parts],
+        [write_table(_decode_rows(table)) for _, table in batch.parts],
+        batch.rows,
+        batch.which,
+        batch.index,
+        positions,
+    )
+
+
+def thaw_batch(frozen: FrozenBatch) -> EventBatch:
+    """Return the batch of a record, if its rows are sound."""
+    tables = map(read_table, frozen.tables)
+    parts = tuple(zip(frozen.streams, tables, strict=True))
+    sizes = np.array([table.num_rows for _, table in parts], np.int64)
+    which, index, n = frozen.which, frozen.index, len(frozen.rows)
+    is_known = n > 0 and (which is not None or len(parts) == 1)
+    if is_known and index is None:
+        is_known = which is None and sizes[0] == n
+    elif is_known and index is not None:
+        is_known = is_inside(index, 0, sizes[:1] if which is None else sizes[which])
+    require(is_known, "the rows of a batch are not those of its events")
+    base, rows, type_, time = frozen.base, frozen.rows, frozen.type, frozen.time
+    return EventBatch(base, rows, None, parts, which, index, type_, time)
 
 
 def _decode_rows(table: pa.Table) -> pa.Table:

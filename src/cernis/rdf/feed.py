@@ -6,8 +6,7 @@ match reaches and terms that are in no state are dropped whenever their number h
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,17 +23,47 @@ from cernis.plan.graphs import GraphPlan
 from cernis.rdf.computed import check_expression
 from cernis.rdf.reading.terms import UNBOUND, CodeHolder, Codes
 from cernis.rdf.reading.times import parse_time
-from cernis.rdf.row_store import RowStore, StoredShape
+from cernis.rdf.row_store import RowStore
 from cernis.rdf.solving.answers import AnsweredConditions
 from cernis.rdf.solving.programs import compile_expression
 from cernis.rdf.solving.rows import RowBuilder, TimeWindow
 from cernis.rdf.solving.solutions import SolvedBatch
 from cernis.rdf.solving.values import TermValues
 from cernis.results.linked import LinkedMatches
-from cernis.state import MOST_EVENTS, Arrays, check_mapping, check_number, read_array, require
+from cernis.state import (
+    MOST_EVENTS,
+    Sizes,
+    Tree,
+    array,
+    flag,
+    frozen_record,
+    number,
+    part,
+    read,
+    require,
+    write,
+)
 
 _MANY_ROWS, _MANY_TERMS = 1 << 18, 1 << 20
 _ROWS = ("rows",)
+
+
+@frozen_record
+class FrozenFeed:
+    """How far a feed has come."""
+
+    engine: Tree = part()
+    rows: int = number(0, MOST_EVENTS)
+    events: int = number(0, MOST_EVENTS)
+    moments: int = number(0, MOST_EVENTS)
+    merges: bool = flag()
+    keys: Codes = array(np.int32, "keys", "partition", low=-1, below="terms")
+    """The terms of each partition's key."""
+
+    def check(self, sizes: Sizes) -> None:
+        """Raise StateError if the engine has read other rows."""
+        is_same = self.engine.get("position") == self.rows
+        require(is_same, "its rows are not those of its engine")
 
 
 class LinkedFeed:
@@ -154,63 +183,52 @@ class LinkedFeed:
 
     # ----------------------------------------------------------------- frozen
 
-    def freeze(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the engine's state, the rows that a match can still reach, and the partitions."""
-        builder = self.builder
-        arrays: dict[str, NDArray[Any]] = {}
-        engine = freeze_linked(self.engine)
-        stored = self.store.freeze(self.engine.earliest())
-        arrays |= {f"rows.{name}": column for name, column in stored.items()}
-        keys = {number: key for key, number in builder.parts.items()}
-        live = self.engine.live_keys().tolist() if builder.partition else []
-        arrays["keys"] = np.array([keys[number] for number in live], np.int32).reshape(
-            len(live), len(builder.partition)
-        )
-        meta = {
-            "engine": engine,
-            "rows": builder.rows,
-            "events": builder.events,
-            "moments": builder.moments,
-            "merges": builder.likeness.merges,
-        }
-        return meta, arrays
+    def freeze(self, *, live: bool) -> Tree:
+        """Return the engine's state, the rows that a match can still reach, and the partitions.
 
-    def thaw(self, meta: Mapping[str, Any], arrays: Arrays, codes: Codes, versions: int) -> None:
+        `live`: events were solved with several versions of a background.
+        """
+        builder = self.builder
+        engine = freeze_linked(self.engine)
+        stored = self.store.freeze(self.engine.earliest(), live=live)
+        keys = {number: key for key, number in builder.parts.items()}
+        held = self.engine.live_keys().tolist() if builder.partition else []
+        named = np.array([keys[number] for number in held], np.int32)
+        own = FrozenFeed(
+            engine,
+            builder.rows,
+            builder.events,
+            builder.moments,
+            builder.likeness.merges,
+            named.reshape(len(held), len(builder.partition)),
+        )
+        return write(own) | {f"rows.{name}": column for name, column in stored.items()}
+
+    def thaw(self, tree: Tree, codes: Codes, versions: int) -> None:
         """Put a new feed into the state that was frozen.
 
         Its terms have these codes, its events so many versions of the background.
         """
-        builder, engine = self.builder, check_mapping(meta.get("engine"), "'engine'")
-        rows, events, moments = (
-            check_number(meta.get(name), f"the number of {name}", 0, MOST_EVENTS)
-            for name in ("rows", "events", "moments")
+        builder, sizes = self.builder, {"terms": len(codes)}
+        frozen = read(FrozenFeed, tree, partition=len(builder.partition), **sizes)
+        store = RowStore.thaw(
+            select_arrays("rows.", tree),
+            read=frozen.rows,
+            events=frozen.events,
+            columns=len(self.linked.columns),
+            alternatives=len(self.linked.alternatives),
+            patterns=builder.width,
+            streams=self._streams,
+            backgrounds=versions,
+            **sizes,
         )
-        merges = meta.get("merges")
-        require(
-            rows == engine.get("position") and isinstance(merges, bool),
-            "its rows are not those of its engine",
-        )
-        keys = read_array(
-            arrays, "keys", np.int32, (None, len(builder.partition)), low=-1, below=len(codes)
-        )
-        shape = StoredShape(
-            rows,
-            events,
-            len(codes),
-            len(self.linked.columns),
-            len(self.linked.alternatives),
-            builder.width,
-            self._streams,
-            versions,
-        )
-        store = RowStore.thaw(select_arrays("rows.", arrays), shape)
         facts = self.values.update().facts
-        first = rows if store.first_row is None else store.first_row
-        extent = Extent(moments, len(keys), first)
-        thaw_linked(self.engine, engine, ThawedTerms(codes, facts), extent)
+        first = frozen.rows if store.first_row is None else store.first_row
+        extent = Extent(frozen.moments, len(frozen.keys), first)
+        thaw_linked(self.engine, frozen.engine, ThawedTerms(codes, facts), extent)
         self.store = store.recode(codes)
-        moved = np.append(codes, np.int32(UNBOUND))[keys]
+        moved = np.append(codes, np.int32(UNBOUND))[frozen.keys]
         builder.parts = {tuple(key): i for i, key in enumerate(moved.tolist())}
-        require(len(builder.parts) == len(keys), "a partition comes twice")
-        builder.rows, builder.events, builder.moments = rows, events, moments
-        builder.likeness.merges = bool(merges)
+        require(len(builder.parts) == len(moved), "a partition comes twice")
+        builder.rows, builder.events, builder.moments = frozen.rows, frozen.events, frozen.moments
+        builder.likeness.merges = frozen.merges

@@ -8,15 +8,25 @@ merged, so that a copy of the store and a lookup cost little beside many pieces.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.terms import UNBOUND, Codes
 from cernis.rdf.solving.rows import StoredRows
-from cernis.state import MOST_EVENTS, Arrays, read_array, require
+from cernis.state import (
+    MOST_EVENTS,
+    Sizes,
+    Tree,
+    array,
+    frozen_record,
+    optional,
+    read,
+    require,
+    write,
+)
 
 
 class _EventNumbers(NamedTuple):
@@ -29,21 +39,43 @@ class _EventNumbers(NamedTuple):
 
 _SMALL = 1024
 """The most rows of a batch that is merged of others."""
-_FROZEN = ("batches", "codes", "alternative", "event", "time", "streams", "numbers", "versions")
 
 
-class StoredShape(NamedTuple):
-    """The numbers that bound those in a frozen store."""
+@frozen_record
+class FrozenRows:
+    """The rows of a store and their events, one batch after the other.
 
-    rows: int
-    events: int
-    """How many rows and events there have been."""
-    terms: int
-    columns: int
-    alternatives: int
-    patterns: int
-    streams: int
-    versions: int
+    The reader gives how many rows there have been, and the other numbers that bound these.
+    """
+
+    batches: Int64s = array(np.int64, "batches", 3, low=0, below=MOST_EVENTS)
+    """Per batch, how many rows it has, its first event, and how many events."""
+    codes: Codes = array(np.int32, "rows", "columns", low=UNBOUND, below="terms")
+    alternative: Codes = array(np.int32, "rows", low=0, below="alternatives")
+    event: Int64s = array(np.int64, "rows", "patterns", low=-1, below="events")
+    time: Int64s = array(np.int64, "rows")
+    streams: Codes = array(np.int32, "stored", low=0, below="streams")
+    numbers: Int64s = array(np.int64, "stored", low=-1, below=MOST_EVENTS)
+    versions: Codes | None = optional(array(np.int32, "stored", low=0, below="backgrounds"))
+    """None if there is no live background."""
+
+    def check(self, sizes: Sizes) -> None:
+        """Raise StateError if rows do not belong to their events."""
+        rows, first, count = self.batches.T
+        n, m = sum(rows.tolist()), sum(count.tolist())
+        require(n == len(self.time) and m == len(self.numbers), "its batches have other rows")
+        require((self.versions is None) == (not sizes["backgrounds"]), "'versions' is missing")
+        firsts = np.repeat(first, rows)[:, None]
+        ends = firsts + np.repeat(count, rows)[:, None]
+        require(
+            bool((self.batches[:, [0, 2]] > 0).all())
+            and bool((np.diff(first) >= count[:-1]).all())
+            and bool((np.diff(self.time) >= 0).all())
+            and bool((((self.event >= firsts) & (self.event < ends)) | (self.event == -1)).all())
+            and bool((self.event[:, 0] >= 0).all())
+            and 0 < n <= sizes["read"],
+            "its rows do not belong to its events",
+        )
 
 
 class RowStore:
@@ -102,9 +134,12 @@ class RowStore:
                 return rows.first
         return self._rows[-1].first + len(self._rows[-1].time) if self._rows else 0
 
-    def freeze(self, first_row: int) -> dict[str, NDArray[Any]]:
-        """Return the rows from `first_row` on, and their events, as arrays."""
-        columns: dict[str, list[NDArray[Any]]] = {name: [] for name in _FROZEN}
+    def freeze(self, first_row: int, *, live: bool) -> Tree:
+        """Return the rows from `first_row` on, and their events.
+
+        `live`: they were solved with several versions of a background.
+        """
+        parts = []
         for rows, events in zip(self._rows, self._events, strict=True):
             stay = slice(max(first_row - rows.first, 0), None)
             codes, alternative, event, time = (column[stay] for column in rows[1:])
@@ -113,50 +148,30 @@ class RowStore:
                 first, end = int(needed.min()), int(needed.max()) + 1
                 own = slice(first - events.first, end - events.first)
                 sizes = np.array([[len(time), first, end - first]], np.int64)
-                parts = (sizes, codes, alternative, event, time, *(one[own] for one in events[1:]))
-                for name, column in zip(_FROZEN, parts, strict=True):
-                    columns[name].append(column)
-        return {name: np.concatenate(found) for name, found in columns.items() if found}
+                mine = (column[own] for column in events[1:])
+                parts.append((sizes, codes, alternative, event, time, *mine))
+        if not parts:
+            return {}
+        found: Any = FrozenRows(*map(np.concatenate, zip(*parts, strict=True)))
+        return write(found if live else replace(found, versions=None))
 
     @classmethod
-    def thaw(cls, arrays: Arrays, shape: StoredShape) -> RowStore:
-        """Return the rows of a frozen store, after checking them."""
+    def thaw(cls, tree: Tree, **sizes: int) -> RowStore:
+        """Return the rows of a frozen store; `FrozenRows` says which sizes there are."""
         store = cls()
-        if not arrays:
+        if not tree:
             return store
-        batches = read_array(arrays, "batches", np.int64, (None, 3), low=0, below=MOST_EVENTS)
-        n, m = (sum(batches[:, i].tolist()) for i in (0, 2))
-        codes = read_array(
-            arrays, "codes", np.int32, (n, shape.columns), low=UNBOUND, below=shape.terms
-        )
-        ways = read_array(arrays, "alternative", np.int32, (n,), low=0, below=shape.alternatives)
-        event = read_array(
-            arrays, "event", np.int64, (n, shape.patterns), low=-1, below=shape.events
-        )
-        time = read_array(arrays, "time", np.int64, (n,))
-        streams = read_array(arrays, "streams", np.int32, (m,), low=0, below=shape.streams)
-        numbers = read_array(arrays, "numbers", np.int64, (m,), low=-1, below=MOST_EVENTS)
-        versions = np.zeros(m, np.int32)  # states of other sessions have none
-        if shape.versions:
-            versions = read_array(arrays, "versions", np.int32, (m,), low=0, below=shape.versions)
-        firsts = np.repeat(batches[:, 1], batches[:, 0])[:, None]
-        ends = firsts + np.repeat(batches[:, 2], batches[:, 0])[:, None]
-        require(
-            bool((batches[:, [0, 2]] > 0).all())
-            and bool((np.diff(batches[:, 1]) >= batches[:-1, 2]).all())
-            and bool((np.diff(time) >= 0).all())
-            and bool((((event >= firsts) & (event < ends)) | (event == -1)).all())
-            and bool((event[:, 0] >= 0).all())
-            and 0 < n <= shape.rows,
-            "its rows do not belong to its events",
-        )
-        row, at = 0, 0
-        for size, first, count in batches.tolist():
+        frozen = read(FrozenRows, tree, **sizes)
+        versions = frozen.versions
+        if versions is None:
+            versions = np.zeros(len(frozen.numbers), np.int32)
+        row, at, base = 0, 0, sizes["read"] - len(frozen.time)
+        for size, first, count in frozen.batches.tolist():
             own, mine = slice(row, row + size), slice(at, at + count)
-            store._rows.append(
-                StoredRows(shape.rows - n + row, codes[own], ways[own], event[own], time[own])
-            )
-            store._events.append(_EventNumbers(first, streams[mine], numbers[mine], versions[mine]))
+            columns: Any = (frozen.codes, frozen.alternative, frozen.event, frozen.time)
+            store._rows.append(StoredRows(base + row, *(column[own] for column in columns)))
+            events: Any = (frozen.streams, frozen.numbers, versions)
+            store._events.append(_EventNumbers(first, *(column[mine] for column in events)))
             row, at = row + size, at + count
         return store
 

@@ -25,6 +25,7 @@ from cernis.events.times import UNITS
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.feed import LinkedFeed
 from cernis.rdf.matches import GraphMatches
+from cernis.rdf.reading.pieces import FrozenStream
 from cernis.rdf.reading.terms import Terms, check_terms
 from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.shape import TimeFormat, shape_answers
@@ -35,13 +36,19 @@ from cernis.run.stream_session import StreamSession
 from cernis.signature import Secret
 from cernis.state import (
     Arrays,
+    Sizes,
     Tree,
-    check_list,
-    check_mapping,
-    check_text,
+    choice,
+    frozen_record,
+    listed,
+    nested,
+    optional,
     pack,
+    read,
     read_array,
     require,
+    text,
+    write,
 )
 
 _COLUMNS = ("rows.codes", "keys", "held.s", "held.p", "held.o", "ended")
@@ -215,6 +222,21 @@ class GraphSession(StreamSession[GraphMatches, Iterator[SolvedBatch]]):
 # -------------------------------------------------------------------- frozen
 
 
+@frozen_record
+class FrozenGraphs:
+    """How a frozen session reads solutions."""
+
+    unit: str = choice(tuple(UNITS))
+    versions: list[str] | None = optional(listed(text()))
+    """Those of a live background."""
+    streams: list[FrozenStream] | None = optional(listed(nested(FrozenStream)))
+    """Those of RDF, which its source writes."""
+
+    def check(self, sizes: Sizes) -> None:
+        """Raise StateError if a live background has no version."""
+        require(self.versions != [], "there is no version of the background")
+
+
 class FrozenStreams(NamedTuple):
     """How a frozen session reads RDF."""
 
@@ -226,14 +248,9 @@ class FrozenStreams(NamedTuple):
 
 def freeze_graphs(plan: GraphPlan, source: SolutionSource, feed: LinkedFeed) -> bytes:
     """Return the state of a session between two batches."""
-    tree: Tree = {"query": fingerprint_text(str(plan.query)), "unit": source.unit}
-    for part in (feed, source):
-        own, columns = part.freeze()
-        tree |= own | columns
-    if source.versions is None:
-        tree.pop("rows.versions", None)
-    else:
-        tree["versions"] = source.versions
+    tree: Tree = {"query": fingerprint_text(str(plan.query))}
+    tree |= write(FrozenGraphs(source.unit, source.versions, None))
+    tree |= feed.freeze(live=source.versions is not None) | source.freeze()
     return pack(_write_terms(tree, source.terms))
 
 
@@ -255,39 +272,30 @@ def _write_terms(tree: Tree, terms: Terms) -> Tree:
 
 def read_state(state: bytes, plan: GraphPlan) -> FrozenStreams:
     """Return how the session of frozen bytes reads RDF, if they belong to this query."""
-    meta = unpack_own(state, str(plan.query))
-    unit = check_text(meta.get("unit"), "the unit of time")
-    require(unit in UNITS, "it has another unit of time")
+    tree = unpack_own(state, str(plan.query))
+    frozen = read(FrozenGraphs, tree)
     names = [name for name, _ in plan.query.streams]
-    streams = check_list(meta.get("streams"), "the streams", len(names))
-    rules = {name: _read_rule(one) for name, one in zip(names, streams, strict=True)}
-    return FrozenStreams(unit, rules, meta.get("versions") is not None)
-
-
-def _read_rule(written: object) -> TimeRule:
-    rule = check_mapping(written, "a stream")
-    found = {
-        name: None if rule.get(name) is None else check_text(rule[name], "the time of events")
-        for name in ("property", "pattern")
-    }
+    streams = frozen.streams or ()
+    require(len(streams) == len(names), "it has other streams")
     try:
-        return TimeRule(**found, unit=check_text(rule.get("unit"), "the unit of time"))
+        rules = {
+            name: TimeRule(one.property, one.pattern, one.unit)
+            for name, one in zip(names, streams, strict=True)
+        }
     except DataError as error:
         raise StateError(f"the frozen state is damaged: {error}") from error
+    return FrozenStreams(frozen.unit, rules, frozen.versions is not None)
 
 
 def thaw_graphs(state: bytes, plan: GraphPlan, source: SolutionSource, feed: LinkedFeed) -> None:
     """Put a new source and its feed into the state that was frozen."""
-    meta = arrays = unpack_own(state, str(plan.query))
-    require(meta.get("unit") == source.unit, "it has another unit of time")
-    versions = meta.get("versions")
-    if versions is not None:
-        versions = [check_text(one, "a version") for one in check_list(versions, "the versions")]
-        require(bool(versions), "there is no version of the background")
-    codes = source.terms.add(_read_terms(arrays))
-    feed.thaw(meta, arrays, codes, len(versions or ()))
-    source.thaw(meta, arrays, codes)
-    source.continue_versions(versions)
+    tree = unpack_own(state, str(plan.query))
+    frozen = read(FrozenGraphs, tree)
+    require(frozen.unit == source.unit, "it has another unit of time")
+    codes = source.terms.add(_read_terms(tree))
+    feed.thaw(tree, codes, len(frozen.versions or ()))
+    source.thaw(tree, codes)
+    source.continue_versions(frozen.versions)
 
 
 def _read_terms(arrays: Arrays) -> list[str]:

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from cernis.errors import DataError, StateError, WarningNote
 from cernis.events.mistakes import Mistakes, OnError, did_you_mean
@@ -40,7 +39,7 @@ from cernis.rdf.reading.times import TimeRule, parse_time
 from cernis.rdf.solving.solutions import SolvedBatch
 from cernis.rdf.solving.solve import PatternSolver
 from cernis.rdf.solving.values import TermValues
-from cernis.state import Arrays
+from cernis.state import Tree
 
 
 class SolutionSource(ABC):
@@ -76,11 +75,11 @@ class SolutionSource(ABC):
     def recode(self, new_codes: Codes) -> None:  # noqa: B027
         """Replace the codes of terms."""
 
-    def freeze(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def freeze(self) -> Tree:
         """Return how far the streams have come."""
-        return {}, {}
+        return {}
 
-    def thaw(self, meta: Mapping[str, Any], arrays: Arrays, codes: Codes) -> None:  # noqa: B027
+    def thaw(self, tree: Tree, codes: Codes) -> None:  # noqa: B027
         """Go on where a frozen source was; its terms have these codes."""
 
     def continue_versions(self, frozen: list[str] | None) -> None:
@@ -280,11 +279,11 @@ class GraphSource(SolutionSource):
     def recode(self, new_codes: Codes) -> None:
         self._current.recode(new_codes)
 
-    def freeze(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def freeze(self) -> Tree:
         return self.pieces.freeze()
 
-    def thaw(self, meta: Mapping[str, Any], arrays: Arrays, codes: Codes) -> None:
-        self.pieces.thaw(meta, arrays, codes)
+    def thaw(self, tree: Tree, codes: Codes) -> None:
+        self.pieces.thaw(tree, codes)
 
 
 def _background_files(background: Any) -> list[UsedFile]:

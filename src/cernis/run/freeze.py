@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import astuple, replace
+from dataclasses import asdict, astuple, fields
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cernis.automata.correlated.pcea import Unindexed
 from cernis.encoding.keys import KeyCoder
 from cernis.encoding.lives import LifeCoder
 from cernis.engine.unary.aggregate import Measure
 from cernis.errors import StateError
-from cernis.events.frozen import freeze_batches, thaw_batches
+from cernis.events.frozen import FrozenBatch, freeze_batch, thaw_batch
 from cernis.events.order import StreamPosition
 from cernis.events.source import TimeColumns, TypeColumns
 from cernis.events.times import DAY, UNITS
@@ -30,39 +31,82 @@ from cernis.run.pipeline import Pipeline
 from cernis.state import (
     MOST_EVENTS,
     Tree,
+    array,
     check_list,
     check_mapping,
     check_number,
     check_text,
+    flag,
+    frozen_record,
     is_inside,
+    listed,
+    named,
+    nested,
+    number,
+    optional,
     pack,
-    read_array,
+    part,
+    read,
     require,
+    text,
     unpack,
+    write,
 )
 
+Int64s = NDArray[np.int64]
 Columns = tuple[TimeColumns, TypeColumns, str]
 """The time columns, the type columns, and the unit of time."""
+
+
+@frozen_record
+class FrozenMeasure:
+    """A measure, and the path to its attribute."""
+
+    variable: str = text()
+    attribute: str = text()
+    is_real: bool = flag()
+    total: bool = flag()
+    least: bool = flag()
+    greatest: bool = flag()
+    scale: int = number(0, 19)
+    path: list[str] = listed(text())
+
+
+@frozen_record
+class FrozenRun:
+    """A run: its engine, its stages, and the events that it holds."""
+
+    engine: Tree = part()
+    stages: Tree = part()
+    kept_from: int = number(0, MOST_EVENTS)
+    candidates: int = number(0)
+    unordered: list[str] = listed(text())
+    """What its plan left to candidates."""
+    middles: bool | None = optional(flag())
+    """Whether its plan has the events between two that are compared."""
+    counting: bool | None = optional(flag())
+    """Whether numbers of matches are the result."""
+    tables: dict[str, str] | None = optional(named(text()))
+    """The columns of the tables that were joined."""
+    batches: list[FrozenBatch] = listed(nested(FrozenBatch))
+    thinned: list[FrozenBatch] | None = optional(listed(nested(FrozenBatch)))
+    """Earlier events that stages hold, with their positions."""
+    measures: list[FrozenMeasure] | None = optional(listed(nested(FrozenMeasure)))
+    keys: Tree | None = optional(part())
+    lives: Int64s | None = optional(array(np.int64, "stored", low=-1))
+    last_events: Int64s | None = optional(array(np.int64, "owners"))
+    clock: Tree | None = optional(part())
 
 
 class FrozenState(NamedTuple):
     """The parts of a frozen session."""
 
-    tree: Tree
+    run: FrozenRun
     columns: Columns
     progress: StreamPosition
     """Without its position, which is that of the engine."""
     unindexed: Unindexed
     """What its plan left to candidates."""
-    tables: dict[str, str]
-    """The columns of the tables that were joined."""
-    counting: bool
-    """Whether numbers of matches are the result."""
-
-
-def fingerprint(plan: Plan) -> str:
-    """Return a short name of the query's meaning as written."""
-    return fingerprint_text(_write_query(plan))
 
 
 def _write_query(plan: Plan) -> str:
@@ -110,41 +154,38 @@ def freeze_pipeline(
     """Return the state of a pipeline, how its stream is read, and the columns of its tables."""
     pipeline.forget(every_key=True)  # compacts the engine; the bytes hold live keys only
     run, plan = pipeline.run, pipeline.plan
+    query, keys, lives, measures = _write_query(plan), run.keys, None, None
+    thinned = [freeze_batch(b, p) for p, b in run.store.thinned_batches()]
+    if isinstance(keys, LifeCoder):
+        lives = pipeline.stages.opening.read_keys(run.kept_from, run.position)
+    if isinstance(run.feed, SlidingFeed) and plan.pattern.grouping is not None:
+        named_by = run.feed.measures.items()
+        measures = [FrozenMeasure(**asdict(one), path=list(path)) for one, path in named_by]
+    frozen = FrozenRun(
+        engine=run.feed.freeze(),
+        stages={stage.name: stage.freeze(pipeline.stages) for stage in pipeline.stages},
+        kept_from=run.kept_from,
+        candidates=run.budget.used,
+        unordered=plan.unindexed.write_names(),
+        middles=plan.has_middles or None,
+        counting=run.purpose.counting or None,
+        tables=dict(tables) or None,
+        batches=[freeze_batch(batch) for batch in run.store.stored_batches()],
+        thinned=thinned or None,
+        measures=measures,
+        keys=None if keys is None else keys.freeze(),
+        lives=lives,
+        last_events=None if pipeline.limit.most is None else pipeline.limit.last,
+        clock=None if pipeline.clock is None else pipeline.clock.freeze(),
+    )
     tree: Tree = {
-        "query": fingerprint(plan),
-        "engine": run.feed.freeze(),
+        "query": fingerprint_text(query),
         "progress": list(astuple(progress)),
         "reading": freeze_reading(columns),
-        "batches": freeze_batches(run.store.stored_batches()),
-        "kept_from": run.kept_from,
-        "candidates": run.budget.used,
-        "unordered": plan.unindexed.write_names(),
-        "stages": {stage.name: stage.freeze(pipeline.stages) for stage in pipeline.stages},
     }
-    if plan.has_middles:
-        tree["middles"] = True
-    if versions := list_versions(_write_query(plan)):
+    if versions := list_versions(query):
         tree["functions"] = versions
-    if run.purpose.counting:
-        tree["counting"] = True
-    if tables:
-        tree["tables"] = dict(tables)
-    if isinstance(run.feed, SlidingFeed) and plan.pattern.grouping is not None:
-        tree["measures"] = [[*astuple(each), list(p)] for each, p in run.feed.measures.items()]
-    if thinned := [*run.store.thinned_batches()]:
-        tree["thinned"] = freeze_batches(batch for _, batch in thinned)
-        for batch, (positions, _) in zip(tree["thinned"], thinned, strict=True):
-            batch["positions"] = positions
-    if isinstance(run.keys, LifeCoder):
-        lives = pipeline.stages.opening.read_keys(run.kept_from, run.position)
-        tree |= {} if lives is None else {"lives": lives}
-    if run.keys is not None:
-        tree["keys"] = run.keys.freeze()
-    if pipeline.limit.most is not None:
-        tree["last_events"] = pipeline.limit.last
-    if pipeline.clock is not None:
-        tree["clock"] = pipeline.clock.freeze()
-    return pack(tree)
+    return pack(tree | write(frozen))
 
 
 def read_state(state: bytes, plan: Plan) -> FrozenState:
@@ -152,16 +193,11 @@ def read_state(state: bytes, plan: Plan) -> FrozenState:
     tree = unpack_own(state, _write_query(plan))
     check_versions(tree.get("functions"), _write_query(plan))
     reading = read_reading(tree)
-    unordered = check_list(tree.get("unordered", []), "the attributes that hold text")
-    names = [check_text(name, "an attribute that holds text") for name in unordered]
-    unindexed = Unindexed.read_names(names)
-    if plan.has_middles and tree.get("middles") is not True:
-        unindexed |= Unindexed(far=True)  # the version before left them to candidates
-    written = check_mapping(tree.get("tables", {}), "the tables")
-    tables = {name: check_text(each, "the columns of a table") for name, each in written.items()}
-    counting = tree.get("counting", False)
-    require(isinstance(counting, bool), "it does not say whether it counts")
-    return FrozenState(tree, *reading, unindexed, tables, counting)
+    run = read(FrozenRun, tree)
+    unindexed = Unindexed.read_names(run.unordered)
+    if plan.has_middles and not run.middles:
+        unindexed |= Unindexed(far=True)
+    return FrozenState(run, *reading, unindexed)
 
 
 class FrozenReading(NamedTuple):
@@ -197,48 +233,46 @@ def read_reading(meta: Mapping[str, Any]) -> FrozenReading:
 
 def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
     """Put a new pipeline into the state that was frozen."""
-    tree, run = frozen.tree, pipeline.run
-    states = check_mapping(tree.get("stages"), "'stages'")
-    if "measures" in tree:
-        measures = _read_measures(check_list(tree["measures"], "the measures"))
+    own, run = frozen.run, pipeline.run
+    if own.measures is not None:
+        measures = {_read_measure(each): tuple(each.path) for each in own.measures}
         run.feed = make_feed(run.plan, run.encode, run.store.time_unit, measures)
-    run.feed.thaw(check_mapping(tree.get("engine"), "'engine'"))
-    position = run.position
+    run.feed.thaw(own.engine)
+    position, kept_from = run.position, own.kept_from
     if run.keys is not None:
-        coded = check_mapping(tree.get("keys"), "the keys")
+        coded = check_mapping(own.keys, "the keys")
         if isinstance(run.keys, LifeCoder):
             # the matches of LONGEST that wait for a deadline keep their lives
             opening = pipeline.stages.opening
-            opened = check_mapping(states.get(opening.name), f"'{opening.name}'")
+            opened = check_mapping(own.stages.get(opening.name), f"'{opening.name}'")
             run.keys.thaw(coded, opening.count_held(opened))
         else:
             run.keys.thaw(coded)
         live = run.feed.engine.live_keys()
         require(is_inside(live, 0, len(run.keys)), "a partition has no key")
-    if "last_events" in tree:
-        pipeline.limit.last = read_array(tree, "last_events", np.int64).copy()
+    if own.last_events is not None:
+        pipeline.limit.last = own.last_events
     if pipeline.clock is not None:
-        pipeline.clock.thaw(check_mapping(tree.get("clock"), "the clock"), len(run.keys or ()))
-    run.kept_from = check_number(tree.get("kept_from"), "'kept_from'", 0, position + 1)
-    is_held = run.feed.engine.earliest() >= run.kept_from
+        pipeline.clock.thaw(check_mapping(own.clock, "the clock"), len(run.keys or ()))
+    is_held = kept_from <= position and run.feed.engine.earliest() >= kept_from
     require(is_held, "it needs events that it does not hold")
-    run.budget.used = check_number(tree.get("candidates"), "the number of candidates", 0)
+    run.kept_from, run.budget.used = kept_from, own.candidates
     for stage in pipeline.stages:
-        stage.thaw(check_mapping(states.get(stage.name), f"'{stage.name}'"))
-    batches = list(thaw_batches(tree.get("batches")))
+        stage.thaw(check_mapping(own.stages.get(stage.name), f"'{stage.name}'"))
+    batches = [thaw_batch(each) for each in own.batches]
     ends = [batch.base + len(batch) for batch in batches]
     require(
-        [batch.base for batch in batches[1:]] + [position] == (ends or [run.kept_from])
-        and all(batch.base <= run.kept_from for batch in batches[:1]),
+        [batch.base for batch in batches[1:]] + [position] == (ends or [kept_from])
+        and all(batch.base <= kept_from for batch in batches[:1]),
         "some of its events are missing",
     )
-    _thaw_thinned(pipeline, tree, batches[0].base if batches else position)
+    _thaw_thinned(pipeline, own, batches[0].base if batches else position)
     lives = None
-    if isinstance(run.keys, LifeCoder) and "lives" in tree:
-        stored, below = (position - run.kept_from,), len(run.keys)
-        lives = read_array(tree, "lives", np.int64, stored, low=-1, below=below)
-        before = run.kept_from - batches[0].base if batches else 0
-        lives = np.concatenate([np.full(before, -1, np.int64), lives])
+    if isinstance(run.keys, LifeCoder) and own.lives is not None:
+        is_whole = len(own.lives) == position - kept_from
+        require(is_whole and is_inside(own.lives, -1, len(run.keys)), "'lives' is out of range")
+        before = kept_from - batches[0].base if batches else 0
+        lives = np.concatenate([np.full(before, -1, np.int64), own.lives])
     # the stages of other queries do not ask for the partitions of stored events
     needs_keys = run.plan.listed or bool(run.plan.pattern.without)
     for batch in batches:
@@ -252,35 +286,23 @@ def thaw_pipeline(pipeline: Pipeline, frozen: FrozenState) -> None:
             stage.note_stored(batch, keys)
 
 
-def _thaw_thinned(pipeline: Pipeline, tree: Tree, base: int) -> None:
+def _thaw_thinned(pipeline: Pipeline, frozen: FrozenRun, base: int) -> None:
     """Restore the events from before the position `base` that stages hold."""
-    known, thinned = np.empty(0, np.int64), tree.get("thinned", [])
-    for batch, written in zip(thaw_batches(thinned), thinned, strict=True):
-        low = int(known.max(initial=-1)) + 1
-        shape = batch.rows.shape
-        positions = read_array(written, "positions", np.int64, shape, low=low, below=base)
-        require(is_inside(np.diff(positions), 1), "the events of the best matches are not in order")
-        pipeline.store.append_thinned(positions, batch)
-        known = np.append(known, positions)
+    known = np.empty(0, np.int64)
+    for batch in frozen.thinned or ():
+        require(batch.positions is not None, "'positions' is missing")
+        assert batch.positions is not None
+        known = np.append(known, batch.positions)
+        is_ordered = is_inside(np.diff(known), 1) and is_inside(known, 0, base)
+        require(is_ordered, "the events of the best matches are not in order")
+        pipeline.store.append_thinned(batch.positions, thaw_batch(batch))
     held = pipeline.list_held()
     early = held[held < base]
     require(bool(np.isin(early, known).all()), "it needs events that it does not hold")
 
 
-def _read_measures(written: list[Any]) -> dict[Measure, tuple[str, ...]]:
-    measures = {}
-    for each in written:
-        variable, attribute, *flags, scale, path = check_list(each, "a measure", 8)
-        require(all(isinstance(flag, bool) for flag in flags), "a measure is damaged")
-        measure = replace(
-            Measure(
-                check_text(variable, "a variable"), check_text(attribute, "an attribute"), *flags
-            ),
-            scale=check_number(scale, "the places of decimals", 0, 19),
-        )
-        names = check_list(path, "the path of a measure")
-        measures[measure] = tuple(check_text(name, "an attribute") for name in names)
-    return measures
+def _read_measure(frozen: FrozenMeasure) -> Measure:
+    return Measure(**{each.name: getattr(frozen, each.name) for each in fields(Measure)})
 
 
 def _check_columns(given: object, what: str) -> str | dict[str, str | None] | None:

@@ -682,10 +682,10 @@ class Session(StreamSession[Found, OpenedEvents]):
         time, type_, time_unit = frozen.columns
         options = replace(options or RunOptions(), time=time, type=type_, time_unit=time_unit)
         plan = plan.leave_out(frozen.unindexed, keep=False)
-        form: MatchForm = "count" if frozen.counting else "events"
+        form: MatchForm = "count" if frozen.run.counting else "events"
         session = cls(plan, options, matches=form, measures=measures, encode=encode)
         thaw_pipeline(session.pipeline, frozen)
-        session._table_columns = frozen.tables
+        session._table_columns = frozen.run.tables or {}
         session.progress = replace(frozen.progress, position=session.events)
         return session
 

@@ -12,13 +12,12 @@ Cost: each event is copied once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cernis.encoding.keys import select_arrays
 from cernis.events.mistakes import Mistakes
-from cernis.rdf.reading.events import GraphEvents
+from cernis.rdf.reading.events import GraphEvents, Int64s
 from cernis.rdf.reading.merge import MergedStreams, concatenate, take_events
 from cernis.rdf.reading.quads import BATCH, Input, read_quads
 from cernis.rdf.reading.streams import Streamset
@@ -27,13 +26,77 @@ from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.reading.timing import LatestTime
 from cernis.state import (
     MOST_EVENTS,
-    Arrays,
-    check_number,
-    check_text,
+    Sizes,
+    Tree,
+    array,
+    flag,
+    frozen_record,
     is_inside,
-    read_array,
+    listed,
+    nested,
+    number,
+    optional,
+    read,
     require,
+    text,
+    write,
 )
+
+
+@frozen_record
+class FrozenStream:
+    """How a stream is read, and how far it has come."""
+
+    property: str | None = optional(text())
+    pattern: str | None = optional(text())
+    unit: str = text()
+    numeric: bool | None = optional(flag())
+    events: int = number(0, MOST_EVENTS)
+    quads: int = number(0, MOST_EVENTS)
+    ended: int = number(0, MOST_EVENTS)
+    """How many of the graphs that have ended are its own."""
+
+
+@frozen_record
+class FrozenPieces:
+    """How far streams have come that are read piece by piece."""
+
+    pieces: int = number(0, MOST_EVENTS)
+    latest: int | None = optional(number())
+    latest_graph: str | None = optional(text())
+    streams: list[FrozenStream] = listed(nested(FrozenStream), "streams")
+    ended: Codes = array(np.int32, "ended", low=0, below="terms")
+
+    def check(self, sizes: Sizes) -> None:
+        """Raise StateError if streams have ended other graphs."""
+        ended = sum(one.ended for one in self.streams)
+        require(ended == len(self.ended), "a stream is damaged")
+
+
+@frozen_record
+class FrozenEvents:
+    """The events of the last timestamp."""
+
+    times: Int64s = array(np.int64, "events")
+    streams: Codes = array(np.int32, "events", low=0, below="streams")
+    numbers: Int64s = array(np.int64, "events", low=0, below=MOST_EVENTS)
+    p: Codes = array(np.int32, "triples", low=0, below="terms")
+    s: Codes = array(np.int32, "triples", low=0, below="terms")
+    o: Codes = array(np.int32, "triples", low=0, below="terms")
+    first: Int64s = array(np.int64, "events+1", low=0, below="triples+1")
+
+    def check(self, sizes: Sizes) -> None:
+        """Raise StateError if events are of several times, or not in order."""
+        n = len(self.times)
+        is_one = n > 0 and bool((self.times == self.times[0]).all())
+        require(is_one, "the last events have several times")
+        require(
+            self.first[0] == 0
+            and self.first[-1] == len(self.p)
+            and is_inside(np.diff(self.first), 0)
+            and bool((np.lexsort((self.numbers, self.streams)) == np.arange(n)).all()),
+            "the last events are not in order",
+        )
 
 
 class StreamPieces(Streamset):
@@ -125,86 +188,55 @@ class StreamPieces(Streamset):
 
     # ----------------------------------------------------------------- frozen
 
-    def freeze(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def freeze(self) -> Tree:
         """Return the events of the last timestamp, and how far each stream has come."""
         readers, latest = self.readers.values(), self.latest
-        arrays: dict[str, NDArray[Any]] = {}
-        if self.held is not None:
-            arrays |= {f"held.{name}": one for name, one in self.held._asdict().items()}
-        arrays["ended"] = np.concatenate([reader.grouper.ended for reader in readers])
         is_named = latest is not None and latest.name != UNBOUND
-        meta = {
-            "pieces": self.pieces,
-            "latest": None if latest is None else latest.time,
-            "latest_graph": self.terms.text(latest.name) if latest and is_named else None,
-            "streams": [
-                {
-                    "property": reader.rule.property,
-                    "pattern": reader.rule.pattern,
-                    "unit": reader.rule.unit,
-                    "numeric": reader.numeric_times,
-                    "events": reader.grouper.event_count,
-                    "quads": reader.grouper.quad_count,
-                    "ended": len(reader.grouper.ended),
-                }
+        own = FrozenPieces(
+            self.pieces,
+            None if latest is None else latest.time,
+            self.terms.text(latest.name) if latest and is_named else None,
+            [
+                FrozenStream(
+                    reader.rule.property,
+                    reader.rule.pattern,
+                    reader.rule.unit,
+                    reader.numeric_times,
+                    reader.grouper.event_count,
+                    reader.grouper.quad_count,
+                    len(reader.grouper.ended),
+                )
                 for reader in readers
             ],
-        }
-        return meta, arrays
+            np.concatenate([reader.grouper.ended for reader in readers]),
+        )
+        held = {} if self.held is None else write(FrozenEvents(**self.held._asdict()))
+        return write(own) | {f"held.{name}": column for name, column in held.items()}
 
-    def thaw(self, meta: Mapping[str, Any], arrays: Arrays, codes: Codes) -> None:
+    def thaw(self, tree: Tree, codes: Codes) -> None:
         """Let the streams go on where they were; frozen terms have these codes."""
-        self.pieces = check_number(meta.get("pieces"), "the number of pieces", 0, MOST_EVENTS)
-        ended = read_array(arrays, "ended", np.int32, low=0, below=len(codes))
-        at, counts = 0, []
-        for reader, written in zip(self.readers.values(), meta["streams"], strict=True):
-            events, quads, number = (
-                check_number(written.get(name), f"the number of {name}", 0, MOST_EVENTS)
-                for name in ("events", "quads", "ended")
-            )
+        sizes = {"streams": len(self.readers), "terms": len(codes)}
+        frozen = read(FrozenPieces, tree, **sizes)
+        self.pieces, at = frozen.pieces, 0
+        for reader, one in zip(self.readers.values(), frozen.streams, strict=True):
+            ended = codes[frozen.ended[at : at + one.ended]]
+            reader.grouper.continue_from(one.events, one.quads, ended)
+            reader.timer.numeric_times = one.numeric
+            at += one.ended
+        if frozen.latest is not None:
+            name = UNBOUND
+            if frozen.latest_graph is not None:
+                check_terms([frozen.latest_graph])
+                name = self.terms.code(frozen.latest_graph)
+            self.latest = LatestTime(frozen.latest, name)
+        held = select_arrays("held.", tree)
+        if held:
+            last = read(FrozenEvents, held, **sizes)
+            counts = np.array([one.events for one in frozen.streams])
+            require(is_inside(last.numbers, 0, counts[last.streams]), "'numbers' is out of range")
             require(
-                written.get("numeric") in (None, True, False) and at + number <= len(ended),
-                "a stream is damaged",
-            )
-            reader.grouper.continue_from(events, quads, codes[ended[at : at + number]])
-            reader.timer.numeric_times = written["numeric"]
-            at += number
-            counts.append(events)
-        require(at == len(ended), "a stream is damaged")
-        if meta.get("latest") is not None:
-            name, text = UNBOUND, meta.get("latest_graph")
-            if text is not None:
-                check_terms([check_text(text, "the name of a graph")])
-                name = self.terms.code(text)
-            self.latest = LatestTime(check_number(meta["latest"], "the latest time"), name)
-        if any(name.startswith("held.") for name in arrays):
-            self.held = _read_held(arrays, np.array(counts), codes)
-            require(
-                self.latest is not None and self.latest.time >= int(self.held.times[0]),
+                self.latest is not None and self.latest.time >= int(last.times[0]),
                 "the last events are not the latest",
             )
-
-
-def _read_held(arrays: Arrays, counts: NDArray[Any], codes: Codes) -> GraphEvents:
-    """Return the events of the last timestamp."""
-    times = read_array(arrays, "held.times", np.int64)
-    n = len(times)
-    require(n > 0 and bool((times == times[0]).all()), "the last events have several times")
-    streams = read_array(arrays, "held.streams", np.int32, (n,), low=0, below=len(counts))
-    numbers = read_array(arrays, "held.numbers", np.int64, (n,), low=0, below=counts[streams])
-    p = read_array(arrays, "held.p", np.int32, low=0, below=len(codes))
-    size = len(p)
-    s, o = (
-        read_array(arrays, f"held.{name}", np.int32, (size,), low=0, below=len(codes))
-        for name in "so"
-    )
-    first = read_array(arrays, "held.first", np.int64, (n + 1,), low=0, below=size + 1)
-    order = np.lexsort((numbers, streams))
-    require(
-        first[0] == 0
-        and first[-1] == size
-        and is_inside(np.diff(first), 0)
-        and bool((order == np.arange(n)).all()),
-        "the last events are not in order",
-    )
-    return GraphEvents(times, streams, numbers, first, s, p, o).recode(codes)
+            columns = {name: getattr(last, name) for name in GraphEvents._fields}
+            self.held = GraphEvents(**columns).recode(codes)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from cernis.engine.renumber import list_distinct, renumber
 from cernis.results.matchset import MatchBlock, join, take
-from cernis.state import is_inside, read_array, require
+from cernis.state import Sizes, array, frozen_record, is_inside, read, read_array, require
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -243,6 +243,38 @@ def _unite(batches: list[_WaitingBatch]) -> list[_WaitingBatch]:
     return united
 
 
+@frozen_record
+class FrozenSpans:
+    """The intervals of matches between `first` and `position`."""
+
+    end: Numbers = array(np.int64, "matches", low="first", below="position")
+    start: Numbers = array(np.int64, "matches", low="first", below="position")
+
+    def check(self, sizes: Sizes) -> None:
+        """Raise StateError if a match ends before it starts."""
+        require(bool((self.start <= self.end).all()), "'start' is out of range")
+
+
+@frozen_record
+class FrozenVariable:
+    """The events of a variable, match by match."""
+
+    offsets: Numbers = array(np.int64, "matches+1", low=0)
+    positions: Numbers = array(np.int64, "held", low="earliest", below="position")
+
+    def check(self, sizes: Sizes) -> None:
+        """Raise StateError if events are of no match."""
+        require(
+            self.offsets[0] == 0
+            and self.offsets[-1] == len(self.positions)
+            and is_inside(np.diff(self.offsets), 0),
+            "the events of a match are not in order",
+        )
+
+
+_OF_VARIABLE = ("offsets", "positions")
+
+
 def freeze_block(block: MatchBlock) -> Arrays:
     """Return matches as plain arrays."""
     arrays = {"start": block.start, "end": block.end}
@@ -261,19 +293,12 @@ def thaw_block(arrays: Arrays, width: int, first: int, position: int) -> MatchBl
 
     Their positions lie in [first, position).
     """
-    end = read_array(arrays, "end", np.int64, low=first, below=position)
-    start = read_array(arrays, "start", np.int64, end.shape, low=first, below=end + 1)
-    offsets, positions = [], []
-    for v in range(width):
-        offset = read_array(arrays, f"offsets.{v}", np.int64, (len(end) + 1,), low=0)
-        held = read_array(arrays, f"positions.{v}", np.int64, low=first, below=position)
-        require(
-            offset[0] == 0
-            and offset[-1] == len(held)
-            and is_inside(np.diff(offset), 0)
-            and held.min(initial=position) >= start.min(initial=position),
-            "the events of a match are not in order",
-        )
-        offsets.append(offset)
-        positions.append(held)
-    return MatchBlock(start, end, tuple(offsets), tuple(positions))
+    ends = read(FrozenSpans, arrays, first=first, position=position)
+    sizes = {"first": first, "position": position, "matches": len(ends.end)}
+    sizes["earliest"] = int(ends.start.min(initial=position))
+    own = [
+        read(FrozenVariable, {name: arrays.get(f"{name}.{v}") for name in _OF_VARIABLE}, **sizes)
+        for v in range(width)
+    ]
+    offsets, positions = (tuple(getattr(one, name) for one in own) for name in _OF_VARIABLE)
+    return MatchBlock(ends.start, ends.end, offsets, positions)
