@@ -599,3 +599,33 @@ def test_a_lack_of_memory_says_what_takes_it(monkeypatch: pytest.MonkeyPatch) ->
         MemoryError, match=r"keep 50 events in 0 MiB; most .* pairs \(\d+ records\)"
     ):
         session.push([{"type": "A", "ts": 60}])
+
+
+def test_a_result_of_a_rule_that_found_nothing_is_made_when_it_is_read() -> None:
+    texts = {
+        "quiet": "SELECT * FROM S WHERE A AS a FILTER a[x = 9]",
+        "loud": "SELECT * FROM S WHERE A AS a FILTER a[x = 1]",
+        "late": "SELECT * FROM S WHERE B AS b WITHOUT A FOR 1 SECOND",
+        "grouped": "SELECT COUNT(*) AS n FROM S WHERE A GROUP BY EVERY 1 SECOND",
+    }
+    session = cernis.rules(texts).session()
+    first = session.push([{"type": "A", "x": 1, "ts": 1}, {"type": "B", "x": 1, "ts": 2}])
+    second = session.push([{"type": "A", "x": 9, "ts": 5000}])
+    assert [*first] == [*second] == [*texts]
+    assert "quiet" not in first.found
+    assert "loud" not in second.found
+    for results, counts in ((first, (0, 1, 0, 0)), (second, (1, 0, 1, 1))):
+        assert tuple(len(results[name]) for name in texts) == counts
+    assert first["quiet"].schema == second["quiet"].schema
+    assert first["quiet"] is first["quiet"]
+    assert "other" not in first
+    with pytest.raises(KeyError):
+        first["other"]
+
+
+def test_a_push_and_a_session_of_one_rule_have_the_same_notes() -> None:
+    text = "SELECT * FROM S WHERE A AS a FILTER a[x = 9]"
+    late = [{"type": "A", "x": 9, "ts": 5}, {"type": "A", "x": 1, "ts": 4}]
+    found = cernis.rules({"r": text}).session().push(late[1:] + late)["r"]
+    alone = cernis.query(text).session().push(late[1:] + late)
+    assert found.notes == alone.notes != ()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,7 +29,7 @@ _numbers = count()
 Read = TypeVar("Read")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class StoredEvents:
     """Events as stores keep them; stores of several queries share them."""
 
@@ -40,8 +41,6 @@ class StoredEvents:
     parts: Parts
     which: npt.NDArray[np.int16] | None
     index: Int64s | None
-    nbytes: int
-    """The memory of the tables."""
 
     @staticmethod
     def of(batch: EventBatch) -> StoredEvents:
@@ -55,8 +54,12 @@ class StoredEvents:
             batch.parts,
             batch.which,
             batch.index,
-            sum(table.nbytes for _, table in batch.parts),
         )
+
+    @cached_property
+    def nbytes(self) -> int:
+        """The memory of the tables, which costs a look at each column."""
+        return sum(table.nbytes for _, table in self.parts)
 
     def find_rows(self, at: Int64s) -> Int64s:
         """Return the row numbers of the events at some places."""
@@ -213,6 +216,7 @@ MASK = "@mask"
 """Columns of bits that say which predicates hold; see `cernis.encoding.masks`."""
 TYPES, TIMES = "@type", "@ts"
 """The types and times of events, where streams have them in columns of different names."""
+_COMPUTED = frozenset((RANK.name, TYPES, TIMES))
 
 
 def is_computed(name: str) -> bool:
@@ -221,4 +225,4 @@ def is_computed(name: str) -> bool:
     >>> is_computed("@mask0"), is_computed("price")
     (True, False)
     """
-    return name in (RANK.name, TYPES, TIMES) or name.startswith(MASK)
+    return name in _COMPUTED or name.startswith(MASK)

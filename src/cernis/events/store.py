@@ -115,8 +115,11 @@ class EventStore:
         self._kinds: dict[str, tuple[int, ...]] = {}
         self._type_column = "type"
         self._time_column: str | None = None
-        self.nbytes = 0
+
+    @property
+    def nbytes(self) -> int:
         """The memory of the stored events, shared with other stores or not."""
+        return sum(stored.nbytes for stored in self.batches)
 
     def append(self, batch: EventBatch) -> None:
         """Keep the events of a batch; an empty batch gives its columns alone."""
@@ -136,7 +139,6 @@ class EventStore:
         stored = StoredBatch(batch.base, len(batch), events, at)
         self.batches.append(stored)
         self._bases.append(batch.base)
-        self.nbytes += stored.nbytes
 
     def expect(self, schema: pa.Schema, type_column: str, time_column: str | None) -> None:
         """Set the columns, for a stream without events."""
@@ -158,7 +160,6 @@ class EventStore:
     def use(self, batches: list[StoredBatch]) -> None:
         """Keep these batches, in new lists: a copy of the store for matches keeps the old ones."""
         self.batches, self._bases = batches, [stored.base for stored in batches]
-        self.nbytes = sum(stored.nbytes for stored in batches)
 
     def add_earlier(self, earlier: EventStore) -> EventStore:
         """Return a copy with the events that only an earlier copy of this store still has."""

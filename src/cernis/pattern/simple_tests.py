@@ -28,6 +28,8 @@ class Form(Enum):
     FOLDED = "= without regard to capitals"
     PART = "contains, without regard to capitals"
 
+    __hash__ = object.__hash__  # that of an Enum is Python, and tests are hashed by the thousand
+
 
 class ConstantTest(NamedTuple):
     """An attribute has a constant as its value; the type of an event is the attribute None."""

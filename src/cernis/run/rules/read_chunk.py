@@ -1,12 +1,14 @@
 """`ChunkReader`: let all rules read a chunk of events, with those that rules derive from it.
 
-Each rule costs some calls for each chunk, so many rules take larger chunks (`join_batches`).
+Each rule that reads events costs some calls for each chunk, so many rules take larger chunks
+(`join_batches`).
 
 Rules read in such an order that each comes after those that insert into its streams (`derived`). A
 rule that reads derived streams waits until they are known (`pending`).
 
-Cost contract: per chunk some calls for each rule that runs alone and for each group of rules. Each
-of them reads its events at the cost of a session. State: the sessions, and the times
+Cost contract: per chunk some calls for each rule that runs alone, and each group of rules, if an
+event of the chunk can move it, it reads every event, or it heeds the time. Each of them reads its
+events at the cost of a session. State: the sessions, and the times
 of the last events of the input, as far as derived events may stand there.
 """
 
@@ -43,6 +45,8 @@ from cernis.run.rules.streams import confine
 _NO_PATHS = np.empty((0, 1), np.int64)
 Found = list[tuple[str, Any]]
 """Matches with the names of their rules."""
+Findings = dict[int, list[Any]]
+"""What rules and groups find, by their indices; those that have read nothing are left out."""
 
 
 class ChunkReading(NamedTuple):
@@ -104,16 +108,10 @@ class ChunkReader:
         found, self._found[index] = self._found[index], []
         return found
 
-    def begin(self) -> list[list[Any]]:
-        """Return a list for what each rule finds, for `read`."""
-        return [[] for _ in self.running]
-
-    def read(
-        self, batch: EventBatch, scale: Scale, found: list[list[Any]], how: ChunkReading
-    ) -> None:
+    def read(self, batch: EventBatch, scale: Scale, found: Findings, how: ChunkReading) -> None:
         """Let each rule read its events of a batch, those that rules have derived among them.
 
-        What is found is added to `found`, by the indices of rules.
+        What is found is added to `found`, for each rule that has read events.
         """
         expect_events(len(batch))  # of which each rule reads few
         first, self.scale = self.events, scale
@@ -128,7 +126,7 @@ class ChunkReader:
         if (len(batch) or how.last) and len(self.input.time) and scale.unit_ns is not None:
             how = how._replace(until=int(self.input.time[-1]) * scale.unit_ns)
         chunk = _RuleChunk(batch, scale, first, how, {}, {}, routed)
-        for index in running.order:
+        for index in running.list_reading(routed) if can_route else running.order:
             each, pattern = running[index], running.patterns[index]
             if can_route and index in running.router:
                 placed = self._place_routed(index, chunk)
@@ -142,17 +140,18 @@ class ChunkReader:
             if placed is not None and tables is not None and len(placed.batch):
                 placed = placed.join(tables)
             segments: list[Any] = []
-            if placed is not None and len(placed.batch):
+            has_events = placed is not None and len(placed.batch) > 0
+            if placed is not None and has_events:
                 if pattern.into is not None:
                     each.log = each.log.append(placed, each.session.events)
                 segments = each.read(placed.batch, scale)
             if each.is_paced and index in running.router and can_route and len(batch):
                 assert batch.time is not None
                 segments += each.session.pass_by(int(batch.time[-1]), scale)
-            if pattern.into is None:
-                found[index] += segments
-            else:
+            if pattern.into is not None:
                 self._derive(index, segments, chunk)
+            elif has_events or segments:
+                found.setdefault(index, []).extend(segments)
         bound = find_least(chunk.bounds.values())
         self.input = self.input.forget_before(self.events if bound is None else bound.path[0])
 
@@ -239,16 +238,20 @@ def join_batches(batches: Iterable[EventBatch], rules: int) -> Iterator[EventBat
     """Yield chunks for this number of rules, where batches of one stream follow each other."""
     most = min(max(CHUNK, CHUNK_PER_RULE * rules), LARGEST_CHUNK)
     waiting: list[EventBatch] = []
-    events = size = 0
+    events = 0
     for batch in batches:
-        events, size = events + len(batch), size + batch.parts[0][1].nbytes
-        is_large = events > most or (events > CHUNK and size > CHUNK_BYTES)
+        events += len(batch)
+        is_large = events > most or (events > CHUNK and _measure([*waiting, batch]) > CHUNK_BYTES)
         if waiting and (is_large or not _is_alike(waiting[0], batch)):
             yield _concatenate(waiting)
-            waiting, events, size = [], len(batch), batch.parts[0][1].nbytes
+            waiting, events = [], len(batch)
         waiting.append(batch)
     if waiting:
         yield _concatenate(waiting)
+
+
+def _measure(batches: Sequence[EventBatch]) -> int:
+    return sum(batch.parts[0][1].nbytes for batch in batches)
 
 
 def _is_alike(first: EventBatch, batch: EventBatch) -> bool:

@@ -17,7 +17,7 @@ search of two thousand events for all tests of all rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,6 +69,21 @@ class RoutedRules(NamedTuple):
         """What rules that run alone and get the same events have in common."""
         alone = self.wanted.get(None)
         return id(self) if alone is None else (self.streams, alone)
+
+
+class _ChosenTests(NamedTuple):
+    """The tests that find the events of a rule."""
+
+    needed: NeededTests
+    """What they were chosen from."""
+    by_kind: Mapping[IndexKind, Sequence[Constant]]
+
+    @staticmethod
+    def of(needed: NeededTests, weigh: Callable[[ConstantTest], float]) -> _ChosenTests:
+        by_kind: dict[IndexKind, list[Constant]] = {}
+        for test in choose_tests(needed, weigh):
+            by_kind.setdefault(IndexKind.of(test), []).append(test.value)
+        return _ChosenTests(needed, by_kind)
 
 
 class _Constants(NamedTuple):
@@ -185,7 +200,7 @@ class Router:
         every = [needed for wanted in own.values() for needed in wanted.values()]
         self._sample: _SampledTests | None = None
         self._conditions: RuleConditions | None = None
-        self._choices: dict[int, tuple[NeededTests, frozenset[ConstantTest]]] = {}
+        self._choices: dict[int, _ChosenTests] = {}
         """What was chosen, by the identity of what it was chosen from, since the last sample."""
         self._read = self._sample_at = 0
         if not all(isinstance(needed, frozenset) for needed in every):
@@ -203,20 +218,20 @@ class Router:
                 self._choices = before._choices
                 self._read, self._sample_at = before._read, before._sample_at
         self._waiting: list[EventBatch] = []
-        self._chosen: dict[tuple[int, int | None], frozenset[ConstantTest]] = {}
+        self._chosen: dict[tuple[int, int | None], _ChosenTests] = {}
         self._built: list[_Constants] | None = None
 
     def _choose(self) -> None:
         """Choose the tests of each rule by what is known of the events, and index them."""
         sample = self._sample
         weigh = guess_weight if sample is None or not sample.rows else sample.weigh
-        chosen: dict[tuple[int, int | None], frozenset[ConstantTest]] = {}
+        chosen: dict[tuple[int, int | None], _ChosenTests] = {}
         for target in self._targets:
             for owner, needed in self._rules[target].wanted.items():
                 known = self._choices.get(id(needed))
                 if known is None:
-                    known = self._choices[id(needed)] = needed, choose_tests(needed, weigh)
-                chosen[target, owner] = known[1]
+                    known = self._choices[id(needed)] = _ChosenTests.of(needed, weigh)
+                chosen[target, owner] = known
         if chosen != self._chosen:
             self._chosen, self._built = chosen, None
 
@@ -231,10 +246,12 @@ class Router:
         if not self._chosen:
             self._choose()
         grouped: dict[IndexKind, dict[Constant, list[tuple[int, int]]]] = {}
-        for (target, owner), tests in self._chosen.items():
-            for each in tests:
-                constants = grouped.setdefault(IndexKind.of(each), {})
-                constants.setdefault(each.value, []).append((target, owner or 0))
+        for (target, owner), choice in self._chosen.items():
+            reader = (target, owner or 0)
+            for kind, values in choice.by_kind.items():
+                constants = grouped.setdefault(kind, {})
+                for value in values:
+                    constants.setdefault(value, []).append(reader)
         return [_Constants.of(kind, each) for kind, each in grouped.items()]
 
     def _sample_events(self, batch: EventBatch) -> None:

@@ -53,7 +53,7 @@ class RuleSet(SharedRules):
                 return rule.query
         raise KeyError(name)
 
-    def run(self, events: Any, **options: Any) -> dict[str, Any]:
+    def run(self, events: Any, **options: Any) -> Mapping[str, Any]:
         """Return what each rule finds in the events; the options are those of `Query.run`."""
         return RuleSession(self, RunOptions(**options)).collect(events)
 

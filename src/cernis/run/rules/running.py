@@ -8,7 +8,7 @@ encode a shared batch once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from cernis.events.order import Scale
 from cernis.events.store import EventStore
 from cernis.output import UsedFile
 from cernis.pattern.atom import Atom
-from cernis.pattern.query import Pattern
+from cernis.pattern.query import Pattern, Strategy
 from cernis.plan.plan import Plan
 from cernis.results.matches import Matches
 from cernis.results.matchset import MatchSet
@@ -59,10 +59,14 @@ class RuleNotes(NamedTuple):
     used: Sequence[UsedFile] = ()
     warn: RuleWarnings | None = None
 
-    def list_notes(self, rule: Rule, index: int) -> tuple[str, ...]:
-        """Return the notes of a rule after those of all; its plan is made for them."""
-        plan, odd = rule.query.plan, () if self.warn is None else self.warn(index)
+    def list_notes(self, plan: Plan, index: int) -> tuple[str, ...]:
+        """Return the notes of a rule after those of all."""
+        odd = () if self.warn is None else self.warn(index)
         return (*self.shared, *plan.warnings, *odd, *plan.notes)
+
+    def list_later(self, rule: Rule, index: int) -> tuple[str, ...]:
+        """Like `list_notes`, of a rule whose plan is made for them."""
+        return self.list_notes(rule.query.plan, index)
 
 
 SILENT = RuleNotes()
@@ -109,6 +113,13 @@ class RunningRule:
     def is_paced(self) -> bool:
         """Whether it is told the times of events that it does not read."""
         return self.group is None and self.rules[0].is_paced
+
+    @cached_property
+    def reports_late(self) -> bool:
+        """Whether it may report what it has found before, in a chunk in which it finds nothing."""
+        pattern = self.pattern
+        waits = pattern.ranks_intervals or pattern.ranks_overall or pattern.grouping is not None
+        return waits or pattern.strategy is Strategy.LONGEST
 
     @cached_property
     def columns(self) -> frozenset[str]:
@@ -168,6 +179,7 @@ class RunningRule:
     ) -> Iterator[tuple[str, Any]]:
         """Yield what rules have found; of a group, those that have found something, or `every`."""
         if not isinstance(self.session, GroupSession):
+            self._note(told)
             yield self.rules[0].name, self.session.conclude(segments, last=last, forget=forget)
             return
         group, owners = self.session.group, self.session.list_owners(segments)
@@ -178,6 +190,17 @@ class RunningRule:
             own = shares.get(index) or group.nothing[index]
             yield self.rules[index].name, self._tell(index, own, found.store, told)
 
+    def report_nothing(self, index: int, told: RuleNotes) -> Any:
+        """Return the result of a rule that has found nothing, by its index in the group."""
+        if self.group is None:
+            self._note(told)
+            return self.session.empty_result()
+        store = self.session.empty_result().store
+        return self._tell(index, self.group.nothing[index], store, told)
+
+    def _note(self, told: RuleNotes) -> None:
+        self.session.notes = [*told.list_notes(self.session.plan, 0)]
+
     def join_found(
         self, parts: Sequence[tuple[str, Any]], told: RuleNotes = SILENT, *, every: bool = True
     ) -> Iterator[tuple[str, Any]]:
@@ -187,6 +210,7 @@ class RunningRule:
             by_name.setdefault(name, []).append(part)
         if self.group is None:
             if every:  # for its notes
+                self._note(told)
                 by_name.setdefault(self.rules[0].name, []).append(self.session.empty_result())
             yield from ((name, own[0].join(own[1:])) for name, own in by_name.items())
             return
@@ -202,7 +226,7 @@ class RunningRule:
     def _tell(self, index: int, found: MatchSet, store: EventStore, told: RuleNotes) -> Matches:
         """Return the matches of a rule of a group, with its notes."""
         assert self.group is not None
-        pattern, notes = self.group.find_pattern(index), partial(told.list_notes, self.rules[index])
+        pattern, notes = self.group.find_pattern(index), partial(told.list_later, self.rules[index])
         return Matches(found, store, pattern, notes=partial(notes, index), used=told.used)
 
     def derive_schemas(self, type_column: str, time_column: str | None) -> list[pa.Schema]:
@@ -288,6 +312,11 @@ class RunningRules:
             type_column,
             before,
         )
+        every = enumerate(self._running)
+        self._late = [i for i, own in every if own.reports_late or own.pattern.into is not None]
+        """Those that may report something in a chunk of which they read no event."""
+        self._reading = [i for i in self.order if self._reads_each_chunk(i)]
+        self._ranks = {index: rank for rank, index in enumerate(self.order)}
 
     def __len__(self) -> int:
         return len(self._running)
@@ -301,6 +330,30 @@ class RunningRules:
     def reads_derived(self, index: int) -> bool:
         """Return whether a rule reads a stream that others insert into."""
         return not self.made.isdisjoint(self.patterns[index].streams)
+
+    def _reads_each_chunk(self, index: int) -> bool:
+        own = self._running[index]
+        return index not in self.router or own.is_paced or own.pattern.into is not None
+
+    def list_reading(self, routed: Collection[int]) -> list[int]:
+        """Return the indices that have something to do with a chunk, in order."""
+        return sorted({*routed, *self._reading}, key=self._ranks.__getitem__)
+
+    def list_due(self, read: Collection[int]) -> list[int]:
+        """Return the indices that may have something to report: they `read` events, or wait."""
+        return sorted({*read, *self._late})
+
+    @cached_property
+    def _members(self) -> dict[str, tuple[RunningRule, int]]:
+        """Each rule by its name, and its index among those that share a session."""
+        return {
+            rule.name: (own, index) for own in self._running for index, rule in enumerate(own.rules)
+        }
+
+    def report_nothing(self, told: RuleNotes, name: str) -> Any:
+        """Return the result of a rule that has found nothing."""
+        own, index = self._members[name]
+        return own.report_nothing(index, told)
 
     def route(self, batch: EventBatch) -> dict[int, RoutedBatch]:
         """Return the events that can move each rule, by its index; without any, it is left out."""

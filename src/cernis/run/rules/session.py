@@ -5,7 +5,8 @@ It opens events and puts them in order once for all rules, lets the rules read t
 
 Cost contract: reading once; per event one look-up for each indexed attribute; per rule the cost of
 a session over its own events. A rule that shares no engine costs some calls for each
-chunk: a million events, or up to eight where there are thousands of rules.
+chunk of which it reads an event: a million events, or up to eight where there are thousands of
+rules.
 
 State: the events that a match may still report, once for all rules; four bytes for each of them and
 each rule that reads it; the partial matches. What is no longer needed is dropped when the state has
@@ -17,8 +18,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -54,10 +56,18 @@ from cernis.run.rules.prepare import (
     note_refused,
     split_groups,
 )
-from cernis.run.rules.read_chunk import ChunkReader, ChunkReading, join_batches, limit_time
+from cernis.run.rules.read_chunk import (
+    ChunkReader,
+    ChunkReading,
+    Findings,
+    join_batches,
+    limit_time,
+)
+from cernis.run.rules.results import RuleResults
 from cernis.run.rules.routing import Router
 from cernis.run.rules.rule import Rule, RuleSetError, name_warning, plan_rules
 from cernis.run.rules.running import (
+    SILENT,
     RuleNotes,
     RuleWarnings,
     RunningRule,
@@ -69,6 +79,7 @@ from cernis.run.rules.streams import name_streams, unite_declared
 from cernis.run.session import OpenedEvents, RunOptions, Session
 from cernis.run.stream_session import EventSession
 
+Results = TypeVar("Results", bound=Mapping[str, Any])
 _NUMBERS = tuple(each.name for each in fields(SessionMetrics))
 _FORGET_EVERY = 1 << 22
 """A rule set with more places, records and batches than this forgets when they have doubled."""
@@ -78,7 +89,7 @@ _BATCH = 64
 """A stored batch of a rule costs as much as so many places."""
 
 
-class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
+class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
     """The rules of a set over one stream of events."""
 
     def __init__(self, rules: SharedRules, options: RunOptions, *, families: bool = True) -> None:
@@ -204,17 +215,17 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
     def _begin(self, events: Any, *, whole: bool) -> OpenedEvents:
         return self._start(self.open(events))
 
-    def _collect(self, reading: OpenedEvents, *, last: bool = False) -> dict[str, Any]:
+    def _collect(self, reading: OpenedEvents, *, last: bool = False) -> Mapping[str, Any]:
         """Return what each rule finds in these events."""
         try:
             return self._collect_all(reading, last=last)
         except MemoryError as error:
             raise MemoryShortage(self._describe_memory()) from error
 
-    def _collect_all(self, reading: OpenedEvents, *, last: bool) -> dict[str, Any]:
+    def _collect_all(self, reading: OpenedEvents, *, last: bool) -> Mapping[str, Any]:
         if not last:
             self.renew_budget()
-            return self._count(self._conclude(self._read(reading)))
+            return self._answer(self._read(reading))
         read = self._read(reading, forget=False)
         self._read_last(read, reading.ordering.scale, forget=False)
         found = self._conclude(read, last=True, warns=True)
@@ -223,9 +234,9 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
             self._refuse([(rule, one) for rule, several in pairs for one in several])
         return found
 
-    def _result(self, segments: list[Any], *, last: bool = False) -> dict[str, Any]:
+    def _result(self, segments: list[Any], *, last: bool = False) -> Mapping[str, Any]:
         """Return what is certain now that no further event comes."""
-        read = self._reader.begin()
+        read: Findings = {}
         if self._reader.scale is not None:
             self._read_last(read, self._reader.scale)
         return self._count(self._conclude(read, last=last))
@@ -284,10 +295,10 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
             self.update(type(self.rules)(left, refused, skips=True))
             return self._check_rules(given)
 
-    def _read(self, opened: OpenedEvents, *, forget: bool = True) -> list[list[Any]]:
+    def _read(self, opened: OpenedEvents, *, forget: bool = True) -> Findings:
         ordering, batches = opened
         sources = ordering.sources
-        read = self._reader.begin()
+        read: Findings = {}
         times: TimeSpan | None = None
         for batch in join_batches(batches, len(self.rules)):
             times = extend_span(times, batch, ordering.unit_ns)
@@ -300,7 +311,7 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
         self.notes += [*note_refused(self.rules.refused), *note_missing(self.missing)]
         return read
 
-    def _read_last(self, read: list[list[Any]], scale: Scale, *, forget: bool = True) -> None:
+    def _read_last(self, read: Findings, scale: Scale, *, forget: bool = True) -> None:
         """Let rules read what others derive now that no further event comes."""
         if self.running.made:
             self._reader.read(self._empty, scale, read, ChunkReading(forget=forget, last=True))
@@ -329,7 +340,7 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
         Only rules that may have found something are named.
         """
         with self.guard:
-            read = self._reader.begin()
+            read: Findings = {}
             self._reader.read(batch, scale, read, ChunkReading())
             found = list(self._list_found(read))
             self.forget_if_due()
@@ -340,7 +351,7 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
         inserting = [each for each in self.running.patterns if each.into is not None]
         if any(is_late(each) or is_held(each) for each in inserting):
             with self.guard:
-                read = self._reader.begin()
+                read: Findings = {}
                 self._reader.read(self._empty, scale, read, ChunkReading(until=nanoseconds))
                 derived = list(self._list_found(read))
             yield from derived
@@ -350,36 +361,39 @@ class RuleSession(EventSession[dict[str, Any], OpenedEvents]):
                 for found in running.session.pass_watermark(until, scale):
                     yield running.rules[0].name, found
 
-    def _list_found(self, read: list[list[Any]]) -> Iterator[tuple[str, Any]]:
-        for place, segments in enumerate(read):
+    def _list_found(self, read: Findings, told: RuleNotes = SILENT) -> Iterator[tuple[str, Any]]:
+        """Yield what rules may have found: those that have read events, or heed the time."""
+        for place in self.running.list_due(read):
             running = self.running[place]
             if parts := self._reader.take_found(place):
-                yield from running.join_found(parts, every=False)
-            elif segments or running.session.pipeline.heeds_time:
-                yield from running.conclude(segments, every=False)
+                yield from running.join_found(parts, told, every=False)
+            elif running.pattern.into is None:
+                yield from running.conclude(read.get(place, []), told, every=False)
 
     # ------------------------------------------------------------- answers
 
+    def _answer(self, read: Findings) -> RuleResults:
+        """Return what each rule has found so far; the matches are counted."""
+        told = RuleNotes(tuple(self.notes), self.mistakes.used)
+        found = self._count(dict(self._list_found(read, told)))
+        return RuleResults(self.running.numbers, found, partial(self.running.report_nothing, told))
+
     def _conclude(
-        self, read: list[list[Any]], *, last: bool = False, warns: bool = False
-    ) -> dict[str, Any]:
+        self, read: Findings, *, last: bool = False, warns: bool = False
+    ) -> Mapping[str, Any]:
         """Return what each rule has found, with its notes."""
         found: dict[str, Any] = {}
-        for place, segments in enumerate(read):
-            running = self.running[place]
-            session, plan = running.session, running.session.plan
+        for place, running in enumerate(self.running):
             warn = self._find_warnings(place) if warns else None
-            odd = () if warn is None or running.group is not None else warn(0)
-            session.notes = [*self.notes, *plan.warnings, *odd, *plan.notes]
             told = RuleNotes(tuple(self.notes), self.mistakes.used, warn)
             if running.pattern.into is None:
-                found.update(running.conclude(segments, told, last=last))
+                found.update(running.conclude(read.get(place, []), told, last=last))
             else:
                 found.update(running.join_found(self._reader.take_found(place), told))
         return {name: found[name] for name in self.rules.names}
 
-    def _count(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Return what rules have found, counted; a rule that has found nothing costs nothing."""
+    def _count(self, found: Results) -> Results:
+        """Return what rules have found, counted."""
         for name, each in found.items():
             if not (isinstance(each, Matches) and each.match_set.is_empty()):
                 self._matches[name] += each.count()
