@@ -349,7 +349,7 @@ def test_three_events_in_any_order_are_compared_by_order() -> None:
         "x[k] < y[k]: by an ordered index (in any order)",
         "y[k] <= z[n]: by an ordered index (in any order)",
     ]
-    assert len(said["indexes"]) == 9
+    assert len(said["indexes"]) == 7
     assert (
         entries(
             "SELECT * FROM S WHERE A AS x ALL A AS y ALL C AS z FILTER x[k] < y[k] AND y[k] <= z[n]"

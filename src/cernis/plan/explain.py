@@ -12,7 +12,7 @@ from cernis.automata.correlated.mermaid import draw_pcea
 from cernis.automata.correlated.pcea import ANY_DISTANCE, Apart, WeightBound
 from cernis.automata.unary.construct import compares_events
 from cernis.automata.unary.mermaid import draw_cea
-from cernis.engine.correlated.tables import CorrelatedTables
+from cernis.engine.correlated.tables import CorrelatedTables, store_of
 from cernis.engine.dag.records import RECENT, SORTED, UNION, UNLIKE
 from cernis.integers import count_noun
 from cernis.pattern import formula as cel
@@ -282,6 +282,10 @@ def _describe_indexes(plan: Plan) -> list[str]:
         return []
     names = tables.pcea.names
     lines = []
+    rays, others = (
+        {store_of(s.state, s.link) for s in tables.pcea.sources if (s.link.ray is None) is plain}
+        for plain in (False, True)
+    )
     for store in tables.stores:
         by = " and ".join(store.column) or "nothing"
         kind = "set"
@@ -289,7 +293,8 @@ def _describe_indexes(plan: Plan) -> list[str]:
             kind = f"list with back pointers over {', '.join(a for a, _ in store.values)}"
         ordered, guard, _ = (store.ordered or "").partition(" unless ")
         ordered, _, _ = ordered.partition(" once ")
-        ordered, is_ray, _ = ordered.partition(" as ray ")
+        ordered, _, _ = ordered.partition(" as ray ")
+        is_ray = store.kind == SORTED and store in rays - others
         sorted_by, arrow, _ = ordered.partition(" -> ")
         final, stage = tables.waiting.get(store, (store, -1))
         stages = tables.ready[final].once if final in tables.ready else ()

@@ -192,7 +192,7 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
         kind = RECENT if order and reach else SORTED
     earlier = dict.fromkeys(o.earlier for o in link.ordered) if order else ()
     sorted_by = " ".join(filter(None, (" to ".join(earlier), reach)))
-    if link.ray is not None and (order or link.is_next):
+    if link.ray is not None and (link.is_next or len(link.ordered) > 1):
         kind, sorted_by = SORTED, f"{sorted_by} as ray {link.ray[1]}"
     if grouped and link.unless:
         sorted_by = ", ".join(link.unless.by)
