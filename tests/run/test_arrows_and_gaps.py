@@ -114,6 +114,24 @@ def test_values_across_events_agree_with_the_oracle(
     assert_agrees(pattern, events, [match for part in parts for match in part])
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "b[p] != c[p] + 1",
+        "NOT c[p] = b[p] - 1",
+        "b[p] = a[p] - 1 AND c[p] != a[p] * 2",
+        "c[p] = a[p] - 1 OR c[p] != b[p] * 2",
+    ],
+)
+def test_calculated_values_decide_what_fits_an_arrow_as_in_the_oracle(condition: str) -> None:
+    query = cernis.query(
+        f"SELECT * WHERE (B AS a -> A AS b -> A AS c ; A AS d) FILTER {condition} WITHIN 9 EVENTS"
+    )
+    values = [("B", 3), ("A", 2.5), ("A", 2), ("A", None), ("A", 6), ("B", 2), ("A", 1), ("A", 4)]
+    events = [{"type": type_, "p": p, "ts": at} for at, (type_, p) in enumerate(values)]
+    assert_agrees(query.pattern, events, list(query.run(make_table(events, timed=True))))
+
+
 def make_ticks(count: int) -> pa.Table:
     kinds = ["A", "B", "A", "C", "B", "B", "A"]
     return pa.table(

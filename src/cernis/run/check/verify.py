@@ -294,6 +294,8 @@ class Verifier:
                     assert isinstance(terms, pred.CompareTerms)
                     settled = self._is_settled(terms, one, wait, marks)
                     return condition if settled else pred.AllOf(())
+                case pred.Compare(origin=pred.CompareTerms() as whole):
+                    return settle(whole)
                 case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
                     return replace(condition, parts=tuple(map(settle, parts)))
                 case _:
