@@ -380,6 +380,11 @@ def _cut_ranges(ranges: RunRanges, group: Ints, goes_on: Ints) -> tuple[RunRange
     return RunRanges(whole.moment, whole.key, begin, end), fitting - before
 
 
+def _count_before(moment: Ints, moments: int) -> Ints:
+    """Return how many of some come before each moment, and how many there are."""
+    return np.append(0, np.cumsum(np.bincount(moment, minlength=moments)))
+
+
 def count_runs(chosen: Chosen, runs: RunPlaces, sums: RunSums, maps: RunMaps) -> list[int]:
     """Return the number of matches of every root, where runs begin with (1, 0)."""
     start, moment = chosen.start[runs.vertex], find_moments(chosen)[runs.vertex]
@@ -393,31 +398,33 @@ def count_maps(due: Ints, runs: TreeRuns, sums: RunSums, maps: RunMaps, roots: i
     `due` has the bound of each moment. Its maps come one after the other, after its sums, and
     before its runs begin.
     """
-    leaves, numbers = _RunLeaves(runs.first), np.arange(len(due) + 1)
+    leaves, moments = _RunLeaves(runs.first), len(due)
     ranges, told = maps
-    kept = (ranges.begin < ranges.end) & (told != (1.0, 0.0, 1.0)).any(axis=1)
-    maps = RunMaps(ranges.pick(kept), told[kept])
+    is_known = (told[:, 0] == 1.0) & (told[:, 1] == 0.0) & (told[:, 2] == 1.0)
+    kept = (ranges.begin < ranges.end) & ~is_known
+    if not kept.all():
+        maps = RunMaps(ranges.pick(kept), told[kept])
     kept = sums.ranges.begin < sums.ranges.end
-    sums = RunSums(sums.ranges.pick(kept), sums.number[kept], sums.root[kept])
+    if not kept.all():
+        sums = RunSums(sums.ranges.pick(kept), sums.number[kept], sums.root[kept])
     places = np.arange(len(runs.start))
     spans = leaves.span(
         np.repeat(np.arange(len(runs.first) - 1), np.diff(runs.first)), places, places + 1
     )
-    leaving = np.argsort(runs.start, kind="stable")
-    begun = np.argsort(runs.moment, kind="stable")
+    leaving, begun = np.argsort(runs.start), np.argsort(runs.moment)
     begun = begun[runs.start[begun] >= due[runs.moment[begun]]]
     steps = _RunMoments(
         due=due,
         leaving=spans[leaving],
         start=runs.start[leaving],
-        sum_first=np.searchsorted(sums.ranges.moment, numbers),
+        sum_first=_count_before(sums.ranges.moment, moments),
         sums=leaves.span(*sums.ranges[1:]),
         number=sums.number,
         root=sums.root,
-        map_first=np.searchsorted(maps.ranges.moment, numbers),
+        map_first=_count_before(maps.ranges.moment, moments),
         maps=leaves.span(*maps.ranges[1:]),
         told=maps.told,
-        run_first=np.searchsorted(runs.moment[begun], numbers),
+        run_first=_count_before(runs.moment[begun], moments),
         runs=spans[begun],
         given=runs.given[begun],
     )
@@ -426,14 +433,14 @@ def count_maps(due: Ints, runs: TreeRuns, sums: RunSums, maps: RunMaps, roots: i
         nodes, out, gone = 2 * leaves.leaves, np.zeros(roots), 0
         told = np.tile(np.array([1.0, 0.0, 1.0]), (nodes, 1))
         trees = _RunTree(np.zeros(nodes, np.int64), np.zeros(nodes), np.zeros(nodes), told)
-        for piece in cut_events(len(due)):
+        for piece in cut_events(moments):
             span = piece.start, piece.stop, gone
             gone = call_patiently(_count_moments, steps, trees, prime, span, out)
         return out
 
     def bound_bits() -> int:
         # maps since the oldest run inside the window have multiplied its ways
-        size, until = len(numbers), sums.ranges.moment
+        size, until = moments + 1, sums.ranges.moment
         oldest = np.append(runs.moment[leaving], size)
         since = np.minimum(oldest[np.searchsorted(steps.start, due[until])], until)
         name = maps.ranges.key * size + maps.ranges.moment

@@ -47,7 +47,6 @@ from cernis.engine.dag.run_maps import (
     count_maps,
     find_moments,
     find_vertices,
-    join_maps,
 )
 from cernis.engine.dag.steps import (
     AskedRanges,
@@ -231,7 +230,8 @@ def count_ranges(steps: Steps, places: Places) -> list[int] | None:
     until = 2 * np.searchsorted(steps.due, steps.start[vertex[left]], side="right")
     kept = is_counted[vertex[left]] & (until < len(due))
     taking = _find_taking(places, intervals, left[kept], places.asking[later[kept]], until[kept])
-    maps = join_maps(RunMaps(taking, np.tile(np.array([1.0, -1.0, 1.0]), (len(taking.key), 1))))
+    taking = taking.pick(np.argsort(taking.moment))
+    maps = RunMaps(taking, np.tile(np.array([1.0, -1.0, 1.0]), (len(taking.key), 1)))
     sums = RunSums(ranges, number, asking)
     numbers = np.array(count_maps(due, begun, sums, maps, len(steps.start)), np.int64)
     numbers[is_counted] = 1
