@@ -34,7 +34,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/engine/rows tests/run/rows tests/streaming/test_row_stream.py tests/streaming/test_row_partitions.py tests/spark/test_row_groups.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit oldest nightly endless endless-live endless-spark demo test package lint types imports unit fuzz exhaustive soak crash bench bench-peer site pages docs-check format web web-test clean
+.PHONY: help setup lock audit oldest nightly endless endless-live endless-spark demo test package lint types imports unit fuzz exhaustive soak row-peers crash bench bench-peer site pages docs-check format web web-test clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,7 +148,10 @@ exhaustive: $(VENV)/.dev ## Every small query over every short stream, in CEQL a
 soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, random queries (N=1000), all benchmarks
 	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" \
 		tests/spark/test_answers.py tests/spark/test_streams.py tests/spark/test_graphs.py tests/spark/test_graph_streams.py \
-		tests/spark/test_shipping.py tests/spark/test_connect.py tests/spark/test_example_scripts.py tests/bench tests/docs/test_site.py
+		tests/spark/test_statements.py tests/spark/test_shipping.py tests/spark/test_connect.py tests/spark/test_example_scripts.py tests/bench tests/docs/test_site.py
+
+row-peers: $(VENV)/.dev ## The same SQL on Trino and Flink, where they can be fetched, compared row by row
+	@$(BIN)/python -m tools.row_peers
 
 crash: $(VENV)/.dev ## Faults on streams, in one process and on Spark: kills, failing sinks (CRASHES=100)
 	@$(BIN)/python tests/live/crash.py --kills $(or $(CRASHES),100) --seed $(SEED)

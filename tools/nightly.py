@@ -47,7 +47,8 @@ def list_checks(hours: float, seed: int, live: float = 0.0) -> list[Check]:
     minutes = int(60 * live) or max(1, int(0.09 * hours * 60))
     return [
         Check("fuzz", ("fuzz", f"MINUTES={fuzz}", f"SEED={seed}"), 0.25),
-        Check("soak", ("soak", "N=300"), 0.2),
+        Check("soak", ("soak", "N=300"), 0.17),
+        Check("Trino and Flink", ("row-peers",), 0.03),
         Check("crash", ("crash", "CRASHES=60", f"SEED={seed}"), 0.12),
         Check("endless", ("endless", "LENGTH=20000000"), 0.07),
         Check("endless, live", ("endless-live", f"MINUTES={minutes}"), 0.1 + live / hours),

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import reduce
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import cernis
 from cernis import spark as cernis_spark
-from tools.cases.row_patterns import RowCase, draw_case
+from tools.cases.row_patterns import RowCase, draw_case, draw_stream_case
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CASES = int(os.environ.get("CERNIS_FUZZ_N", "4"))
+ROUNDS = max(1, int(os.environ.get("CERNIS_FUZZ_N", "1")) // 100)
+"""How many jobs the random tests run; one has many cases."""
 PRICES = [12, 17, 25, 12, 15, 20, 25, 19, 15, 25, 25, 14, 12, 15]
 VEE = """PARTITION BY symbol ORDER BY ts
   MEASURES strt.ts AS first, LAST(up.ts) AS last
@@ -26,24 +32,88 @@ VEE = """PARTITION BY symbol ORDER BY ts
   DEFINE down AS price < PREV(price), up AS price > PREV(price)"""
 
 
-def run(spark: SparkSession, case: RowCase) -> list[tuple[Any, ...]]:
-    frame = spark.createDataFrame(
-        [tuple(row.values()) for row in case.rows], "g string, t long, x long"
-    )
-    rows = cernis_spark.sql(spark, case.statement, t=frame).collect()
-    return sorted((tuple(row) for row in rows), key=repr)
+def unite(frames: Iterable[Any]) -> Any:
+    """Return the rows of several results as lines of JSON, with the number of the result."""
+    lines = [
+        frame.select(
+            F.lit(number).alias("case"),
+            F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("line"),
+        )
+        for number, frame in enumerate(frames)
+    ]
+    return reduce(lambda one, other: one.unionAll(other), lines)
 
 
-@pytest.mark.parametrize("dependent", [False, True])
-def test_random_statements_return_what_the_standard_says(
-    spark: SparkSession, dependent: bool
-) -> None:
-    """Several of the oracle's cases; those that are mistakes of SKIP TO are left to DuckDB."""
-    cases = (draw_case(seed, dependent=dependent) for seed in range(10_000))
-    wanted = [case for case in (next(cases) for _ in range(CASES * 4)) if case.expected]
-    for case in wanted[:CASES]:
+def assert_expected(cases: Sequence[RowCase], rows: Iterable[Any]) -> None:
+    """Check the rows of cases that ran together."""
+    found: dict[int, list[tuple[Any, ...]]] = {number: [] for number in range(len(cases))}
+    for row in rows:
+        found[row["case"]].append(tuple(json.loads(row["line"]).values()))
+    for number, case in enumerate(cases):
         assert case.expected is not None
-        assert run(spark, case) == sorted(case.expected, key=repr), case.statement
+        assert sorted(found[number], key=repr) == sorted(case.expected, key=repr), case.statement
+
+
+@pytest.mark.parametrize("first", range(0, 10_000 * ROUNDS, 10_000))
+def test_random_statements_return_what_the_standard_says(spark: SparkSession, first: int) -> None:
+    """Cases of the oracle in one job; those that are mistakes of SKIP TO are left to DuckDB."""
+    drawn = (draw_case(seed, dependent=bool(seed % 2)) for seed in range(first, first + 10_000))
+    cases = [*islice((case for case in drawn if case.expected), 10)]
+    frames = [
+        cernis_spark.sql(
+            spark,
+            case.statement,
+            t=spark.createDataFrame(
+                [tuple(row.values()) for row in case.rows], "g string, t long, x long"
+            ),
+        )
+        for case in cases
+    ]
+    assert_expected(cases, unite(frames).collect())
+
+
+STREAMED = "c int, g string, t timestamp, x long"
+
+
+@pytest.mark.parametrize("first", range(0, 10_000 * ROUNDS, 10_000))
+def test_random_statements_on_a_stream_that_starts_anew(
+    spark: SparkSession, tmp_path: Path, first: int
+) -> None:
+    """Cases of the oracle in one stream; after half of the rows, another run goes on with it."""
+    cases = [draw_stream_case(first + 1000 * number, bounded=True) for number in range(3)]
+    source, kept, sink = (tmp_path / name for name in ("in", "kept", "out"))
+    source.mkdir()
+
+    def write(piece: str, chosen: Callable[[int], bool], last: int | None = None) -> None:
+        rows = [
+            {"c": number, "g": row["g"], "t": row["t"], "x": row["x"]}
+            for number, case in enumerate(cases)
+            for row in case.rows
+            if chosen(row["t"])
+        ]
+        if last is not None:  # time passes
+            rows += [{"c": number, "g": "z", "t": last, "x": 0} for number in range(len(cases))]
+        begin = datetime(2026, 1, 1, tzinfo=UTC)
+        told = [{**row, "t": str(begin + timedelta(seconds=row["t"]))} for row in rows]
+        (source / f"{piece}.json").write_text("\n".join(map(json.dumps, told)))
+
+    def run() -> None:
+        """Run the stream until it has read what there is, as a new driver would."""
+        frames = []
+        for number, case in enumerate(cases):
+            read = spark.readStream.schema(STREAMED).json(str(source))
+            rows = read.filter(f"c = {number}").drop("c")
+            stream = {"tasks": 1, "ahead": None}
+            frames.append(cernis_spark.sql(spark, case.statement, t=rows, stream=stream))
+        writing = unite(frames).filter("get_json_object(line, '$.g') <> 'z'").writeStream
+        writing = writing.format("json").option("checkpointLocation", str(kept))
+        writing.trigger(availableNow=True).start(str(sink)).awaitTermination()
+
+    write("0", lambda t: t < 10)
+    run()
+    write("1", lambda t: t >= 10, last=1000)
+    run()
+    assert_expected(cases, spark.read.schema("case int, line string").json(str(sink)).collect())
 
 
 def test_a_clause_of_a_data_frame(spark: SparkSession) -> None:

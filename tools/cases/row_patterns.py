@@ -303,14 +303,14 @@ def draw_case(
 
 
 def draw_stream_case(seed: int, *, bounded: bool = False) -> RowCase:
-    """Return a case that a stream can decide; `bounded`: with WITHIN, so that it decides all.
+    """Return a case that a stream can decide.
 
-    WITHIN is an interval of seconds.
+    `bounded`: with WITHIN, an interval of seconds, so that it decides all, and with matches.
     """
     number = seed
     while True:
         case = draw_case(number, dependent=bool(number % 2), modes=(RowsPerMatch.ONE,))
-        fits = "WITHIN" in case.statement or not bounded
+        fits = not bounded or ("WITHIN" in case.statement and bool(case.expected))
         if fits and case.expected is not None and not re.search(r"NEXT\(|\$", case.statement):
             text = re.sub(r"WITHIN (\d+)", r"WITHIN INTERVAL '\1' SECOND", case.statement)
             return replace(case, statement=text)

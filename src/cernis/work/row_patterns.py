@@ -28,17 +28,13 @@ _CHUNK = 1 << 17
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionWork(Work):
-    """Finds the matches in whole partitions."""
+class RowPatternWork(Work):
+    """Reads rows in order, once."""
 
     matcher: RowMatcher
     kept: tuple[str, ...]
     """The columns of rows that go on to the measures."""
     budget: int = DEFAULT_BUDGET
-
-    def open(self, frozen: bytes | None = None) -> Recognizer:
-        assert frozen is None, "a batch has no state"
-        return _PartitionRecognizer(self)
 
     @property
     def stream_names(self) -> tuple[str, ...]:
@@ -48,7 +44,31 @@ class PartitionWork(Work):
         raise NotImplementedError  # rows come in order
 
 
-class _PartitionRecognizer(Recognizer):
+@dataclass(frozen=True, kw_only=True)
+class PartitionWork(RowPatternWork):
+    """Finds the matches in whole partitions."""
+
+    def open(self, frozen: bytes | None = None) -> Recognizer:
+        return _PartitionRecognizer(self)
+
+
+class RowTask(Recognizer):
+    """A session that reads a batch, once."""
+
+    def replay(self, table: pa.Table) -> None:
+        raise NotImplementedError  # a batch is read once
+
+    def forget(self) -> None:
+        """Nothing: what is read is dropped."""
+
+    def freeze(self) -> bytes:
+        raise NotImplementedError  # a batch has no state
+
+    def count_state(self) -> EngineState:
+        return EngineState(keys=0, records=0, stored=0)
+
+
+class _PartitionRecognizer(RowTask):
     def __init__(self, work: PartitionWork) -> None:
         self.work = work
         self.feed = RowFeed(work.matcher, work.budget)
@@ -106,15 +126,3 @@ class _PartitionRecognizer(Recognizer):
         columns = dict(zip(rows.column_names, rows.columns, strict=True))
         described = describe_rows(matched, numbers, self.work.matcher)
         yield from pa.table({**columns, **described}).to_batches(max_chunksize=1 << 16)
-
-    def replay(self, table: pa.Table) -> None:
-        raise NotImplementedError  # a batch is read once
-
-    def forget(self) -> None:
-        """Nothing: matching drops what no match needs."""
-
-    def freeze(self) -> bytes:
-        raise NotImplementedError  # a batch has no state
-
-    def count_state(self) -> EngineState:
-        return EngineState(keys=len(self.pending), records=0, stored=self.size)

@@ -29,14 +29,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.engine.rows.match import choose_matches
-from cernis.events.batch import Int64s
 from cernis.pattern.row_pattern import SkipMode
-from cernis.plan.rows.matcher import NUMBER, PARTITION, ROW, RowMatcher
-from cernis.run.rows.feed import DEFAULT_BUDGET, MatchedRows, RowFeed, SliceMatches, describe_rows
+from cernis.plan.rows.matcher import NUMBER, PARTITION, ROW
+from cernis.run.rows.feed import MatchedRows, RowFeed, SliceMatches, describe_rows
 from cernis.work.carriers import read_blob, write_blob
 from cernis.work.columns import OWN
-from cernis.work.reading import Recognizer, Work
-from cernis.work.report import EngineState
+from cernis.work.reading import Recognizer
+from cernis.work.row_patterns import RowPatternWork, RowTask
 
 SLICE, CHUNK, EARLY, GROUP, HEAD = "@slice", "@chunk", "@early", "@group", "@head"
 _NUMBERS = pa.list_(pa.int64())
@@ -61,22 +60,7 @@ _BLOB_ROWS = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
-class _RowPatternWork(Work):
-    matcher: RowMatcher
-    kept: tuple[str, ...]
-    """The columns of rows that go on to the measures."""
-    budget: int = DEFAULT_BUDGET
-
-    @property
-    def stream_names(self) -> tuple[str, ...]:
-        return ("rows",)
-
-    def read_ticks(self, table: pa.Table) -> Int64s:
-        raise NotImplementedError  # rows come in order
-
-
-@dataclass(frozen=True, kw_only=True)
-class SliceWork(_RowPatternWork):
+class SliceWork(RowPatternWork):
     """Finds the matches that may begin in each slice."""
 
     keys: tuple[str, ...]
@@ -87,7 +71,7 @@ class SliceWork(_RowPatternWork):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeamWork(_RowPatternWork):
+class SeamWork(RowPatternWork):
     """Follows the search of each partition from slice to slice."""
 
     def open(self, frozen: bytes | None = None) -> Recognizer:
@@ -95,30 +79,14 @@ class SeamWork(_RowPatternWork):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChosenWork(_RowPatternWork):
+class ChosenWork(RowPatternWork):
     """Gives the rows of the matches that were chosen."""
 
     def open(self, frozen: bytes | None = None) -> Recognizer:
         return _ChosenRecognizer()
 
 
-class _Task(Recognizer):
-    """A session that reads a batch, once."""
-
-    def replay(self, table: pa.Table) -> None:
-        raise NotImplementedError  # a batch is read once
-
-    def forget(self) -> None:
-        """Nothing: what is read is dropped."""
-
-    def freeze(self) -> bytes:
-        raise NotImplementedError  # a batch has no state
-
-    def count_state(self) -> EngineState:
-        return EngineState(keys=0, records=0, stored=0)
-
-
-class _SliceRecognizer(_Task):
+class _SliceRecognizer(RowTask):
     def __init__(self, work: SliceWork) -> None:
         self.work = work
         self.feed = RowFeed(work.matcher, work.budget)
@@ -175,7 +143,7 @@ class _SliceRecognizer(_Task):
 
 
 def pack_matches(
-    table: pa.Table, found: SliceMatches, work: _RowPatternWork
+    table: pa.Table, found: SliceMatches, work: RowPatternWork
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], bytes]]:
     """Yield where matches begin and go on, and the blob with their rows; at least one."""
     numbers = np.asarray(table.column(ROW), np.int64)
@@ -193,7 +161,7 @@ def pack_matches(
         yield found.starts[begin:end], found.nexts[begin:end], blob
 
 
-class _SeamRecognizer(_Task):
+class _SeamRecognizer(RowTask):
     def __init__(self, work: SeamWork) -> None:
         self.work = work
         self.feed = RowFeed(work.matcher, work.budget)
@@ -251,7 +219,7 @@ class _SeamRecognizer(_Task):
         return pa.record_batch(columns)
 
 
-class _ChosenRecognizer(_Task):
+class _ChosenRecognizer(RowTask):
     def take(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         for i in range(table.num_rows):
             blob, chosen, before = (table.column(name)[i] for name in CHOSEN_FIELDS)

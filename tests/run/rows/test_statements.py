@@ -210,6 +210,9 @@ MISTAKES = {
     "PATTERN (A) DEFINE A AS MATCH_ROWTIME() > 1": "MATCH_ROWTIME() is no part of DEFINE",
     "MEASURES LAG(x) OVER (ORDER BY ts) AS y PATTERN (A)": "a window function inside the clause",
     "PATTERN A B": "PATTERN has no brackets",
+    "MEASURES MATCH_NUMBER(A) AS y PATTERN (A)": "MATCH_NUMBER takes no value",
+    "MEASURES PREV(SUM(x)) AS y PATTERN (A)": "an aggregate inside of a function of one row",
+    "MEASURES RUNNING A.x AS y PATTERN (A)": "RUNNING stands before FIRST, LAST or an aggregate",
     "PATTERN SEEK (A)": "SEEK and INITIAL belong to windows",
     "MEASURES x AS y INITIAL PATTERN (A)": "SEEK and INITIAL belong to windows",
     "PATTERN (A)) AS m WINDOW w AS (ORDER BY ts PATTERN (A) DEFINE A AS x > 1":

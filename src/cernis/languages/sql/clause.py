@@ -353,6 +353,9 @@ class ClauseReader:
             elif word in ("RUNNING", "FINAL") and _is_call(tokens[number + 1 : number + 3]):
                 text[at : token.end - span.start + 1] = " " * (token.end - token.start + 1)
                 modes[following.start - span.start] = word
+            elif word in ("RUNNING", "FINAL") and _is_name(tokens[number + 1 : number + 3]):
+                message = f"{word} stands before FIRST, LAST or an aggregate"
+                raise self.fail(message, span_of_token(token))
         try:
             kind = {} if into is None else {"into": into}
             tree = sqlglot.parse_one("".join(text), dialect=self.dialect, **kind)
@@ -420,6 +423,10 @@ def _is_end(token: Any) -> bool:
 
 def _is_call(tokens: Sequence[Any]) -> bool:
     return len(tokens) == 2 and tokens[0].text.isidentifier() and tokens[1].text == "("
+
+
+def _is_name(tokens: Sequence[Any]) -> bool:
+    return len(tokens) == 2 and tokens[0].text.isidentifier() and tokens[1].text == "."
 
 
 def span_of_token(token: Any) -> Span:

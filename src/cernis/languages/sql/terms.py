@@ -166,6 +166,8 @@ class _TermReader:
     def _read_function(self, node: exp.Expr, name: str) -> Term:
         arguments = node.expressions
         if name == "MATCH_NUMBER":
+            if arguments:
+                raise self.fail("MATCH_NUMBER takes no value", arguments[0])
             return MatchNumberTerm()
         if name in OWN_FUNCTIONS:
             return self._read_own_function(node, name)
@@ -213,6 +215,8 @@ class _TermReader:
 
     def _read_value(self, value: exp.Expr, node: exp.Expr, **where: Any) -> Term:
         holder = exp.Paren(this=value.copy())
+        if (inner := holder.find(exp.AggFunc)) is not None:
+            raise self.fail("an aggregate inside of a function of one row", inner)
         variables = self._strip(holder)
         if not list(holder.find_all(exp.Column)):
             raise self.fail("the value has no column, so it belongs to no row", node)

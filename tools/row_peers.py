@@ -1,0 +1,160 @@
+"""`make row-peers`: the tests that compare SQL with Trino and Flink, where these can be had.
+
+Flink goes into an environment of its own, Trino's server is fetched from the Java registry and runs
+in one process while the tests do. Both are kept beside the compiled kernels of Cernis.
+`CERNIS_FLINK` and `CERNIS_TRINO` name others. What cannot be had is skipped with a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.request import urlopen
+
+from cernis.errors import CernisError
+from cernis.folder import own_folder
+from cernis.spark.streaming.connector import JarRegistry
+
+TRINO = "368"
+"""The last version that runs on Java 17 and on Java 11."""
+FLINK = "2.3.0"
+_TESTS = ("tests/run/rows/test_trino.py", "tests/run/rows/test_flink.py")
+_PYTHONS = ("python3.11", "python3.12", "python3.10")
+_STARTED = 180
+_FILES = {
+    "node.properties": "node.environment=test\nnode.id=one\nnode.data-dir={0}/data\n",
+    "config.properties": "coordinator=true\nnode-scheduler.include-coordinator=true\n"
+    "http-server.http.port={1}\ndiscovery.uri=http://localhost:{1}\nquery.max-memory=1GB\n"
+    "plugin.dir={2}/plugin\ncatalog.config-dir={0}/catalog\n",
+    "catalog/memory.properties": "connector.name=memory\n",
+}
+_OPENED = ("java.lang", "java.nio", "java.util", "sun.nio.ch")
+
+
+class MissingError(CernisError):
+    """An engine that cannot be had here, and why."""
+
+
+def find_flink() -> str:
+    """Return a Python that has Flink, in an environment that is made unless there is one."""
+    if given := os.environ.get("CERNIS_FLINK"):
+        return given
+    folder = _find_folder() / f"flink-{FLINK}-python"
+    python = folder / "bin" / "python"
+    if not python.exists():
+        found = next(filter(None, map(shutil.which, _PYTHONS)), None)
+        if found is None:
+            raise MissingError(f"Flink needs one of {', '.join(_PYTHONS)}")
+        try:
+            _call([found, "-m", "venv", str(folder)])
+            pip = [str(python), "-m", "pip", "install", "-q"]
+            _call([*pip, "setuptools<80", f"apache-flink=={FLINK}"])
+        except MissingError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    return str(python)
+
+
+@contextmanager
+def open_trino() -> Iterator[str]:
+    """Yield the address of a server of Trino, which is started unless there is one."""
+    if given := os.environ.get("CERNIS_TRINO"):
+        yield given
+        return
+    java = shutil.which("java")
+    if java is None:
+        raise MissingError("Trino needs Java")
+    server = _fetch_trino()
+    with socket.create_server(("localhost", 0)) as free:
+        port = free.getsockname()[1]
+    with TemporaryDirectory() as place:
+        for name, text in _FILES.items():
+            file = Path(place) / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text.format(place, port, server))
+        command = [java, "-Xmx2g", "-Djdk.attach.allowAttachSelf=true", f"-Dconfig={place}"]
+        command[-1] += "/config.properties"
+        command += [f"-Dnode.{line}" for line in ("environment=test", "id=one")]
+        command += [f"-Dnode.data-dir={place}/data", "-Dlog.enable-console=false"]
+        command += [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in _OPENED]
+        command += ["-cp", f"{server}/lib/*", "io.trino.server.TrinoServer"]
+        with (Path(place) / "log").open("w+") as log:
+            process = subprocess.Popen(command, cwd=place, stdout=log, stderr=log)
+            try:
+                _wait_for(f"http://localhost:{port}", process, Path(log.name))
+                yield f"http://localhost:{port}"
+            finally:
+                process.kill()
+                process.wait()
+
+
+def _fetch_trino() -> Path:
+    """Return the folder of Trino's server; of its plugins, the one for tables in memory."""
+    folder = _find_folder() / f"trino-server-{TRINO}"
+    if not folder.exists():
+        packed = JarRegistry().fetch("io.trino", "trino-server", TRINO, "tar.gz")
+        with TemporaryDirectory(dir=folder.parent) as place, tarfile.open(packed) as archive:
+            for member in archive:
+                parts = Path(member.name).parts
+                if parts[1:2] == ("lib",) or parts[1:3] == ("plugin", "memory"):
+                    archive.extract(member, place, filter="data")
+            (Path(place) / folder.name).rename(folder)
+        packed.unlink()
+    return folder
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server answers."""
+    end = time.monotonic() + _STARTED
+    while time.monotonic() < end and process.poll() is None:
+        with suppress(OSError), urlopen(f"{url}/v1/info", timeout=5) as answer:
+            if not json.load(answer)["starting"]:
+                return
+        time.sleep(1)
+    told = log.read_text(errors="replace").strip().splitlines()[-1:]
+    raise MissingError(f"Trino did not start: {' '.join(told)[:300]}")
+
+
+def _find_folder() -> Path:
+    place = own_folder()
+    if place is None:
+        raise MissingError("there is no folder to keep engines in")
+    folder = place / "peers"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _call(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MissingError(f"{' '.join(command[-2:])}: {done.stderr.strip()[-300:]}")
+
+
+def main() -> int:
+    """Run the tests; return how they ended."""
+    with ExitStack() as stack:
+        found = {}
+        for name, find in (
+            ("FLINK", find_flink),
+            ("TRINO", lambda: stack.enter_context(open_trino())),
+        ):
+            try:
+                found[f"CERNIS_{name}"] = find()
+            except CernisError as error:
+                sys.stderr.write(f"{name.title()} is left out: {error}\n")
+        command = [sys.executable, "-m", "pytest", "-v", "-rs", *_TESTS]
+        return subprocess.run(command, env={**os.environ, **found}, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
