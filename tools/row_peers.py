@@ -21,13 +21,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
 
+from benchmarks.peers.installing import FLINK, MissingError, call_installer, find_peers_folder
 from cernis.errors import CernisError
-from cernis.folder import own_folder
 from cernis.spark.streaming.connector import JarRegistry
 
 TRINO = "368"
 """The last version that runs on Java 17 and on Java 11."""
-FLINK = "2.3.0"
 _TESTS = ("tests/run/rows/test_trino.py", "tests/run/rows/test_flink.py")
 _PYTHONS = ("python3.11", "python3.12", "python3.10")
 _STARTED = 180
@@ -41,28 +40,22 @@ _FILES = {
 _OPENED = ("java.lang", "java.nio", "java.util", "sun.nio.ch")
 
 
-class MissingError(CernisError):
-    """An engine that cannot be had here, and why."""
-
-
 def find_flink() -> str:
     """Return a Python that has Flink, in an environment that is made unless there is one."""
     if given := os.environ.get("CERNIS_FLINK"):
         return given
-    folder = _find_folder() / f"flink-{FLINK}-python"
-    python = folder / "bin" / "python"
-    if not python.exists():
+    folder = find_peers_folder() / f"flink-{FLINK}-python"
+    python = str(folder / "bin" / "python")
+    asked = [python, "-c", "import pyflink.table"]
+    if not folder.exists() or subprocess.run(asked, capture_output=True, check=False).returncode:
         found = next(filter(None, map(shutil.which, _PYTHONS)), None)
         if found is None:
             raise MissingError(f"Flink needs one of {', '.join(_PYTHONS)}")
-        try:
-            _call([found, "-m", "venv", str(folder)])
-            pip = [str(python), "-m", "pip", "install", "-q"]
-            _call([*pip, "setuptools<80", f"apache-flink=={FLINK}"])
-        except MissingError:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-    return str(python)
+        call_installer([found, "-m", "venv", "--clear", str(folder)], "no environment for Flink")
+        wanted = f"apache-flink=={FLINK}"
+        command = [python, "-m", "pip", "install", "-q", "setuptools<80", wanted]
+        call_installer(command, f"{wanted} cannot be installed")
+    return python
 
 
 @contextmanager
@@ -100,7 +93,7 @@ def open_trino() -> Iterator[str]:
 
 def _fetch_trino() -> Path:
     """Return the folder of Trino's server; of its plugins, the one for tables in memory."""
-    folder = _find_folder() / f"trino-server-{TRINO}"
+    folder = find_peers_folder() / f"trino-server-{TRINO}"
     if not folder.exists():
         packed = JarRegistry().fetch("io.trino", "trino-server", TRINO, "tar.gz")
         with TemporaryDirectory(dir=folder.parent) as place, tarfile.open(packed) as archive:
@@ -123,21 +116,6 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
         time.sleep(1)
     told = log.read_text(errors="replace").strip().splitlines()[-1:]
     raise MissingError(f"Trino did not start: {' '.join(told)[:300]}")
-
-
-def _find_folder() -> Path:
-    place = own_folder()
-    if place is None:
-        raise MissingError("there is no folder to keep engines in")
-    folder = place / "peers"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-def _call(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise MissingError(f"{' '.join(command[-2:])}: {done.stderr.strip()[-300:]}")
 
 
 def main() -> int:

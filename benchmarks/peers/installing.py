@@ -79,10 +79,12 @@ def find_core() -> Path:
     found = find_peer()
     if found is not None:
         return Path(found).absolute()
-    python = _own_folder() / f"core-{CORE}" / "bin" / "python"
+    python = find_peers_folder() / f"core-{CORE}" / "bin" / "python"
     if not python.exists():
-        _call([_find_python(), "-m", "venv", str(python.parents[1])], "no environment for CORE")
-        _call(
+        call_installer(
+            [_find_python(), "-m", "venv", str(python.parents[1])], "no environment for CORE"
+        )
+        call_installer(
             [str(python), "-m", "pip", "install", "-q", f"pycer=={CORE}"], "CORE cannot be fetched"
         )
     return python
@@ -103,12 +105,12 @@ def _find_python() -> str:
 
 def find_flink() -> list[Path]:
     """Return the jars of Flink and of its library of patterns, fetched unless they are kept."""
-    folder = _own_folder() / f"flink-{FLINK}-sql"
+    folder = find_peers_folder() / f"flink-{FLINK}-sql"
     if not folder.exists():
         with tempfile.TemporaryDirectory(dir=folder.parent) as place:
             wanted = f"apache-flink-libraries=={FLINK}"
             command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", place]
-            _call([*command, wanted], f"{wanted} cannot be fetched")
+            call_installer([*command, wanted], f"{wanted} cannot be fetched")
             (wheel,) = Path(place).glob("*.whl")
             taken = Path(place) / "jars"
             with zipfile.ZipFile(wheel) as archive:
@@ -129,19 +131,22 @@ def compile_java(name: str, jars: Sequence[Path]) -> list[str]:
     sources = [_SOURCES / f"{each}.java" for each in ("Answering", "PeerEvent", name)]
     content = b"".join(source.read_bytes() for source in sources)
     digest = hashlib.sha256(content + name.encode()).hexdigest()[:16]
-    classes = _own_folder() / f"classes-{digest}"
+    classes = find_peers_folder() / f"classes-{digest}"
     if not classes.exists():
         with tempfile.TemporaryDirectory(dir=classes.parent) as place:
             made = Path(place) / "classes"
             path = ["-cp", os.pathsep.join(map(str, jars))]
-            _call([compiler, "-nowarn", *path, "-d", str(made), *map(str, sources)], "javac failed")
+            call_installer(
+                [compiler, "-nowarn", *path, "-d", str(made), *map(str, sources)], "javac failed"
+            )
             made.rename(classes)
     opened = [f"--add-opens=java.base/java.{each}=ALL-UNNAMED" for each in ("lang", "util")]
     path = ["-cp", os.pathsep.join(map(str, [classes, *jars]))]
     return [java, "-Xmx2500m", *opened, *path, name]
 
 
-def _own_folder() -> Path:
+def find_peers_folder() -> Path:
+    """Return the folder in which engines are kept."""
     place = own_folder()
     if place is None:
         raise MissingError("there is no folder to keep jars in")
@@ -150,7 +155,8 @@ def _own_folder() -> Path:
     return folder
 
 
-def _call(command: Sequence[str], message: str) -> None:
+def call_installer(command: Sequence[str], message: str) -> None:
+    """Run a command; raise why an engine cannot be had if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise MissingError(f"{message}: {done.stderr.strip()[-300:]}")
