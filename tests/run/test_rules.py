@@ -614,7 +614,12 @@ def test_a_result_of_a_rule_that_found_nothing_is_made_when_it_is_read() -> None
     assert [*first] == [*second] == [*texts]
     assert "quiet" not in first.found
     assert "loud" not in second.found
-    for results, counts in ((first, (0, 1, 0, 0)), (second, (1, 0, 1, 1))):
+    third = session.push([{"type": "C", "x": 5, "ts": 9000}])  # it tells the time alone
+    fourth = session.push([{"type": "C", "x": 5, "ts": 9900}])
+    assert [*third.found] == ["grouped"]
+    assert [*fourth.found] == []
+    expected = ((0, 1, 0, 0), (1, 0, 1, 1), (0, 0, 0, 1), (0, 0, 0, 0))
+    for results, counts in zip((first, second, third, fourth), expected, strict=True):
         assert tuple(len(results[name]) for name in texts) == counts
     assert first["quiet"].schema == second["quiet"].schema
     assert first["quiet"] is first["quiet"]

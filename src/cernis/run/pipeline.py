@@ -113,6 +113,11 @@ class Pipeline:
         """Whether time that passes may make matches or groups certain."""
         return any(stage.heeds_time for stage in self.stages)
 
+    @property
+    def awaits_time(self) -> bool:
+        """Whether time that passes now may make matches or groups certain."""
+        return any(stage.awaits_time() for stage in self.stages)
+
     def find_truths(self) -> KnownTruths:
         """Return the truths of the query's own atoms that events have had."""
         own = [self.feed.encoder, *self._former]

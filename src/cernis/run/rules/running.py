@@ -341,7 +341,12 @@ class RunningRules:
 
     def list_due(self, read: Collection[int]) -> list[int]:
         """Return the indices that may have something to report: they `read` events, or wait."""
-        return sorted({*read, *self._late})
+        late = (index for index in self._late if self._may_report(index))
+        return sorted({*read, *late})
+
+    def _may_report(self, index: int) -> bool:
+        own = self._running[index]
+        return own.pattern.into is not None or own.session.pipeline.awaits_time
 
     @cached_property
     def _members(self) -> dict[str, tuple[RunningRule, int]]:

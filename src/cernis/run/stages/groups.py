@@ -252,6 +252,9 @@ class Grouper(ClosingStage):
         if endless and self._wait is None:
             yield "EVERY … OF START pushes groups when the input ends; add WITHIN a time"
 
+    def awaits_time(self) -> bool:
+        return bool(self.groups or self.ended)
+
     def report(self, found: MatchSet, stages: Stages, *, last: bool) -> pa.Table:
         """Add matches; report the groups that time has passed, or all if no event follows."""
         if isinstance(found, CountedMatches):

@@ -181,6 +181,10 @@ class Stage:
         """Return how many matches are left out if the input ends here and is not complete."""
         return 0
 
+    def awaits_time(self) -> bool:
+        """Return whether time that passes now may make something certain."""
+        return self.heeds_time
+
     def keep_order(self) -> None:
         """From now on give matches by their ends, over all partitions."""
 

@@ -201,6 +201,9 @@ class Absences(OpeningStage):
     def find_keys(self) -> Callable[[Numbers], Numbers] | None:
         return None if self.sieve is None else self.sieve.find_keys
 
+    def awaits_time(self) -> bool:
+        return self.after is not None and len(self.after.deadlines) > 0
+
     def count_waiting(self) -> int:
         return 0 if self.after is None else self._choose(self.after.list_waiting()).count()
 
