@@ -151,6 +151,17 @@ def test_counting_queries_show_a_row_for_each_end(capfd: Capture) -> None:
     assert json.loads(capfd.readouterr().out.splitlines()[0])["count"] == 3
 
 
+def test_the_memory_of_a_statement_is_bounded(capfd: Capture) -> None:
+    sorted_rows = "SELECT i FROM (SELECT range AS i FROM range({})) ORDER BY hash(i)"
+    options = ["-e", "trades.csv", "--lang", "sql", "--count", "--max-memory", "60"]
+    assert cernis("run", sorted_rows.format(1000), *options) == 0
+    assert capfd.readouterr().out == "1000\n"
+    wide = "SELECT list(repeat(hash(range)::VARCHAR, 50)) AS wide FROM range(200000)"
+    assert cernis("run", wide, *options) == 1
+    told = capfd.readouterr().err
+    assert "error: out of memory: DuckDB has used up its limit of 59.9 MiB; max_memory" in told
+
+
 # ----------------------------------------------------------------- mistakes
 
 
@@ -162,6 +173,7 @@ def test_counting_queries_show_a_row_for_each_end(capfd: Capture) -> None:
         ["run", PAIRS, "-e", "trades.csv", "--engine", "abacus"],
         ["run", PAIRS, "-e", "trades.csv", "-o", "matches.txt"],
         ["run", PAIRS, "-e", "trades.csv", "--limit", "-1"],
+        ["run", PAIRS, "-e", "trades.csv", "--max-memory", "60"],
         ["fly"],
         ["run", PAIRS, "--no-such-option"],
     ],
