@@ -17,9 +17,14 @@ from cernis.languages.ceql import parse
 from cernis.pattern.query import Consume, Pattern, Unit
 from cernis.pattern.selection import counts_only
 from tools.cases.absences import LINKS
-from tools.cases.differential import assert_agrees, assert_counts_agree
+from tools.cases.differential import (
+    assert_agrees,
+    assert_counts_agree,
+    assert_groups_agree,
+    comparable_group,
+)
 from tools.cases.grammar import split_batches
-from tools.cases.strategies import cases, crossing_cases, cuts
+from tools.cases.strategies import cases, crossing_cases, cuts, far_clause_cases
 from tools.cases.tables import make_table
 
 few = settings(
@@ -112,6 +117,27 @@ def test_values_across_events_agree_with_the_oracle(
         session = query.thaw(session.freeze())
     parts.append(session.finish())
     assert_agrees(pattern, events, [match for part in parts for match in part])
+
+
+@few
+@given(far_clause_cases())
+def test_clauses_around_far_comparisons_agree_with_the_oracle(
+    case: tuple[Pattern, Sequence[Any]],
+) -> None:
+    pattern, events = case
+    found = cernis.query(pattern).run(make_table(events, timed=True))
+    if pattern.grouping is None:
+        assert_agrees(pattern, events, list(found))
+    else:
+        groups = (
+            comparable_group(
+                [at for name, at in group.time.items() if name != "end_ts"],
+                group.partition,
+                group.values,
+            )
+            for group in found
+        )
+        assert_groups_agree(pattern, events, groups)
 
 
 @pytest.mark.parametrize(

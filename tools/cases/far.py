@@ -166,3 +166,40 @@ def make_far_events(random: Random, text: str) -> list[dict[str, Any]]:
         }
         events.append({"type": random.choice(types), "ts": time, **attributes})
     return events
+
+
+_GUARDS = [
+    "D AS g FILTER g[k] = v0[k]",
+    "D AS g",
+    "D AS g FILTER g[p] > v0[p]",
+    "D AS g ; C AS h FILTER g[k] = v1[k]",
+]
+_AGGREGATES = "c, COUNT(*) AS n, MAX(v1[p]) AS most, SUM(v0[p]) AS total, COUNT(v1) AS ones"
+
+
+def make_clause_query(random: Random, *, after: bool = True) -> str:
+    """Return the text of a query with another clause around comparisons of far events."""
+    makers = (make_far_query, make_star_query, make_tree_query, make_triple_query)
+    text = random.choice(makers)(random, after=after)
+    selected, rest = text.split(" WHERE ", 1)
+    strategy = selected.removesuffix("v0, v1").removesuffix("*")
+    ends = [i for i in (rest.find(" PARTITION BY"), rest.find(" WITHIN")) if i >= 0]
+    formula, ending = rest[: min(ends, default=len(rest))], rest[min(ends, default=len(rest)) :]
+    guard, length = random.choice(_GUARDS), random.choice(["2 MILLISECONDS", "3 EVENTS"])
+    match random.choice(["group", "group", "without", "before", "unless", "consume", "limit"]):
+        case "group":
+            window = ending.removeprefix(_PARTITIONS[-1])
+            having = random.choice(["", " HAVING COUNT(*) > 1"])
+            ending = f"{_PARTITIONS[-1]}{window} GROUP BY [c]{having}"
+            return f"{strategy}{_AGGREGATES} WHERE {formula}{ending}"
+        case "without" if after:
+            formula = f"{formula} WITHOUT ({guard}) FOR {length}"
+        case "before":
+            formula = f"{formula} WITHOUT ({guard}) BEFORE {length}"
+        case "unless":
+            formula = f"({formula}) UNLESS ({guard})"
+        case "consume":
+            ending = f"{ending} CONSUME BY ANY"
+        case _:
+            ending = f"{ending} LIMIT 1"
+    return f"{selected} WHERE {formula}{ending}"

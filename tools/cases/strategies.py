@@ -40,6 +40,7 @@ from cernis.pattern.selection import marked_variables, starred_variables
 from tools.cases.conjunctive import JoinCase, JoinFeatures, JoinGrammar
 from tools.cases.crossings import make_crossing_events, make_crossing_query
 from tools.cases.far import (
+    make_clause_query,
     make_ends_query,
     make_far_events,
     make_far_query,
@@ -167,6 +168,14 @@ def crossing_cases(draw: st.DrawFn, /, *, after: bool = True) -> RandomCase:
     is_crossing = make_query is make_crossing_query
     events = make_crossing_events(random) if is_crossing else make_far_events(random, text)
     return parse(text), events
+
+
+@st.composite
+def far_clause_cases(draw: st.DrawFn, /) -> RandomCase:
+    """Draw a query with another clause around comparisons of far events, and a stream for it."""
+    random = draw(st.randoms(use_true_random=False))
+    text = make_clause_query(random)
+    return parse(text), make_far_events(random, text)
 
 
 @st.composite
