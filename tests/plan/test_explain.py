@@ -334,11 +334,27 @@ def test_ranges_ends_and_alternatives_have_an_index(formula: str, index: str) ->
             "it closes a cycle with x[p] < y[p] and y[p] < z[q])",
         ),
         ("x[p] < z[p] AND y[p] < w[p]", "it crosses x[p] < z[p])"),
+        ("x[p] != y[p] AND x[p] < w[p]", "; x[p] != y[p] is no order)"),
+        (
+            "x[p] < y[p] AND y[p] < z[p] AND x[p] < w[p]",
+            "; x[p] < y[p] and y[p] < z[p] make y a centre inside of a star)",
+        ),
     ],
 )
 def test_what_is_in_the_way_of_a_condition_is_named(conditions: str, why: str) -> None:
     said = entries(f"SELECT * FROM S WHERE (A AS x ; B AS y ; C AS z ; D AS w) FILTER {conditions}")
     assert said["conditions"][-1].endswith(why)
+
+
+@pytest.mark.parametrize(
+    ("separator", "why"), [(":", "':' stands between"), (";[5 EVENTS]", "a gap stands between")]
+)
+def test_what_stands_between_the_events_of_a_star_is_named(separator: str, why: str) -> None:
+    said = entries(
+        f"SELECT * FROM S WHERE (A AS x ; B AS y {separator} C AS z) "
+        "FILTER x[p] < y[p] AND x[p] < z[p]"
+    )
+    assert said["conditions"][-1].endswith(f"{why}, too)")
 
 
 def test_three_events_in_any_order_are_compared_by_order() -> None:

@@ -210,7 +210,7 @@ def gather_middles(
                     found = GatheredMiddles(made, judged, arrows=found.arrows | star.arrows)
         best = max(best, found, key=lambda each: len(each.verdicts))
     left = (pair for pair in far if pair.place not in best.verdicts)
-    return replace(best, left=_explain_left(graph, compared, left, verdicts))
+    return replace(best, left=_explain_left(pcea, graph, compared, left, verdicts))
 
 
 def _unite_alternatives(pcea: PCEA, compared: frozenset[str]) -> PCEA:
@@ -260,12 +260,13 @@ def _unite_alternatives(pcea: PCEA, compared: frozenset[str]) -> PCEA:
 
 
 def _explain_left(
+    pcea: PCEA,
     graph: _StateOrder,
     compared: list[FarPair],
     left: Iterable[FarPair],
     verdicts: Mapping[Place, Verdict],
 ) -> dict[Place, Verdict]:
-    """Return verdicts that say which other conditions are in the way of those that are left."""
+    """Return verdicts that say what is in the way of the conditions that are left."""
     found = {}
     for pair in left:
         known = verdicts[pair.place]
@@ -273,10 +274,41 @@ def _explain_left(
         path = _find_path(others, pair.first, pair.last)
         crossing = [each for each in others if graph.do_cross(each, pair)]
         texts = " and ".join(verdicts[each.place].text for each in path or crossing[:1])
-        if texts:
-            why = f"{known.why}; it {'closes a cycle with' if path else 'crosses'} {texts}"
-            found[pair.place] = replace(known, why=why)
+        why = f"it {'closes a cycle with' if path else 'crosses'} {texts}" if texts else ""
+        why = why or _find_obstacle(pcea, graph, compared, pair, verdicts)
+        if why:
+            found[pair.place] = replace(known, why=f"{known.why}; {why}")
     return found
+
+
+def _find_obstacle(
+    pcea: PCEA,
+    graph: _StateOrder,
+    compared: list[FarPair],
+    pair: FarPair,
+    verdicts: Mapping[Place, Verdict],
+) -> str:
+    """Return what stands between the events of a condition and keeps it from an index, if known."""
+    between = graph.find_between(pair.first, pair.last)
+    inside = [
+        source.link
+        for t in pcea.transitions
+        for source in t.sources
+        if t.target in between | {pair.last} and source.state in between | {pair.first}
+    ]
+    if any(link.contiguous for link in inside):
+        return "':' stands between, too"
+    if any(link.gap is not None for link in inside):
+        return "a gap stands between, too"
+    rays = {each.last: each for each in compared if each.first == pair.first}
+    for each in compared:
+        if each.first in rays and each.first in between and each.last in between:
+            texts = verdicts[rays[each.first].place].text, verdicts[each.place].text
+            return f"{' and '.join(texts)} make {pcea.names[each.first]} a centre inside of a star"
+    for each in rays.values():
+        if each.last in between and each.op == "!=":
+            return f"{verdicts[each.place].text} is no order"
+    return ""
 
 
 def _find_path(compared: list[FarPair], first: int, last: int) -> list[FarPair]:
