@@ -96,12 +96,14 @@ def _fetch_trino() -> Path:
     folder = find_peers_folder() / f"trino-server-{TRINO}"
     if not folder.exists():
         packed = JarRegistry().fetch("io.trino", "trino-server", TRINO, "tar.gz")
-        with TemporaryDirectory(dir=folder.parent) as place, tarfile.open(packed) as archive:
-            for member in archive:
-                parts = Path(member.name).parts
-                if parts[1:2] == ("lib",) or parts[1:3] == ("plugin", "memory"):
-                    archive.extract(member, place, filter="data")
-            (Path(place) / folder.name).rename(folder)
+        with TemporaryDirectory(dir=folder.parent) as place:
+            with tarfile.open(packed, "r|gz") as archive:  # in one go: files link to others
+                archive.extractall(place, filter="data")
+            unpacked = Path(place) / folder.name
+            for plugin in (unpacked / "plugin").iterdir():
+                if plugin.name != "memory":
+                    shutil.rmtree(plugin)
+            unpacked.rename(folder)
         packed.unlink()
     return folder
 
