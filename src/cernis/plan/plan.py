@@ -51,6 +51,7 @@ from cernis.plan.inner_windows import lower_inner_windows
 from cernis.plan.key import find_shared_key
 from cernis.plan.lower_terms import find_decimals, lower_terms
 from cernis.plan.reach import is_bounded_in_events, is_bounded_in_time
+from cernis.plan.required_keys import require_keys
 from cernis.plan.run_counts import RunCondition, take_run_counts, take_whole_max
 from cernis.plan.thresholds import WeightThreshold, can_list_by_weight, find_threshold
 from cernis.plan.weights import EventWeight, find_weights
@@ -478,7 +479,8 @@ def _make_whole_plan(
     warnings = write_warnings(pattern) if conjunctive is None else ()
     written = pattern
     pattern, counted = take_run_counts(pattern) if conjunctive is None else (pattern, None)
-    pattern = drop_idle_max(take_whole_runs(lower_terms(lower_inner_windows(pattern), unindexed)))
+    pattern = lower_inner_windows(require_keys(pattern))
+    pattern = drop_idle_max(take_whole_runs(lower_terms(pattern, unindexed)))
     plan = _plan_formula(take_whole_max(pattern), unindexed, conjunctive, is_guard, counted)
     plan = replace(plan, warnings=warnings, written=written)
     if counted is not None:
