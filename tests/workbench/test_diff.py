@@ -136,6 +136,14 @@ def test_a_version_that_is_stricter_is_what_both_share(
     assert (found.lost.total, found.gained.total) == (len(before - after), len(after - before))
 
 
+def test_a_stricter_version_may_gain_where_the_next_event_matches() -> None:
+    events = [{"type": t, "x": i, "ts": i} for i, t in enumerate("ABB")]
+    old = "SELECT * FROM S WHERE (A AS a -> B AS b) FILTER a[x < 9]"
+    found = cernis.diff(old, old.replace("9]", "9] AND b[x > 1]"), events)
+    assert found.counted == "matches"
+    assert (found.lost.total, found.gained.total, found.kept.total) == (1, 1, 0)
+
+
 def test_rule_sets_are_compared_rule_by_rule() -> None:
     old = cernis.rules({"a": OLD, "gone": "SELECT * FROM S WHERE B"})
     new = cernis.rules({"a": NEW, "new": "SELECT * FROM S WHERE A"})

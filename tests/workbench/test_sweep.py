@@ -101,7 +101,7 @@ BOUND = re.compile(r"\d(?=\]( PARTITION BY .*)?( WITHIN .*)?$)")
 def queries_with_parameters(draw: st.DrawFn) -> tuple[str, Events]:
     """Draw a query whose text has `$t`, and `$u` perhaps, in the place of numbers."""
     if draw(st.booleans()):
-        plain = {"binary": False, "terms": False, "next_": False, "gaps": False}
+        plain = {"binary": False, "terms": False}
         pattern = draw(bounded_patterns(draw(patterns(**{**VERSIONS, **plain}))))
         text = BOUND.sub("$t", str(pattern))
     else:
@@ -162,6 +162,13 @@ def test_a_sliding_window_has_the_numbers_of_each_value(
     assert found.passes == 1
     for (value,), own in found.points:
         assert own == tally(query.bind(t=value).run(events))
+
+
+def test_a_stricter_value_lets_another_event_be_the_next() -> None:
+    events = [{"type": "A", "x": 0}, {"type": "B", "x": 1}, {"type": "B", "x": 2}]
+    query = cernis.query("SELECT * FROM S WHERE (A AS a -> B AS b) FILTER b[x >= $t]")
+    found = query.sweep([{**event, "ts": i} for i, event in enumerate(events)], t=[1, 2, 3])
+    assert found.counts() == {1: 1, 2: 1, 3: 0}
 
 
 def test_several_parameters_are_a_grid() -> None:

@@ -213,15 +213,19 @@ def children(node: Formula) -> tuple[Formula, ...]:
             return (node.body,)
 
 
+def list_separators(node: Formula) -> tuple[Separator, ...]:
+    """Return the separators that a node itself has; a sequence of `;` alone has none."""
+    match node:
+        case Sequence(separators=separators):
+            return separators
+        case Iterate(separator=separator):
+            return (separator,)
+    return ()
+
+
 def list_gaps(node: Formula) -> Iterator[Gap]:
     """Yield the gaps that a node itself has."""
-    separators: tuple[Separator, ...] = ()
-    match node:
-        case Sequence():
-            separators = node.separators
-        case Iterate():
-            separators = (node.separator,)
-    yield from (separator.gap for separator in separators if separator.gap is not None)
+    yield from (one.gap for one in list_separators(node) if one.gap is not None)
 
 
 def list_units(node: Formula) -> Iterator[Unit]:

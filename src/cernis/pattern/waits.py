@@ -128,6 +128,17 @@ def is_below(path: Path, above: Path) -> bool:
     return path[: len(above)] == above
 
 
+def has_arrow(formula: cel.Formula) -> bool:
+    """Return whether a formula has a `->`, also in its guards: a FILTER then says what fits, too.
+
+    >>> has_arrow(cel.Sequence((cel.Event("A"), cel.Event("B"))))
+    False
+    """
+    return any(
+        separator.next for node in cel.walk(formula) for separator in cel.list_separators(node)
+    )
+
+
 def find_undecided(node: cel.Filter, path: Path = ()) -> frozenset[tuple[Path, int]]:
     """Return the waits of a FILTER's body for which an OR looks at both sides of the arrow.
 

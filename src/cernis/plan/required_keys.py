@@ -11,7 +11,7 @@ from dataclasses import replace
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern
-from cernis.pattern.waits import list_events
+from cernis.pattern.waits import has_arrow, list_events
 
 
 def require_keys(pattern: Pattern) -> Pattern:
@@ -21,18 +21,9 @@ def require_keys(pattern: Pattern) -> Pattern:
     >>> print(require_keys(parse("SELECT * WHERE A -> (B+ PARTITION BY [B[x]])")))
     SELECT * WHERE A -> (B+ FILTER B[x IS NOT NULL] PARTITION BY [B[x]])
     """
-    if not any(map(_has_arrow, cel.walk(pattern.formula))):
+    if not has_arrow(pattern.formula):
         return pattern
     return replace(pattern, formula=_require(pattern.formula))
-
-
-def _has_arrow(node: cel.Formula) -> bool:
-    match node:
-        case cel.Sequence(separators=separators):
-            return any(separator.next for separator in separators)
-        case cel.Iterate(separator=separator):
-            return separator.next
-    return False
 
 
 def _require(node: cel.Formula) -> cel.Formula:

@@ -1,11 +1,12 @@
 """`diff`: the matches that a new version of a query gains, loses and keeps, exactly.
 
 Both versions run, and what both find is counted for each end. Versions of one formula share the
-matches that satisfy the conditions of both within the smaller window. Where one version is
-stricter, these are its own matches. Of other versions the union `(A) OR (B)` runs, and
-|A ∩ B| = |A| + |B| − |A ∪ B|: its automaton is input/output-deterministic, so a match of both is
-one match, and none is listed. Turned down: the difference of the automata. It needs a complement,
-whose states are as many, and which no other part of the engine needs.
+matches that satisfy the conditions of both within the smaller window, unless conditions also say
+which event is the next (`->`). Where one version is stricter, these are its own matches. Of other
+versions the union `(A) OR (B)` runs, and |A ∩ B| = |A| + |B| − |A ∪ B|: its automaton is
+input/output-deterministic, so a match of both is one match, and none is listed. Turned down: the
+difference of the automata. It needs a complement, whose states are as many, and which no other part
+of the engine needs.
 
 It takes two versions whose matches are free of each other, with the same streams, partition and
 variables. Otherwise matches are listed and compared by their ids, up to `MOST_LISTED`; beyond that,
@@ -38,6 +39,7 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern
 from cernis.pattern.selection import starred_variables
+from cernis.pattern.waits import has_arrow
 from cernis.results.counted import CountedMatches
 from cernis.results.identity import match_ids
 from cernis.results.match import Match
@@ -331,6 +333,8 @@ def _find_stricter(old: Query[Any], new: Query[Any]) -> Query[Any] | None:
     a, b = old.pattern, new.pattern
     (body, mine), (other_body, others) = _take_filters(a.formula), _take_filters(b.formula)
     windows = [each.within for each in (a, b) if each.within is not None]
+    if mine != others and has_arrow(body):
+        return None
     if body != other_body or len({(one.unit, one.attribute, one.strict) for one in windows}) > 1:
         return None
     within = min(windows, key=lambda one: one.size) if windows else None

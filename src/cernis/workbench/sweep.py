@@ -33,6 +33,7 @@ from cernis.integers import count_noun
 from cernis.languages.text.parameters import Constant
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
+from cernis.pattern.waits import has_arrow
 from cernis.results.counted import CountedMatches
 from cernis.results.matches import Matches
 from cernis.results.term import evaluate_term
@@ -274,10 +275,12 @@ def find_bounds(query: Query[Any], name: str) -> list[_Threshold | _MatchThresho
     """Return the conditions that have a parameter, if all are bounds on events or whole matches.
 
     They stand in FILTERs around the whole formula, so they hold for all events of their variable.
+    With a `->`, a stricter value can let another event be the next that fits.
     """
     pattern = query.pattern
     spans = query.find_spans(name)
-    if query.conjunctive is not None or pattern.without or not keeps_every_match(pattern):
+    is_free = not pattern.without and keeps_every_match(pattern)
+    if query.conjunctive is not None or not is_free or has_arrow(pattern.formula):
         return []
     bounds: list[_Threshold | _MatchThreshold] = []
     body = pattern.formula
