@@ -97,7 +97,7 @@ class Verifier:
         self.atoms = list_atoms(formula)
         self._labels = {construct.name_atom(path): path for path, _ in list_events(formula)}
         self._variables: dict[Path, dict[str, frozenset[Path]]] = {}
-        self._waits = {(wait.node, wait.part): wait for wait in list_waits(formula)}
+        self.waits = {(wait.node, wait.part): wait for wait in list_waits(formula)}
         self._enclosing: dict[tuple[Wait, Path], tuple[EnclosingCondition, ...]] = {}
         self._guards: dict[Path, SearchedGuard] = {}
 
@@ -226,7 +226,7 @@ class Verifier:
         contiguous = isinstance(node, cel.Contiguous) or (
             isinstance(node, cel.Iterate) and node.contiguous
         )
-        wait, gap = self._waits.get(place), find_gap(node, place[1])
+        wait, gap = self.waits.get(place), find_gap(node, place[1])
         joined: set[tuple[int, int] | None] = set()
         for a in left:
             for b in right:
@@ -352,12 +352,17 @@ class Verifier:
 
         `span` is its interval, for conditions that look at that.
         """
-        found = MarkedEvents(
+        return satisfies(condition, self.find_marked(body, path, marks, span), view)
+
+    def find_marked(
+        self, body: cel.Formula, path: Path, marks: Marks, span: tuple[int, int] | None = None
+    ) -> MarkedEvents:
+        """Return the events of the valuation of `body` that these marks describe."""
+        return MarkedEvents(
             lambda variable: self.find_positions(variable, body, path, marks),
             lambda: sorted({mark.position for mark in marks}),
             span,
         )
-        return satisfies(condition, found, view)
 
     def _has_one_value(
         self,
@@ -367,15 +372,24 @@ class Verifier:
         marks: Marks,
         view: EventView,
     ) -> bool:
-        values = []
-        for key in keys:
-            events = (
-                sorted({mark.position for mark in marks})
-                if key.variable is None
-                else self.find_positions(key.variable, body, path, marks)
-            )
-            values += [view.value(p, key.attribute) for p in events]
+        values = [value for _, _, value in self.list_values(keys, body, path, marks, view)]
         return all(compare("=", values[0], value) for value in values)
+
+    def list_values(
+        self,
+        keys: Sequence[cel.KeyPart],
+        body: cel.Formula,
+        path: Path,
+        marks: Marks,
+        view: EventView,
+    ) -> list[tuple[int, pred.Attribute, Any]]:
+        """Return the values of a PARTITION BY, each with its event and attribute."""
+        found = self.find_marked(body, path, marks)
+        return [
+            (position, key.attribute, view.value(position, key.attribute))
+            for key in keys
+            for position in (found.everything() if key.variable is None else found.of(key.variable))
+        ]
 
     def find_occurrence(
         self, node: cel.Unless, path: Path, marks: Marks, span: tuple[int, int], view: EventView

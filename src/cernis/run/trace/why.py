@@ -28,11 +28,11 @@ from cernis.errors import BudgetError, DataError
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Absence, Consume, Pattern, Strategy, Unit
-from cernis.pattern.waits import Path, Wait, find_bound, list_events, list_waits
+from cernis.pattern.waits import Path, list_events
 from cernis.pattern.write import write_formula
 from cernis.results.finding import Finding, Obstacle, RowStep, write_finding
 from cernis.results.matches import Matches
-from cernis.run.check.conditions import EventView, MarkedEvents, satisfies
+from cernis.run.check.conditions import EventView, satisfies
 from cernis.run.check.verify import (
     Mark,
     Marks,
@@ -92,11 +92,7 @@ class FittingSearch:
 
     def __post_init__(self) -> None:
         self.verifier = Verifier(self.formula)
-        self._waits: dict[tuple[Path, int], Wait] = {
-            (wait.node, wait.part): wait for wait in list_waits(self.formula)
-        }
         self._names = dict(list_events(self.formula))
-        self._bound: dict[Path, dict[str, frozenset[Path]]] = {}
 
     def find(self, budget: int) -> list[Part]:
         """Return the ways to fit all rows with obstacles of at most this weight."""
@@ -270,7 +266,7 @@ class FittingSearch:
         gap = find_gap(node, place[1])
         if gap is not None and not is_in_gap(gap, end, start, self.view):
             yield self.say.gap(gap, end, start)
-        wait = self._waits.get(place)
+        wait = self.verifier.waits.get(place)
         if wait is not None:
             for rank in range(end + 1, start):
                 if self.verifier.fits(wait, before, rank, self.view):
@@ -288,17 +284,11 @@ class FittingSearch:
         """
         if part == NOTHING:
             return part
-        bound = self._bound.setdefault(path, find_bound(body, path))
         wrong = {o.rank for o in part.obstacles if o.kind == "type"}
         is_broken = any(o.kind in ("type", "missing") for o in part.obstacles)
-        marks = [mark for mark in part.marks if mark.position not in wrong]
-
-        def find(variable: str) -> list[int]:
-            paths = bound.get(variable, frozenset())
-            return sorted({mark.position for mark in marks if mark.path in paths})
-
+        marks = tuple(mark for mark in part.marks if mark.position not in wrong)
         everything = sorted({mark.position for mark in marks})
-        found = MarkedEvents(find, lambda: everything, part.span)
+        found = self.verifier.find_marked(body, path, marks, part.span)
         for leaf in pred.conjuncts(condition):
             if is_broken and any(isinstance(one, pred.CompareTerms) for one in pred.leaves(leaf)):
                 continue
@@ -309,14 +299,8 @@ class FittingSearch:
     def _check_key(
         self, body: cel.Formula, path: Path, keys: Sequence[cel.KeyPart], part: Part
     ) -> Part:
-        bound = self._bound.setdefault(path, find_bound(body, path))
-        values = []
-        for key in keys:
-            for mark in part.marks:
-                if key.variable is None or mark.path in bound.get(key.variable, frozenset()):
-                    value = self.view.value(mark.position, key.attribute)
-                    values.append((mark.position, key.attribute, value))
-        obstacle = self.say.key(sorted(set(values), key=lambda each: each[0]))
+        values = self.verifier.list_values(keys, body, path, part.marks, self.view)
+        obstacle = self.say.key(sorted(values, key=lambda each: each[0]))
         return part if obstacle is None else _add(part, obstacle)
 
     def _check_unless(self, node: cel.Unless, path: Path, part: Part) -> Part:
@@ -418,13 +402,8 @@ class _Explaining:
     def _check_absence(self, absence: Absence, part: Part, search: FittingSearch) -> Part:
         assert part.span is not None
         span = self._find_reach(absence, part.span)
-        bound = find_bound(self.pattern.formula)
-
-        def find(variable: str) -> list[int]:
-            paths = bound.get(variable, frozenset())
-            return sorted({mark.position for mark in part.marks if mark.path in paths})
-
-        occurs = search_guard(SearchedGuard.of(absence.formula), span, find, search.view)
+        found = search.verifier.find_marked(self.pattern.formula, (), part.marks)
+        occurs = search_guard(SearchedGuard.of(absence.formula), span, found.of, search.view)
         if occurs is None:
             return part
         return _add(part, search.say.absent(absence, occurs, part.span))
@@ -483,27 +462,21 @@ class _Explaining:
             return self._write(fitting[0], search)
         others: list[list[int]] = []
         for part in fitting:
-            found, seen = self._is_listed(part)
+            found, seen = self._is_listed(part, search)
             if found:
                 return self._write(part, search)
             others += seen
         obstacle = self._blame_clause(fitting[0], others, search)
         return self._write(_add(fitting[0], obstacle), search)
 
-    def _is_listed(self, part: Part) -> tuple[bool, list[list[int]]]:
+    def _is_listed(self, part: Part, search: FittingSearch) -> tuple[bool, list[list[int]]]:
         """Return whether the result has the match of a part, and places of another at its end."""
         assert part.span is not None
         found, base = self.matches.match_set, self.events.base
         start, end = (int(self.members[rank]) + base for rank in part.span)
-        bound = find_bound(self.pattern.formula)
+        marked = search.verifier.find_marked(self.pattern.formula, (), part.marks)
         held = {
-            name: sorted(
-                {
-                    int(self.members[mark.position]) + base
-                    for mark in part.marks
-                    if mark.path in bound.get(name, frozenset())
-                }
-            )
+            name: [int(self.members[rank]) + base for rank in marked.of(name)]
             for name in found.variables
         }
         others: list[list[int]] = []
