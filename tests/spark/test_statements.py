@@ -127,6 +127,16 @@ def test_a_clause_of_a_data_frame(spark: SparkSession) -> None:
     assert cernis_spark.sql(spark, text).collect()[0][0] == 3
 
 
+def test_whole_numbers_are_divided_as_in_trino(spark: SparkSession) -> None:
+    """In DEFINE, by Spark and by the matcher, in MEASURES, and around the clause."""
+    text = """SELECT m.n, m.q / 2 AS q, m.f / 2 AS f FROM t MATCH_RECOGNIZE (ORDER BY ts
+      MEASURES COUNT(*) AS n, SUM(x) AS q, LAST(f) AS f PATTERN (a b*)
+      DEFINE a AS x / 2 = 1, b AS SUM(x) / COUNT(*) = 3 AND SUM(f) / COUNT(*) = 3.5) m"""
+    frame = spark.createDataFrame([(0, 3, 3.0), (1, 4, 4.0)], "ts int, x int, f double")
+    found = cernis_spark.sql(spark, text, t=frame, dialect="trino").collect()
+    assert [tuple(row) for row in found] == [(2, 3.0, 2.0)]
+
+
 @pytest.mark.parametrize("partition", ["", "PARTITION BY k"])
 def test_slices_of_time_have_the_matches_of_the_whole(spark: SparkSession, partition: str) -> None:
     """One of the keys has most rows; conditions and measures look beyond the slices."""
