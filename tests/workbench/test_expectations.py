@@ -194,3 +194,15 @@ def test_rows_without_times_are_in_their_order_also_on_a_stream() -> None:
         "    expect: [{a: 0, b: 1}]\n"
     )
     assert main(["test", "pairs.test.yaml", "--engine", "stream"]) == 0
+
+
+def test_a_file_without_times_is_a_stream_in_the_order_of_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("S.csv").write_text("type,x\nA,1\nB,2\nB,1\n")
+    Path("q.test.yaml").write_text(
+        "query: SELECT * FROM S WHERE (A AS a ; B AS b) FILTER b[x > 1]\n"
+        "cases: [{name: a pair, events: S.csv, expect: [{a: 0, b: 1}]}]\n"
+    )
+    assert main(["test", "q.test.yaml", "--engine", "stream"]) == 0

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from cernis.errors import CernisError, QueryError
 from cernis.events.records import make_table
+from cernis.events.source import open_events
 from cernis.integers import count_noun
 from cernis.languages.ceql.parse import parse_constant, use_time_zone
 from cernis.languages.text.parameters import refuse_unknown, use_parameters
@@ -35,6 +36,8 @@ from cernis.workbench.expectations import Expectation, ExpectationFile, Expected
 MOST_COMPARED = 10_000
 """The most matches of a case that are listed; a larger number is counted alone."""
 _SHOWN = 10
+_READING = {"time", "format", "columns", "delimiter", "quote"}
+"""Options that say how a file is read, and which of its columns is the time."""
 FoundMatch = Mapping[str, Any]
 """A match as a line of JSON has it, without levels: rows of variables, values, components."""
 
@@ -201,8 +204,15 @@ def run_stream(case: RunnableCase) -> Mapping[str, FoundMatches]:
     sources: dict[Any, Any] = {}
     for name, events in named.items():
         if isinstance(events, Path):
-            sources[name] = events
-            continue
+            if _READING & case.options.keys():
+                sources[name] = events
+                continue
+            (source, *_) = open_events(events, type=None)
+            if "ts" in source.reader.schema.names:
+                sources[name] = events
+                continue
+            pieces = source.reader.pieces(None)
+            events = [event for piece in pieces for event in piece.table.to_pylist()]
         # without times, rows are in their order
         timed = "time" in case.options or any("ts" in event for event in events)
         queue = EventQueue(len(events) + 1)
@@ -210,10 +220,10 @@ def run_stream(case: RunnableCase) -> Mapping[str, FoundMatches]:
             queue.put(event if timed else {**event, "ts": row})
         queue.close()
         sources[name] = queue
-    source = sources.get(None, sources)
+    followed = sources.get(None, sources)
     found: dict[str, list[FoundMatch]] = {rule.name: [] for rule in rules}
     # an event of a case may be late by any time: the file has it, so it counts
-    for match in follow(rules, source, once=True, lateness="36500d", **case.options):
+    for match in follow(rules, followed, once=True, lateness="36500d", **case.options):
         own = dict(match)
         found[own.pop("rule")].append(flatten(own))
     return {name: FoundMatches(len(own), own) for name, own in found.items()}
