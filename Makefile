@@ -151,7 +151,7 @@ soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, random 
 		tests/spark/test_statements.py tests/spark/test_shipping.py tests/spark/test_connect.py tests/spark/test_example_scripts.py tests/bench tests/docs/test_site.py
 
 row-peers: $(VENV)/.dev ## The same SQL on Trino and Flink, where they can be fetched, compared row by row
-	@$(BIN)/python -m tools.row_peers
+	@$(BIN)/python -m benchmarks.peers.row_peers
 
 crash: $(VENV)/.dev ## Faults on streams, in one process and on Spark: kills, failing sinks (CRASHES=100)
 	@$(BIN)/python tests/live/crash.py --kills $(or $(CRASHES),100) --seed $(SEED)
