@@ -569,7 +569,7 @@ def test_matches_are_labelled_by_keys_and_buttons(open_page: Opener, tmp_path: P
     expect(precision).to_contain_text("No labels yet")
     page.get_by_label("Open labels").set_input_files(file)
     expect(precision).to_contain_text("Precision 50.0%")
-    editor(page).fill("SELECT * FROM Stocks WHERE SELL AS x")
+    write(page, "SELECT * FROM Stocks WHERE SELL AS x")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator("#count")).to_have_text("4")
     page.get_by_role("tab", name="Label").click()
