@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import median
 
 BEGIN, END = "<!-- numbers: written by make pages -->", "<!-- end of numbers -->"
 
@@ -32,6 +33,7 @@ def write_numbers(folder: Path) -> str:
     rows = [
         _say_sequences(folder),
         _say_core(folder),
+        _say_peers(folder),
         _say_partitions(folder),
         _say_strategies(folder),
         _say_endless(folder),
@@ -91,6 +93,15 @@ def say_range(numbers: Iterable[float]) -> str:
     return f"{' to '.join(dict.fromkeys(said))} {word}"
 
 
+def say_ratio(number: float) -> str:
+    """Return a ratio in two digits.
+
+    >>> say_ratio(1234.5), say_ratio(12.4), say_ratio(1.26)
+    ('1,200', '12', '1.3')
+    """
+    return f"{float(f'{number:.2g}'):,g}"
+
+
 _Row = tuple[str, str, str, str]
 
 
@@ -115,6 +126,22 @@ def _say_core(folder: Path) -> _Row:
     said = f"{say_range(map(read_number, rates))} events per second" if rates else "not measured"
     what = "the same on CORE, the C++ engine of the papers"
     return what, said, "sequences", "`make bench-peer`, then the same"
+
+
+def _say_peers(folder: Path) -> _Row:
+    rows = _read(folder, "peers")["Processor seconds, times those of Cernis"]
+    said = []
+    for name in ("FlinkCEP", "Esper", "Siddhi", "DuckDB", "Spark SQL"):
+        cells = [row[name] for row in rows if row.get(name, "–") != "–"]
+        if cells:
+            ratio = median(read_number(cell.removeprefix("> ")) for cell in cells)
+            capped = (read_number(cell[2:]) for cell in cells if cell.startswith("> "))
+            bound = "at least " if any(least <= ratio for least in capped) else ""
+            said.append(f"{name} {bound}{say_ratio(ratio)} (of {len(cells)})")
+    what = (
+        f"{len(rows)} small questions, processor time to that of Cernis, the median of those asked"
+    )
+    return what, ", ".join(said), "peers", "`cernis bench peers`"
 
 
 def _say_partitions(folder: Path) -> _Row:
