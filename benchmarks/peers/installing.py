@@ -2,8 +2,8 @@
 
 Esper, Siddhi and what they need come from the Java registry, Flink's jars out of its Python
 package, of which nothing is installed, and CORE into an environment of its own. All are kept beside
-the compiled kernels of Cernis. Whoever has no Java compiler, no CPython 3.13, or no network, runs
-the benchmark without them, and it says so.
+the compiled kernels of Cernis. What cannot be had without a Java compiler, CPython 3.13 or the
+network is left out, and the benchmark says so.
 """
 
 from __future__ import annotations

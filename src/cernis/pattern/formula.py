@@ -8,8 +8,8 @@ not take part in equality. What each node means is defined by the evaluator in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 from cernis.errors import Span
 from cernis.pattern.predicate import Attribute, Condition, span_field
@@ -211,6 +211,25 @@ def children(node: Formula) -> tuple[Formula, ...]:
             return body, guard
         case _:
             return (node.body,)
+
+
+def map_children(node: Formula, change: Callable[[Formula], Formula]) -> Formula:
+    """Return a node with the formulas directly below it changed.
+
+    >>> map_children(Choice((Event("A"), Event("B"))), lambda below: Optional(below)).parts[0]
+    Optional(body=Event(type='A', stream=None))
+    """
+    match node:
+        case Event():
+            return node
+        case Sequence(parts=parts) | Contiguous(parts=parts):
+            return replace(node, parts=tuple(map(change, parts)))
+        case Choice(parts=parts) | All(parts=parts):
+            return replace(node, parts=tuple(map(change, parts)))
+        case Unless(body=body, guard=guard):
+            return replace(node, body=change(body), guard=change(guard))
+        case _:
+            return replace(node, body=change(node.body))
 
 
 def list_separators(node: Formula) -> tuple[Separator, ...]:

@@ -30,7 +30,7 @@ def lower_inner_windows(pattern: Pattern) -> Pattern:
 def _lower(node: cel.Formula) -> cel.Formula:
     """Lower every WITHIN at or below a node."""
     match node:
-        case cel.Event() | cel.Not():
+        case cel.Not():
             return node
         case cel.Within(body=body, window=window):
             body = _lower(body)
@@ -38,14 +38,8 @@ def _lower(node: cel.Formula) -> cel.Formula:
                 return replace(node, body=body)
             narrowed = _narrow(body, Gap(window.unit, window.size))
             return narrowed if _is_decided(narrowed, window) else replace(node, body=narrowed)
-        case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts) | cel.All(parts=parts):
-            return replace(node, parts=tuple(map(_lower, parts)))
-        case cel.Choice(parts=parts):
-            return replace(node, parts=tuple(map(_lower, parts)))
-        case cel.Unless(body=body, guard=guard):
-            return replace(node, body=_lower(body), guard=_lower(guard))
         case _:
-            return replace(node, body=_lower(node.body))
+            return cel.map_children(node, _lower)
 
 
 def _narrow(node: cel.Formula, gap: Gap) -> cel.Formula:

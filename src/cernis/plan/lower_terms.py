@@ -139,8 +139,6 @@ class _Lowering:
 
     def _lower(self, node: cel.Formula) -> cel.Formula:
         match node:
-            case cel.Event():
-                return node
             case cel.Filter(body=body, condition=condition):
                 body, left = self._count_rounds(body, condition)
                 lowered = None if left is None else _lower_condition(left, body, self.splits)
@@ -153,12 +151,8 @@ class _Lowering:
                 split = split_guard(guard)
                 inner = join_guard(self._lower(split.formula), split.conditions)
                 return replace(node, body=self._lower(body), guard=inner)
-            case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts):
-                return replace(node, parts=tuple(map(self._lower, parts)))
-            case cel.Choice(parts=parts) | cel.All(parts=parts):
-                return replace(node, parts=tuple(map(self._lower, parts)))
             case _:
-                return replace(node, body=self._lower(node.body))
+                return cel.map_children(node, self._lower)
 
     def _adapt(self, condition: pred.Condition) -> pred.Condition:
         """Return a condition as the indexes are to decide it that the events allow."""

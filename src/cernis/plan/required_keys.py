@@ -29,7 +29,7 @@ def require_keys(pattern: Pattern) -> Pattern:
 def _require(node: cel.Formula) -> cel.Formula:
     """Return a node with conditions for the keys at and below it."""
     match node:
-        case cel.Event() | cel.Not():
+        case cel.Not():
             return node
         case cel.PartitionBy(body=body, keys=keys):
             every = sorted({min(names) for _, names in list_events(body)})
@@ -40,11 +40,5 @@ def _require(node: cel.Formula) -> cel.Formula:
             )
             required = pred.AllOf(tuple(conditions))
             return replace(node, body=cel.Filter(_require(body), required))
-        case cel.Sequence(parts=parts) | cel.Contiguous(parts=parts) | cel.All(parts=parts):
-            return replace(node, parts=tuple(map(_require, parts)))
-        case cel.Choice(parts=parts):
-            return replace(node, parts=tuple(map(_require, parts)))
-        case cel.Unless(body=body, guard=guard):
-            return replace(node, body=_require(body), guard=_require(guard))
         case _:
-            return replace(node, body=_require(node.body))
+            return cel.map_children(node, _require)
