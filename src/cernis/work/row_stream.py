@@ -32,7 +32,7 @@ from cernis.events.batch import Int64s
 from cernis.plan.rows.matcher import ROW
 from cernis.results.jsonlines import row_lines
 from cernis.run.rows.feed import DEFAULT_BUDGET, EarlierRows, RowFeed
-from cernis.run.rows.host import lock, open_host
+from cernis.run.rows.host import open_locked_host
 from cernis.run.rows.statement import DuckClause, SqlQuery
 from cernis.state import pack, unpack
 from cernis.work.carriers import read_blob, write_blob
@@ -169,8 +169,7 @@ class _StreamRecognizer(Recognizer):
     def _match(self, now: float) -> pa.Table:
         """Return the results of the matches that are certain, and hold what searches need."""
         flags = [_ID, _DONE, _BEGUN, _NUMBERS]
-        with open_host() as cursor:
-            lock(cursor)
+        with open_locked_host() as cursor:
             rows, rest = self._select(cursor, now)
             cursor.register("given", rows)
             clause = DuckClause(cursor, self.work.plan, self.work.columns)

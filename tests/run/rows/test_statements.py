@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime, timedelta
 from decimal import Decimal
+from subprocess import run as run_process
 from typing import Any
 
 import duckdb
@@ -56,6 +58,7 @@ def run(case: RowCase, database: Any) -> list[tuple[Any, ...]] | None:
 def test_random_statements_return_what_the_standard_says(database: Any, seed: int) -> None:
     case = draw_case(seed)
     assert run(case, database) == case.expected
+    assert run(case, None) == case.expected
 
 
 @given(seed=st.integers(0, 10**9))
@@ -63,6 +66,7 @@ def test_random_statements_return_what_the_standard_says(database: Any, seed: in
 def test_conditions_that_depend_on_the_path(database: Any, seed: int) -> None:
     case = draw_case(seed, dependent=True)
     assert run(case, database) == case.expected
+    assert run(case, None) == case.expected
 
 
 def test_a_vee() -> None:
@@ -318,6 +322,69 @@ def test_a_statement_reads_only_the_tables_that_it_is_given(text: str) -> None:
 
 WIDE = "(SELECT range AS i, repeat(hash(range)::VARCHAR, 20) AS wide FROM range(200000))"
 """Some 80 MB."""
+
+
+KINDS = [
+    pa.int8(),
+    pa.uint64(),
+    pa.float64(),
+    pa.bool_(),
+    pa.date32(),
+    pa.timestamp("us"),
+    pa.string(),
+]
+ORDERED = """SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY k, l ORDER BY o {down}, p
+  MEASURES MATCH_NUMBER() AS number, PREV(FIRST(n)) AS before, LAST(n) AS last, COUNT(*) AS size
+  {rows} PATTERN (a+ b?) DEFINE a AS n > PREV(n) OR PREV(n, 2) IS NULL, b AS NEXT(n) < n)"""
+
+
+@given(data=st.data())
+def test_rows_are_sorted_here_as_duckdb_sorts_them(database: Any, data: Any) -> None:
+    """Columns of all kinds, with NULL and NaN or without, ties, descending, one row or all rows."""
+    size = data.draw(st.integers(0, 12))
+    some = st.integers(0, 3) if data.draw(st.booleans()) else st.sampled_from([0, 1, 2, 3, None])
+
+    def draw_column(kind: pa.DataType) -> pa.Array:
+        numbers = pa.array(data.draw(st.lists(some, min_size=size, max_size=size)), pa.int32())
+        if pa.types.is_floating(kind):
+            values = [None if n is None else (n - 1) / (n % 2 or 4) for n in numbers.to_pylist()]
+            return pa.array([float("nan") if v == 0.5 else v for v in values], kind)
+        if pa.types.is_timestamp(kind):
+            numbers = numbers.cast(pa.int64())
+        return numbers.cast(kind)
+
+    columns = {name: draw_column(data.draw(st.sampled_from(KINDS))) for name in "klop"}
+    table = pa.table({**columns, "n": data.draw(st.permutations(range(size)))})
+    text = ORDERED.format(
+        down=data.draw(st.sampled_from(["", "DESC", "ASC NULLS FIRST"])),
+        rows=data.draw(st.sampled_from(["", "ALL ROWS PER MATCH"])),
+    )
+    here = cernis.sql(text, t=table).to_arrow()
+    by_duckdb = cernis.sql(text, t=table, connection=database).to_arrow()
+    assert here.schema == by_duckdb.schema
+    assert repr(here.to_pylist()) == repr(by_duckdb.to_pylist())  # NaN is NaN
+
+
+def test_a_process_that_was_forked_ends(tmp_path: Any) -> None:
+    """Its parent's database has threads that it does not have."""
+    script = tmp_path / "forks.py"
+    script.write_text(
+        "import os, sys, cernis\n"
+        "print(cernis.sql('SELECT 1 AS x').count(), flush=True)\n"
+        "if os.fork() == 0:\n"
+        "    print(cernis.sql('SELECT 2 AS x').count(), flush=True)\n"
+        "    sys.exit()\n"
+        "print(os.wait()[1], flush=True)\n"
+    )
+    ran = run_process([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert ran.stdout.split() == ["1", "1", "0"]
+
+
+def test_statements_do_not_see_the_tables_of_others() -> None:
+    shared = cernis.SqlQuery("SELECT count(*) AS n FROM t")
+    assert rows_of(shared.run({"t": TICKS})) == [(14,)]
+    with pytest.raises(cernis.CernisError, match="t does not exist"):
+        shared.run({"s": TICKS})
 
 
 def test_memory_is_bounded() -> None:

@@ -58,11 +58,14 @@ class QueryWriter:
     """The columns of the rows."""
     part: str = ""
     """A column that cuts partitions into parts, which windows keep apart."""
+    is_sorted: bool = False
+    """Whether rows come in order, with ROW, RANK and PARTITION: then windows sort nothing."""
 
     def quote(self, name: str) -> str:
         return exp.to_identifier(name, quoted=True).sql(self.dialect)
 
-    def _sql(self, tree: exp.Expr) -> str:
+    def write(self, tree: exp.Expr) -> str:
+        """Return an expression in the dialect."""
         return write_host_sql(tree, self.dialect, self.plan.text)
 
     # --------------------------------------------------------------------- rows
@@ -70,11 +73,11 @@ class QueryWriter:
     @property
     def keys(self) -> list[str]:
         """The columns of PARTITION BY."""
-        return [self._sql(part.tree) for part in self.plan.clause.partition]
+        return [self.write(part.tree) for part in self.plan.clause.partition]
 
     @property
     def order(self) -> list[str]:
-        return [self._sql(part.tree) for part in self.plan.clause.order]
+        return [self.write(part.tree) for part in self.plan.clause.order]
 
     @property
     def window(self) -> str:
@@ -86,33 +89,33 @@ class QueryWriter:
     @property
     def time(self) -> str:
         """What WITHIN compares: the first expression of ORDER BY."""
-        return self._sql(self.plan.clause.order[0].tree.this)
+        return self.write(self.plan.clause.order[0].tree.this)
 
     @property
     def within(self) -> str:
         assert self.plan.clause.within is not None
-        return self._sql(self.plan.clause.within.tree)
+        return self.write(self.plan.clause.within.tree)
 
     def write_rows(self, source: str) -> str:
         """Return the query of the rows; `source` has them, numbered by ROW."""
         plan, window = self.plan, self.window
-        added = {
-            RANK: f"row_number() OVER {window}",
-            PARTITION: f"first_value({self.quote(ROW)}) OVER {window}",
-        }
+        added = {}
+        if not self.is_sorted:
+            added[RANK] = f"row_number() OVER {window}"
+            added[PARTITION] = f"first_value({self.quote(ROW)}) OVER {window}"
         for number, mask in enumerate(plan.conditions.masks):
             if mask is not None:
                 told = self._write_value(mask)
                 added[name_mask(number)] = f"coalesce({told}, false)"
         for number, value in enumerate(plan.conditions.values):
             added[name_value(number)] = self._write_value(value)
-        for name, term in self._list_shifted():
+        for name, term in self.list_shifted():
             added[name] = self._write_term_value(term)
         if plan.clause.within is not None:
             added[TIME] = self.time
             added[UNTIL] = f"{self.time} + {self.within}"
         columns = [f"{sql} AS {self.quote(name)}" for name, sql in added.items()]
-        return f"SELECT *, {', '.join(columns)} FROM {source}"
+        return f"SELECT {', '.join(['*', *columns])} FROM {source}"
 
     def write_fitting(self) -> str | None:
         """Return the condition on rows that fit a variable; None: all do, or are needed."""
@@ -143,7 +146,7 @@ class QueryWriter:
         return " OR ".join(ways)
 
     def _write_value(self, value: HostValue) -> str:
-        text = self._sql(value.tree)
+        text = self.write(value.tree)
         for number, term in reversed(list(enumerate(value.terms))):
             name = self.quote(name_term(number))
             if name in text:
@@ -155,15 +158,19 @@ class QueryWriter:
 
     def _write_term_value(self, term: RowTerm, *, missing: bool = False) -> str:
         """Return the value of a row, or of a row near it; `missing`: of a row that is none."""
-        value = self._sql(term.value)
+        value = self.write(term.value)
         if missing:
             return f"CASE WHEN false THEN {value} END"
         if term.shift == 0:
             return value
-        function = "lag" if term.shift < 0 else "lead"
-        return f"{function}({value}, {abs(term.shift)}) OVER {self.window}"
+        function, far = "lag" if term.shift < 0 else "lead", abs(term.shift)
+        if not self.is_sorted:
+            return f"{function}({value}, {far}) OVER {self.window}"
+        part = self.quote(PARTITION)
+        is_there = f"{function}({part}, {far}) OVER () = {part}"
+        return f"CASE WHEN {is_there} THEN {function}({value}, {far}) OVER () END"
 
-    def _list_shifted(self) -> Iterator[tuple[str, RowTerm]]:
+    def list_shifted(self) -> Iterator[tuple[str, RowTerm]]:
         """Yield the terms of measures that look at neighbours of a row, with their columns."""
         for i, measure in enumerate(self.plan.measures):
             for j, term in enumerate(measure.expression.terms):
@@ -175,7 +182,7 @@ class QueryWriter:
     @property
     def kept(self) -> list[str]:
         """The columns of rows that the result, or a measure, needs."""
-        near = [name for name, _ in self._list_shifted()]
+        near = [name for name, _ in self.list_shifted()]
         if self.plan.clause.rows is not RowsPerMatch.ONE:
             return [*self.columns, *near]
         used = {part.tree.name.lower() for part in self.plan.clause.partition}
@@ -246,7 +253,7 @@ class QueryWriter:
 
     def _write_measure(self, i: int) -> str:
         q, expression = self.quote, self.plan.measures[i].expression
-        text = self._sql(expression.tree)
+        text = self.write(expression.tree)
         for j, term in reversed(list(enumerate(expression.terms))):
             known = q(NUMBER) if isinstance(term, MatchNumberTerm) else q(f"@t{i}_{j}")
             text = text.replace(q(name_term(j)), known)
@@ -284,7 +291,7 @@ class QueryWriter:
         """
         q, added = self.quote, []
         near = [
-            f"{'lag' if term.shift < 0 else 'lead'}({self._sql(term.value)}, {abs(term.shift)}) "
+            f"{'lag' if term.shift < 0 else 'lead'}({self.write(term.value)}, {abs(term.shift)}) "
             f"OVER (PARTITION BY {q(MATCH)} ORDER BY {q(PLACE)}) AS {q(f'@near{i}_{j}')}"
             for i, j, term in self._list_terms()
             if isinstance(term, RowTerm) and term.shift and term.has_classifier
@@ -302,7 +309,7 @@ class QueryWriter:
         return f"(SELECT *, {', '.join(added)} FROM {source}) AS r" if added else source
 
     def _write_row_value(self, i: int, j: int, term: RowTerm) -> str:
-        return self.quote(f"@near{i}_{j}") if term.shift else self._sql(term.value)
+        return self.quote(f"@near{i}_{j}") if term.shift else self.write(term.value)
 
     def _write_term(self, i: int, j: int, term: RowTerm | AggregateTerm, frame: str | None) -> str:
         mapped = self._write_mapped(term.variables)
@@ -327,11 +334,11 @@ class QueryWriter:
     def _write_aggregate(self, term: AggregateTerm, mapped: str, frame: str | None) -> str:
         over = "" if frame is None else f" OVER {frame}"
         if self.dialect == "duckdb" or frame is None:
-            text = self._sql(term.value)
+            text = self.write(term.value)
             written = sqlglot.parse_one(text, dialect=self.dialect)
             if isinstance(written, exp.Filter):  # of a function that leaves NULL out
-                own = self._sql(written.expression.this)
-                text, mapped = self._sql(written.this), f"({own}) AND {mapped}"
+                own = self.write(written.expression.this)
+                text, mapped = self.write(written.this), f"({own}) AND {mapped}"
             return f"{text} FILTER (WHERE {mapped}){over}"
         return f"{self._write_guarded(term.value, mapped)}{over}"
 
@@ -344,7 +351,7 @@ class QueryWriter:
             argument = inner.this
         hold = argument.expressions[0] if isinstance(argument, exp.Distinct) else argument
         name = exp.column(exp.to_identifier("@guarded", quoted=True))
-        text = self._sql(hold)
+        text = self.write(hold)
         hold.replace(name)
         guarded = f"CASE WHEN {mapped} THEN {text} END"
-        return self._sql(inner).replace(self.quote("@guarded"), guarded)
+        return self.write(inner).replace(self.quote("@guarded"), guarded)

@@ -10,12 +10,16 @@ result are outside of it, in Arrow.
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import TemporaryDirectory, mkdtemp
+from threading import Lock
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -51,17 +55,75 @@ _USUAL = HostLimits()
 
 @contextmanager
 def open_host(limits: HostLimits = _USUAL) -> Iterator[Any]:
-    """Yield a connection to an empty database."""
-    duckdb = import_extra("duckdb", PURPOSE)
-    memory = _find_half() if limits.memory is None else limits.memory
-    with TemporaryDirectory(prefix="cernis-sql-") as folder, duckdb.connect() as cursor:
-        if memory:
-            cursor.execute(f"SET memory_limit = '{max(memory // 1000, 1)} KB'")
-        spilled = folder.replace("'", "''") if limits.spills else ""
-        cursor.execute(f"SET temp_directory = '{spilled}'")
-        if limits.threads is not None:
-            cursor.execute(f"SET threads = {limits.threads}")
+    """Yield a connection to an empty database, which may still read files: see `lock`."""
+    with TemporaryDirectory(prefix="cernis-sql-") as folder, _connect(limits, folder) as cursor:
         yield cursor
+
+
+@contextmanager
+def open_locked_host(limits: HostLimits = _USUAL) -> Iterator[Any]:
+    """Yield a connection without rights, whose tables no other connection sees.
+
+    A new database costs twenty milliseconds or more, so connections with the usual limits share
+    one, which is empty: their tables are temporary.
+    """
+    if limits != _USUAL:
+        with open_host(limits) as cursor:
+            lock(cursor)
+            yield cursor
+        return
+    with _shared.find().cursor() as cursor:
+        yield cursor
+
+
+class _SharedHost:
+    """The database that statements with the usual limits share."""
+
+    def __init__(self) -> None:
+        self._opening = Lock()
+        self._database: Any = None
+
+    def find(self) -> Any:
+        """Return the database; the first call opens it."""
+        with self._opening:
+            if self._database is None:
+                folder = mkdtemp(prefix="cernis-sql-")
+                atexit.register(_remove_folder, folder, os.getpid())
+                self._database = _connect(_USUAL, folder)
+                lock(self._database)
+            return self._database
+
+    def leave(self) -> None:
+        """Leave the database to the process that this one was forked from.
+
+        Its threads are not here, so closing it would wait for ever: it is never closed.
+        """
+        if self._database is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
+        self._opening, self._database = Lock(), None
+
+
+_shared = _SharedHost()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_shared.leave)
+
+
+def _remove_folder(folder: str, process: int) -> None:
+    if os.getpid() == process:
+        rmtree(folder, ignore_errors=True)
+
+
+def _connect(limits: HostLimits, folder: str) -> Any:
+    """Return a connection to an empty database that writes what does not fit to a folder."""
+    cursor = import_extra("duckdb", PURPOSE).connect()
+    memory = _find_half() if limits.memory is None else limits.memory
+    if memory:
+        cursor.execute(f"SET memory_limit = '{max(memory // 1000, 1)} KB'")
+    spilled = folder.replace("'", "''") if limits.spills else ""
+    cursor.execute(f"SET temp_directory = '{spilled}'")
+    if limits.threads is not None:
+        cursor.execute(f"SET threads = {limits.threads}")
+    return cursor
 
 
 def _find_half() -> int:

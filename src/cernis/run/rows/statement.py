@@ -11,9 +11,11 @@ and extensions, and its settings are locked; the tables that it sees are those t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +36,17 @@ from cernis.run.rows.host import (
     add_table,
     lock,
     open_host,
+    open_locked_host,
     translate_error,
 )
+from cernis.run.rows.order import add_ranks, find_row_order
 
 if TYPE_CHECKING:
     from cernis.run.rows.row_trace import RowTrace
 
 _BATCH = 1 << 16
+_MOST_SORTED = 10_000_000
+"""The most rows that are sorted in Arrow, outside of the host's limit of memory."""
 _GIVEN = "@given"
 """The number of a row in the relation, from 0 on."""
 
@@ -161,14 +167,18 @@ class SqlQuery:
         *,
         traces: bool = False,
     ) -> _DuckRunner:
-        host = connection.cursor() if limits is None else open_host(limits)
+        reads_files = any(isinstance(table, str | Path) for table in tables.values())
+        if limits is None:
+            host = connection.cursor()
+        else:
+            host = open_host(limits) if reads_files else open_locked_host(limits)
         with host as cursor:
             for name, table in tables.items():
                 add_table(cursor, name, table)
-            if limits is not None:
+            if limits is not None and reads_files:
                 lock(cursor)
             most = DEFAULT_BUDGET if budget is None else budget
-            runner = _DuckRunner(cursor, self, most, traces=traces)
+            runner = _DuckRunner(cursor, self, most, traces=traces, is_own=limits is not None)
             runner.run()
             return runner
 
@@ -193,8 +203,10 @@ def _write(tree: Any, query: SqlQuery) -> str:
 class _DuckRunner:
     """Runs one statement."""
 
-    def __init__(self, cursor: Any, query: SqlQuery, budget: int, *, traces: bool) -> None:
-        self.cursor = cursor
+    def __init__(
+        self, cursor: Any, query: SqlQuery, budget: int, *, traces: bool, is_own: bool
+    ) -> None:
+        self.cursor, self.is_own = cursor, is_own
         self.query = query
         self.budget = budget
         self.traces = traces
@@ -226,7 +238,7 @@ class _DuckRunner:
         if not plan.clause.order:
             self.notes.append("MATCH_RECOGNIZE without ORDER BY: rows are taken as they come")
         try:
-            clause = DuckClause(self.cursor, plan, columns)
+            clause = DuckClause(self.cursor, plan, columns, is_own=self.is_own)
             number = f'row_number() OVER () AS "{ROW}"'
             traced = [*columns, _GIVEN] if self.traces and plan is self.query.plans[-1] else []
             number += f', row_number() OVER () - 1 AS "{_GIVEN}"' if traced else ""
@@ -268,6 +280,17 @@ def _convert_intervals(table: pa.Table, *, months: bool = True) -> pa.Table:
     return table
 
 
+_PLAIN = re.compile(
+    r"BOOLEAN|U?(TINY|SMALL|BIG)?INT(EGER)?|FLOAT|DOUBLE|VARCHAR|BLOB|DATE|DECIMAL.*"
+    r"|TIME|TIMESTAMP(_S|_MS|_NS)?|TIMESTAMP WITH TIME ZONE"
+)
+"""The types whose values come back from Arrow as they went."""
+
+
+def _is_plain(kind: Any) -> bool:
+    return _PLAIN.fullmatch(str(kind)) is not None
+
+
 def _make_trace(
     plan: Any, table: pa.Table, columns: Sequence[str], matched: MatchedRows, feed: RowFeed
 ) -> RowTrace:
@@ -281,8 +304,7 @@ def _make_trace(
 def find_result_schema(plan: Any, schema: pa.Schema, around: SqlQuery | None = None) -> pa.Schema:
     """Return the columns of a clause's result over rows, or of the statement `around` it."""
     duckdb = import_extra("duckdb", PURPOSE)
-    with open_host() as cursor:
-        lock(cursor)
+    with open_locked_host() as cursor:
         cursor.register("given", schema.empty_table())
         clause = DuckClause(cursor, plan, tuple(schema.names))
         try:
@@ -294,9 +316,15 @@ def find_result_schema(plan: Any, schema: pa.Schema, around: SqlQuery | None = N
 
 
 class DuckClause:
-    """A clause on a connection: its rows in order with masks, then its measures."""
+    """A clause on a connection: its rows in order with masks, then its measures.
 
-    def __init__(self, cursor: Any, plan: Any, columns: tuple[str, ...]) -> None:
+    Rows whose order NumPy can find are held in Arrow, and DuckDB streams over them. Others are
+    sorted and held by DuckDB; so are those of a user's connection, which may have collations.
+    """
+
+    def __init__(
+        self, cursor: Any, plan: Any, columns: tuple[str, ...], *, is_own: bool = True
+    ) -> None:
         from cernis.plan.rows.write import QueryWriter
 
         self.cursor = cursor
@@ -304,6 +332,9 @@ class DuckClause:
         self.matcher = plan.matcher
         self.name = plan.recognition.name
         self.held = self.writer.quote(f"{self.name}@rows")
+        self.may_sort = is_own and "collate" not in plan.text.lower()
+        self.sorted: pa.Table | None = None
+        """The rows in order, if they are in Arrow."""
 
     def hold_rows(
         self, numbered: str, *, also: Sequence[str] = (), every: bool = False
@@ -314,26 +345,85 @@ class DuckClause:
         `every`: also rows that fit no variable.
         """
         writer, q = self.writer, self.writer.quote
+        fitting = None if every else writer.write_fitting()
+        where = f" WHERE {fitting}" if fitting else ""
+        near = [name for name, _ in writer.list_shifted()]
+        in_order = replace(writer, is_sorted=True)
+        self.sorted = self._sort_rows(numbered, [in_order.write_rows(""), *writer.kept], also)
+        if self.sorted is not None:
+            self.cursor.register(f"{self.name}@rows", self.sorted)
+            rows = f"({in_order.write_rows(self.held)}){where}"
+            names = self.cursor.sql(f"SELECT * FROM {rows} LIMIT 0").columns
+            read = dict.fromkeys([ROW, *filter(is_read, names), *also, *near])
+            found = self.cursor.sql(f"SELECT {', '.join(map(q, read))} FROM {rows}")
+            return found.to_arrow_table()
         keys = ", ".join([*writer.keys, *writer.order, q(ROW)])
         number = f"row_number() OVER (ORDER BY {keys}) AS {q(ROW)}"
         rows = writer.write_rows(f"(SELECT * REPLACE ({number}) FROM {numbered})")
-        fitting = None if every else writer.write_fitting()
-        where = f" WHERE {fitting}" if fitting else ""
         self.cursor.execute(f"CREATE TEMP TABLE {self.held} AS SELECT * FROM ({rows}){where}")
         names = [row[0] for row in self.cursor.execute(f"DESCRIBE {self.held}").fetchall()]
-        read = ", ".join(map(q, dict.fromkeys([ROW, *filter(is_read, names), *also])))
-        return self.cursor.sql(f"SELECT {read} FROM {self.held} ORDER BY {q(ROW)}").to_arrow_table()
+        read = dict.fromkeys([ROW, *filter(is_read, names), *also])
+        chosen = f"SELECT {', '.join(map(q, read))} FROM {self.held} ORDER BY {q(ROW)}"
+        return self.cursor.sql(chosen).to_arrow_table()
+
+    def _sort_rows(
+        self, numbered: str, reading: Sequence[str], also: Sequence[str]
+    ) -> pa.Table | None:
+        """Return the rows in order, with the columns that `reading` may name and others.
+
+        None: DuckDB has to sort them.
+        """
+        if not self.may_sort:
+            return None
+        q = self.writer.quote
+        orders = [part.tree for part in self.writer.plan.clause.order]
+        sorts = [*self.writer.keys, *(self.writer.write(tree.this) for tree in orders)]
+        texts = " ".join(reading).lower()
+        kept = [column for column in self.writer.columns if column.lower() in texts]
+        names = [f"@sort{number}" for number in range(len(sorts))]
+        chosen = [q(column) for column in dict.fromkeys([*kept, *also, ROW])]
+        chosen += [f"{sql} AS {q(name)}" for sql, name in zip(sorts, names, strict=True)]
+        asked = self.cursor.sql(f"SELECT {', '.join(chosen)} FROM {numbered}")
+        if not all(_is_plain(kind) for kind in asked.types):
+            return None
+        if asked.count("*").fetchall()[0][0] > _MOST_SORTED:
+            return None
+        rows = asked.to_arrow_table()
+        columns = [(rows.column(name), False) for name in (*names, ROW)]
+        first = len(self.writer.keys)
+        for number, tree in enumerate(orders, start=first):
+            columns[number] = (columns[number][0], bool(tree.args.get("desc")))
+        keys = [column for column, _ in columns[:first]]
+        order = find_row_order(keys, columns[first:], rows.num_rows)
+        return None if order is None else add_ranks(rows.drop_columns([*names, ROW]), order)
 
     def write_measures(self, table: pa.Table, matched: MatchedRows) -> str:
         """Return the query of the measures over the rows of matches."""
         q, name = self.writer.quote, f"{self.name}@matched"
         numbers = np.asarray(table.column(ROW), np.int64)
         described = describe_rows(matched, numbers, self.matcher)
-        self.cursor.register(name, pa.table({ROW: numbers[matched.rows], **described}))
-        kept = "".join(f", s.{q(column)}" for column in self.writer.kept)
-        on = f"m.{q(ROW)} = s.{q(ROW)}"
-        joined = f"(SELECT m.*{kept} FROM {q(name)} AS m JOIN {self.held} AS s ON {on})"
+        rows = pa.table({ROW: numbers[matched.rows], **described})
+        joined = q(name)
+        if self.sorted is not None:
+            rows = self._add_kept(rows, table, matched)
+        else:
+            kept = "".join(f", s.{q(column)}" for column in self.writer.kept)
+            on = f"m.{q(ROW)} = s.{q(ROW)}"
+            joined = f"(SELECT m.*{kept} FROM {q(name)} AS m JOIN {self.held} AS s ON {on})"
+        self.cursor.register(name, rows)
         return self.writer.write_measures(joined)
+
+    def _add_kept(self, rows: pa.Table, table: pa.Table, matched: MatchedRows) -> pa.Table:
+        """Return the rows of matches with the columns that measures are computed from."""
+        assert self.sorted is not None
+        places = pa.array(np.asarray(rows.column(ROW)) - 1)
+        for name in self.writer.kept:
+            if name in self.sorted.column_names:
+                column = self.sorted.column(name).take(places)
+            else:
+                column = table.column(name).take(pa.array(matched.rows))
+            rows = rows.append_column(name, column)
+        return rows
 
     def read_result(self, measures: str, around: SqlQuery | None) -> pa.Table:
         """Return the rows of the measures, or of the statement `around` the clause."""
@@ -344,4 +434,8 @@ class DuckClause:
 
     def drop_rows(self) -> None:
         self.cursor.unregister(f"{self.name}@matched")
-        self.cursor.execute(f"DROP TABLE {self.held}")
+        if self.sorted is None:
+            self.cursor.execute(f"DROP TABLE {self.held}")
+        else:
+            self.cursor.unregister(f"{self.name}@rows")
+            self.sorted = None
