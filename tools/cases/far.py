@@ -134,6 +134,29 @@ def make_tree_query(random: Random, *, after: bool = True) -> str:
     return f"SELECT {strategy}* WHERE {formula}{ending}"
 
 
+def make_nested_query(random: Random, *, after: bool = True) -> str:
+    """Return the text of a query in which rays of a star are mostly centres themselves.
+
+    An event is compared with one that lies inside no pair yet: no two conditions cross.
+    """
+    size = random.choice([4, 4, 5, 5, 6])
+    between = [random.choice(["{}"] * 6 + _STEPS[4:5] + _STEPS) for _ in range(size - 2)]
+    kinds = ["{}", *between, "{}"]
+    row = " ; ".join(f"{kind.format(random.choice('AAB'))} AS v{i}" for i, kind in enumerate(kinds))
+    open_, conditions, is_keyed = [0], list[str](), random.random() < 0.2
+    for i in range(1, size):
+        if kinds[i] == "{}":
+            while len(open_) > 1 and (i == size - 1 or random.random() < 0.35):
+                open_.pop()
+            conditions += _compare_ray(random, f"v{open_[-1]}", f"v{i}")
+            conditions += [f"v{open_[-1]}[k] = v{i}[k]"] if is_keyed else []
+            open_.append(i)
+    formula = f"({row}) FILTER {' AND '.join(conditions)}"
+    strategy = random.choice(_STRATEGIES if after else _STRATEGIES[:-1])
+    ending = f"{random.choice(_PARTITIONS)}{random.choice(_WINDOWS)}"
+    return f"SELECT {strategy}* WHERE {formula}{ending}"
+
+
 def make_ends_query(random: Random, *, after: bool = True) -> str:
     """Return the text of a query that compares the first and the last event of an iteration."""
     first, last, op = "FIRST(t[p])", "LAST(t[p])", random.choice(_OPERATORS[1:])
@@ -179,7 +202,13 @@ _AGGREGATES = "c, COUNT(*) AS n, MAX(v1[p]) AS most, SUM(v0[p]) AS total, COUNT(
 
 def make_clause_query(random: Random, *, after: bool = True) -> str:
     """Return the text of a query with another clause around comparisons of far events."""
-    makers = (make_far_query, make_star_query, make_tree_query, make_triple_query)
+    makers = (
+        make_far_query,
+        make_star_query,
+        make_tree_query,
+        make_nested_query,
+        make_triple_query,
+    )
     text = random.choice(makers)(random, after=after)
     selected, rest = text.split(" WHERE ", 1)
     strategy = selected.removesuffix("v0, v1").removesuffix("*")

@@ -28,6 +28,7 @@ from tools.cases.far import (
     make_ends_query,
     make_far_events,
     make_far_query,
+    make_nested_query,
     make_star_query,
     make_tree_query,
     make_triple_query,
@@ -38,6 +39,7 @@ from tools.cases.tables import make_table
 KINDS: dict[str, Callable[[Random], str]] = {
     "tree": make_tree_query,
     "star": make_star_query,
+    "nested": make_nested_query,
     "far": make_far_query,
     "any order": make_triple_query,
     "first and last": make_ends_query,

@@ -44,6 +44,7 @@ from tools.cases.far import (
     make_ends_query,
     make_far_events,
     make_far_query,
+    make_nested_query,
     make_star_query,
     make_tree_query,
     make_triple_query,
@@ -153,6 +154,8 @@ def guarded_cases(draw: st.DrawFn, /, *, after: bool = True) -> RandomCase:
 _FAR = (
     make_ends_query,
     make_far_query,
+    make_nested_query,
+    make_nested_query,
     make_star_query,
     make_tree_query,
     make_triple_query,

@@ -154,10 +154,8 @@ def _compare_across(
 
 
 def _has_position_starts(pattern: Pattern) -> bool:
-    """Whether starts may count positions, the latest first: the start of a middle is one."""
-    own = pattern.within
-    in_attribute = own is not None and own.unit is Unit.ATTRIBUTE
-    return pattern.strategy is not Strategy.LONGEST and not in_attribute
+    """Whether starts may count positions: the start of a middle is one."""
+    return pattern.within is None or pattern.within.unit is not Unit.ATTRIBUTE
 
 
 def find_timed_parts(pattern: Pattern) -> TimedParts:

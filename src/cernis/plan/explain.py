@@ -9,7 +9,7 @@ from math import floor
 
 from cernis.automata.correlated.between import How, Verdict, hardness
 from cernis.automata.correlated.mermaid import draw_pcea
-from cernis.automata.correlated.pcea import ANY_DISTANCE, Apart, WeightBound
+from cernis.automata.correlated.pcea import ANY_DISTANCE, Apart, PassedStage, WeightBound
 from cernis.automata.unary.construct import compares_events
 from cernis.automata.unary.mermaid import draw_cea
 from cernis.engine.correlated.tables import CorrelatedTables, store_of
@@ -275,6 +275,12 @@ def _write_apart(plan: Plan, apart: Apart) -> str:
     return write_condition(compared)
 
 
+def _name_stage(stage: PassedStage, names: Sequence[str]) -> str:
+    """Return what runs wait for; with what that waits for, if it is a centre itself."""
+    inner = ", ".join(_name_stage(each, names) for each in stage.after)
+    return f"{names[stage.state]}, after {inner}" if inner else names[stage.state]
+
+
 def _describe_indexes(plan: Plan) -> list[str]:
     """Return a line for each index of partial matches."""
     tables = plan.tables
@@ -317,7 +323,7 @@ def _describe_indexes(plan: Plan) -> list[str]:
         facts = [f"a {kind} for each {by}" if store.column else f"one {kind}"]
         if stage >= 0:
             which = "one that fits of " if fits is not None else ""
-            facts.append(f"where runs wait for {which}{names[stages[stage].state]}")
+            facts.append(f"where runs wait for {which}{_name_stage(stages[stage], names)}")
         elif stages:
             passed = [names[each.state] for each in stages]
             are = "are" if len(passed) > 1 else "is"

@@ -618,7 +618,7 @@ def _asks_earliest(pattern: Pattern, found: Correlated) -> bool:
     """Whether an index finds the earliest start of each end, all that LONGEST asks for.
 
     In a window the earliest start may leave it, and WITHOUT may drop it. For ≠ and order an index
-    knows a bound of starts.
+    knows a bound of starts, and across other events it has to know the latest.
     """
     if pattern.strategy is not Strategy.LONGEST or pattern.within is not None or pattern.without:
         return False
@@ -627,7 +627,7 @@ def _asks_earliest(pattern: Pattern, found: Correlated) -> bool:
     if found.pcea.timed_states or found.pcea.guards or found.pcea.removals:
         return False
     links = [source.link for t in found.pcea.transitions for source in t.sources]
-    return not any(link.different or link.unlike or link.ordered for link in links)
+    return not any(link.different or link.unlike or link.ordered or link.once for link in links)
 
 
 def _looks_between(formula: cel.Formula) -> bool:

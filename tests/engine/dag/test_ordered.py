@@ -15,6 +15,8 @@ from cernis.engine.dag.records import (
     BRANCH,
     BRANCHES,
     COUNTERS,
+    EQUAL,
+    IN_GAP,
     KIND_BITS,
     LARGEST_NUMBER,
     NOTHING,
@@ -26,6 +28,9 @@ erase = callable_from_python(by_order.erase)
 room_to_erase = callable_from_python(by_order.room_to_erase)
 latest_start = callable_from_python(by_order.latest_start)
 room_to_insert = callable_from_python(by_order.room_to_insert)
+find_early = callable_from_python(by_order.find_early)
+pop_early = callable_from_python(by_order.pop_early)
+room_to_pop_early = callable_from_python(by_order.room_to_pop_early)
 
 HOLDS: dict[str, Callable[[tuple[int, int], tuple[int, int]], bool]] = {
     "<": lambda a, b: a < b,
@@ -193,3 +198,47 @@ def test_the_tree_stays_shallow(shape: str) -> None:
     # a search in a random treap of n takes about 2 ln n = 17 steps
     assert tree.depth(tree.root) <= 50
     assert int(tree.counters[BRANCHES]) <= 40 * length
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_runs_that_fit_and_came_before_a_moment_are_taken_out_one_by_one(seed: int) -> None:
+    choose = random.Random(seed)
+    tree, waiting = Tree(20_000), list[tuple[int, int]]()
+    for position in range(120):
+        value = choose.choice([position, choose.randrange(12), 200 - position])
+        run = Run((value, 0), position + 1, int(by_order.EARLIEST) - position)
+        tree.insert(run, NOTHING)
+        waiting.append((value, position))
+        if choose.random() < 0.6:
+            continue
+        code, asked = choose.choice([*((OPERATORS[op], value) for op in HOLDS), (EQUAL, 7)])
+        most, before = 0, choose.randrange(position + 2)
+        if choose.random() < 0.3:
+            code, asked, most = IN_GAP, choose.randrange(9), choose.randrange(200)
+        while True:
+            fitting = {
+                each for each in waiting if each[1] < before and _fits(code, each, asked, most)
+            }
+            question = (tree.branches, tree.root, code, asked, most, before)
+            branch, _ = find_early(*question)
+            assert (branch != 0) == bool(fitting)
+            if branch == 0:
+                break
+            at = tree.branches[branch]
+            found = int(at["high"]), int(by_order.EARLIEST - at["start"])
+            assert found in fitting
+            waiting.remove(found)
+            made, room = int(tree.counters[BRANCHES]), room_to_pop_early(*question)
+            tree.root = pop_early(tree.branches, tree.counters, *question[1:])
+            assert int(tree.counters[BRANCHES]) - made <= room
+        kept = [(run.value[0], int(by_order.EARLIEST - run.start)) for run in tree.runs(tree.root)]
+        assert sorted(kept) == sorted(waiting)
+        assert [value for value, _ in kept] == sorted(value for value, _ in kept)
+
+
+def _fits(code: int, run: tuple[int, int], asked: int, most: int) -> bool:
+    if code == IN_GAP:
+        return asked <= run[0] <= most
+    if code == EQUAL:
+        return run[0] == asked
+    return next(HOLDS[op] for op in HOLDS if OPERATORS[op] == code)((run[0], 0), (asked, 0))

@@ -17,7 +17,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cernis.automata.correlated.pcea import PCEA, Link, Ordered, PassedStage, RunSource, Transition
+from cernis.automata.correlated.pcea import (
+    PCEA,
+    Link,
+    Ordered,
+    PassedStage,
+    RunSource,
+    StarStage,
+    Transition,
+)
 from cernis.automata.unary.cea import Test
 
 
@@ -78,6 +86,6 @@ def _ask_star(
     """Return what the last event gathers, if a ray came after the centre."""
     passed = PassedStage(ray, Link(ordered=(to_ray,)))
     return (
-        RunSource(ray, Link(ordered=(to_ray.turned,), ray=(last, -1))),
+        RunSource(ray, Link(ordered=(to_ray.turned,), ray=StarStage(centre, last, -1))),
         RunSource(centre, Link(ordered=(to_last,), once=(passed,))),
     )

@@ -17,6 +17,10 @@ anywhere. The centre passes a stage for each ray, and for each middle between tw
 is filed for the last ray. That one gathers the ray before it and the centre; a ray gathers the ray
 before it. Which ones, is known when the centre is chosen (`Link.ray`).
 
+A ray may be the centre of a star itself, whose rays lie between it and the next one of the outer
+star: that one ends both stars. It gathers the inner rays beside the inner centre, which lets the
+outer centre go on when it has passed its own stages.
+
 Values that the centre and all rays have in common, `a[k] = b[k] AND b[k] = c[k]`, are the *key* of
 a star: every index of it is kept by key. A part between the rays may have it or not.
 
@@ -36,6 +40,7 @@ from cernis.automata.correlated.pcea import (
     Ordered,
     PassedStage,
     RunSource,
+    StarStage,
     Transition,
     Unindexed,
 )
@@ -202,7 +207,7 @@ def gather_middles(
             for some in _choose_rays(rays):
                 if any(pair.place in found.verdicts for ray in some for pair in ray.pairs):
                     continue
-                star = _Star(pcea, graph, centre, some, equal)
+                star = _Star(pcea, graph, centre, some, Compared(pairs, ends, equal))
                 made = star.gather(found.pcea, begun)
                 if made is not None:
                     begun |= star.begun
@@ -475,6 +480,12 @@ def _list_links(pcea: PCEA, state: int) -> set[Link]:
     return {source.link for source in into if source.state != state}
 
 
+def _list_links_between(pcea: PCEA, state: int, target: int) -> set[Link]:
+    """Return the links that lead from one state to another."""
+    into = (source for t in pcea.transitions if t.target == target for source in t.sources)
+    return {source.link for source in into if source.state == state}
+
+
 def _follow_arrows(pcea: PCEA, graph: _StateOrder, centre: int) -> dict[int, str]:
     """Return the states that a chain of `->` from a centre leads to, each with its arrow."""
     found, state = dict[int, str](), centre
@@ -553,6 +564,16 @@ class _Ends:
         return None if is_wide else replace(link, ordered=(lower, upper))
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The conditions that links between neighbours leave, and what puts them on links."""
+
+    pairs: Mapping[int, Mapping[int, list[FarPair]]]
+    """By the state of the earlier event, and that of the later one."""
+    ends: _Ends
+    equal: list[FarPair]
+
+
 class _Star:
     """A centre and its rays, on the automaton that it was found in."""
 
@@ -562,7 +583,7 @@ class _Star:
         graph: _StateOrder,
         centre: int,
         rays: tuple[Ray, ...],
-        equal: list[FarPair],
+        compared: Compared,
     ) -> None:
         self.pcea, self.centre, self.rays, self.last = pcea, centre, rays, rays[-1].state
         self.previous = (centre, *(ray.state for ray in rays[:-1]))
@@ -574,10 +595,50 @@ class _Star:
         """The states between the centre and the last ray."""
         self.begun: set[int] = set()
         """The states at which middles and rays begin."""
+        self.stages: tuple[PassedStage, ...] = ()
+        """What the centre passes before the last ray; known once it is gathered."""
         self.nexts = [ray.arrow is not None for ray in rays]
         """Which rays are the next that fits the centre."""
         self.arrows = frozenset(ray.arrow for ray in rays if ray.arrow is not None)
-        self.equal, self.key = equal, SharedKey(self, equal)
+        self.equal, self.key = compared.equal, SharedKey(self, compared.equal)
+        self.rays = (*(self._order_values(ray, compared.ends) for ray in rays[:-1]), rays[-1])
+        self.inner = self._find_inner(graph, compared)
+        """Per ray, the star whose centre is the ray before it."""
+
+    def _order_values(self, ray: Ray, ends: _Ends) -> Ray:
+        """Return a ray whose value is no key of the star, so that a tree has it; else the ray."""
+        key = self.key.pair(self.centre, ray.state)
+        own = [pair for pair in ray.link.equal if pair not in key]
+        if len(own) != 1 or ray.link.ordered or ends.unindexed.explain("<", *own[0]):
+            return ray
+        ((earlier, later),) = own
+        link = replace(ray.link, equal=key, ordered=(Ordered(earlier, "=", later),))
+        return replace(ray, link=link)
+
+    def _find_inner(self, graph: _StateOrder, compared: Compared) -> list[_Star | None]:
+        """Return, per ray, the star around the ray before it; None: nothing compares with that."""
+        found: list[_Star | None] = []
+        for before, region, ray in zip(self.previous, self.regions, self.rays, strict=True):
+            lasts = compared.pairs.get(before, {})
+            inside = {state: own for state, own in lasts.items() if state in region}
+            rays = _find_rays(self.pcea, graph, before, inside, compared.ends) if region else []
+            rays = [one for one in rays if one.state in region]
+            is_part = not rays or (all(not one.pairs for one in rays) and self._keeps_key(rays))
+            if before == self.centre or is_part or not region:
+                found.append(None)
+            else:
+                some = (*rays, Ray(ray.state, ANY_LINK))
+                found.append(_Star(self.pcea, graph, before, some, compared))
+        return found
+
+    def _keeps_key(self, rays: list[Ray]) -> bool:
+        """Whether neighbours of a ray are compared with it by the key of the star alone."""
+        return all(
+            self.key.is_only(link, before, ray.state)
+            for ray in rays
+            for before in self.previous
+            for link in _list_links_between(self.pcea, before, ray.state)
+        )
 
     def gather(self, pcea: PCEA, begun: set[int]) -> PCEA | None:
         """Return the automaton whose last ray gathers what is before it.
@@ -606,9 +667,21 @@ class _Star:
             return None
         if not self._has_first_arrows():
             return None
-        middles = [self._find_middles(pcea, i) for i in range(len(self.rays))]
+        for star, is_next in zip(self.inner, (False, *self.nexts), strict=False):
+            if star is not None:
+                own = None if is_next else star.gather(pcea, begun | self.begun)
+                if own is None:
+                    return None
+                pcea = own
+                self.begun |= star.begun
+        middles = [
+            self._find_middles(pcea, i) if star is None else set[int]()
+            for i, star in enumerate(self.inner)
+        ]
         if len(self.rays) > 1 and any(len(each) > 1 for each in middles):
             return None
+        begun = begun | self.begun
+        self.stages = self._list_stages(middles)
         made: list[Transition] = []
         for t in pcea.transitions:
             states = {source.state for source in t.sources}
@@ -656,6 +729,8 @@ class _Star:
                 why = f"across {across}" if across else "all its pairs are neighbours"
                 how = KIND_OF.get(pair.op, How.ORDERED)
                 found[pair.place] = Verdict(verdicts[pair.place].text, how, why)
+        for star in self.inner:
+            found |= {} if star is None else star.judge(verdicts)
         return found
 
     def _has_first_arrows(self) -> bool:
@@ -706,10 +781,20 @@ class _Star:
         self, t: Transition, ray: int, middles: list[set[int]]
     ) -> tuple[RunSource, ...] | None:
         """Return what a transition into a ray gathers; None: it comes from elsewhere."""
+        is_last, is_keyed = ray == len(self.rays) - 1, True
+        inner = self.inner[ray]
+        if inner is not None:
+            *rays, source = t.sources
+            if source.state != inner.centre:
+                return None
+            asked = self._ask_ray(ray - 1, middles)
+            equal = tuple(dict.fromkeys((*asked.equal, *source.link.equal)))
+            asked = replace(asked, equal=equal, once=source.link.once)
+            both = (*rays, RunSource(inner.centre, asked))
+            return (*both, self._ask_centre(source.state, middles)) if is_last else both
         if len(t.sources) != 1:
             return None
         (source,) = t.sources
-        is_last, is_keyed = ray == len(self.rays) - 1, True
         if source.state == t.target:  # another round: one that fits the centre, too
             if self.nexts[ray] or not self.key.is_only(source.link, t.target, t.target):
                 return None
@@ -723,21 +808,25 @@ class _Star:
         found = []
         if self.regions[ray]:
             alone = ray == 0 and not is_last
-            star = (self.last, -1) if alone else None
+            star = StarStage(self.centre, self.last, -1) if alone else None
             between = Link(inside=True, ray=star, equal=self.key.pair(source.state, t.target))
             found.append(RunSource(source.state, between))
         if ray > 0:
             found.append(RunSource(self.rays[ray - 1].state, self._ask_ray(ray - 1, middles)))
         if is_last:
-            link, key = self.rays[ray].whole_link, self.key.pair(self.centre, self.last)
-            stages = (
-                (self._pass_middle(self.centre, source.state),)
-                if len(self.rays) == 1
-                else self._list_stages(middles)
-            )
-            equal = tuple(dict.fromkeys((*link.equal, *key)))
-            found.append(RunSource(self.centre, replace(link, equal=equal, once=stages)))
+            found.append(self._ask_centre(source.state, middles))
         return tuple(found)
+
+    def _ask_centre(self, before: int, middles: list[set[int]]) -> RunSource:
+        """Return what the last ray gathers of the centre, if it comes from a state."""
+        link, key = self.rays[-1].whole_link, self.key.pair(self.centre, self.last)
+        stages = (
+            (self._pass_middle(self.centre, before),)
+            if len(self.rays) == 1
+            else self._list_stages(middles)
+        )
+        equal = tuple(dict.fromkeys((*link.equal, *key)))
+        return RunSource(self.centre, replace(link, equal=equal, once=stages))
 
     def _pass_middle(self, waiting: int, state: int) -> PassedStage:
         """Return the stage at which a run waits for a part between."""
@@ -748,7 +837,7 @@ class _Star:
         own, following = self.rays[ray], self.rays[ray + 1]
         then = tuple(self._pass_middle(own.state, state) for state in middles[ray + 1])
         stages = [stage.state for stage in self._list_stages(middles)]
-        star = self.last, stages.index(own.state) - 1
+        star = StarStage(self.centre, self.last, stages.index(own.state) - 1)
         if self.nexts[ray]:
             return Link(once=then, ray=star, is_next=True)
         mirrored = tuple(order.turned for order in own.link.ordered)
@@ -758,8 +847,10 @@ class _Star:
     def _list_stages(self, middles: list[set[int]]) -> tuple[PassedStage, ...]:
         """Return what the centre waits for before the last ray."""
         stages = []
-        for ray, between in zip(self.rays, middles, strict=True):
+        following = [*self.inner[1:], None]
+        for ray, between, star in zip(self.rays, middles, following, strict=True):
             stages += [self._pass_middle(self.centre, state) for state in between]
             if ray is not self.rays[-1]:
-                stages.append(PassedStage(ray.state, ray.link, ray.link.equal))
+                after = () if star is None else star.stages
+                stages.append(PassedStage(ray.state, ray.link, ray.link.equal, after))
         return tuple(stages)

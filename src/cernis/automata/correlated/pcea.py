@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cernis.automata.unary.cea import Test, find_atoms, write_test
 from cernis.automata.unary.tidy import find_reachable
@@ -44,12 +44,15 @@ from cernis.pattern.predicate import Operator
 from cernis.pattern.window import Gap, Unit
 from cernis.pattern.write import write_gap
 
-Order = Literal["<", "<=", ">", ">="]
+Order = Literal["<", "<=", ">", ">=", "="]
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """`earlier op later`: the earlier event's attribute against the later event's."""
+    """`earlier op later`: the earlier event's attribute against the later event's.
+
+    A tree decides `=` where not all events of a star have the value, so that it is no key.
+    """
 
     earlier: str
     op: Order
@@ -65,7 +68,7 @@ class Ordered:
         return Ordered(self.later, _TURNED[self.op], self.earlier)
 
 
-_TURNED: Mapping[Order, Order] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_TURNED: Mapping[Order, Order] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,24 @@ class PassedStage:
     """An event of the state that fits the run; None: a run of the state that has begun since."""
     equal: tuple[tuple[str, str], ...] = ()
     """The attributes of the run, and of what it waits for, that have to be equal (`middles`)."""
+    after: tuple[PassedStage, ...] = ()
+    """The stages that the event has to have passed itself, as the centre of another star."""
 
     def __str__(self) -> str:
         parts = [f"{a} = {b}" for a, b in self.equal]
         parts += [] if self.fits is None or not self.fits.ordered else [str(self.fits)]
-        return f"{self.state} with {' and '.join(parts)}" if parts else f"{self.state}"
+        text = f"{self.state} with {' and '.join(parts)}" if parts else f"{self.state}"
+        return f"{text} (and {', then '.join(map(str, self.after))})" if self.after else text
+
+
+class StarStage(NamedTuple):
+    """How far a star has come: which one, and how many of its stages less one are passed."""
+
+    centre: int
+    last: int
+    """The state in which it ends."""
+    stage: int
+    """The last stage that is passed; -1: none."""
 
 
 AFTER = Ordered("@time", "<", "@time")
@@ -127,10 +143,10 @@ class Link:
     """It asks for runs that began after the last event of the next source's run (`middles`)."""
     once: tuple[PassedStage, ...] = ()
     """It asks for runs that have passed these stages, one after the other."""
-    ray: tuple[int, int] | None = None
-    """It asks for rays of the star that ends in this state: events compared with the centre, whose
-    attributes stand for those of the event read now. They come after the time at which the centre
-    has passed this stage; -1: after the centre itself."""
+    ray: StarStage | None = None
+    """It asks for rays of this star: events compared with the centre, whose attributes stand for
+    those of the event read now. They come after the time at which the centre has passed this
+    stage; -1: after the centre itself."""
     is_next: bool = False
     """It asks for the ray of a `->`: the one that let the centre go on."""
 

@@ -219,8 +219,9 @@ def _check_vertices(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
         vertex = records["vertex"]
         # a branch outside the window may stay between others, without its vertex
         bare = vertex == 0 if name == "branches" else np.arange(len(records)) == 0
-        # where a gap stands beside an order, a branch has the time of the last event instead
-        starts = name != "branches" or not engine.tables.is_recent
+        # beside a gap, a branch has the time of the last event; a waiting one when it came
+        tables = engine.tables
+        starts = name != "branches" or not (tables.is_recent or len(tables.arrays.dones) > 0)
         require(
             bool((vertex[~bare] > 0).all())
             and (not starts or bool((records["start"] == vertices["start"][vertex])[~bare].all())),

@@ -17,6 +17,11 @@ A ray is a vertex of its own, in an index by the value that is compared with the
 position as its start. Listing chooses the a first, and then asks that index for the rays that fit
 it: there is one between the time at which the a came to the ray's stage and the next ray.
 
+A ray may be the centre of a star of its own. It is filed in its index once it has passed all stages
+of that star, and only then lets a's go on: those that it fits and that came to its stage before the
+ray did. The ray came some time ago, and later a's may wait as well. So these a's wait in a tree
+that knows the earliest run below each branch, and what a ray asks for are facts of its vertex.
+
 What an a is filed by are facts of its vertex: its event is long past when it goes on.
 
 Cost contract: each run is filed once for each stage, O(log) and the cost of its index. Whatever M
@@ -129,22 +134,42 @@ def ask_ends(tables, events, now, link):
     high, low = events.high[column, now.at], events.low[column, now.at]
     if operator == r.IN_GAP:
         low = events.high[tables.link_upper[link], now.at]
-    elif operator == r.IN_SPAN and high != r.NOTHING:
-        # runs have one word: beside a value with two, those with the same word lie below it
-        exact, value = low == 0, high
-        high = value + tables.link_ends[link, 0] if exact else value
-        low = value + tables.link_ends[link, 1] if exact else value + 1
+    elif operator == r.IN_SPAN:
+        return span_ends(tables, link, high, low)
+    return high, low
+
+
+@inner
+def span_ends(tables, link, high, low):
+    """Return the two words that a value asks for where runs have a range each.
+
+    Runs have one word for each end: beside a value with two, those with the same word lie below it.
+    """
+    if high == r.NOTHING:
+        return high, low
+    exact, value = low == 0, high
+    high = value + tables.link_ends[link, 0] if exact else value
+    low = value + tables.link_ends[link, 1] if exact else value + 1
     return high, low
 
 
 @inner
 def find_ready(tables, memory, events, now, store, vertex):
     """Return the bucket of a waiting store, and the next branch that a vertex lets go on."""
-    code = events.codes[tables.store_stages[store, 4], now.at]
+    if tables.store_stages[store, 5] >= 0:
+        code = memory.facts[vertex, tables.store_stages[store, 5]]
+    else:
+        code = events.codes[tables.store_stages[store, 4], now.at]
     if code < 0:
         return 0, 0
     at = memory.base[store] + code
     root, link = memory.buckets[at]["root"], tables.store_stages[store, 3]
+    if link >= 0 and tables.store_stages[store, 5] >= 0:
+        high, low = _ask_ray(tables, memory, store, vertex)
+        if high == r.NOTHING:
+            return at, 0
+        operator, begun = tables.links.operator[link], memory.facts[vertex, tables.links.own[0]]
+        return at, by_order.find_early(memory.branches, root, operator, high, low, begun)[0]
     if link >= 0:
         high, low = ask_ends(tables, events, now, link)
         if high == r.NOTHING:
@@ -163,9 +188,30 @@ def find_ready(tables, memory, events, now, store, vertex):
 
 
 @inner
-def pass_over(tables, memory, events, now, store, at, branch):
+def _ask_ray(tables, memory, store, vertex):
+    """Return the two words that a ray asks for, whose event is long past."""
+    link = tables.store_stages[store, 3]
+    high = memory.facts[vertex, tables.store_stages[store, 6]]
+    low = memory.facts[vertex, tables.store_stages[store, 7]]
+    if tables.links.operator[link] == r.IN_SPAN:
+        return span_ends(tables, link, high, low)
+    return high, low
+
+
+@inner
+def pass_over(tables, memory, events, now, store, at, branch, vertex):
     """Note that a run has gone on; return the room that is missing for it."""
     link, root = tables.store_stages[store, 3], memory.buckets[at]["root"]
+    if link >= 0 and tables.store_stages[store, 5] >= 0:
+        high, low = _ask_ray(tables, memory, store, vertex)
+        operator, begun = tables.links.operator[link], memory.facts[vertex, tables.links.own[0]]
+        room = by_order.room_to_pop_early(memory.branches, root, operator, high, low, begun)
+        if memory.counters[r.BRANCHES] + room > len(memory.branches):
+            return room
+        memory.buckets[at]["root"] = by_order.pop_early(
+            memory.branches, memory.counters, root, operator, high, low, begun
+        )
+        return 0
     if link < 0:
         memory.buckets[at]["ordinal"] = memory.branches[branch]["high"]
         memory.buckets[at]["last"] = memory.branches[branch]["low"] + 1
@@ -179,6 +225,44 @@ def pass_over(tables, memory, events, now, store, at, branch):
         memory.branches, memory.counters, root, operator, high, low, now.bound
     )
     return 0
+
+
+@inner
+def file_early(middles, tables, memory, events, now, filing):
+    """Put a run into a tree that knows its earliest runs; return (root or -1, array, room).
+
+    Up to two that are outside the window leave it: it has as many as come in while they are inside.
+    """
+    if middles is None:
+        return -1, 0, 0
+    return _file_early(middles, tables, memory, events, now, filing)
+
+
+@inner
+def _file_early(middles, tables, memory, events, now, filing):
+    counters, root = memory.counters, filing.root
+    high, low = read_words(middles, tables, memory, events, now, filing)
+    if high == r.NOTHING:
+        return -1, 0, 0
+    leaving = 2 if now.bound > 0 else 0
+    for _ in range(leaving):
+        branch = by_order.find_early(
+            memory.branches, root, r.IN_GAP, r.NOTHING, r.NO_CLOCK, now.bound
+        )[0]
+        if branch != 0:
+            room = by_order.room_to_pop_early(
+                memory.branches, root, r.IN_GAP, r.NOTHING, r.NO_CLOCK, now.bound
+            )
+            if counters[r.BRANCHES] + room > len(memory.branches):
+                return -1, r.BRANCHES, room
+            root = by_order.pop_early(
+                memory.branches, counters, root, r.IN_GAP, r.NOTHING, r.NO_CLOCK, now.bound
+            )
+    room = by_order.room_to_insert(memory.branches, root, high, low)
+    if counters[r.BRANCHES] + room > len(memory.branches):
+        return -1, r.BRANCHES, room
+    run = by_order.PlantedRun(high, low, filing.vertex, by_order.turn_start(np.int64(now.clock)))
+    return by_order.insert(memory.branches, counters, root, run, r.NOTHING), 0, 0
 
 
 @inner

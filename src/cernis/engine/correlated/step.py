@@ -53,6 +53,7 @@ from cernis.engine.correlated.leave import (
     take_out,
 )
 from cernis.engine.correlated.middles import (
+    file_early,
     file_waiting,
     find_ready,
     has_waited,
@@ -253,23 +254,38 @@ def _move_on(middles, uses, tables, memory, events, now, moved, asked):
 
 @inner
 def _move(uses, tables, memory, events, now, moved, asked):
-    waiting = moved.store
-    following, noted = tables.store_stages[waiting, 0], tables.store_stages[waiting, 2]
-    at, branch = find_ready(tables, memory, events, now, waiting, moved.vertex)
-    while branch != 0:
-        run = memory.branches[branch]["vertex"]
-        lives = run != 0 and memory.vertices[run]["start"] >= now.bound
-        if lives and (noted < 0 or memory.facts[run, noted] == r.NOTHING):
-            array, room = _file(uses, tables, memory, events, now, following, run, asked)
-            if room > 0:
-                return array, room
-            if noted >= 0:
-                memory.facts[run, noted] = now.clock
-        room = pass_over(tables, memory, events, now, waiting, at, branch)
+    """Let runs go on; where one has passed its last stage, those that have waited for it, first.
+
+    Nothing is noted of what is half done: a run leaves its tree last, so it is found again.
+    """
+    while True:
+        waiting, vertex = moved.store, moved.vertex
+        at, branch = find_ready(tables, memory, events, now, waiting, vertex)
+        if branch == 0:
+            return 0, 0
+        is_last = False
+        while not is_last:
+            run = memory.branches[branch]["vertex"]
+            following, noted = tables.store_stages[waiting, 0], tables.store_stages[waiting, 2]
+            lives = run != 0 and memory.vertices[run]["start"] >= now.bound
+            if lives and (noted < 0 or memory.facts[run, noted] == r.NOTHING):
+                array, room = _file(uses, tables, memory, events, now, following, run, asked)
+                if room > 0:
+                    return array, room
+                if noted >= 0:
+                    memory.facts[run, noted] = now.clock
+            is_last = True
+            if lives and len(tables.done_first) > 0:
+                for k in range(tables.done_first[following], tables.done_first[following + 1]):
+                    store = tables.dones[k]
+                    bucket, ready = find_ready(tables, memory, events, now, store, run)
+                    if ready != 0:
+                        waiting, vertex, at, branch = store, run, bucket, ready
+                        is_last = False
+                        break
+        room = pass_over(tables, memory, events, now, waiting, at, branch, vertex)
         if room > 0:
             return r.BRANCHES, room
-        at, branch = find_ready(tables, memory, events, now, waiting, moved.vertex)
-    return 0, 0
 
 
 @inner
@@ -398,6 +414,11 @@ def _file(uses, tables, memory, events, now, store, vertex, asked):
         if root < 0:
             return array, room
         ordinal, last = memory.buckets[at]["ordinal"], 0
+    elif tables.store_stages[store, 5] >= 0:
+        filing = Filing(store, vertex, start, root)
+        root, array, room = file_early(uses.middles, tables, memory, events, now, filing)
+        if root < 0:
+            return array, room
     elif kind == r.UNION:
         room = unions.room_to_insert(memory.nodes, last, start, position)
         if counters[r.NODES] + room > len(memory.nodes):

@@ -33,6 +33,7 @@ from cernis.automata.correlated.pcea import (
     Link,
     Ordered,
     PassedStage,
+    StarStage,
     Transition,
     WeightBound,
 )
@@ -162,13 +163,18 @@ class CorrelatedArrays(NamedTuple):
     store_upper: NDArray[np.int32]
     """Per store whose runs have a range each, the column of its upper end; else -1."""
     store_stages: NDArray[np.int32]
-    """Per store in which runs wait: the store that they go on to, how many stages they have passed,
-    the fact that notes when they go on, the link that an event has to fit, -1: none; and the column
-    of the code that what they wait for has."""
+    """Per store in which runs wait: the store that they go on to, the rank of the stage, the fact
+    that notes when they go on, the link that an event has to fit, -1: none; the column of the code
+    that what they wait for has; and where that has to have passed stages of its own, its facts: the
+    code, and the two words that it asks for."""
     move_first: NDArray[np.int32]
     moves: NDArray[np.int32]
     """A run that is complete in state q lets runs of the stores moves[move_first[q]] …
     moves[move_first[q+1]-1] go on."""
+    done_first: NDArray[np.int32]
+    """A run that is filed in store s lets runs of the stores dones[done_first[s]] …
+    dones[done_first[s+1]-1] go on; empty: no store's runs do."""
+    dones: NDArray[np.int32]
 
 
 NO_GAP, TIME_GAP, EVENTS_GAP = range(3)
@@ -193,7 +199,7 @@ def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
     earlier = dict.fromkeys(o.earlier for o in link.ordered) if order else ()
     sorted_by = " ".join(filter(None, (" to ".join(earlier), reach)))
     if link.ray is not None and (link.is_next or len(link.ordered) > 1):
-        kind, sorted_by = SORTED, f"{sorted_by} as ray {link.ray[1]}"
+        kind, sorted_by = SORTED, f"{sorted_by} as ray {link.ray.stage}"
     if grouped and link.unless:
         sorted_by = ", ".join(link.unless.by)
     waits = "" if link.arrow is None else f" -> {link.arrow}"
@@ -238,7 +244,11 @@ def pair_columns(equal: tuple[tuple[str, str], ...]) -> tuple[Column, Column]:
 
 def _name_stages(stages: tuple[PassedStage, ...]) -> str:
     """Return the states of the stages; of those that an event has to fit, in parentheses."""
-    return ", ".join(f"{s.state}" if s.fits is None else f"({s.state})" for s in stages)
+    names = []
+    for stage in stages:
+        name = f"{stage.state} after {_name_stages(stage.after)}" if stage.after else stage.state
+        names.append(f"{name}" if stage.fits is None else f"({name})")
+    return ", ".join(names)
 
 
 def is_grouped(link: Link) -> bool:
@@ -409,7 +419,15 @@ class CorrelatedTables:
             asked += [order for order in link.ordered if not link.strict]
             if link.is_centre:
                 keys = {pair_columns(stage.equal)[0] for stage in link.once[1:]}
+                keys |= {pair_columns(stage.equal)[1] for stage in link.once if stage.after}
                 found |= {(CODE, self.columns[key]): None for key in sorted(keys)}
+                inner = [stage.fits for stage in link.once if stage.after and stage.fits]
+                found |= {
+                    (kind, self.ordered.index(order.later)): None
+                    for fits in inner
+                    for order in fits.ordered
+                    for kind in (HIGH, LOW)
+                }
         for order in asked:
             found |= {(kind, self.ordered.index(order.earlier)): None for kind in (HIGH, LOW)}
         found |= {(STAGE, i): None for i, store in enumerate(self.stores) if self._notes(store)}
@@ -461,43 +479,77 @@ class CorrelatedTables:
             link = source.link
             if link.ray is None:
                 continue
-            last, stage = link.ray
-            row[2] = self.facts.index((OWN, 0))
-            if stage >= 0:
-                row[2] = self.facts.index((STAGE, number[self._find_star(last)[stage]]))
+            stage, star = link.ray.stage, self._find_star(link.ray)
+            row[2] = self.facts.index((STAGE, number[star[stage]]) if stage >= 0 else (OWN, 0))
             if link.ordered:
                 names = [self.ordered.index(order.later) for order in link.ordered]
                 second = HIGH if link.is_range else LOW
                 row[0] = self.facts.index((HIGH, names[0]))
                 row[1] = self.facts.index((second, names[-1]))
             elif link.is_next:
-                row[:2] = self.facts.index((STAGE, number[self._find_star(last)[stage + 1]]))
+                row[:2] = self.facts.index((STAGE, number[star[stage + 1]]))
         return rows
 
-    def _find_star(self, last: int) -> tuple[StoreKey, ...]:
+    def _find_star(self, star: StarStage) -> tuple[StoreKey, ...]:
         """Return the stores in which the centres of a star wait."""
-        ends = (s for t in self.pcea.transitions if t.target == last for s in t.sources)
-        centre = next(source for source in ends if source.link.is_centre)
+        ends = (s for t in self.pcea.transitions if t.target == star.last for s in t.sources)
+        centre = next(s for s in ends if s.link.is_centre and s.state == star.centre)
         return wait_for(store_of(centre.state, centre.link), centre.link)
+
+    def _find_inner(self) -> dict[StoreKey, StoreKey]:
+        """Return, per waiting store, the store of the rays that let runs go on, if these rays have
+        to have passed stages of their own."""
+        rays = {
+            (source.state, source.link.once): store
+            for source, store in zip(self.pcea.sources, self._asked_stores(), strict=True)
+            if source.link.ray is not None
+        }
+        found = {}
+        for store, (final, stage) in self.waiting.items():
+            passed = self.ready[final].once[stage]
+            if passed.after:
+                found[store] = rays[passed.state, passed.after]
+        return found
+
+    def _asked_stores(self) -> list[StoreKey]:
+        return [store_of(s.state, s.link, s.state in self.collapsed) for s in self.pcea.sources]
+
+    def _rank_stages(self) -> dict[StoreKey, int]:
+        """Return the order of waiting stores in time: inner stages come before what they let go."""
+        inner = self._find_inner()
+        found: dict[StoreKey, int] = {}
+
+        def rank(final: StoreKey) -> None:
+            for store in wait_for(final, self.ready[final]):
+                if store in inner:
+                    rank(inner[store])
+                found.setdefault(store, len(found))
+
+        for final in self.ready.keys() - {*inner.values()}:
+            rank(final)
+        return found
 
     def _find_stages(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
         """Return what waiting stores wait for, and which of them a complete run concerns, by its
         state."""
         number = {store: i for i, store in enumerate(self.stores)}
-        rows = np.full((len(self.stores), 5), -1, np.int32)
+        rows = np.full((len(self.stores), 8), -1, np.int32)
         moves = []
-        fits = _list_fits(self.pcea)
+        fits, inner, ranks = _list_fits(self.pcea), self._find_inner(), self._rank_stages()
         for store, (final, stage) in self.waiting.items():
             stages, i = self.ready[final].once, number[store]
             following = (*wait_for(final, self.ready[final]), final)[stage + 1]
-            rows[i, :2] = number[following], stage
+            rows[i, :2] = number[following], ranks[store]
             if self._notes(store):
                 rows[i, 2] = self.facts.index((STAGE, i))
             own = stages[stage].fits
             if own is not None and own.ordered:
                 rows[i, 3] = len(self.pcea.sources) + fits.index(own)
             rows[i, 4] = self.columns[pair_columns(stages[stage].equal)[1]]
-            moves.append((stages[stage].state, i))
+            if store in inner:
+                rows[i, 5:] = self._find_asked(stages[stage])
+            else:
+                moves.append((stages[stage].state, i))
         moves.sort()
         states = np.arange(len(self.pcea.names) + 1)
         return (
@@ -505,6 +557,24 @@ class CorrelatedTables:
             _ints(np.searchsorted([state for state, _ in moves], states)),
             _ints([store for _, store in moves]),
         )
+
+    def _find_asked(self, passed: PassedStage) -> tuple[int, int, int]:
+        """Return the facts of a ray that runs have to fit: the code, and two words of a value."""
+        code = self.facts.index((CODE, self.columns[pair_columns(passed.equal)[1]]))
+        orders = [] if passed.fits is None else passed.fits.ordered
+        words = [self.ordered.index(order.later) for order in orders]
+        if passed.fits is None or not words:
+            return code, -1, -1
+        second = (HIGH, words[1]) if passed.fits.is_range else (LOW, words[0])
+        return code, self.facts.index((HIGH, words[0])), self.facts.index(second)
+
+    def _find_done(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return which waiting stores a run concerns that is filed in a store, by that store."""
+        inner = self._find_inner()
+        number = {store: i for i, store in enumerate(self.stores)}
+        pairs = sorted((number[done], number[waiting]) for waiting, done in inner.items())
+        starts = np.searchsorted([done for done, _ in pairs], np.arange(len(self.stores) + 1))
+        return _ints(starts if pairs else []), _ints([waiting for _, waiting in pairs])
 
     def _find_reaches(self) -> list[Gap | None]:
         sources = self.pcea.sources
@@ -563,6 +633,7 @@ class CorrelatedTables:
         labels = [self.label(t.labels) for t in transitions]
         removals, groups = self._number_removals()
         stages, move_first, moves = self._find_stages()
+        done_first, dones = self._find_done()
         asking = [*(s.link for s in sources), *_list_fits(self.pcea)]
         return CorrelatedArrays(
             links=self._links(width),
@@ -620,6 +691,8 @@ class CorrelatedTables:
             store_stages=stages,
             move_first=move_first,
             moves=moves,
+            done_first=done_first,
+            dones=dones,
         )
 
     def _find_guards(self) -> NDArray[np.int32]:
@@ -635,7 +708,7 @@ class CorrelatedTables:
     def _links(self, width: int) -> Links:
         sources = self.pcea.sources
         numbers = {store: i for i, store in enumerate(self.stores)}
-        stores = [store_of(s.state, s.link, s.state in self.collapsed) for s in sources]
+        stores = self._asked_stores()
         asking = [*(s.link for s in sources), *_list_fits(self.pcea)]
         return Links(
             store=_ints([numbers[store] for store in stores]),
@@ -726,7 +799,9 @@ def _list_fits(pcea: PCEA) -> list[Link]:
 def _is_ray(transition: Transition) -> bool:
     """Whether a transition reads a ray of a star, which begins anywhere."""
     links = [source.link for source in transition.sources]
-    return any(link.ray for link in links) and not any(link.is_centre for link in links)
+    return any(link.ray for link in links) and not any(
+        link.is_centre and link.ray is None for link in links
+    )
 
 
 def _find_later(pcea: PCEA) -> frozenset[int]:

@@ -12,7 +12,8 @@ event of its guard forbids, which have one word: the number of their group.
 
 Of a star (`cernis.engine.correlated.middles`), `pop` takes out one run after the other. A tree
 whose runs have a range each has its ends as the two words: both rise together, so the ranges that
-have a value lie side by side.
+have a value lie side by side. A tree whose starts fall as time goes on (`turn_start`) knows the
+earliest of its runs: `pop_early` takes out one that fits a value and came before a moment.
 
 A tree for a gap beside an order is by value; its starts are readings of the last event of each run.
 
@@ -401,7 +402,12 @@ def room_to_pop(branches, root, operator, high, low):
         made += 1
         outside = _lies_outside(branches[at], operator, high, low, False)
         at = branches[at]["left"] if outside else branches[at]["right"]
-    left, right = branches[found]["left"], branches[found]["right"]
+    return made + _room_to_merge(branches, branches[found]["left"], branches[found]["right"])
+
+
+@inner
+def _room_to_merge(branches, left, right):
+    made = 0
     while left != 0:
         made += 1
         left = branches[left]["right"]
@@ -431,6 +437,95 @@ def pop(branches, counters, root, operator, high, low, bound):
         new_root = merged
     else:
         _hang(branches, parent, to_right, merged)
+    for branch in range(counters[r.BRANCHES] - 1, first - 1, -1):
+        _refresh(branches, branch)
+    return new_root
+
+
+EARLIEST = np.int64(2**62)
+_TO_RANGE, _TO_LOWER_END, _TO_UPPER_END, _INSIDE = range(4)
+
+
+@inner
+def turn_start(position):
+    """Return the start of a run in a tree that knows its earliest run: the later, the smaller."""
+    return EARLIEST - position
+
+
+@inner
+def _search_early(branches, at, mode, operator, high, low, before, upwards):
+    """Return (whether this branch is the run, whether the search goes on to the right, its mode).
+
+    It looks for a run in range that came before a position: at the highest branch in range, then
+    on one side of it, where a side that is wholly in range tells by its earliest run.
+    """
+    if mode == _INSIDE:
+        left = branches[at]["left"]
+        is_left = left != 0 and branches[left]["best"] > before
+        return branches[at]["start"] > before, not is_left, _INSIDE
+    if _lies_outside(branches[at], operator, high, low, False):
+        return False, False, mode
+    if _lies_outside(branches[at], operator, high, low, True):
+        return False, True, mode
+    found = branches[at]["start"] > before
+    if mode == _TO_RANGE:
+        return found, upwards, _TO_UPPER_END if upwards else _TO_LOWER_END
+    inner_side = branches[at]["left"] if upwards else branches[at]["right"]
+    if inner_side != 0 and branches[inner_side]["best"] > before:
+        return found, not upwards, _INSIDE
+    return found, upwards, mode
+
+
+@inner
+def find_early(branches, root, operator, high, low, position):
+    """Return a branch in range whose run came before a position, 0: none, and on which side of the
+    highest one in range it is; for trees with turned starts."""
+    before = turn_start(position)
+    for upwards in (False, True):
+        at, mode = root, _TO_RANGE
+        while at != 0 and branches[at]["best"] > before:
+            is_found, to_right, mode = _search_early(
+                branches, at, mode, operator, high, low, before, upwards
+            )
+            if is_found:
+                return at, upwards
+            at = branches[at]["right"] if to_right else branches[at]["left"]
+    return 0, False
+
+
+@inner
+def room_to_pop_early(branches, root, operator, high, low, position):
+    """Return the most branches that `pop_early` will make."""
+    found, upwards = find_early(branches, root, operator, high, low, position)
+    made, at, mode, before = 0, root, _TO_RANGE, turn_start(position)
+    while at != found:
+        made += 1
+        _, to_right, mode = _search_early(branches, at, mode, operator, high, low, before, upwards)
+        at = branches[at]["right"] if to_right else branches[at]["left"]
+    return made + _room_to_merge(branches, branches[found]["left"], branches[found]["right"])
+
+
+@inner
+def pop_early(branches, counters, root, operator, high, low, position):
+    """Return the tree without the branch that `find_early` finds; the tree before stays."""
+    found, upwards = find_early(branches, root, operator, high, low, position)
+    first, before = counters[r.BRANCHES], turn_start(position)
+    new_root, parent, to_right, hangs_right, mode, at = 0, 0, False, False, _TO_RANGE, root
+    while at != found:
+        copy = _copy(branches, counters, at, r.NOTHING)
+        if parent == 0:
+            new_root = copy
+        else:
+            _hang(branches, parent, hangs_right, copy)
+        _, to_right, mode = _search_early(branches, at, mode, operator, high, low, before, upwards)
+        parent, hangs_right = copy, to_right
+        at = branches[at]["right"] if to_right else branches[at]["left"]
+    left, right = branches[found]["left"], branches[found]["right"]
+    merged = _merge(branches, counters, left, right, r.NOTHING)
+    if parent == 0:
+        new_root = merged
+    else:
+        _hang(branches, parent, hangs_right, merged)
     for branch in range(counters[r.BRANCHES] - 1, first - 1, -1):
         _refresh(branches, branch)
     return new_root
