@@ -106,6 +106,7 @@ def run_query(
     runner = _SparkRunner(spark, query, tables, budget, options or JobOptions())
     for plan in query.plans:
         runner.answer(plan)
+    query.statement.check_columns()
     return runner.query(query.statement.query)
 
 

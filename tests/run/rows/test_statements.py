@@ -188,6 +188,7 @@ def test_a_relation_qualifies_its_own_columns_only() -> None:
 # ------------------------------------------------------------------- mistakes
 
 CLAUSE = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts {})"
+COUNTED = CLAUSE.replace("*", "COUNT(*)")
 MISTAKES = {
     "PATERN (A)": "unexpected 'PATERN'",
     "PATTERN (A || B)": "'||' is not part of the language",
@@ -204,7 +205,7 @@ MISTAKES = {
     "PATTERN (A) DEFINE A AS NEXT(CLASSIFIER()) = 'A'": "look back from the current row",
     "MEASURES PREV(x || CLASSIFIER()) AS y PATTERN (A)": "at columns or at CLASSIFIER(), not at",
     "PATTERN (A) DEFINE A AS CLASSIFIER() > 'A'": "can be compared with =, <> and IN",
-    "PATTERN (A B) DEFINE B AS sqrt(A.x - B.x) > 1": "of values of several rows is not supported",
+    "PATTERN (A B) DEFINE B AS round(A.x - B.x) > 1": "of values of several rows is not supported",
     "AFTER MATCH SKIP TO FIRST D PATTERN (A)": "'D' is no variable of PATTERN",
     "ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN ({- A -})": "does not go with {- -}",
     "ALL ROWS FOR MATCH PATTERN (A)": "unexpected 'ALL ROWS FOR MATCH'",
@@ -234,10 +235,34 @@ MISTAKES = {
 def test_a_mistake_has_a_place(clause: str) -> None:
     table = pa.table({"ts": [1], "x": [1]})
     with pytest.raises((cernis.QueryError, cernis.BudgetError)) as raised:
-        cernis.sql(CLAUSE.format(clause), t=table)
+        cernis.sql(COUNTED.format(clause), t=table)
     assert MISTAKES[clause] in str(raised.value)
     assert str(raised.value).startswith("line 1, column ")
     assert "^" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("SELECT COUNT(*) FROM {}", [(2,)]),
+        ("SELECT * FROM {} AS m, u", [(7,), (7,)]),
+        ("SELECT u.* FROM {} AS m JOIN u ON TRUE", [(7,), (7,)]),
+        ("WITH c AS (SELECT 1 AS one FROM {}) SELECT * FROM c", [(1,), (1,)]),
+        ("SELECT * FROM {}", None),
+        ("SELECT m.*, y FROM {} AS m, u", None),
+        ("SELECT * FROM (SELECT * FROM {})", None),
+    ],
+)
+def test_a_clause_without_columns_has_rows(text: str, rows: list[Any] | None) -> None:
+    """A database has no table without columns, so `*` of it is refused when the statement runs."""
+    whole = text.format("t MATCH_RECOGNIZE (ORDER BY ts PATTERN (a b) DEFINE b AS x > PREV(x))")
+    tables = {"t": pa.table({"ts": [1, 2, 3, 4], "x": [1, 2, 1, 2]}), "u": [{"y": 7}]}
+    if rows is not None:
+        assert rows_of(cernis.sql(whole, tables)) == rows
+        return
+    with pytest.raises(cernis.QueryError, match=r"the clause returns no columns for \*"):
+        cernis.sql(whole, tables)
+    assert len(cernis.SqlQuery(whole).trace(tables).matches) == 2
 
 
 def test_what_the_host_has_no_words_for_is_refused() -> None:
@@ -291,14 +316,14 @@ def test_oracle_has_a_table_of_one_row() -> None:
 
 @pytest.mark.parametrize("skip", ["TO FIRST A", "TO LAST B"])
 def test_the_search_cannot_stand_still(skip: str) -> None:
-    text = CLAUSE.format(f"AFTER MATCH SKIP {skip} PATTERN (A B?) DEFINE B AS FALSE")
+    text = COUNTED.format(f"AFTER MATCH SKIP {skip} PATTERN (A B?) DEFINE B AS FALSE")
     with pytest.raises(cernis.QueryError, match=r"AFTER MATCH SKIP TO: [AB] is "):
         cernis.sql(text, t=pa.table({"ts": [1, 2]}))
 
 
 def test_a_search_has_a_budget() -> None:
     values = pa.table({"ts": range(60), "x": [1] * 60})
-    text = CLAUSE.format("PATTERN ((A | B)* C) DEFINE A AS SUM(A.ts) >= 0, C AS SUM(A.ts) = -1")
+    text = COUNTED.format("PATTERN ((A | B)* C) DEFINE A AS SUM(A.ts) >= 0, C AS SUM(A.ts) = -1")
     with pytest.raises(cernis.BudgetError, match="has tried 10,000 transitions"):
         cernis.sql(text, t=values, budget=10_000)
 

@@ -50,10 +50,12 @@ Floats = NDArray[np.float64]
 (
     CONSTANT, CURRENT, VALUE_AT, REGISTER, ADD, SUBTRACT, MULTIPLY, DIVIDE, MODULO, NEGATE, EQUAL,
     LESS, LESS_EQUAL, AND, OR, NOT, IS_NULL, ABSOLUTE, COALESCE, LESSER, GREATER, LEAST_KNOWN,
-    GREATEST_KNOWN, CHOOSE, QUOTIENT,
-) = range(25)  # fmt: skip
+    GREATEST_KNOWN, CHOOSE, QUOTIENT, SUBTRACT_DATES, FLOOR, CEIL, SQUARE_ROOT,
+) = range(29)  # fmt: skip
 """The operations of programs."""
 
+DAY = 86_400_000_000.0
+"""The microseconds of a day: times are microseconds, and dates are times."""
 _REMEMBERED = 1 << 20
 DEEPEST = 64
 """The values on the stack of a program."""
@@ -370,16 +372,8 @@ def is_true(conditions, path, row, variable):
         elif operation == REGISTER:
             top += 1
             stack[top] = path[argument]
-        elif operation in (NEGATE, NOT, IS_NULL, ABSOLUTE):
-            value = stack[top]
-            if operation == NEGATE:
-                stack[top] = -value
-            elif operation == NOT:
-                stack[top] = 1.0 - value
-            elif operation == ABSOLUTE:
-                stack[top] = abs(value)
-            else:
-                stack[top] = 1.0 if np.isnan(value) else 0.0
+        elif operation in (NEGATE, NOT, IS_NULL, ABSOLUTE, FLOOR, CEIL, SQUARE_ROOT):
+            stack[top] = change(operation, stack[top])
         elif operation == CHOOSE:
             top -= 2
             stack[top] = stack[top + 1] if stack[top] == 1.0 else stack[top + 2]
@@ -387,6 +381,24 @@ def is_true(conditions, path, row, variable):
             top -= 1
             stack[top] = combine(operation, stack[top], stack[top + 1])
     return stack[0] == 1.0
+
+
+@kernel
+def change(operation, value):
+    """Return the value of an operation with one argument."""
+    if operation == NEGATE:
+        return -value
+    if operation == NOT:
+        return 1.0 - value
+    if operation == ABSOLUTE:
+        return abs(value)
+    if operation == FLOOR:
+        return np.floor(value)
+    if operation == CEIL:
+        return np.ceil(value)
+    if operation == SQUARE_ROOT:
+        return np.sqrt(value) if value >= 0.0 else np.nan
+    return 1.0 if np.isnan(value) else 0.0
 
 
 @kernel
@@ -412,10 +424,14 @@ def combine(operation, left, right):
         return left + right
     if operation == SUBTRACT:
         return left - right
+    if operation == SUBTRACT_DATES:
+        return (left - right) / DAY
     if operation == MULTIPLY:
         return left * right
     if operation == DIVIDE:
-        return np.nan if right == 0.0 else left / right
+        if right == 0.0:
+            return np.nan if left == 0.0 else np.copysign(np.inf, left)
+        return left / right
     if operation == QUOTIENT:
         return np.nan if right == 0.0 else np.trunc(left / right)
     if operation == MODULO:

@@ -105,6 +105,11 @@ class RecognizeClause:
         named = (part.name for part in walk_pattern(self.pattern) if isinstance(part, RowVariable))
         return tuple(dict.fromkeys(named))
 
+    @property
+    def has_no_columns(self) -> bool:
+        """Whether the clause returns rows without columns."""
+        return self.rows is RowsPerMatch.ONE and not self.partition and not self.measures
+
     def expand(self, name: str) -> tuple[str, ...]:
         """Return the variables that a name stands for: itself, or those of a SUBSET."""
         return self.subsets.get(name, (name,))

@@ -13,7 +13,7 @@ from sqlglot import ErrorLevel, exp
 from sqlglot.errors import UnsupportedError
 
 from cernis.errors import CernisError, DataError, Diagnostic, QueryError, Span
-from cernis.languages.sql.translate import write_division
+from cernis.languages.sql.translate import write_differences, write_division
 
 _NAMED = re.compile(r"[\"'`]([^\"'`]+)[\"'`]|with name (\S+)")
 _KIND = re.compile(r"^(?:\[[A-Z_.]+\] )?(?:[A-Z][a-z]+ )*Error: |^\[[A-Z_.0-9]+\] ")
@@ -26,7 +26,7 @@ _LEXEME = re.compile(
 def write_host_sql(tree: exp.Expr, dialect: str, text: str) -> str:
     """Return a part of a statement in the SQL of a host; refuse what it has no words for."""
     try:
-        written = write_division(tree.copy(), dialect)
+        written = write_differences(write_division(tree.copy(), dialect), dialect)
         return written.sql(dialect, unsupported_level=ErrorLevel.IMMEDIATE)
     except UnsupportedError as error:
         told = str(error).rstrip(".")

@@ -13,7 +13,7 @@ Cost: linear in the text, whose length and brackets are bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, cast
@@ -39,6 +39,8 @@ from cernis.pattern.suggest import did_you_mean
 
 DIALECTS = ("duckdb", "spark", "databricks", "trino", "snowflake", "oracle", "flink", "risingwave")
 _KEYWORD = "MATCH_RECOGNIZE"
+PLACEHOLDER = "@none"
+"""The column of a clause that returns none: no database has a table without columns."""
 _MOST_CLAUSES = 50
 _DEEPEST = 200
 _LEXEME = re.compile(
@@ -69,6 +71,13 @@ class SqlStatement:
     recognitions: tuple[Recognition, ...]
     query: exp.Query
     """The statement, with names in place of the clauses."""
+    bare: tuple[Diagnostic, ...] = ()
+    """Each `*` that stands for no column: it cannot run, but be explained and traced."""
+
+    def check_columns(self) -> None:
+        """Refuse a `*` that stands for no column."""
+        if self.bare:
+            raise QueryError(self.bare, self.text)
 
 
 def parse_statement(text: str, dialect: str = "duckdb") -> SqlStatement:
@@ -133,7 +142,10 @@ class _StatementReader:
             raise QueryError([Diagnostic("this is no query", first, wanted, help_)], self.text)
         cuts = self._cut_clauses(list(tokens))
         outer = self._parse("".join(self.letters), 0)
-        return SqlStatement(self.text, self.dialect, tuple(_scope(cuts, outer, self)), outer)
+        trees = {cut.name: self.parse_relation(cut) for cut in cuts}
+        bare = tuple(_hide_placeholders(cuts, [outer, *trees.values()]))
+        found = tuple(_scope(cuts, outer, trees, self.text))
+        return SqlStatement(self.text, self.dialect, found, outer, bare)
 
     def _check_depth(self, tokens: Sequence[Any]) -> None:
         depth = 0
@@ -301,10 +313,9 @@ def _mask_patterns(text: str) -> str:
 
 
 def _scope(
-    cuts: Sequence[_ClauseCut], outer: exp.Query, reader: _StatementReader
+    cuts: Sequence[_ClauseCut], outer: exp.Query, trees: Mapping[str, exp.Query], text: str
 ) -> list[Recognition]:
     """Give the rows of each clause the common table expressions that they can see."""
-    trees = {cut.name: reader.parse_relation(cut) for cut in cuts}
     seen: dict[str, list[exp.CTE]] = {}
 
     def find_visible(name: str) -> list[exp.CTE]:
@@ -323,9 +334,44 @@ def _scope(
         visible = [cte.copy() for cte in find_visible(cut.name)]
         if visible:
             rows.set("with_", exp.With(expressions=visible))
-        clause, rows = _name_keys(cut.clause, rows, reader.text)
+        clause, rows = _name_keys(cut.clause, rows, text)
         found.append(Recognition(cut.name, clause, rows, cut.span))
     return found
+
+
+def _hide_placeholders(
+    cuts: Sequence[_ClauseCut], trees: Sequence[exp.Query]
+) -> Iterator[Diagnostic]:
+    """Leave the placeholders of clauses without columns out of `*`; yield each `*` of nothing else.
+
+    The rows of such a clause can be counted, and traced.
+    """
+    empty = {cut.name: cut.span for cut in cuts if cut.clause.has_no_columns}
+    tables = (one for tree in trees for one in tree.find_all(exp.Table) if one.name in empty)
+    for table in tables:
+        select = table.find_ancestor(exp.Select)
+        source = table.find_ancestor(exp.From, exp.Join)
+        if select is None or source is None or source.parent is not select:
+            continue
+        joins = select.args.get("joins") or ()
+        others = [one.this for one in (select.args["from_"], *joins)]
+        alone = all(isinstance(one, exp.Table) and one.name in empty for one in others)
+        alias = table.alias_or_name.lower()
+        for item in select.expressions:
+            if alone if isinstance(item, exp.Star) else _is_star_of(item, alias):
+                wanted = "MEASURES, PARTITION BY or ALL ROWS PER MATCH; or COUNT(*)"
+                yield Diagnostic("the clause returns no columns for *", empty[table.name], wanted)
+            elif isinstance(item, exp.Star):
+                hidden = [*(item.args.get("except_") or ()), _quote(PLACEHOLDER)]
+                item.set("except_", [*dict.fromkeys(hidden)])
+
+
+def _is_star_of(item: exp.Expr, alias: str) -> bool:
+    return isinstance(item, exp.Column) and item.is_star and item.table.lower() == alias
+
+
+def _quote(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
 
 
 def _name_keys(

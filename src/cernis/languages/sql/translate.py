@@ -1,8 +1,13 @@
-"""What the SQL library leaves untranslated between dialects: TO_CHAR, DUAL, and `/`.
+"""What the SQL library leaves untranslated between dialects: TO_CHAR, DUAL, `/`, and DATEDIFF.
 
 `translate` follows the library's parser. Formats of TO_CHAR become those of `strftime`, which the
 library writes for each host; a format with other elements is refused, and so are those of numbers.
 Oracle's table DUAL becomes a query of one row.
+
+Functions for the time between two times count full units (Trino, Flink, Spark, Databricks), or
+where a unit ends and the next begins (DuckDB, Snowflake): between 10:59 and 11:01 lies no hour, or
+one. The library takes both for the same. `translate` makes the first a `TimestampDiff` and the
+second a `DateDiff`, and `write_differences` writes both for a host.
 
 `write_division` runs when the host is known. `/` of whole numbers truncates in Trino, Flink and
 RisingWave. DuckDB has an operator that truncates whole numbers and divides all others. Spark has
@@ -40,6 +45,8 @@ _LEXEME = re.compile(
 )
 _NATIVE = ("duckdb", "spark", "databricks")
 """Dialects of hosts, which read their own formats."""
+_FULL_UNITS = ("trino", "flink", "spark", "databricks")
+"""Dialects whose functions count full units."""
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -59,6 +66,9 @@ def translate(tree: exp.Expr, dialect: str, text: str, offset: int) -> exp.Expr:
         if is_dual and dialect in ("oracle", "snowflake"):
             row = exp.select(exp.alias_(exp.Literal.string("X"), "DUMMY"))
             return row.subquery(node.alias or node.name, copy=False)
+        if isinstance(node, exp.DateDiff) and _counts_full_units(node, dialect):
+            sides = {"this": node.this, "expression": node.expression}
+            return exp.TimestampDiff(**sides, unit=node.args["unit"])
         return node
 
     return tree.transform(change, copy=False)
@@ -87,6 +97,49 @@ def _translate_to_char(node: exp.ToChar, dialect: str, text: str, offset: int) -
     if dialect == "oracle" and names and all(name.isupper() for name in names):
         return exp.Upper(this=changed)
     return changed
+
+
+def _counts_full_units(node: exp.DateDiff, dialect: str) -> bool:
+    if dialect not in _FULL_UNITS or node.args.get("unit") is None:
+        return False  # DATEDIFF(later, earlier) of Spark counts days
+    places = [_find_place(node.expression), _find_place(node.this)]
+    return dialect != "databricks" or places == sorted(places)
+
+
+def _find_place(tree: exp.Expr) -> int:
+    """Return where a tree begins in its text; 0: the library does not say."""
+    return min((int(one.meta.get("start", 0)) for one in tree.find_all(exp.Identifier)), default=0)
+
+
+def write_differences(tree: exp.Expr, dialect: str) -> exp.Expr:
+    """Return a tree whose times between times count on the host as they do in their dialect.
+
+    >>> import sqlglot
+    >>> full = sqlglot.parse_one("date_diff('hour', a, b)", dialect="trino")
+    >>> full = translate(full, "trino", "", 0)
+    >>> write_differences(full, "duckdb").sql("duckdb")
+    "DATE_SUB('HOUR', a, b)"
+    >>> begun = sqlglot.parse_one("DATEDIFF(hour, a, b)", dialect="snowflake")
+    >>> write_differences(begun, "spark").sql("spark")
+    "TIMESTAMPDIFF(HOUR, DATE_TRUNC('HOUR', a), DATE_TRUNC('HOUR', b))"
+    """
+
+    def change(node: exp.Expr) -> exp.Expr:
+        unit = node.args.get("unit")
+        if unit is None:
+            return node
+        if isinstance(node, exp.TimestampDiff) and dialect == "duckdb":
+            parts = [exp.Literal.string(unit.name), node.expression, node.this]
+            return exp.Anonymous(this="DATE_SUB", expressions=parts)
+        if isinstance(node, exp.DateDiff) and dialect == "spark":
+            sides = {
+                name: exp.TimestampTrunc(this=node.args[name], unit=unit.copy())
+                for name in ("this", "expression")
+            }
+            return exp.TimestampDiff(**sides, unit=unit)
+        return node
+
+    return tree.transform(change, copy=False)
 
 
 def write_division(tree: exp.Expr, dialect: str) -> exp.Expr:

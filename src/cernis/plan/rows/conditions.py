@@ -7,8 +7,8 @@ program of the stack machine in `engine.rows.search`.
 
 The host evaluates as much of such a program as looks at one row: `LAST(A.ts) + INTERVAL '1' HOUR`
 is a column of the host, read at the last row of A. What is left compares and adds values of several
-rows. It may add, subtract, multiply, divide, compare, and join by AND, OR and NOT; a function of
-several rows is refused by its name.
+rows. It may calculate, compare, choose, count the time between two rows in a unit, and join by AND,
+OR and NOT; any other function of several rows is refused by its name.
 """
 
 from __future__ import annotations
@@ -34,14 +34,21 @@ from cernis.languages.sql.terms import (
     name_term,
     split_conjunction,
 )
-from cernis.plan.rows.matcher import ComparedColumns, TypedDivision
+from cernis.plan.rows.kinds import CONSTANT_KINDS, TRUNCATES, ValueKind
 
-_SECONDS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1, "WEEK": 604_800}
+_SECONDS = {
+    "WEEK": 604_800,
+    "DAY": 86_400,
+    "HOUR": 3_600,
+    "MINUTE": 60,
+    "SECOND": 1,
+    "MILLISECOND": 1e-3,
+    "MICROSECOND": 1e-6,
+}
 _BINARY: dict[type[exp.Expr], int] = {
     exp.Add: search.ADD,
     exp.Sub: search.SUBTRACT,
     exp.Mul: search.MULTIPLY,
-    exp.Div: search.DIVIDE,
     exp.Mod: search.MODULO,
     exp.EQ: search.EQUAL,
     exp.LT: search.LESS,
@@ -49,8 +56,16 @@ _BINARY: dict[type[exp.Expr], int] = {
     exp.And: search.AND,
     exp.Or: search.OR,
 }
+_UNARY: dict[type[exp.Expr], int] = {
+    exp.Not: search.NOT,
+    exp.Neg: search.NEGATE,
+    exp.Abs: search.ABSOLUTE,
+    exp.Floor: search.FLOOR,
+    exp.Ceil: search.CEIL,
+    exp.Sqrt: search.SQUARE_ROOT,
+}
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In)
-_NOT_STRICT = (exp.Func, exp.Is, exp.And, exp.Or, exp.Case, exp.In, exp.NullSafeEQ)
+_NOT_STRICT = (exp.Func, exp.Is, exp.And, exp.Or, exp.Case, exp.In, exp.NullSafeEQ, exp.NullSafeNEQ)
 """What may be something else than NULL of a NULL."""
 _AGGREGATES: dict[type[exp.Expr], int] = {
     exp.Sum: search.SUM,
@@ -80,8 +95,6 @@ class RowConditions:
     registers: Registers | None
     """None: no condition depends on the path."""
     programs: Programs | None
-    comparisons: tuple[ComparedColumns, ...]
-    divisions: tuple[TypedDivision, ...]
     dependent: tuple[str, ...]
     """The variables whose condition depends on the path."""
 
@@ -114,14 +127,12 @@ def plan_conditions(clause: RecognizeClause, text: str) -> RowConditions:
         masks.append(None if mask is None else HostValue(mask, terms))
         writer.end()
     if not dependent:
-        return RowConditions(tuple(masks), (), None, None, (), (), ())
+        return RowConditions(tuple(masks), (), None, None, ())
     return RowConditions(
         tuple(masks),
         tuple(writer.values),
         writer.make_registers(),
         writer.make_programs(),
-        tuple(writer.comparisons),
-        tuple(writer.divisions),
         tuple(dependent),
     )
 
@@ -150,8 +161,6 @@ class _ProgramWriter:
     firsts: list[int] = field(default_factory=lambda: [0])
     groups: list[tuple[int, int, int, int, frozenset[str] | None]] = field(default_factory=list)
     initial: list[float] = field(default_factory=list)
-    comparisons: list[ComparedColumns] = field(default_factory=list)
-    divisions: list[TypedDivision] = field(default_factory=list)
 
     def write(self, condition: TermExpression, variable: str, parts: Sequence[exp.Expr]) -> None:
         self.condition, self.variable = condition, variable
@@ -192,24 +201,25 @@ class _ProgramWriter:
         span = self.condition.source.span
         return QueryError([Diagnostic(message, span, **more)], self.text)
 
-    def _write(self, node: exp.Expr, depth: int) -> frozenset[int]:
-        """Write the program of an expression; return the columns that its value is made of."""
+    def _write(self, node: exp.Expr, depth: int) -> None:
+        """Write the program of an expression."""
         if depth > search.DEEPEST - 2:
             raise self._fail("the condition is nested too deeply")
         terms = _list_terms(node, self.condition.terms)
         classified = [t for t in terms if isinstance(t, RowTerm) and t.has_classifier]
         pointers = {self._find_pointer(term) for term in terms}
         if isinstance(node, exp.Paren):
-            return self._write(node.this, depth)
-        if not classified and len(pointers) == 1 and None not in pointers:
-            return self._write_value(node, pointers.pop())
-        if not terms:
-            return self._write_constant(node)
-        if isinstance(node, exp.Column):
-            return self._write_term(terms[0])
-        if classified and isinstance(node, _COMPARISONS):
-            return self._write_classifier(node)
-        return self._write_operation(node, depth)
+            self._write(node.this, depth)
+        elif not classified and len(pointers) == 1 and None not in pointers:
+            self._write_value(node, pointers.pop())
+        elif not terms:
+            self._write_constant(node)
+        elif isinstance(node, exp.Column):
+            self._write_term(terms[0])
+        elif classified and isinstance(node, _COMPARISONS):
+            self._write_classifier(node)
+        else:
+            self._write_operation(node, depth)
 
     def _find_pointer(self, term: Term) -> Pointer | None:
         """Return which row a term looks at; None: several."""
@@ -219,7 +229,7 @@ class _ProgramWriter:
             return _CURRENT
         return (term.variables, term.first, term.offset)
 
-    def _write_value(self, node: exp.Expr, pointer: Pointer | None) -> frozenset[int]:
+    def _write_value(self, node: exp.Expr, pointer: Pointer | None) -> None:
         column = self._add_value(HostValue(node.copy(), self.condition.terms))
         if pointer == _CURRENT or pointer is None:
             self._emit(search.CURRENT, 0, column)
@@ -231,30 +241,31 @@ class _ProgramWriter:
                 missing = self._add_value(HostValue(node.copy(), self.condition.terms, True))
             place = self._add_group(kind, offset, -1, variables)
             self._emit(search.VALUE_AT, place, column, missing)
-        return frozenset({column})
 
-    def _write_constant(self, node: exp.Expr) -> frozenset[int]:
+    def _write_constant(self, node: exp.Expr) -> None:
         match node:
             case exp.Literal() if not node.is_string:
-                self._emit(search.CONSTANT, constant=float(node.this))
+                self._emit_constant(float(node.this), is_whole=str(node.this).isdigit())
             case exp.Boolean():
-                self._emit(search.CONSTANT, constant=float(bool(node.this)))
+                self._emit_constant(float(bool(node.this)))
             case exp.Interval() if (size := _read_interval(node)) is not None:
-                self._emit(search.CONSTANT, constant=size)
+                self._emit(search.CONSTANT, CONSTANT_KINDS.index(ValueKind.INTERVAL), constant=size)
             case _:
-                return self._write_value(node, _CURRENT)
-        return frozenset()
+                self._write_value(node, _CURRENT)
 
-    def _write_term(self, term: Term) -> frozenset[int]:
+    def _emit_constant(self, value: float, *, is_whole: bool = True) -> None:
+        kind = ValueKind.WHOLE if is_whole else ValueKind.NUMBER
+        self._emit(search.CONSTANT, CONSTANT_KINDS.index(kind), constant=value)
+
+    def _write_term(self, term: Term) -> None:
         if isinstance(term, AggregateTerm):
-            return self._write_aggregate(term)
-        if isinstance(term, MatchNumberTerm):
+            self._write_aggregate(term)
+        elif isinstance(term, MatchNumberTerm):
             self._emit(search.REGISTER, self._add_group(search.MATCH_NUMBER, 0, -1, None))
         else:
             raise self._fail("CLASSIFIER() can be compared with a text")
-        return frozenset()
 
-    def _write_aggregate(self, term: AggregateTerm) -> frozenset[int]:
+    def _write_aggregate(self, term: AggregateTerm) -> None:
         value = term.value
         inner = value.this
         if isinstance(inner, exp.Distinct) or type(value) not in (*_AGGREGATES, exp.Avg, exp.Count):
@@ -264,23 +275,15 @@ class _ProgramWriter:
             )
         rows = isinstance(value, exp.Count) and isinstance(inner, exp.Star)
         column = -1 if rows else self._add_value(HostValue(inner.copy(), ()))
-        if not rows:
-            calculates = not isinstance(value, exp.Count)
-            span = self.condition.source.span
-            self.comparisons.append(ComparedColumns(frozenset({column}), calculates, span))
-        if isinstance(value, exp.Count):
-            self._emit(search.REGISTER, self._add_group(search.COUNT, 0, column, term.variables))
-            return frozenset()
         if isinstance(value, exp.Avg):
             self._emit(search.REGISTER, self._add_group(search.SUM, 0, column, term.variables))
             self._emit(search.REGISTER, self._add_group(search.COUNT, 0, column, term.variables))
             self._emit(search.DIVIDE)
         else:
-            kind = _AGGREGATES[type(value)]
+            kind = _AGGREGATES.get(type(value), search.COUNT)
             self._emit(search.REGISTER, self._add_group(kind, 0, column, term.variables))
-        return frozenset({column})
 
-    def _write_classifier(self, node: exp.Expr) -> frozenset[int]:
+    def _write_classifier(self, node: exp.Expr) -> None:
         if not isinstance(node, exp.EQ | exp.NEQ | exp.In):
             raise self._fail("CLASSIFIER() can be compared with =, <> and IN")
         others = node.expressions if isinstance(node, exp.In) else [node.expression]
@@ -292,7 +295,6 @@ class _ProgramWriter:
                 self._emit(search.OR)
         if isinstance(node, exp.NEQ):
             self._emit(search.NOT)
-        return frozenset()
 
     def _write_label(self, side: exp.Expr) -> None:
         """Write the number of a variable: that of a text, or of CLASSIFIER()."""
@@ -300,7 +302,7 @@ class _ProgramWriter:
         if isinstance(side, exp.Literal):
             names = list(self.clause.variables)
             number = names.index(side.this) if side.this in names else -1
-            self._emit(search.CONSTANT, constant=number)
+            self._emit_constant(number)
             return
         term = terms[0] if terms and isinstance(side, exp.Column) else None
         if not isinstance(term, RowTerm) or not term.is_label:
@@ -308,32 +310,26 @@ class _ProgramWriter:
         kind = search.FIRST_VARIABLE if term.first else search.LAST_VARIABLE
         self._emit(search.REGISTER, self._add_group(kind, term.offset, -1, term.variables))
 
-    def _write_operation(self, node: exp.Expr, depth: int) -> frozenset[int]:
+    def _write_operation(self, node: exp.Expr, depth: int) -> None:
         match node:
             case exp.GT() | exp.GTE():
                 kind = search.LESS if isinstance(node, exp.GT) else search.LESS_EQUAL
-                return self._write_binary(node, node.expression, node.this, kind, depth)
+                self._write_binary(node.expression, node.this, kind, depth)
             case exp.NEQ():
-                columns = self._write_binary(node, node.this, node.expression, search.EQUAL, depth)
+                self._write_binary(node.this, node.expression, search.EQUAL, depth)
                 self._emit(search.NOT)
-                return columns
+            case exp.NullSafeEQ() | exp.NullSafeNEQ():
+                self._write_distinct(node, depth)
             case exp.Between():
                 low, high = node.args["low"], node.args["high"]
-                self._write_binary(node, low, node.this, search.LESS_EQUAL, depth)
-                self._write_binary(node, node.this, high, search.LESS_EQUAL, depth + 1)
+                self._write_binary(low, node.this, search.LESS_EQUAL, depth)
+                self._write_binary(node.this, high, search.LESS_EQUAL, depth + 1)
                 self._emit(search.AND)
-                return frozenset()
             case exp.In() if node.expressions:
                 for number, value in enumerate(node.expressions):
-                    self._write_binary(node, node.this, value, search.EQUAL, depth + 1)
+                    self._write_binary(node.this, value, search.EQUAL, depth + 1)
                     if number:
                         self._emit(search.OR)
-                return frozenset()
-            case exp.Not() | exp.Neg() | exp.Abs():
-                columns = self._write(node.this, depth)
-                kinds = {exp.Not: search.NOT, exp.Neg: search.NEGATE, exp.Abs: search.ABSOLUTE}
-                self._emit(kinds[type(node)])
-                return columns
             case exp.Is() if isinstance(node.expression, exp.Null):
                 terms = _list_terms(node.this, self.condition.terms)
                 if len(terms) == 1 and isinstance(terms[0], RowTerm) and terms[0].is_label:
@@ -341,29 +337,77 @@ class _ProgramWriter:
                 else:
                     self._write(node.this, depth)
                 self._emit(search.IS_NULL)
-                return frozenset()
             case exp.Case() | exp.If() | exp.Nullif():
-                return self._write_choice(node, depth)
+                self._write_choice(node, depth)
             case exp.Greatest() | exp.Least():
-                return self._write_extreme(node, depth)
+                self._write_extreme(node, depth)
             case exp.Coalesce():
-                columns = self._write(node.this, depth)
+                self._write(node.this, depth)
                 for other in node.expressions:
-                    columns |= self._write(other, depth + 1)
+                    self._write(other, depth + 1)
                     self._emit(search.COALESCE)
-                return columns
-        if type(node) in _BINARY:
-            return self._write_binary(node, node.this, node.expression, _BINARY[type(node)], depth)
-        name = node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
-        if isinstance(node, exp.Anonymous):
-            name = str(node.this)
-        raise self._fail(
-            f"{name} of values of several rows is not supported",
-            suggestion="such a condition may compare and calculate with + - * /; functions look at "
-            "one row each",
-        )
+            case exp.DateDiff() | exp.TimestampDiff() if self._write_difference(node, depth):
+                pass
+            case exp.Div():
+                self._write(node.this, depth)
+                self._write(node.expression, depth + 1)
+                self._emit(search.DIVIDE, TRUNCATES if node.args.get("typed") else 0)
+            case _ if type(node) in _UNARY and not node.args.get("decimals"):
+                self._write(node.this, depth)
+                self._emit(_UNARY[type(node)])
+            case _ if type(node) in _BINARY:
+                self._write_binary(node.this, node.expression, _BINARY[type(node)], depth)
+            case _:
+                name = node.sql_name() if isinstance(node, exp.Func) else node.key.upper()
+                if isinstance(node, exp.Anonymous):
+                    name = str(node.this)
+                raise self._fail(
+                    f"{name} of values of several rows is not supported",
+                    suggestion="such a condition may compare and calculate with + - * /; "
+                    "most functions look at one row each",
+                )
 
-    def _write_choice(self, node: exp.Expr, depth: int) -> frozenset[int]:
+    def _write_distinct(self, node: exp.Expr, depth: int) -> None:
+        """Write IS [NOT] DISTINCT FROM: equal, or both are NULL."""
+        self._write_binary(node.this, node.expression, search.EQUAL, depth)
+        self._emit_constant(0)
+        self._emit(search.COALESCE)
+        for number, side in enumerate((node.this, node.expression)):
+            self._write(side, depth + 1 + number)
+            self._emit(search.IS_NULL)
+        self._emit(search.AND)
+        self._emit(search.OR)
+        if isinstance(node, exp.NullSafeNEQ):
+            self._emit(search.NOT)
+
+    def _write_difference(self, node: exp.Expr, depth: int) -> bool:
+        """Write the time between two rows in a unit; False: it has no program.
+
+        TIMESTAMPDIFF counts full units. DATEDIFF counts where one unit ends and the next begins:
+        the host counts those since 1970 at each row.
+        """
+        if isinstance(node, exp.TimestampDiff):
+            size = _SECONDS.get(str(node.args.get("unit") or "").upper().rstrip("S"))
+            if size is None:
+                return False
+            self._write_binary(node.this, node.expression, search.SUBTRACT, depth)
+            interval = CONSTANT_KINDS.index(ValueKind.INTERVAL)
+            self._emit(search.CONSTANT, interval, constant=size * 1e6)
+            self._emit(search.QUOTIENT)
+            return True
+        if str(node.args.get("unit") or "").upper().startswith("WEEK"):
+            return False
+        left, right = sides = node.copy(), node.copy()
+        for side, kept in zip(sides, (node.this, node.expression), strict=True):
+            side.set("this", kept.copy())
+            side.set("expression", exp.cast(exp.Literal.string("1970-01-01"), "date"))
+            own = {self._find_pointer(t) for t in _list_terms(kept, self.condition.terms)}
+            if len(own) > 1 or None in own:
+                return False
+        self._write_binary(left, right, search.SUBTRACT, depth)
+        return True
+
+    def _write_choice(self, node: exp.Expr, depth: int) -> None:
         """Write CASE, and what stands for it: for each WHEN its condition, its value, and ELSE."""
         if isinstance(node, exp.Nullif):
             test: exp.Expr = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
@@ -378,54 +422,30 @@ class _ProgramWriter:
                     for value, then in ways
                 ]
             last = node.args.get("default")
-        columns: frozenset[int] = frozenset()
         for test, then in ways:
             self._write(test, depth)
-            columns |= self._write(then, depth + 1)
+            self._write(then, depth + 1)
             depth += 2
-        columns |= self._write(last or exp.null(), depth)
+        self._write(last or exp.null(), depth)
         for _ in ways:
             self._emit(search.CHOOSE)
-        return columns
 
-    def _write_extreme(self, node: exp.Expr, depth: int) -> frozenset[int]:
+    def _write_extreme(self, node: exp.Expr, depth: int) -> None:
         """Write GREATEST or LEAST; what a NULL does to them depends on the dialect."""
         strict = node.args.get("ignore_nulls") is False
         if isinstance(node, exp.Greatest):
             kind = search.GREATER if strict else search.GREATEST_KNOWN
         else:
             kind = search.LESSER if strict else search.LEAST_KNOWN
-        columns = self._write(node.this, depth)
+        self._write(node.this, depth)
         for other in node.expressions:
-            columns |= self._write(other, depth + 1)
+            self._write(other, depth + 1)
             self._emit(kind)
-        self.comparisons.append(ComparedColumns(columns, False, self.condition.source.span))
-        return columns
 
-    def _write_binary(
-        self,
-        node: exp.Expr,
-        left: exp.Expr,
-        right: exp.Expr,
-        kind: int,
-        depth: int,
-    ) -> frozenset[int]:
-        columns = self._write(left, depth) | self._write(right, depth + 1)
-        if node.args.get("typed") and not self._has_fractions(node):
-            self.divisions.append(TypedDivision(len(self.operations), columns))
+    def _write_binary(self, left: exp.Expr, right: exp.Expr, kind: int, depth: int) -> None:
+        self._write(left, depth)
+        self._write(right, depth + 1)
         self._emit(kind)
-        if isinstance(node, exp.And | exp.Or):
-            return frozenset()
-        compares = kind in (search.EQUAL, search.LESS, search.LESS_EQUAL)
-        self.comparisons.append(ComparedColumns(columns, not compares, self.condition.source.span))
-        return frozenset() if compares else columns
-
-    def _has_fractions(self, node: exp.Expr) -> bool:
-        """Return whether a calculation has fractions whatever its columns have."""
-        literals = (one.this for one in node.find_all(exp.Literal))
-        terms = _list_terms(node, self.condition.terms)
-        averages = any(isinstance(t, AggregateTerm) and isinstance(t.value, exp.Avg) for t in terms)
-        return averages or not all(map(str.isdigit, literals))
 
     # ------------------------------------------------------------------- tables
 

@@ -44,24 +44,6 @@ def is_read(column: str) -> bool:
 
 
 @dataclass(frozen=True)
-class ComparedColumns:
-    """The columns on the sides of a comparison, or in a calculation: texts meet texts only."""
-
-    columns: frozenset[int]
-    calculates: bool
-    span: Span
-
-
-@dataclass(frozen=True)
-class TypedDivision:
-    """A division that truncates where all of its columns have whole numbers."""
-
-    operation: int
-    """Which operation of the programs it is."""
-    columns: frozenset[int]
-
-
-@dataclass(frozen=True)
 class RowMatcher:
     """What finds the matches of a clause."""
 
@@ -78,8 +60,8 @@ class RowMatcher:
     registers: Registers | None
     """None: no condition depends on the path."""
     programs: Programs | None
-    comparisons: tuple[ComparedColumns, ...]
-    divisions: tuple[TypedDivision, ...]
+    condition_spans: tuple[Span, ...]
+    """Per variable, its condition, or the pattern where it has none."""
     skipping: Skipping
     target: str
     """The variable of SKIP TO."""

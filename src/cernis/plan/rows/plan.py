@@ -83,8 +83,10 @@ class RowPlan:
             values=len(conditions.values),
             registers=conditions.registers,
             programs=conditions.programs,
-            comparisons=conditions.comparisons,
-            divisions=conditions.divisions,
+            condition_spans=tuple(
+                clause.define[name].span if name in clause.define else clause.pattern_span
+                for name in names
+            ),
             skipping=skipping,
             target="" if target is None else target.text,
             target_span=clause.pattern_span if target is None else target.span,

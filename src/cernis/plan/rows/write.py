@@ -21,6 +21,7 @@ import sqlglot
 from sqlglot import exp
 
 from cernis.languages.sql.host_errors import write_host_sql
+from cernis.languages.sql.statement import PLACEHOLDER
 from cernis.languages.sql.terms import (
     CLASSIFIER,
     AggregateTerm,
@@ -212,7 +213,7 @@ class QueryWriter:
         for i, j, term in self._list_terms():
             inner.append(f"{self._write_term(i, j, term, None)} AS {q(f'@t{i}_{j}')}")
         outer = [q(name) for name in self.partition_columns] + self._list_measures()
-        selected = ", ".join(outer) or f"1 AS {q(NUMBER)}"
+        selected = ", ".join(outer) or f"1 AS {q(PLACEHOLDER)}"
         grouped = f"SELECT {q(MATCH)}, {', '.join(inner)} FROM {source} GROUP BY {q(MATCH)}"
         return f"SELECT {selected} FROM ({grouped}) AS m{self._write_order(MATCH)}"
 

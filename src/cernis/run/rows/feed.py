@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cernis.compiled.tiers import expect_events
 from cernis.engine.rows.match import find_limits, match_rows
-from cernis.engine.rows.search import QUOTIENT, PathConditions, Programs, search_rows
+from cernis.engine.rows.search import PathConditions, search_rows
 from cernis.engine.rows.tables import (
     BEGUN,
     BUDGET,
@@ -31,6 +31,7 @@ from cernis.engine.rows.tables import (
     close_partitions,
 )
 from cernis.errors import BudgetError, DataError, Diagnostic, QueryError
+from cernis.plan.rows.kinds import ValueKind, type_programs
 from cernis.plan.rows.matcher import (
     CLASSIFIER,
     EXCLUDED,
@@ -211,8 +212,7 @@ class RowFeed:
             expect_events(len(rows.holds) * max(own.size // 4, 1))
             found = match_rows(own.tables, rows, own.skipping)
         else:
-            programs = self._type_divisions(own.programs, table)
-            values = PathConditions(own.registers, programs, self.read_values(table))
+            values = self.read_conditions(table)
             few = min(self.budget, _FEW_STEPS)
             expect_events(len(rows.holds))
             found, _ = search_rows(own.tables, rows, own.skipping, values, few)
@@ -260,34 +260,21 @@ class RowFeed:
             raise DataError("WITHIN: a row has no time, or none that can be compared")
         return find_limits(bounds, times, ends)
 
-    def read_values(self, table: pa.Table) -> NDArray[np.float64]:
-        """Return, for each row, the values that programs look at."""
-        number = self.matcher.values
-        columns = [table.column(name_value(i)).combine_chunks() for i in range(number)]
-        texts = {i for i, column in enumerate(columns) if _is_text(column.type)}
-        self._check_kinds(texts)
-        values = np.empty((table.num_rows, number), np.float64)
-        ranks = _rank_texts([columns[i] for i in sorted(texts)])
+    def read_conditions(self, table: pa.Table) -> PathConditions:
+        """Return the conditions that depend on the path, with the values that they look at."""
+        own = self.matcher
+        assert own.registers is not None
+        assert own.programs is not None
+        columns = [table.column(name_value(i)).combine_chunks() for i in range(own.values)]
+        kinds = [_find_kind(column.type) for column in columns]
+        spans = own.condition_spans
+        programs = type_programs(own.programs, own.registers, kinds, spans, own.text)
+        values = np.empty((table.num_rows, own.values), np.float64)
+        texts = [i for i, kind in enumerate(kinds) if kind is ValueKind.TEXT]
+        ranks = _rank_texts([columns[i] for i in texts])
         for i, column in enumerate(columns):
             values[:, i] = ranks.pop(0) if i in texts else _to_numbers(column)
-        return values
-
-    def _type_divisions(self, programs: Programs, table: pa.Table) -> Programs:
-        """Return programs in which divisions of whole numbers truncate where they should."""
-        types = [table.schema.field(name_value(i)).type for i in range(self.matcher.values)]
-        operation = programs.operation.copy()
-        for division in self.matcher.divisions:
-            if all(_is_whole(types[column]) for column in division.columns):
-                operation[division.operation] = QUOTIENT
-        return programs._replace(operation=operation)
-
-    def _check_kinds(self, texts: set[int]) -> None:
-        """Refuse to compare texts with others, and to calculate with them."""
-        for comparison in self.matcher.comparisons:
-            held = comparison.columns & texts
-            if held and (comparison.calculates or held != comparison.columns):
-                message = "the condition compares, or calculates with, a text and something else"
-                raise QueryError([Diagnostic(message, comparison.span)], self.matcher.text)
+        return PathConditions(own.registers, programs, values)
 
     # ------------------------------------------------------------------ matches
 
@@ -361,8 +348,23 @@ def _find_covered(starts: Numbers, lengths: Numbers) -> NDArray[np.bool_]:
     return covered
 
 
-def _is_whole(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
+def _find_kind(type_: pa.DataType) -> ValueKind:
+    """Return what a column's values stand for; those of other types have no order here."""
+    types = pa.types
+    whole = types.is_integer(type_) or types.is_boolean(type_)
+    if types.is_null(type_):
+        return ValueKind.ANY
+    if _is_text(type_):
+        return ValueKind.TEXT
+    if whole or (types.is_decimal(type_) and type_.scale == 0):
+        return ValueKind.WHOLE
+    if types.is_timestamp(type_):
+        return ValueKind.TIME if type_.tz is None else ValueKind.ZONED
+    if types.is_date(type_):
+        return ValueKind.DATE
+    if types.is_time(type_):
+        return ValueKind.CLOCK
+    return ValueKind.INTERVAL if types.is_duration(type_) else ValueKind.NUMBER
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -270,7 +270,7 @@ class RowTrace:
         own = self.feed.matcher
         if own.registers is None or own.programs is None:
             return None
-        return PathConditions(own.registers, own.programs, self.feed.read_values(self.table))
+        return self.feed.read_conditions(self.table)
 
     def _read(self, first: int, last: int | None) -> _FarthestReading | None:
         """Read rows as the pattern, up to the last one; None: there are too many ways."""

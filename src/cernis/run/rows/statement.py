@@ -215,9 +215,15 @@ class _DuckRunner:
         self.found: pa.Table
 
     def run(self) -> None:
+        statement = self.query.statement
+        if not self.traces:
+            statement.check_columns()
         for plan in self.query.plans:
             self._answer(plan)
-        self.found = _convert_intervals(self._fetch(_write(self.query.statement.query, self.query)))
+        self.found = pa.table({})
+        self.notes += [one.message for one in statement.bare[:1]]
+        if not statement.bare:
+            self.found = _convert_intervals(self._fetch(_write(statement.query, self.query)))
 
     def collect(self, used: Sequence[UsedFile] = ()) -> SqlRows:
         """Return the rows of the statement, which has run."""
@@ -303,6 +309,8 @@ def _make_trace(
 
 def find_result_schema(plan: Any, schema: pa.Schema, around: SqlQuery | None = None) -> pa.Schema:
     """Return the columns of a clause's result over rows, or of the statement `around` it."""
+    if around is not None:
+        around.statement.check_columns()
     duckdb = import_extra("duckdb", PURPOSE)
     with open_locked_host() as cursor:
         cursor.register("given", schema.empty_table())
