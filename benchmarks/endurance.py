@@ -12,12 +12,12 @@ import os
 from collections.abc import Mapping, Sequence
 
 from benchmarks.benchmark import Benchmark, Step
+from benchmarks.detections import detection_rules
 from benchmarks.endurance_process import HOST_BATCH, observe_process
 from benchmarks.record import Case, Record, divide, find, select
 from benchmarks.scale import BenchmarkScale
 from benchmarks.table import Table, tabulate
 from cernis.errors import CernisError
-from cernis.generators.detections import detection_rules
 
 NAME = "endless"
 VARIABLE = "CERNIS_ENDLESS_EVENTS"

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import cernis
+from benchmarks.detections import host_log
 from benchmarks.endless import read_resident_bytes
 from benchmarks.process import ask_process
-from cernis.generators.detections import host_log
 from cernis.generators.stock import stock_stream
 
 HOST_BATCH = 20_000

@@ -35,11 +35,11 @@ import cernis
 from benchmarks.benchmark import Benchmark, Step
 from benchmarks.clock import Contestant, race, time_call
 from benchmarks.correlation import fit_exponent
+from benchmarks.detections import DETECTED_COLUMNS, host_log, write_detection
 from benchmarks.process import ask_process
 from benchmarks.record import EXPONENT, Case, Record
 from benchmarks.scale import FULL, BenchmarkScale
 from benchmarks.table import Table, tabulate
-from cernis.generators.detections import DETECTED_COLUMNS, host_log, write_detection
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
 

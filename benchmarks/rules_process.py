@@ -10,8 +10,8 @@ import json
 import sys
 
 import cernis
+from benchmarks.detections import detection_rules, host_log
 from benchmarks.endless import read_peak_bytes
-from cernis.generators.detections import detection_rules, host_log
 
 
 def measure_run(rules: int, events: int, seed: int) -> dict[str, int]:

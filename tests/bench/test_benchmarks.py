@@ -34,6 +34,7 @@ from benchmarks.correlation import (
     make_triple_stream,
     write_candidates_query,
 )
+from benchmarks.detections import detection_rules
 from benchmarks.endless import push_stream
 from benchmarks.endurance import QUERIES, RULE_SETS, choose_events
 from benchmarks.endurance_process import make_batches, make_host_batches, observe_stream
@@ -47,7 +48,6 @@ from benchmarks.spark.batch_process import read_processor_seconds
 from benchmarks.strategies import make_halting_stream, write_kleene_query
 from benchmarks.watched import Watched
 from cernis.errors import CernisError
-from cernis.generators.detections import detection_rules
 from cernis.generators.stock import stock_stream
 from cernis.plan.plan import Guarantee
 from cernis.testing.oracle import evaluate, evaluate_groups

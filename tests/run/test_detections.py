@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import cernis
+from benchmarks.detections import host_log, write_detection
 from cernis.cli.main import main
 from cernis.encoding.literals import LiteralSearch
 from cernis.events.batch import EventBatch
-from cernis.generators.detections import host_log, write_detection
 from cernis.pattern.simple_tests import Form
 from cernis.plan.equalities import choose_tests, find_equalities, find_needed, list_tests
 from cernis.run.rules import routing
