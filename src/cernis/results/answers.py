@@ -11,19 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from cernis.output import UsedFile
 from cernis.results.columns import distinct_names
 from cernis.results.jsonlines import answer_lines
-from cernis.results.result import Notes, Result
+from cernis.results.result import Notes
+from cernis.results.table_result import TableResult
 from cernis.results.values import python_values
 
-_BATCH = 1 << 16
 _FIRST = ("end", "end_ts")
 
 
@@ -39,7 +37,7 @@ class Answer:
     end_ts: Any
 
 
-class Answers(Result[Answer]):
+class Answers(TableResult[Answer]):
     """Distinct answers, in the order in which they were found.
 
     >>> table = pa.table([pa.array([3, 4]), pa.array([7, 9]), pa.array([7, 9])], list("abc"))
@@ -60,19 +58,10 @@ class Answers(Result[Answer]):
         used: Sequence[UsedFile] = (),
     ) -> None:
         """Take a table with a column for each name, then `end` and `end_ts`."""
-        super().__init__(notes, partial, used)
         self.names = tuple(names)
         """The variables of the head."""
-        self._table = table.rename_columns(distinct_names([*self.names, *_FIRST])).combine_chunks()
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns: the variables of the head, `end` and `end_ts`."""
-        return self._table.schema
-
-    def count(self) -> int:
-        """Return the number of answers."""
-        return int(self._table.num_rows)
+        columns = distinct_names([*self.names, *_FIRST])
+        super().__init__(table.rename_columns(columns), notes, partial, used)
 
     def counts(self) -> pa.Table:
         """Return the number of answers that appear at each end: `end`, `end_ts`, `count`."""
@@ -81,26 +70,11 @@ class Answers(Result[Answer]):
         grouped = first.group_by(list(_FIRST), use_threads=False).aggregate([([], "count_all")])
         return grouped.rename_columns([*_FIRST, "count"])
 
-    def _items(self, limit: int | None) -> Iterator[Answer]:
-        return chain.from_iterable(map(self._objects, self._batches(limit)))
-
-    def _draw(self, k: int, seed: int | None) -> Iterator[Answer]:
-        chosen = np.random.default_rng(seed).permutation(self.count())[:k]
-        drawn = self._table.take(pa.array(np.sort(chosen))).combine_chunks()
-        return chain.from_iterable(map(self._objects, drawn.to_batches()))
-
-    def _page(self, offset: int, n: int) -> Iterator[Answer]:
-        part = self._table.slice(min(offset, self.count()), n).combine_chunks()
-        return chain.from_iterable(map(self._objects, part.to_batches()))
-
     def _objects(self, batch: pa.RecordBatch) -> Iterator[Answer]:
         *values, ends, times = map(python_values, batch.columns)
         for row, (end, time) in enumerate(zip(ends, times, strict=True)):
             head = {name: column[row] for name, column in zip(self.names, values, strict=True)}
             yield Answer(head, end, time)
-
-    def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
-        return iter(self._table.slice(0, limit).to_batches(max_chunksize=_BATCH))
 
     def _lines(self, limit: int | None, *, whole: bool = False) -> Iterator[pa.StringArray]:
         for batch in self._batches(limit):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,13 +19,13 @@ import pyarrow as pa
 from cernis.errors import CernisError
 from cernis.events.times import is_number
 from cernis.results.jsonlines import group_lines
-from cernis.results.result import Notes, Result
+from cernis.results.result import Notes
+from cernis.results.table_result import TableResult
 from cernis.results.values import python_records
 
 if TYPE_CHECKING:
     from cernis.views.plot_groups import Axis, Bar
 
-_BATCH = 1 << 16
 _TIMES = ("from_ts", "to_ts", "end", "end_ts")
 _MOST_BARS = 10_000
 
@@ -41,7 +40,7 @@ class MatchGroup:
     values: dict[str, Any]
 
 
-class Groups(Result[MatchGroup]):
+class Groups(TableResult[MatchGroup]):
     """Groups of matches, by time.
 
     >>> groups = Groups(pa.table({"from_ts": [0], "to_ts": [60], "k": ["a"], "n": [3]}), ["k"])
@@ -64,19 +63,10 @@ class Groups(Result[MatchGroup]):
 
         `added` are values that are 0 over no match, as counts and sums are.
         """
-        super().__init__(notes, partial)
+        super().__init__(table, notes, partial)
         self._added = frozenset(added)
-        self._table = table.combine_chunks()
         self._components = tuple(components)
         self._times = [name for name in _TIMES if name in table.schema.names]
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._table.schema
-
-    def count(self) -> int:
-        """Return the number of groups."""
-        return int(self._table.num_rows)
 
     def join(self, others: Sequence[Groups]) -> Groups:
         """Return these groups and those of later batches of the same session as one result."""
@@ -151,26 +141,11 @@ class Groups(Result[MatchGroup]):
             self
         )
 
-    def _items(self, limit: int | None) -> Iterator[MatchGroup]:
-        return chain.from_iterable(map(self._objects, self._batches(limit)))
-
-    def _draw(self, k: int, seed: int | None) -> Iterator[MatchGroup]:
-        chosen = np.random.default_rng(seed).permutation(self.count())[:k]
-        drawn = self._table.take(pa.array(np.sort(chosen))).combine_chunks()
-        return chain.from_iterable(map(self._objects, drawn.to_batches()))
-
-    def _page(self, offset: int, n: int) -> Iterator[MatchGroup]:
-        part = self._table.slice(min(offset, self.count()), n).combine_chunks()
-        return chain.from_iterable(map(self._objects, part.to_batches()))
-
     def _objects(self, batch: pa.RecordBatch) -> Iterator[MatchGroup]:
         for record in python_records(batch.to_struct_array()):
             when = {name: record.pop(name) for name in self._times}
             held = {name: record.pop(name) for name in self._components}
             yield MatchGroup(when, held, record)
-
-    def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
-        return iter(self._table.slice(0, limit).to_batches(max_chunksize=_BATCH))
 
     def _lines(self, limit: int | None, *, whole: bool = False) -> Iterator[pa.StringArray]:
         for batch in self._batches(limit):

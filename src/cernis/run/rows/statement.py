@@ -12,11 +12,10 @@ and extensions, and its settings are locked; the tables that it sees are those t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from cernis.extras import import_extra
 from cernis.output import UsedFile
 from cernis.plan.rows.matcher import ROW, is_read
 from cernis.results.jsonlines import row_lines
-from cernis.results.result import Notes, Result
+from cernis.results.table_result import TableResult
 from cernis.results.values import python_records
 from cernis.run.rows.feed import DEFAULT_BUDGET, MatchedRows, RowFeed, describe_rows
 from cernis.run.rows.host import (
@@ -44,48 +43,23 @@ from cernis.run.rows.order import add_ranks, find_row_order
 if TYPE_CHECKING:
     from cernis.run.rows.row_trace import RowTrace
 
-_BATCH = 1 << 16
 _MOST_SORTED = 10_000_000
 """The most rows that are sorted in Arrow, outside of the host's limit of memory."""
 _GIVEN = "@given"
 """The number of a row in the relation, from 0 on."""
 
 
-class SqlRows(Result[dict[str, Any]]):
+class SqlRows(TableResult[dict[str, Any]]):
     """The rows of a statement."""
 
     noun = ("row", "rows")
-
-    def __init__(self, table: pa.Table, notes: Notes = (), used: Sequence[UsedFile] = ()) -> None:
-        super().__init__(notes, used=used)
-        self._table = table
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._table.schema
-
-    def count(self) -> int:
-        """Return the number of rows."""
-        return int(self._table.num_rows)
 
     def counts(self) -> pa.Table:
         """Return the number of rows: they have no common time."""
         return pa.table({"rows": [self.count()]})
 
-    def _items(self, limit: int | None) -> Iterator[dict[str, Any]]:
-        for batch in self._batches(limit):
-            yield from python_records(batch.to_struct_array())
-
-    def _draw(self, k: int, seed: int | None) -> Iterable[dict[str, Any]]:
-        chosen = sorted(Random(seed).sample(range(self.count()), min(k, self.count())))
-        return SqlRows(self._table.take(chosen))._items(None) if chosen else []
-
-    def _page(self, offset: int, n: int) -> Iterable[dict[str, Any]]:
-        return SqlRows(self._table.slice(offset, n))._items(None)
-
-    def _batches(self, limit: int | None) -> Iterator[pa.RecordBatch]:
-        table = self._table if limit is None else self._table.slice(0, limit)
-        yield from table.to_batches(max_chunksize=_BATCH)
+    def _objects(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+        return iter(python_records(batch.to_struct_array()))
 
     def _lines(self, limit: int | None, *, whole: bool = False) -> Iterator[pa.StringArray]:
         yield from map(row_lines, self._batches(limit))
@@ -227,7 +201,7 @@ class _DuckRunner:
 
     def collect(self, used: Sequence[UsedFile] = ()) -> SqlRows:
         """Return the rows of the statement, which has run."""
-        return SqlRows(self.found, self.notes, used)
+        return SqlRows(self.found, self.notes, used=used)
 
     def _fetch(self, text: str) -> pa.Table:
         try:
