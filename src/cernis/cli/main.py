@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from importlib.abc import MetaPathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,15 +16,12 @@ from cernis.cli import workbench
 from cernis.cli.arguments import (
     Delivery,
     RunArguments,
-    by_stream,
     check_output,
     check_outputs,
     choose_runner,
     find_rules,
     give_parameters,
-    named_columns,
     named_files,
-    named_tables,
     read_query,
 )
 from cernis.cli.failure import reported
@@ -33,44 +30,34 @@ from cernis.cli.options import (
     Background,
     BadEvents,
     BadRules,
-    ColumnNames,
-    Delimiter,
     Dialect,
     EngineName,
     EngineOption,
     Events,
     ExplainedEvents,
-    InputFormat,
     Lang,
     LanguageName,
     LogForm,
     Missing,
     MissingColumns,
     MoreEvents,
-    NoType,
     OnBadRule,
     OnError,
     OutputForm,
     OutputFormat,
     Parameters,
     QueryOrRules,
-    Quote,
+    Reading,
     ServedEvents,
-    StreamFormat,
-    StreamTime,
-    StreamUnit,
+    StreamOptions,
+    StreamReading,
     Strict,
-    TableFiles,
     TestEngine,
-    TimeColumn,
     TimeUnit,
-    TypeColumn,
     Unit,
+    grouped,
 )
 from cernis.errors import CernisError, DataError, neutralize
-
-if TYPE_CHECKING:
-    from cernis.run.session import RunOptions
 
 app = typer.Typer(
     name="cernis",
@@ -83,11 +70,12 @@ app = typer.Typer(
 
 
 @app.command()
+@grouped
 def run(
     query: QueryOrRules,
+    reading: Reading,
     more: MoreEvents = None,
     events: Events = None,
-    format: InputFormat = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -108,13 +96,6 @@ def run(
         typer.Option("--events-in-output", help="Show or write the events of matches as well."),
     ] = False,
     engine: EngineOption = EngineName.local,
-    time: TimeColumn = None,
-    type: TypeColumn = "type",
-    no_type: NoType = False,
-    time_unit: Unit = TimeUnit.ms,
-    columns: ColumnNames = None,
-    delimiter: Delimiter = None,
-    quote: Quote = None,
     count: Annotated[bool, typer.Option("--count", help="Only the number of matches.")] = False,
     limit: Annotated[
         int | None,
@@ -173,7 +154,6 @@ def run(
     strict: Strict = False,
     on_bad_rule: OnBadRule = BadRules.fail,
     missing: Missing = MissingColumns.fail,
-    table: TableFiles = None,
     param: Parameters = None,
     background: Background = None,
     lang: Lang = LanguageName.ceql,
@@ -233,15 +213,7 @@ def run(
             files=files,
             rules=rules,
             on_bad_rule=on_bad_rule.value,
-            options=_read_options(
-                time,
-                None if no_type else type,
-                time_unit,
-                format,
-                columns=named_columns(columns or ()),
-                delimiter=delimiter,
-                quote=quote,
-                tables=named_tables(table or ()),
+            options=reading.read(
                 on_error=on_error,
                 complete=complete,
                 in_order=in_order,
@@ -276,10 +248,11 @@ def run(
         try:
             choose_runner(on_spark=engine is EngineName.spark).run(arguments, delivery)
         except DataError as error:
-            is_asked = format is not None and f".{format}" not in str(arguments.files)
+            form = reading.format
+            is_asked = form is not None and f".{form}" not in str(arguments.files)
             if not is_asked or output_format is not None or rules is not None:
                 raise
-            help_ = f"--format is the form of the events; for matches --output-format {format}"
+            help_ = f"--format is the form of the events; for matches --output-format {form}"
             raise DataError(f"{error}\n  help: {help_}") from None
 
 
@@ -288,180 +261,28 @@ _GRAPHS_ONLY = "nq is for the graphs of CONSTRUCT (.spaseq)"
 _RULES_EXPLAINED = "a rule set is explained as text; draw its rules one by one"
 
 
-def _read_options(
-    time: Sequence[str] | None,
-    type: str | None,
-    unit: TimeUnit | None,
-    format: StrEnum | None,
-    **others: Any,
-) -> RunOptions:
-    """Return how events are read."""
-    from cernis.run.session import RunOptions
-
-    times, unit_ = by_stream(time or ()), _value(unit) or "ms"
-    return RunOptions(time=times, type=type, time_unit=unit_, format=_value(format), **others)
-
-
 def _value(option: StrEnum | None) -> str | None:
     return None if option is None else option.value
 
 
 @app.command()
+@grouped
 def stream(
     query: QueryOrRules,
-    source: Annotated[
-        list[str],
-        typer.Option(
-            "--source",
-            "-s",
-            metavar="URI",
-            help="A folder of files, a file that grows, kafka://host:port/topic, tcp://host:port, "
-            "or - for standard input; on Spark folders and topics; NAME=URI; may be repeated.",
-        ),
-    ],
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where the run is kept, to go on from after a stop. Required on Spark, except "
-            "for --explain.",
-        ),
-    ] = None,
-    sink: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URI",
-            help="A folder, kafka://host:port/topic, - for standard output, or, not on Spark, "
-            "https://host/path. Required, except for --explain.",
-        ),
-    ] = None,
-    lateness: Annotated[
-        str, typer.Option(metavar="TIME", help="How much later than others events may come.")
-    ] = "0s",
-    late_output: Annotated[
-        str | None,
-        typer.Option(
-            "--late-output", metavar="DIR", help="Where events go that are not read, and why."
-        ),
-    ] = None,
-    ahead: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="How far ahead of the clock events may be; or none."),
-    ] = "1h",
-    idle: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="After so long a silence, time passes as on the clock. In one process only.",
-        ),
-    ] = None,
-    format: Annotated[
-        StreamFormat | None,
-        typer.Option("--format", help="The form of the events; told by the suffix otherwise."),
-    ] = None,
-    schema: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DDL",
-            help="The columns, 'type string, ts timestamp', or a file; NAME=DDL for a stream.",
-        ),
-    ] = None,
-    output_format: Annotated[
-        OutputFormat | None,
-        typer.Option(
-            "--output-format", help="The form of the matches in a folder; otherwise parquet."
-        ),
-    ] = None,
-    time: StreamTime = None,
-    type: TypeColumn = "type",
-    no_type: NoType = False,
-    time_unit: StreamUnit = None,
-    columns: ColumnNames = None,
-    delimiter: Delimiter = None,
-    quote: Quote = None,
-    row: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="A column of row numbers.")
-    ] = None,
+    options: StreamOptions,
+    reading: StreamReading,
     on_error: Annotated[
         BadEvents,
         typer.Option("--on-error", help="Events that cannot be read: stop, or count them."),
     ] = BadEvents.fail,
-    buckets: Annotated[
-        int | None,
-        typer.Option(min=1, help="How many buckets keys are spread over; otherwise one per core."),
-    ] = None,
-    trigger: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="How often to look for events; otherwise at once."),
-    ] = None,
-    max_files: Annotated[
-        int | None,
-        typer.Option("--max-files", min=1, help="At most so many files in a micro-batch."),
-    ] = None,
-    once: Annotated[
-        bool, typer.Option("--once", help="Read the events that are there, then stop.")
-    ] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say what would be done, and do nothing.")
-    ] = False,
-    cores: Annotated[
-        int | None, typer.Option(min=1, help="How many cores of this machine; otherwise all.")
-    ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Where /metrics, for Prometheus, and /health are served."
-        ),
-    ] = None,
     log: Annotated[
         LogForm, typer.Option("--log", help="Messages on standard error: text, or JSON lines.")
     ] = LogForm.text,
-    max_memory: Annotated[
-        int | None,
-        typer.Option(
-            "--max-memory",
-            min=1,
-            metavar="MIB",
-            help="End after a commit when this process needs more memory; not on Spark.",
-        ),
-    ] = None,
-    kafka_property: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kafka-property",
-            metavar="NAME=VALUE",
-            help="A property of Kafka's client, or NAME=env:VARIABLE; may be repeated.",
-        ),
-    ] = None,
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PORT|FILE",
-            help="Numbers for Prometheus, on a port of this machine or in a file.",
-        ),
-    ] = None,
-    secret: Annotated[
-        str | None,
-        typer.Option(
-            metavar="env:NAME|FILE",
-            help="A secret that signs the checkpoint, in a variable of the environment or a file.",
-        ),
-    ] = None,
-    table: TableFiles = None,
     param: Parameters = None,
-    background: Background = None,
-    live_background: Annotated[
-        bool,
-        typer.Option(
-            "--live-background", help="Read the files of --background again when they change."
-        ),
-    ] = False,
     engine: Annotated[
         EngineName, typer.Option("--engine", help="This process alone, or Spark.")
     ] = EngineName.local,
     strict: Strict = False,
-    dialect: Dialect = None,
-    on_bad_rule: OnBadRule = BadRules.fail,
     lang: Lang = LanguageName.ceql,
 ) -> None:
     """Find the matches of QUERY, or of a rule set, in events that go on coming."""
@@ -469,71 +290,35 @@ def stream(
         rules = find_rules(query, lang.value)
         text, language = ("", "ceql") if rules is not None else read_query(query, lang.value)
         give_parameters(param or (), text if rules is None else rules)
-        needed = {"--checkpoint": checkpoint, "--sink": sink}
+        needed = {"--checkpoint": options.checkpoint, "--sink": options.sink}
         if engine is EngineName.local:
             del needed["--checkpoint"]
         for option, given in needed.items():
-            if given is None and not explain:
+            if given is None and not options.explain:
                 raise typer.BadParameter("is needed to run a stream", param_hint=option)
-        if dialect is not None and language != "sql":
+        if options.dialect is not None and language != "sql":
             raise typer.BadParameter("is for statements (.sql)", param_hint="--dialect")
-        for option, value in (("--idle", idle), ("--max-memory", max_memory)):
+        for option, value in (("--idle", options.idle), ("--max-memory", options.max_memory)):
             if value is not None and engine is EngineName.spark:
                 raise typer.BadParameter("is for one process, not for Spark", param_hint=option)
-        if listen is not None and metrics is not None:
+        if options.listen is not None and options.metrics is not None:
             raise typer.BadParameter("does not go with --metrics", param_hint="--listen")
-        if once and trigger is not None:
+        if options.once and options.trigger is not None:
             raise typer.BadParameter("does not go with --once", param_hint="--trigger")
-        if language != "spaseq" and (background or live_background):
+        if language != "spaseq" and (options.background or options.live):
             raise typer.BadParameter("is for RDF queries (.spaseq)", param_hint="--background")
-        if language != "spaseq" and output_format is OutputFormat.nq:
+        if language != "spaseq" and options.output_format is OutputFormat.nq:
             raise typer.BadParameter(_GRAPHS_ONLY, param_hint="--output-format")
 
         from cernis.cli.stream_plan import StreamArguments
 
-        reading = _read_options(
-            time,
-            None if no_type else type,
-            time_unit,
-            format,
-            columns=named_columns(columns or ()),
-            delimiter=delimiter,
-            quote=quote,
-            tables=named_tables(table or ()),
-            on_error=on_error.value,
-            strict=strict,
-        )
         arguments = StreamArguments(
             text=text,
             language=language,
             rules=rules,
-            source=source,
-            sink=sink,
-            checkpoint=checkpoint,
-            schema=schema or [],
-            reading=reading,
-            row=row,
-            lateness=lateness,
-            ahead=ahead,
-            late_output=late_output,
-            output_format=_value(output_format),
-            buckets=buckets,
-            trigger=trigger,
-            max_files=max_files,
-            once=once,
-            explain=explain,
-            cores=cores,
-            metrics=metrics,
-            unit=_value(time_unit),
-            background=tuple(background or ()),
-            live=live_background,
-            secret=secret,
-            idle=idle,
-            dialect=_value(dialect),
-            listen=listen,
-            max_memory=max_memory,
-            kafka=tuple(kafka_property or ()),
-            on_bad_rule=on_bad_rule.value,
+            reading=reading.read(on_error=on_error.value, strict=strict),
+            unit=_value(reading.time_unit),
+            **vars(options),
         )
         if engine is EngineName.local:
             from cernis.cli.stream_local import stream_local
@@ -546,18 +331,12 @@ def stream(
 
 
 @app.command()
+@grouped
 def explain(
     query: QueryOrRules,
+    reading: Reading,
     events: ExplainedEvents = None,
-    format: InputFormat = None,
     engine: EngineOption = EngineName.local,
-    time: TimeColumn = None,
-    type: TypeColumn = "type",
-    no_type: NoType = False,
-    time_unit: Unit = TimeUnit.ms,
-    columns: ColumnNames = None,
-    delimiter: Delimiter = None,
-    quote: Quote = None,
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="The automaton as a Mermaid diagram.")
     ] = False,
@@ -567,7 +346,6 @@ def explain(
     ] = None,
     strict: Strict = False,
     on_bad_rule: OnBadRule = BadRules.fail,
-    table: TableFiles = None,
     param: Parameters = None,
     lang: Lang = LanguageName.ceql,
     dialect: Dialect = None,
@@ -588,17 +366,7 @@ def explain(
             files=named_files(events or ()),
             rules=rules,
             rate=rate,
-            options=_read_options(
-                time,
-                None if no_type else type,
-                time_unit,
-                format,
-                columns=named_columns(columns or ()),
-                delimiter=delimiter,
-                quote=quote,
-                tables=named_tables(table or ()),
-                strict=strict,
-            ),
+            options=reading.read(strict=strict),
             dialect=_value(dialect),
             on_bad_rule=on_bad_rule.value,
         )

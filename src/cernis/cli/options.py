@@ -1,11 +1,24 @@
-"""The options that commands share: their names, values and help."""
+"""The options that commands share: their names, values and help.
+
+Options that belong together are a dataclass. A command takes it as one parameter, and `grouped`
+gives Typer a parameter for each of its fields.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import StrEnum
-from typing import Annotated
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+
+from cernis.cli.arguments import by_stream, named_columns, named_tables
+
+if TYPE_CHECKING:
+    from cernis.run.session import RunOptions
 
 LanguageName = StrEnum("LanguageName", ["ceql", "cq", "spaseq", "sql"])
 DialectName = StrEnum(
@@ -119,6 +132,10 @@ InputFormat = Annotated[
     Format | None,
     typer.Option("--format", help="The form of the events; told by the suffix otherwise."),
 ]
+StreamInputFormat = Annotated[
+    StreamFormat | None,
+    typer.Option("--format", help="The form of the events; told by the suffix otherwise."),
+]
 Background = Annotated[
     list[str] | None,
     typer.Option(
@@ -159,3 +176,210 @@ OnError = Annotated[
         help="Rows that cannot be read: stop, leave them out, or set them aside in FILE.",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How events are read."""
+
+    format: InputFormat = None
+    time: TimeColumn = None
+    type: TypeColumn = "type"
+    no_type: NoType = False
+    time_unit: Unit = TimeUnit.ms
+    columns: ColumnNames = None
+    delimiter: Delimiter = None
+    quote: Quote = None
+    table: TableFiles = None
+
+    def to_options(self) -> dict[str, Any]:
+        """Return the options of `Query.run`."""
+        return {
+            "time": by_stream(self.time or ()),
+            "type": None if self.no_type else self.type,
+            "time_unit": (self.time_unit or TimeUnit.ms).value,
+            "format": None if self.format is None else self.format.value,
+            "columns": named_columns(self.columns or ()),
+            "delimiter": self.delimiter,
+            "quote": self.quote,
+            "tables": named_tables(self.table or ()),
+        }
+
+    def read(self, **others: Any) -> RunOptions:
+        """Return how events are read, with other options of a run."""
+        from cernis.run.session import RunOptions
+
+        return RunOptions(**self.to_options(), **others)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamReading(Reading):
+    """How events that go on coming are read."""
+
+    format: StreamInputFormat = None  # type: ignore[assignment]
+    time: StreamTime = None
+    time_unit: StreamUnit = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions:
+    """Where a stream comes from and goes, and how it is run."""
+
+    source: Annotated[
+        list[str],
+        typer.Option(
+            "--source",
+            "-s",
+            metavar="URI",
+            help="A folder of files, a file that grows, kafka://host:port/topic, tcp://host:port, "
+            "or - for standard input; on Spark folders and topics; NAME=URI; may be repeated.",
+        ),
+    ]
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where the run is kept, to go on from after a stop. Required on Spark, except "
+            "for --explain.",
+        ),
+    ] = None
+    sink: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="A folder, kafka://host:port/topic, - for standard output, or, not on Spark, "
+            "https://host/path. Required, except for --explain.",
+        ),
+    ] = None
+    lateness: Annotated[
+        str, typer.Option(metavar="TIME", help="How much later than others events may come.")
+    ] = "0s"
+    late_output: Annotated[
+        str | None,
+        typer.Option(
+            "--late-output", metavar="DIR", help="Where events go that are not read, and why."
+        ),
+    ] = None
+    ahead: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="How far ahead of the clock events may be; or none."),
+    ] = "1h"
+    idle: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="After so long a silence, time passes as on the clock. In one process only.",
+        ),
+    ] = None
+    schema: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DDL",
+            help="The columns, 'type string, ts timestamp', or a file; NAME=DDL for a stream.",
+        ),
+    ] = None
+    output_format: Annotated[
+        OutputFormat | None,
+        typer.Option(
+            "--output-format", help="The form of the matches in a folder; otherwise parquet."
+        ),
+    ] = None
+    row: Annotated[str | None, typer.Option(metavar="COLUMN", help="A column of row numbers.")] = (
+        None
+    )
+    buckets: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many buckets keys are spread over; otherwise one per core."),
+    ] = None
+    trigger: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How often to look for events; otherwise at once."),
+    ] = None
+    max_files: Annotated[
+        int | None,
+        typer.Option("--max-files", min=1, help="At most so many files in a micro-batch."),
+    ] = None
+    once: Annotated[
+        bool, typer.Option("--once", help="Read the events that are there, then stop.")
+    ] = False
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what would be done, and do nothing.")
+    ] = False
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="How many cores of this machine; otherwise all.")
+    ] = None
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Where /metrics, for Prometheus, and /health are served."
+        ),
+    ] = None
+    max_memory: Annotated[
+        int | None,
+        typer.Option(
+            "--max-memory",
+            min=1,
+            metavar="MIB",
+            help="End after a commit when this process needs more memory; not on Spark.",
+        ),
+    ] = None
+    kafka: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kafka-property",
+            metavar="NAME=VALUE",
+            help="A property of Kafka's client, or NAME=env:VARIABLE; may be repeated.",
+        ),
+    ] = field(default=None, repr=False)
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PORT|FILE",
+            help="Numbers for Prometheus, on a port of this machine or in a file.",
+        ),
+    ] = None
+    secret: Annotated[
+        str | None,
+        typer.Option(
+            metavar="env:NAME|FILE",
+            help="A secret that signs the checkpoint, in a variable of the environment or a file.",
+        ),
+    ] = field(default=None, repr=False)
+    background: Background = None
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live-background", help="Read the files of --background again when they change."
+        ),
+    ] = False
+    dialect: Dialect = None
+    on_bad_rule: OnBadRule = BadRules.fail
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Let Typer see the fields of each parameter that is a dataclass as parameters."""
+    hints = get_type_hints(command, include_extras=True)
+    parameters, groups = list[inspect.Parameter](), dict[str, Any]()
+    for name, parameter in inspect.signature(command).parameters.items():
+        hint = hints[name]
+        if not is_dataclass(hint):
+            parameters.append(parameter.replace(annotation=hint, kind=parameter.KEYWORD_ONLY))
+            continue
+        groups[name], own = hint, get_type_hints(hint, include_extras=True)
+        for each in fields(hint):
+            default = parameter.empty if each.default is MISSING else each.default
+            parameters.append(
+                inspect.Parameter(
+                    each.name, parameter.KEYWORD_ONLY, default=default, annotation=own[each.name]
+                )
+            )
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{each.name: given.pop(each.name) for each in fields(group)})
+        command(**given)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run

@@ -33,6 +33,7 @@ from cernis.cli.live import (
 )
 from cernis.cli.log import log_numbers
 from cernis.cli.metrics import StreamMetrics, publish, write_file
+from cernis.cli.options import DialectName
 from cernis.cli.rule_watch import RuleWatch
 from cernis.cli.stream_plan import GRAPH_FORMS, StreamArguments
 from cernis.cli.terminal import error_console, print_message, print_notes
@@ -105,7 +106,7 @@ def read_command(arguments: StreamArguments) -> LocalCommand:
     print_notes(warned)
     if isinstance(query, SqlQuery) and any(plan.clause.within is None for plan in query.plans):
         print_message(f"note: {UNBOUNDED}")
-    properties = endpoints.parse_properties(arguments.kafka)
+    properties = endpoints.parse_properties(arguments.kafka or ())
     given = [*map(endpoints.parse_live_source, arguments.source)]
     if isinstance(query, GraphQuery):
         named = name_graph_places(query.query, given)
@@ -133,8 +134,8 @@ def follow_files(arguments: RunArguments, events: list[str]) -> None:
             source=events,
             sink="-",
             ahead="none",
-            dialect=arguments.dialect,
-            background=tuple(arguments.background),
+            dialect=None if arguments.dialect is None else DialectName(arguments.dialect),
+            background=[*arguments.background],
         )
     )
 
@@ -157,7 +158,7 @@ class LocalCommand:
         self.secret = None if arguments.secret is None else read_secret(arguments.secret)
         self.options = LiveOptions(
             reading=replace(reading, format=_FORMATS.get(str(reading.format), reading.format)),
-            columns=parse_schemas(arguments.schema),
+            columns=parse_schemas(arguments.schema or ()),
             row=arguments.row,
             secret=self.secret,
         )

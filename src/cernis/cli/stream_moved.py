@@ -50,7 +50,7 @@ def plan_moved(arguments: StreamArguments) -> MovedStreamPlan:
         raise CernisError("--buckets: a checkpoint of one process has one bucket")
     command, delivered = read_command(arguments), check_delivery(arguments)
     if isinstance(delivered.sink, Topic):
-        properties = parse_properties(arguments.kafka)
+        properties = parse_properties(arguments.kafka or ())
         delivered = replace(delivered, sink=add_properties(delivered.sink, properties))
     assert command.folder is not None
     store = LocalStore(command.folder, command.secret)

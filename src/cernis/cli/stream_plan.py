@@ -22,6 +22,7 @@ import cernis
 from cernis.cli.arguments import named_graphs, read_secret
 from cernis.cli.live import WatermarkClock
 from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_listen, parse_metrics
+from cernis.cli.options import StreamOptions
 from cernis.cli.rule_watch import RuleWatch
 from cernis.errors import CernisError, QueryError, StrictError
 from cernis.events.source import DEFAULT_TIME, column_for
@@ -64,43 +65,16 @@ GRAPH_FORMS: dict[str, AnswerForm] = {"jsonl": "lines", "nq": "quads", "parquet"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamArguments:
-    """The query or the rules, and the options of the command, as text."""
+class StreamArguments(StreamOptions):
+    """The query or the rules, and the options of the command."""
 
     text: str = ""
     language: str = "ceql"
     rules: str | Path | None = None
     """A folder, a file or a text of rules; None: `text` is a single query."""
-    source: list[str]
-    sink: str | None
-    checkpoint: str | None = None
-    schema: list[str] = field(default_factory=list)
     reading: RunOptions
-    row: str | None = None
-    lateness: str = "0s"
-    ahead: str = "1h"
-    late_output: str | None = None
-    output_format: str | None = None
-    buckets: int | None = None
-    trigger: str | None = None
-    max_files: int | None = None
-    once: bool = False
-    explain: bool = False
-    cores: int | None = None
-    metrics: str | None = None
     unit: str | None = None
     """The unit of numbers, where it is given; `reading` has the unit in any case."""
-    background: tuple[str, ...] = ()
-    live: bool = False
-    secret: str | None = None
-    idle: str | None = None
-    on_bad_rule: str = "fail"
-    dialect: str | None = None
-    """The SQL of a statement; None: that of its engine."""
-    listen: str | None = None
-    max_memory: int | None = None
-    """In MiB."""
-    kafka: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def metrics_place(self) -> MetricsPlace | None:
@@ -447,7 +421,7 @@ def make_plan(arguments: StreamArguments) -> StreamPlan:
     else:
         plan = _plan_query(arguments)
     check_plan_folders(plan)
-    return _add_properties(plan, parse_properties(arguments.kafka))
+    return _add_properties(plan, parse_properties(arguments.kafka or ()))
 
 
 def _add_properties(plan: StreamPlan, properties: dict[str, str]) -> StreamPlan:
@@ -463,7 +437,7 @@ def _add_properties(plan: StreamPlan, properties: dict[str, str]) -> StreamPlan:
 
 def _plan_query(arguments: StreamArguments) -> StreamPlan:
     places = sources.parse_sources(arguments.source)
-    columns = parse_schemas(arguments.schema)
+    columns = parse_schemas(arguments.schema or ())
     query = _parse_query(arguments, places, columns)
     if arguments.reading.strict and query.warnings:
         raise StrictError(query.warnings)
@@ -483,7 +457,7 @@ def _plan_statement(arguments: StreamArguments) -> StreamPlan:
     places = sources.parse_sources(arguments.source)
     tables = list(dict.fromkeys(filter(None, (plan.find_table() for plan in query.plans))))
     streams = tables if len(places) == len(tables) == 1 else []
-    columns = parse_schemas(arguments.schema)
+    columns = parse_schemas(arguments.schema or ())
     inputs = sources.decide_inputs(places, streams, None, columns, arguments.reading)
     delivered = check_delivery(arguments)
     return StatementStreamPlan(query=query, inputs=inputs, arguments=arguments, delivered=delivered)
@@ -501,7 +475,7 @@ def _plan_rules(arguments: StreamArguments, source: str | Path) -> StreamPlan:
         sources.parse_sources(arguments.source),
         name_streams(patterns),
         unite_declared(patterns),
-        parse_schemas(arguments.schema),
+        parse_schemas(arguments.schema or ()),
         reading,
     )
     _check_columns(watch.rules, inputs, arguments)

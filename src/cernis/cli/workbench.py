@@ -1,98 +1,71 @@
 """The commands of the rule writer's workbench: sweep, diff, why, label, backtest.
 
-They read events as `cernis run` does, so they share its options: `with_reading` adds them to the
-signature of a command, which Typer reads.
+They read events as `cernis run` does, so they share its options.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast, get_type_hints
+from typing import Annotated, Any, cast
 
 import typer
 
 from cernis.cli import options as o
 from cernis.cli.arguments import (
     Files,
-    by_stream,
     find_rules,
     give_parameters,
-    named_columns,
     named_files,
-    named_tables,
     read_query,
 )
 from cernis.cli.failure import reported
 from cernis.errors import CernisError, neutralize
 
 
-class ReadingOptions(NamedTuple):
-    """The files of a command, and the options of `Query.run` that say how they are read."""
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions(o.Reading):
+    """The files of a command, and how they are read."""
 
-    files: Files
-    options: dict[str, Any]
-    lang: str
-    params: Sequence[str]
+    more: o.MoreEvents = None
+    events: o.Events = None
+    on_error: o.OnError = "fail"
+    param: o.Parameters = None
+    lang: o.Lang = o.LanguageName.ceql
 
+    @cached_property
+    def files(self) -> Files:
+        files = named_files([*(self.events or ()), *(self.more or ())])
+        if not files:
+            raise typer.BadParameter("name a file of events", param_hint="--events")
+        return files
 
-def _reading(
-    more: o.MoreEvents = None,
-    events: o.Events = None,
-    format: o.InputFormat = None,
-    time: o.TimeColumn = None,
-    type: o.TypeColumn = "type",
-    no_type: o.NoType = False,
-    time_unit: o.Unit = o.TimeUnit.ms,
-    columns: o.ColumnNames = None,
-    delimiter: o.Delimiter = None,
-    quote: o.Quote = None,
-    on_error: o.OnError = "fail",
-    table: o.TableFiles = None,
-    param: o.Parameters = None,
-    lang: o.Lang = o.LanguageName.ceql,
-) -> ReadingOptions:
-    files = named_files([*(events or ()), *(more or ())])
-    if not files:
-        raise typer.BadParameter("name a file of events", param_hint="--events")
-    options = {
-        "time": by_stream(time or ()),
-        "type": None if no_type else type,
-        "time_unit": time_unit.value,
-        "format": None if format is None else format.value,
-        "columns": named_columns(columns or ()),
-        "delimiter": delimiter,
-        "quote": quote,
-        "on_error": on_error,
-        "tables": named_tables(table or ()),
-    }
-    return ReadingOptions(files, options, lang.value, param or ())
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """The options of `Query.run` that say how events are read."""
+        return {**self.to_options(), "on_error": self.on_error}
+
+    @property
+    def params(self) -> Sequence[str]:
+        return self.param or ()
 
 
 def with_reading(command: Callable[..., int | None]) -> Callable[..., None]:
-    """Give a command the options that say how events are read; it gets them as `reading`."""
-    shared = inspect.signature(_reading).parameters
-    hints = get_type_hints(_reading, include_extras=True)
-    own_hints = get_type_hints(command, include_extras=True)
-    own = [p for p in inspect.signature(command).parameters.values() if p.name != "reading"]
-    added = [p.replace(annotation=hints[p.name]) for p in shared.values()]
+    """Report failures of a command that takes `ReadingOptions`, and end with its exit code."""
 
+    @o.grouped
     @wraps(command)
-    def run(**given: Any) -> None:
+    def run(reading: ReadingOptions, **given: Any) -> None:
         with reported():
-            reading = _reading(**{name: given.pop(name) for name in shared})
+            _ = reading.files, reading.options  # which refuse wrong ones first
             code = command(reading=reading, **given)
         if code:
             raise typer.Exit(code)
 
-    own = [p.replace(annotation=own_hints[p.name], kind=p.KEYWORD_ONLY) for p in own]
-    added = [p.replace(kind=p.KEYWORD_ONLY) for p in added]
-    run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in [*own, *added]}
     return run
 
 
@@ -202,7 +175,7 @@ def diff(
     else:
         texts = [read_query(each, reading.lang)[0] for each in (old, new)]
         give_parameters(reading.params, *texts)
-        versions = [_parse(each, reading._replace(params=())) for each in (old, new)]
+        versions = [_parse(each, replace(reading, param=None)) for each in (old, new)]
     one, other = versions
     found = run_diff(one, other, reading.files, sample=sample, seed=seed, **reading.options)
     parts = (
