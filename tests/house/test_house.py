@@ -14,6 +14,7 @@ from tools.manual.files import Module, read_modules
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
+GLOSSARY = ROOT / "docs" / "explanation" / "glossary.md"
 MOST_ARGUMENTS = 8
 
 
@@ -125,7 +126,7 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 def test_the_architecture_names_only_files_that_exist() -> None:
-    text = ARCHITECTURE.read_text(encoding="utf-8")
+    text = "".join(page.read_text(encoding="utf-8") for page in (ARCHITECTURE, GLOSSARY))
     paths = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.[a-z]+)?)`", text))
     places = (ROOT, ROOT / "src" / "cernis")
     assert {path for path in paths if not any((at / path).exists() for at in places)} == set()
