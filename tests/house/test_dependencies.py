@@ -136,14 +136,7 @@ def spark_connection() -> bool:
     return worker_util.local_connect_and_auth is util.local_connect_and_auth
 
 
-def lark_callbacks() -> bool:
-    from lark import Lark, Transformer
-
-    return "self._callbacks" in inspect.getsource(Lark) and hasattr(Transformer, "_call_userfunc")
-
-
 PRIVATE = [
-    PrivateName("_callbacks", "languages/text/read.py", "fewer nodes of a tree", lark_callbacks),
     PrivateName("_nrt", "compiled/__init__.py", "kernels count no references", numba_options),
     PrivateName("_reduce", "compiled/cache.py", "compiled code as bytes", numba_results),
     PrivateName("_rebuild", "compiled/cache.py", "compiled code as bytes", numba_results),

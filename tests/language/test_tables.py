@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
-from lark import Token, Tree
 
+from cernis.languages.conjunctive.tree import ConjunctiveReader
 from cernis.languages.text import tables
-from cernis.languages.text.read import read_tokens, read_tree
+from cernis.languages.text.read import read_rules, read_tokens
 
 
 @pytest.fixture
@@ -21,11 +22,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def parse() -> Tree[Token]:
+def parse() -> Any:
     """Parse a query, as a new process does."""
-    text = "Q(x) <- R(x), S(x) WITHIN 3 EVENTS"
+    reader = ConjunctiveReader("Q(x) <- R(x), S(x) WITHIN 3 EVENTS")
     syntax = replace(import_module("cernis.languages.conjunctive.parse").SYNTAX)
-    return read_tree(syntax, syntax.start[0], read_tokens(syntax, text), text)
+    return read_rules(syntax, syntax.start[0], read_tokens(syntax, reader.source), reader)
 
 
 @pytest.mark.parametrize("language", ["ceql", "conjunctive", "spaseq"])

@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +40,7 @@ from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 from cernis.pattern.simple_tests import ConstantTest, Form, find_tests
 
+_NO_NEEDS: Mapping[Atom, frozenset[Atom]] = MappingProxyType({})
 MOST_ATOMS = 12
 """An automaton that asks more than this is in no bundle."""
 
@@ -57,14 +60,14 @@ class MergedAlphabet:
         every = (find_atoms(test) for test in self._merged.values())
         self.atoms: tuple[Atom, ...] = tuple(dict.fromkeys(chain.from_iterable(every)))
         self.is_merged = any(test != merged for test, merged in self._merged.items())
-        self.needs: dict[Atom, frozenset[Atom]] = {}
-        """Of atoms that compare no constants: those without which no test asks them."""
+        needs: dict[Atom, frozenset[Atom]] = {}
         for test in self._merged.values():
             parts = test.parts if isinstance(test, Both) else (test,)
             known = {part.atom for part in parts if isinstance(part, Is)}
             plain = frozenset(atom for atom in known if compares_constants(atom))
             for atom in {*find_atoms(test)} - plain:
-                self.needs[atom] = self.needs.get(atom, plain) & plain
+                needs[atom] = needs.get(atom, plain) & plain
+        self.asked = AskedAtoms.of(self.atoms, needs)
 
     def symbol(self, vector: Vector) -> int:
         """Return the symbol of an event with these truth values of `atoms`."""
@@ -102,52 +105,69 @@ def _write_predicate(test: Test) -> pred.Predicate | None:
     return None
 
 
+class _RowAtom(NamedTuple):
+    """An atom of an automaton that is evaluated on the events that the automaton reads."""
+
+    predicate: pred.Predicate
+    bit: int
+    needs: int
+    """The bits without which it is not asked."""
+
+
+class AskedAtoms(NamedTuple):
+    """The atoms of an automaton, each with its bit, by the way in which they are evaluated."""
+
+    atoms: tuple[Atom, ...]
+    plain: tuple[tuple[Atom, int], ...]
+    """Those that compare constants."""
+    rows: tuple[_RowAtom, ...]
+
+    @classmethod
+    def of(
+        cls, atoms: Sequence[Atom], needs: Mapping[Atom, frozenset[Atom]] = _NO_NEEDS
+    ) -> AskedAtoms:
+        """`needs` are atoms without which the automaton does not ask another one."""
+        bits = {atom: 1 << i for i, atom in enumerate(atoms)}
+        plain, rows = [], []
+        for atom, bit in bits.items():
+            if isinstance(atom, TypeIs) or compares_constants(atom):
+                plain.append((atom, bit))
+            else:
+                needed = sum(bits[one] for one in needs.get(atom, ()))
+                rows.append(_RowAtom(atom, bit, needed))
+        return cls(tuple(atoms), tuple(plain), tuple(rows))
+
+
 class BundleEncoder:
     """Give each event the code of the atoms that hold for it, of the automaton that reads it.
 
     >>> from cernis.pattern.atom import TypeIs
     >>> import pyarrow as pa
-    >>> encoder = BundleEncoder([(TypeIs("A"), TypeIs("B")), (TypeIs("B"),)], "type")
+    >>> asked = AskedAtoms.of((TypeIs("A"), TypeIs("B"))), AskedAtoms.of((TypeIs("B"),))
+    >>> encoder = BundleEncoder(asked, "type")
     >>> events = EventBatch.of(pa.table({"type": ["A", "B", "B"]}))
     >>> codes = encoder.encode(events, np.array([0, 0, 1]))
     >>> [encoder.find_vector(code) for code in codes.tolist()]
     [(0, (True, False)), (0, (False, True)), (1, (True,))]
     """
 
-    def __init__(
-        self,
-        automata: Sequence[Sequence[Atom]],
-        type_column: str,
-        needs: Sequence[Mapping[Atom, frozenset[Atom]]] = (),
-    ) -> None:
-        """`needs` are atoms of each automaton without which it does not ask another one."""
-        every = [*dict.fromkeys(chain.from_iterable(automata))]
-        every.sort(key=compares_constants, reverse=True)  # those that need a pass each come last
-        numbers = {atom: number for number, atom in enumerate(every)}
-        plain = sum(map(compares_constants, every))
-        self._classes = ClassEncoder(every[:plain], type_column)
-        self._atoms = [tuple(atoms) for atoms in automata]
-        self._sizes = [len(atoms) for atoms in automata]
+    def __init__(self, automata: Sequence[AskedAtoms], type_column: str) -> None:
+        self._automata = automata
+        self._sizes = [len(each.atoms) for each in automata]
         self._firsts = np.cumsum([0, *(1 << size for size in self._sizes)])
-        asked = np.array([numbers[atom] for atoms in automata for atom in atoms], np.int64)
-        whose = np.repeat(np.arange(len(automata)), self._sizes)
-        bits = np.array([1 << i for size in self._sizes for i in range(size)], np.int32)
+        numbers: dict[Atom, int] = {}
+        every = [
+            (numbers.setdefault(atom, len(numbers)), place, bit)
+            for place, each in enumerate(automata)
+            for atom, bit in each.plain
+        ]
+        asked, whose, bits = np.array(every, np.int64).reshape(-1, 3).T
+        self._classes = ClassEncoder([*numbers], type_column)
         self._groups = [
-            _BundleGroup(atoms, asked, whose, bits, len(automata))
+            _BundleGroup(atoms, asked, whose, bits.astype(np.int32), len(automata))
             for atoms, _ in self._classes.groups
         ]
-        self._row_atoms: dict[Atom, _RowAtom] = {
-            atom: _RowAtom(atom, len(automata)) for atom in every[plain:]
-        }
-        self._row_atoms_of: list[list[_RowAtom]] = []
-        for place, atoms in enumerate(automata):
-            bit_of = {atom: 1 << i for i, atom in enumerate(atoms)}
-            own = [self._row_atoms[atom] for atom in atoms if atom in self._row_atoms]
-            for each in own:
-                needed = needs[place].get(each.atom, ()) if needs else ()
-                each.bits[place] = bit_of[each.atom]
-                each.needs[place] = sum(bit_of[one] for one in needed)
-            self._row_atoms_of.append(own)
+        self._has_rows = any(each.rows for each in automata)
 
     def __len__(self) -> int:
         """Return how many codes there are."""
@@ -160,7 +180,7 @@ class BundleEncoder:
         groups = zip(self._groups, self._classes.groups, found, strict=True)
         for group, (_, classes), numbers in groups:
             codes += group.find_bits(classes)[places, numbers]
-        if self._row_atoms:
+        if self._has_rows:
             bits = codes - self._firsts[places]
             parts = _split_parts(batch, places, bits)
             rows = iter([self._find_row_bits(*part) for part in parts])
@@ -174,19 +194,21 @@ class BundleEncoder:
         """
         order = np.argsort(places, kind="stable")
         cuts = np.searchsorted(places[order], np.arange(len(self._sizes) + 1))
-        asked: dict[_RowAtom, list[Int64s]] = {}
+        asked: dict[pred.Predicate, list[Int64s]] = {}
+        own_bits: dict[pred.Predicate, dict[int, int]] = {}
         for place in np.flatnonzero(np.diff(cuts)).tolist():
-            for atom in self._row_atoms_of[place]:
-                asked.setdefault(atom, []).append(order[cuts[place] : cuts[place + 1]])
+            rows = order[cuts[place] : cuts[place + 1]]
+            for each in self._automata[place].rows:
+                own = rows[bits[rows] & each.needs == each.needs]
+                if len(own):
+                    asked.setdefault(each.predicate, []).append(own)
+                    own_bits.setdefault(each.predicate, {})[place] = each.bit
         found = np.zeros(len(places), np.int64)
         columns = RowColumns(table)
-        for atom, several in asked.items():
+        for predicate, several in asked.items():
             rows = np.concatenate(several) if len(several) > 1 else several[0]
-            needs = atom.needs[places[rows]]
-            rows = rows[bits[rows] & needs == needs]
-            if len(rows):
-                rows = find_true(atom.predicate, columns, rows)
-                found[rows] += atom.bits[places[rows]]
+            rows, whose = find_true(predicate, columns, rows), own_bits[predicate]
+            found[rows] += np.array([whose[place] for place in places[rows].tolist()], np.int64)
         return found
 
     def find_vector(self, code: int) -> tuple[int, Vector]:
@@ -199,7 +221,8 @@ class BundleEncoder:
         """Return the truths of the atoms of an automaton, for the codes that are seen."""
         first = int(self._firsts[place])
         own = np.flatnonzero(seen[first : int(self._firsts[place + 1])]) + first
-        return SeenTruths(self._atoms[place], [self.find_vector(code)[1] for code in own.tolist()])
+        truths = [self.find_vector(code)[1] for code in own.tolist()]
+        return SeenTruths(self._automata[place].atoms, truths)
 
 
 def _split_parts(
@@ -215,18 +238,6 @@ def _split_parts(
         own[:, at if batch.index is None else batch.index[at]] = places[at], bits[at]
         found.append((table, own[0], own[1]))
     return found
-
-
-class _RowAtom:
-    """An atom that is evaluated on the events of the automata that ask it."""
-
-    def __init__(self, atom: Atom, automata: int) -> None:
-        assert not isinstance(atom, TypeIs)
-        self.atom = self.predicate = atom
-        self.bits = np.zeros(automata, np.int64)
-        """Its bit in each automaton."""
-        self.needs = np.zeros(automata, np.int64)
-        """The bits in each automaton without which it is not asked."""
 
 
 class RowColumns:

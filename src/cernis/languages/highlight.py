@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from lark import Token
 from pygments import token as colour
 from pygments.lexer import Lexer
 
@@ -19,7 +18,7 @@ from cernis.languages.ceql.parse import SYNTAX as CEQL
 from cernis.languages.conjunctive.parse import SYNTAX as CONJUNCTIVE
 from cernis.languages.spaseq.parse import SYNTAX as SPASEQ
 from cernis.languages.text.read import Syntax
-from cernis.languages.text.tokens import span_of
+from cernis.languages.text.tokens import Token, span_of
 from cernis.pattern.functions import find_function
 from cernis.pattern.write import capitalize_ascii
 
@@ -49,7 +48,7 @@ class CernisLexer(Lexer):  # type: ignore[misc]  # Pygments has no types
 
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, Any, str]]:
         """Yield (position, kind, text) for every character of a text."""
-        tokens = list(self.syntax.parser.lex(text))
+        tokens = self.syntax.lexer.cut(text)
         done = 0
         for i, token in enumerate(tokens):
             start, end = span_of(token)

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
 from math import isfinite, isinf
+from operator import attrgetter
 from typing import Any, cast
 from typing import Literal as OneOf
 
@@ -235,13 +236,14 @@ class HashedOnce:
             kind = type(self)
             if kind not in _compared:
                 own = fields(cast("Any", kind))
-                _compared[kind] = tuple(each.name for each in own if each.compare)
-            found = hash((kind.__name__, *(getattr(self, name) for name in _compared[kind])))
+                _compared[kind] = attrgetter(*(each.name for each in own if each.compare))
+            found = hash((kind.__name__, _compared[kind](self)))
             object.__setattr__(self, "_hash", found)
         return found
 
 
-_compared: dict[type, tuple[str, ...]] = {}
+_compared: dict[type, attrgetter[Any]] = {}
+"""The values that tell nodes of a kind apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +272,9 @@ Value = Attribute | Literal | Arithmetic | Negative | Call | Case
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(HashedOnce):
+    __hash__ = HashedOnce.__hash__
+
     op: Operator
     left: Value
     right: Value
@@ -742,31 +746,27 @@ def leaf_variables(leaf: Leaf) -> tuple[str, ...]:
 
 def attributes_of(node: Predicate | Value) -> Iterator[Attribute]:
     """Yield every attribute that a predicate or value mentions, left to right."""
-    match node:
-        case Attribute(value=None):
-            yield node
-        case Attribute(value=value):
-            assert value is not None
-            yield from attributes_of(value)
-        case Literal():
-            return
-        case Call(arguments=arguments):
-            for argument in arguments:
-                yield from attributes_of(argument)
-        case Case(branches=branches, otherwise=otherwise):
-            for test, value in branches:
-                yield from attributes_of(test)
-                yield from attributes_of(value)
-            if otherwise is not None:
-                yield from attributes_of(otherwise)
-        case Arithmetic(left=left, right=right) | Comparison(left=left, right=right):
-            yield from attributes_of(left)
-            yield from attributes_of(right)
-        case And(parts=parts) | Or(parts=parts):
-            for part in parts:
-                yield from attributes_of(part)
-        case AnyElement(body=body, name=name, predicate=predicate):
-            yield from attributes_of(body)
-            yield from (each for each in attributes_of(predicate) if each.path[0] != name)
-        case _:
-            yield from attributes_of(node.body)
+    stack: list[Predicate | Value] = [node]
+    while stack:
+        match stack.pop():
+            case Literal():
+                pass
+            case Comparison(left=left, right=right) | Arithmetic(left=left, right=right):
+                stack += (right, left)
+            case Call(arguments=arguments):
+                stack += reversed(arguments)
+            case Attribute(value=None) as attribute:
+                yield attribute
+            case Attribute(value=value):
+                assert value is not None
+                stack.append(value)
+            case And(parts=parts) | Or(parts=parts):
+                stack += reversed(parts)
+            case Case(branches=branches, otherwise=otherwise):
+                stack += () if otherwise is None else (otherwise,)
+                stack += (each for branch in reversed(branches) for each in reversed(branch))
+            case AnyElement(body=body, name=name, predicate=predicate):
+                yield from attributes_of(body)
+                yield from (each for each in attributes_of(predicate) if each.path[0] != name)
+            case other:
+                stack.append(other.body)

@@ -164,6 +164,7 @@ def _of_call(call: pred.Call) -> frozenset[ConstantTest] | None:
 
 _SPECIAL = re.compile(r"\\.|[%_\\]", re.DOTALL)
 """What is no plain text in a pattern of SQL."""
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _PLAIN_REGEX = re.compile(r"(?:[\w\s/:;,<>=!@#%&~`'\"-]|\\[^\w\s]|\.[*+]?\??)*", re.ASCII)
 _REGEX_TOKEN = re.compile(r"\\(.)|(\.[*+]?\??)|([^\\.])", re.DOTALL)
 
@@ -195,7 +196,10 @@ def _of_parts(value: pred.Value, texts: Iterable[str]) -> frozenset[ConstantTest
     column = _find_lowered(value) or value
     if not _is_column(column):
         return None
-    parts = (part for text in texts for part in re.split(r"[^\x00-\x7f]+", text.lower()))
+    parts: list[str] = []
+    for text in texts:
+        small = text.lower()
+        parts += [small] if small.isascii() else _NOT_ASCII.split(small)
     longest = max(parts, key=len, default="")
     return frozenset([ConstantTest(column.name, longest, Form.PART)]) if longest else None
 

@@ -147,7 +147,7 @@ class Query(Generic[Found]):
         text, lang = self._written.pattern, self._written.lang
         if not isinstance(text, str) or "$" not in text or lang not in _SYNTAXES:
             return {}
-        return find_parameters(list(_SYNTAXES[lang].parser.lex(text)), text)
+        return find_parameters(_SYNTAXES[lang].lexer.cut(text), text)
 
     @property
     def unbound(self) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ class Query(Generic[Found]):
         """Return where a parameter stands in the text, its default left out."""
         text = self._written.pattern
         assert isinstance(text, str)
-        tokens = list(_SYNTAXES[self._written.lang].parser.lex(text))
+        tokens = _SYNTAXES[self._written.lang].lexer.cut(text)
         rest, _ = cut_defaults(tokens, text)
         own = (token for token in rest if token.type == "PARAMETER" and token.value[1:] == name)
         return frozenset(map(span_of, own))

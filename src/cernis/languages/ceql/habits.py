@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from lark import Token
-
-from cernis.languages.text.tokens import span_of
+from cernis.languages.text.tokens import Token, span_of
 
 _SEQUENCE = "';' (some time later), '->' (the next that fits) or ':' (right after)"
 _FOLLOWS = frozenset(

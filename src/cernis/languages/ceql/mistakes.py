@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lark import Token
-
 from cernis.errors import Diagnostic, Span
 from cernis.languages.ceql.habits import suggest_for_habit
 from cernis.languages.ceql.words import CLAUSE_WORDS, SOFT, TERMINALS, describe_expected
 from cernis.languages.text import mistakes
-from cernis.languages.text.tokens import span_of
+from cernis.languages.text.tokens import Token, span_of
 from cernis.pattern.suggest import find_closest
 
 _STRAY_HELP = dict(mistakes.STRAY_HELP) | {

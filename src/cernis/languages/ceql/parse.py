@@ -1,12 +1,11 @@
-"""CEQL text to `Pattern`: tokens, then a tree (`languages/text/read.py`), then the pattern."""
+"""CEQL text to `Pattern`: tokens, retyped by what stands around them, then rules (`tree.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-
-from lark import Token, Tree
+from typing import Any
 
 from cernis.errors import CernisError, Diagnostic, QueryError
 from cernis.languages.ceql.habits import NO_FUNCTIONS
@@ -15,7 +14,8 @@ from cernis.languages.ceql.tree import MOMENTS, CeqlReader
 from cernis.languages.ceql.words import TERMINALS
 from cernis.languages.text.mistakes import expand_units, sort_mistakes
 from cernis.languages.text.parameters import Constant, read_constant
-from cernis.languages.text.read import Syntax, read_tokens, read_tree
+from cernis.languages.text.read import Syntax, read_rules, read_tokens
+from cernis.languages.text.tokens import Token
 from cernis.pattern.check import check, find_too_deep
 from cernis.pattern.functions import find_function, is_zone
 from cernis.pattern.predicate import Value
@@ -77,17 +77,19 @@ def _retype_in_context(tokens: list[Token]) -> None:
         if token.type == "_ORDER" and (following is None or following.type != "_BY"):
             token.type = "NAME"
     _retype_functions(tokens)
-    fourths = [*(token.type for token in tokens[3:]), None]
-    for first, second, third, fourth in zip(tokens, tokens[1:], tokens[2:], fourths, strict=False):
-        if first.type == "_SELECT" and second.type in ("ANY", "STRATEGY", "LASTMAX"):
+    for number, token in enumerate(tokens[:-2]):
+        if token.type == "_SELECT" and tokens[number + 1].type in ("ANY", "STRATEGY", "LASTMAX"):
+            second, third = tokens[number + 1 : number + 3]
             aggregate = second.type == "LASTMAX" and third.type == "LPAR"
             is_component = third.type == "LSQB" and not _is_in_formula(second, tokens)
             if not aggregate and (is_component or third.type not in _AFTER_NAME):
                 second.type = "CHOICE"
-        is_compared = capitalize_ascii(second.value) in MOMENTS or fourth in _BEGINS_TERM
-        is_named = second.type == "NAME" and third.type == "GT"
-        if is_named and is_compared and first.type in _BEFORE_TERM:
-            third.type = "CMP"
+        elif tokens[number + 2].type == "GT" and token.type in _BEFORE_TERM:
+            second, third, *fourth = tokens[number + 1 : number + 4]
+            begins = [one.type for one in fourth if one.type in _BEGINS_TERM]
+            is_compared = begins or capitalize_ascii(second.value) in MOMENTS
+            if second.type == "NAME" and is_compared:
+                third.type = "CMP"
 
 
 _CALLED = {"CAST": "CAST", "IF": "IF"}
@@ -104,6 +106,9 @@ def _retype_functions(tokens: list[Token]) -> None:
     """
     depth, before = 0, ""
     for token, following in zip(tokens, [*tokens[1:], None], strict=False):
+        if token.type not in ("NAME", "UNIT"):
+            before = token.type
+            continue
         after = "" if following is None else following.type
         word = capitalize_ascii(token.value)
         is_name, is_closed = token.type == "NAME", before not in _OPEN
@@ -139,12 +144,12 @@ def _is_in_formula(word: Token, tokens: list[Token]) -> bool:
     )
 
 
-def _read(text: str, start: str, misspelt: list[Diagnostic]) -> Tree[Token]:
-    tokens = read_tokens(SYNTAX, text)
+def _read(reader: CeqlReader, start: str) -> Any:
+    tokens = read_tokens(SYNTAX, reader.source)
     _retype_in_context(tokens)
     if tokens and tokens[-1].type == "SEMICOLON":
         tokens.pop()  # the habit of SQL
-    return read_tree(SYNTAX, start, tokens, text, misspelt)
+    return read_rules(SYNTAX, start, tokens, reader, reader.mistakes.found)
 
 
 _TIME_ZONE: ContextVar[str | None] = ContextVar("_TIME_ZONE", default=None)
@@ -190,7 +195,7 @@ def parse(text: str, find_schema: FindSchema = lambda pattern: None) -> Pattern:
     """
     reader = CeqlReader(text, _TIME_ZONE.get() or _process_zone[0])
     mistakes = reader.mistakes.found
-    pattern: Pattern = reader.transform(_read(text, "query", mistakes))
+    pattern: Pattern = _read(reader, "query")
     deep = find_too_deep(pattern)
     if deep is None:
         pattern = settle_select(pattern)
@@ -211,7 +216,7 @@ def parse_schema(text: str) -> Schema:
     {'A': {'x': <Kind.INT: 'int'>}}
     """
     reader = CeqlReader(text)
-    schema: Schema = reader.transform(_read(text, "schema", reader.mistakes.found))
+    schema: Schema = _read(reader, "schema")
     if reader.mistakes.found:
         raise QueryError(sort_mistakes(reader.mistakes.found), text)
     return schema
@@ -224,7 +229,7 @@ def parse_value(text: str) -> Value:
     'LOWER'
     """
     reader = CeqlReader(text)
-    value: Value = reader.transform(_read(text, "alone_value", reader.mistakes.found))
+    value: Value = _read(reader, "alone_value")
     return value
 
 
@@ -234,6 +239,6 @@ def parse_constant(text: str) -> Constant:
     >>> parse_constant("1.05"), parse_constant("ann"), parse_constant("5m")
     (1.05, 'ann', datetime.timedelta(seconds=300))
     """
-    tokens = list(SYNTAX.parser.lex(text))
+    tokens = SYNTAX.lexer.cut(text)
     expand_units(tokens, SYNTAX.keywords)
     return read_constant(text, tokens)

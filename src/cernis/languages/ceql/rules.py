@@ -11,14 +11,12 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
-from lark import Token
-
 from cernis.errors import CernisError, Diagnostic, QueryError
 from cernis.languages.ceql.mistakes import quote_keyword
 from cernis.languages.ceql.parse import SYNTAX, parse, parse_schema
 from cernis.languages.ceql.words import SOFT
 from cernis.languages.text.parameters import cut_defaults, use_defaults
-from cernis.languages.text.tokens import span_of
+from cernis.languages.text.tokens import Token, span_of
 from cernis.languages.text.tree import unquote
 from cernis.pattern.query import Pattern
 from cernis.pattern.write import capitalize_ascii
@@ -36,7 +34,7 @@ class ParsedRule(NamedTuple):
 
 def is_rule_set(text: str) -> bool:
     """Return whether a text has rules, and is no single query."""
-    return bool(_find_heads(list(SYNTAX.parser.lex(text))))
+    return bool(_find_heads(SYNTAX.lexer.cut(text)))
 
 
 def parse_rules(text: str) -> list[ParsedRule]:
@@ -48,7 +46,7 @@ def parse_rules(text: str) -> list[ParsedRule]:
     >>> [rule.name for rule in parse_rules(text)]
     ['a', 'b']
     """
-    tokens = list(SYNTAX.parser.lex(text))
+    tokens = SYNTAX.lexer.cut(text)
     heads = _find_heads(tokens)
     if not heads:
         span = span_of(tokens[0]) if tokens else None

@@ -1,4 +1,4 @@
-"""From lark's parse tree to a `Pattern`.
+"""From the rules of the grammar to a `Pattern`.
 
 One method for each rule of the grammar, on top of those in `text/tree.py`. A reader notes what
 a `Pattern` cannot hold; everything else is for `cernis.pattern.check`.
@@ -11,11 +11,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple, cast
 
-from lark import Token, v_args
-from lark.tree import Meta
-
 from cernis.errors import Span
-from cernis.languages.text.tokens import Name, span_of, span_of_tree
+from cernis.languages.text.tokens import Name, Token, span_of
 from cernis.languages.text.tree import OPERATORS, TreeReader, unquote
 from cernis.languages.text.words import NANOSECONDS
 from cernis.pattern import formula as cel
@@ -100,7 +97,6 @@ LimitScope = pred.ConstantDuration | Overall
 """The matches that LIMIT counts together, in place of those of one end."""
 
 
-@v_args(meta=True)
 class CeqlReader(TreeReader):
     """Reads one text; `mistakes` holds what was wrong with it."""
 
@@ -120,7 +116,7 @@ class CeqlReader(TreeReader):
 
     # ---------------------------------------------------------------------- query
 
-    def query(self, meta: Meta, parts: list[Any]) -> Pattern:
+    def query(self, span: Span, parts: list[Any]) -> Pattern:
         declared, into, (strategy, select), streams, formula, *clauses = parts
         without, clauses = tuple(clauses[:-8]), clauses[-8:]
         partition, within, grouping, consume, order, limited, forget, suppress = clauses
@@ -151,16 +147,16 @@ class CeqlReader(TreeReader):
             calculated=self.calculated,
         )
 
-    def schema(self, meta: Meta, parts: list[Any]) -> Schema:
+    def schema(self, span: Span, parts: list[Any]) -> Schema:
         return cast(Schema, parts[0] or Schema())
 
     # -------------------------------------------------------------------- clauses
 
-    def insert(self, meta: Meta, parts: list[Name]) -> Name:
-        self.spans["into"] = (span_of_tree(meta),)
+    def insert(self, span: Span, parts: list[Name]) -> Name:
+        self.spans["into"] = (span,)
         return parts[0]
 
-    def select(self, meta: Meta, parts: list[Any]) -> tuple[Strategy, Select]:
+    def select(self, span: Span, parts: list[Any]) -> tuple[Strategy, Select]:
         strategy = cast(Strategy, parts[0] or Strategy.ALL)
         first = parts[1]
         if isinstance(first, Everything):
@@ -170,26 +166,25 @@ class CeqlReader(TreeReader):
         span = Span(first.span.start, parts[-1].span.end)
         return strategy, Select(False, tuple(parts[1:]), span=span)
 
-    def strategy(self, meta: Meta, parts: list[Token]) -> Strategy:
+    def strategy(self, span: Span, parts: list[Token]) -> Strategy:
         return Strategy(parts[0].value.upper())
 
-    def everything(self, meta: Meta, parts: list[Any]) -> Everything:
-        return Everything(span_of_tree(meta))
+    def everything(self, span: Span, parts: list[Any]) -> Everything:
+        return Everything(span)
 
-    def nothing(self, meta: Meta, parts: list[Any]) -> Nothing:
-        return Nothing(span_of_tree(meta))
+    def nothing(self, span: Span, parts: list[Any]) -> Nothing:
+        return Nothing(span)
 
-    def alone_value(self, meta: Meta, parts: list[Any]) -> pred.Value:
+    def alone_value(self, span: Span, parts: list[Any]) -> pred.Value:
         return cast(pred.Value, parts[0])
 
-    def attributes_of(self, meta: Meta, parts: list[Any]) -> Variable:
+    def attributes_of(self, span: Span, parts: list[Any]) -> Variable:
         owner: Owner = parts[0]
         attributes = tuple(part.name for part in parts[1:])
-        return Variable(self._read_variable(owner), attributes, span=span_of_tree(meta))
+        return Variable(self._read_variable(owner), attributes, span=span)
 
-    def column(self, meta: Meta, parts: list[Any]) -> Variable | SelectedTerm:
+    def column(self, span: Span, parts: list[Any]) -> Variable | SelectedTerm:
         term, alias = parts
-        span = span_of_tree(meta)
         if isinstance(term, Alone) and alias is None:
             return Variable(term.variable, span=span)
         name = None if alias is None else alias.text
@@ -198,38 +193,38 @@ class CeqlReader(TreeReader):
             self._columns[name] = selected.term
         return selected
 
-    def from_clause(self, meta: Meta, parts: list[Any]) -> list[tuple[Name, list[TableJoin]]]:
+    def from_clause(self, span: Span, parts: list[Any]) -> list[tuple[Name, list[TableJoin]]]:
         self.spans["streams"] = tuple(name.span for name, _ in parts)
         return parts
 
-    def stream(self, meta: Meta, parts: list[Any]) -> tuple[Name, list[TableJoin]]:
+    def stream(self, span: Span, parts: list[Any]) -> tuple[Name, list[TableJoin]]:
         name, *joins = parts
         return name, [replace(join, stream=name.text) for join in joins]
 
-    def join(self, meta: Meta, parts: list[Any]) -> TableJoin:
+    def join(self, span: Span, parts: list[Any]) -> TableJoin:
         left, name, *equals = parts
         keys = []
-        for one, op, other, span in equals:
+        for one, op, other, where in equals:
             one, other = self._name_value(one), self._name_value(other)
             if other.path[0] != name.text or one.path[0] == name.text:
                 one, other = other, one
             if op != "=" or len(other.path) < 2 or other.path[0] != name.text:
                 self.mistakes.note(
                     f"ON compares an attribute of the stream with a column of '{name.text}' by =",
-                    span,
+                    where,
                     expected=f"a = {name.text}.b",
                 )
             keys.append((one.name, ".".join(other.path[1:])))
-        return TableJoin("", name.text, tuple(keys), left is not None, span=span_of_tree(meta))
+        return TableJoin("", name.text, tuple(keys), left is not None, span=span)
 
-    def on_equal(self, meta: Meta, parts: list[Any]) -> tuple[Any, str, Any, Span]:
+    def on_equal(self, span: Span, parts: list[Any]) -> tuple[Any, str, Any, Span]:
         one, op, other = parts
-        return one, OPERATORS[op.value], other, span_of_tree(meta)
+        return one, OPERATORS[op.value], other, span
 
-    def partition(self, meta: Meta, parts: list[Any]) -> tuple[tuple[str, ...], ...]:
+    def partition(self, span: Span, parts: list[Any]) -> tuple[tuple[str, ...], ...]:
         return tuple(parts)
 
-    def group(self, meta: Meta, parts: list[pred.Value]) -> tuple[str, ...]:
+    def group(self, span: Span, parts: list[pred.Value]) -> tuple[str, ...]:
         spans = tuple(cast(Span, part.span) for part in parts)
         self.spans["partition"] = self.spans.get("partition", ()) + spans
         return tuple(self._name_value(part).name for part in parts)
@@ -241,62 +236,62 @@ class CeqlReader(TreeReader):
             self.calculated[attribute.name] = attribute.value
         return attribute
 
-    def component(self, meta: Meta, parts: list[pred.Value]) -> Variable:
+    def component(self, span: Span, parts: list[pred.Value]) -> Variable:
         names = (name_calculated(part).name for part in parts)
-        return Variable("|".join(names), span=span_of_tree(meta))
+        return Variable("|".join(names), span=span)
 
-    def every(self, meta: Meta, parts: list[pred.ConstantDuration]) -> pred.ConstantDuration:
+    def every(self, span: Span, parts: list[pred.ConstantDuration]) -> pred.ConstantDuration:
         return parts[0]
 
-    def every_of(self, meta: Meta, parts: list[Any]) -> EveryOf:
+    def every_of(self, span: Span, parts: list[Any]) -> EveryOf:
         every, name = parts
         if capitalize_ascii(name.text) not in ("START", "END"):
             self.mistakes.note(
                 f"'{name.text}' is no time of a match", name.span, expected="START or END"
             )
-        return EveryOf(every, capitalize_ascii(name.text) == "START", span_of_tree(meta))
+        return EveryOf(every, capitalize_ascii(name.text) == "START", span)
 
-    def having(self, meta: Meta, parts: list[pred.Condition]) -> pred.Condition:
+    def having(self, span: Span, parts: list[pred.Condition]) -> pred.Condition:
         return parts[0]
 
-    def grouping(self, meta: Meta, parts: list[Any]) -> Grouping:
+    def grouping(self, span: Span, parts: list[Any]) -> Grouping:
         *keys, having = parts
         components: list[str] = []
         every: pred.ConstantDuration | None = None
         end = of_start = False
         for key in keys:
             match key:
-                case Variable(name=name, span=span) if name not in components:
+                case Variable(name=name) if name not in components:
                     components.append(name)
-                case pred.ConstantDuration(span=span) if every is None:
+                case pred.ConstantDuration() if every is None:
                     every = key
                 case EveryOf(size=size) if every is None:
                     every, of_start = size, key.of_start
-                case Name(text=text, span=span) if capitalize_ascii(text) == "END" and not end:
+                case Name(text=text) if capitalize_ascii(text) == "END" and not end:
                     end = True
-                case Name(text=text, span=span) if capitalize_ascii(text) != "END":
+                case Name(text=text) if capitalize_ascii(text) != "END":
                     self.mistakes.note(
                         f"'{text}' is no key of a group",
-                        span,
+                        key.span,
                         expected="[a] of PARTITION BY, EVERY with a duration, or END",
                         suggestion=f"write [{text}]",
                     )
                 case _:
                     self.mistakes.note("GROUP BY names this twice", key.span)
         length = None if every is None else every.nanoseconds
-        return Grouping(tuple(components), length, end, having, of_start, span=span_of_tree(meta))
+        return Grouping(tuple(components), length, end, having, of_start, span=span)
 
-    def consume(self, meta: Meta, parts: list[Consume]) -> Consume:
-        self.spans["consume"] = (span_of_tree(meta),)
+    def consume(self, span: Span, parts: list[Consume]) -> Consume:
+        self.spans["consume"] = (span,)
         return parts[0]
 
-    def policy(self, meta: Meta, parts: list[Token]) -> Consume:
+    def policy(self, span: Span, parts: list[Token]) -> Consume:
         return Consume(parts[0].value.upper())
 
-    def order(self, meta: Meta, parts: list[Any]) -> tuple[Any, bool, Span]:
+    def order(self, span: Span, parts: list[Any]) -> tuple[Any, bool, Span]:
         term, direction = parts
         is_descending = direction is not None and direction.value.upper() == "DESC"
-        return term, is_descending, span_of_tree(meta)
+        return term, is_descending, span
 
     def _read_order(
         self,
@@ -319,28 +314,28 @@ class CeqlReader(TreeReader):
         size = None if every is None else every.nanoseconds
         return OrderBy(self._read_term(term), is_descending, size, overall, span=span)
 
-    def overall(self, meta: Meta, parts: list[Any]) -> Overall:
+    def overall(self, span: Span, parts: list[Any]) -> Overall:
         return Overall.INPUT if parts[0] is None else Overall.PARTITION
 
-    def limit(self, meta: Meta, parts: list[Any]) -> tuple[int, LimitScope | None]:
-        (sign, token), scope = parts
-        self.spans["limit"] = (span_of_tree(meta),)
+    def limit(self, span: Span, parts: list[Any]) -> tuple[int, LimitScope | None]:
+        (is_negative, token), scope = parts
+        self.spans["limit"] = (span,)
         if token.type != "INT":
             self.mistakes.note("LIMIT takes a whole number", span_of(token))
             return 1, scope
         limit = self._read_whole(token)
-        return (-limit if sign == "-" else limit), scope
+        return (-limit if is_negative else limit), scope
 
-    def forget(self, meta: Meta, parts: list[Token]) -> Fraction:
-        self.spans["forget"] = (span_of_tree(meta),)
+    def forget(self, span: Span, parts: list[Token]) -> Fraction:
+        self.spans["forget"] = (span,)
         return self._read_nanoseconds(parts)
 
-    def silenced_by(self, meta: Meta, parts: list[pred.Value]) -> tuple[str, ...]:
+    def silenced_by(self, span: Span, parts: list[pred.Value]) -> tuple[str, ...]:
         return tuple(name_calculated(part).name for part in parts)
 
-    def suppress(self, meta: Meta, parts: list[Any]) -> tuple[list[Any], Fraction, Span]:
+    def suppress(self, span: Span, parts: list[Any]) -> tuple[list[Any], Fraction, Span]:
         *brackets, duration = parts
-        return brackets, duration.nanoseconds, span_of_tree(meta)
+        return brackets, duration.nanoseconds, span
 
     def _read_suppress(
         self,
@@ -359,58 +354,58 @@ class CeqlReader(TreeReader):
             names += ["|".join(bracket)] if is_group else bracket
         return Suppression(tuple(names), length, span=span)
 
-    def without(self, meta: Meta, parts: list[Any]) -> Absence:
-        formula, *before, span = parts
-        return Absence(formula, span, before=bool(before), span=span_of_tree(meta))
+    def without(self, span: Span, parts: list[Any]) -> Absence:
+        formula, *before, within = parts
+        return Absence(formula, within, before=bool(before), span=span)
 
     # ------------------------------------------------------------------- formulas
 
-    def event(self, meta: Meta, parts: list[Owner]) -> cel.Event:
+    def event(self, span: Span, parts: list[Owner]) -> cel.Event:
         owner = parts[0]
         stream = owner.stream.text if owner.stream else None
         return cel.Event(owner.name.text, stream, span=owner.span)
 
-    def any_event(self, meta: Meta, parts: list[Token]) -> cel.Event:
-        return cel.Event(cel.ANY_TYPE, span=span_of_tree(meta))
+    def any_event(self, span: Span, parts: list[Token]) -> cel.Event:
+        return cel.Event(cel.ANY_TYPE, span=span)
 
-    def negated(self, meta: Meta, parts: list[Any]) -> cel.Not:
-        return cel.Not(parts[-1], span=span_of_tree(meta))
+    def negated(self, span: Span, parts: list[Any]) -> cel.Not:
+        return cel.Not(parts[-1], span=span)
 
-    def as_variable(self, meta: Meta, parts: list[Any]) -> cel.As:
-        return cel.As(parts[0], parts[1].text, span=span_of_tree(meta))
+    def as_variable(self, span: Span, parts: list[Any]) -> cel.As:
+        return cel.As(parts[0], parts[1].text, span=span)
 
-    def iterate(self, meta: Meta, parts: list[Any]) -> cel.Iterate:
+    def iterate(self, span: Span, parts: list[Any]) -> cel.Iterate:
         body, how, *gap = parts
         opening, low, high = (how, 1, None) if isinstance(how, Token) else how
         contiguous = opening.type.startswith("COLON")
         separator = cel.Separator(opening.type.startswith("ARROW"), gap[0] if gap else None)
-        return cel.Iterate(body, low, high, contiguous, separator, span=span_of_tree(meta))
+        return cel.Iterate(body, low, high, contiguous, separator, span=span)
 
-    def bounds(self, meta: Meta, parts: list[Any]) -> tuple[Token, int, int | None]:
+    def bounds(self, span: Span, parts: list[Any]) -> tuple[Token, int, int | None]:
         opening, low_token, rest = parts
         low = self._read_whole(low_token)
         return opening, low, low if rest is None else rest[0]
 
-    def range_to(self, meta: Meta, parts: list[Token | None]) -> tuple[int | None]:
+    def range_to(self, span: Span, parts: list[Token | None]) -> tuple[int | None]:
         return (None if parts[0] is None else self._read_whole(parts[0]),)
 
-    def optional(self, meta: Meta, parts: list[cel.Formula]) -> cel.Optional:
-        return cel.Optional(parts[0], span=span_of_tree(meta))
+    def optional(self, span: Span, parts: list[cel.Formula]) -> cel.Optional:
+        return cel.Optional(parts[0], span=span)
 
-    def sequence(self, meta: Meta, parts: list[Any]) -> cel.Sequence:
-        return cel.Sequence(tuple(parts[::2]), tuple(parts[1::2]), span=span_of_tree(meta))
+    def sequence(self, span: Span, parts: list[Any]) -> cel.Sequence:
+        return cel.Sequence(tuple(parts[::2]), tuple(parts[1::2]), span=span)
 
-    def separator(self, meta: Meta, parts: list[Any]) -> cel.Separator:
+    def separator(self, span: Span, parts: list[Any]) -> cel.Separator:
         return cel.Separator(parts[0].type == "ARROW", parts[1])
 
-    def gap(self, meta: Meta, parts: list[Gap]) -> Gap:
-        return replace(parts[0], span=span_of_tree(meta))
+    def gap(self, span: Span, parts: list[Gap]) -> Gap:
+        return replace(parts[0], span=span)
 
-    def gap_events(self, meta: Meta, parts: list[Any]) -> Gap:
+    def gap_events(self, span: Span, parts: list[Any]) -> Gap:
         least = Fraction(0) if parts[0] is None else self._read_number(parts[0])
         return Gap(Unit.EVENTS, self._read_number(parts[1]), least)
 
-    def gap_time(self, meta: Meta, parts: list[Any]) -> Gap:
+    def gap_time(self, span: Span, parts: list[Any]) -> Gap:
         first, most = parts
         if not isinstance(first, Token):
             least = Fraction(0) if first is None else first.nanoseconds
@@ -425,59 +420,59 @@ class CeqlReader(TreeReader):
         unit = NANOSECONDS.get(words[-1].upper(), 1)
         return Gap(Unit.TIME, most.nanoseconds, self._read_number(first) * unit)
 
-    def inner_window(self, meta: Meta, parts: list[Any]) -> cel.Within:
-        return cel.Within(parts[0], parts[1], span=span_of_tree(meta))
+    def inner_window(self, span: Span, parts: list[Any]) -> cel.Within:
+        return cel.Within(parts[0], parts[1], span=span)
 
-    def contiguous(self, meta: Meta, parts: list[cel.Formula]) -> cel.Contiguous:
-        return cel.Contiguous(tuple(parts), span=span_of_tree(meta))
+    def contiguous(self, span: Span, parts: list[cel.Formula]) -> cel.Contiguous:
+        return cel.Contiguous(tuple(parts), span=span)
 
-    def all_of(self, meta: Meta, parts: list[cel.Formula]) -> cel.All:
-        return cel.All(tuple(parts), span=span_of_tree(meta))
+    def all_of(self, span: Span, parts: list[cel.Formula]) -> cel.All:
+        return cel.All(tuple(parts), span=span)
 
-    def choice(self, meta: Meta, parts: list[cel.Formula]) -> cel.Choice:
-        return cel.Choice(tuple(parts), span=span_of_tree(meta))
+    def choice(self, span: Span, parts: list[cel.Formula]) -> cel.Choice:
+        return cel.Choice(tuple(parts), span=span)
 
-    def unless(self, meta: Meta, parts: list[cel.Formula]) -> cel.Unless:
-        return cel.Unless(parts[0], parts[1], span=span_of_tree(meta))
+    def unless(self, span: Span, parts: list[cel.Formula]) -> cel.Unless:
+        return cel.Unless(parts[0], parts[1], span=span)
 
-    def filter(self, meta: Meta, parts: list[Any]) -> cel.Filter:
-        return cel.Filter(parts[0], parts[1], span=span_of_tree(meta))
+    def filter(self, span: Span, parts: list[Any]) -> cel.Filter:
+        return cel.Filter(parts[0], parts[1], span=span)
 
-    def partitioned(self, meta: Meta, parts: list[Any]) -> cel.PartitionBy:
-        return cel.PartitionBy(parts[0], tuple(parts[1:]), span=span_of_tree(meta))
+    def partitioned(self, span: Span, parts: list[Any]) -> cel.PartitionBy:
+        return cel.PartitionBy(parts[0], tuple(parts[1:]), span=span)
 
-    def key(self, meta: Meta, parts: list[Any]) -> cel.KeyPart:
+    def key(self, span: Span, parts: list[Any]) -> cel.KeyPart:
         attribute = name_calculated(parts[-1])
         variable = None if len(parts) == 1 else parts[0].text
-        return cel.KeyPart(variable, attribute, span=span_of_tree(meta))
+        return cel.KeyPart(variable, attribute, span=span)
 
     # ----------------------------------------------------------------- conditions
 
-    def any_holds(self, meta: Meta, parts: list[pred.Condition]) -> pred.AnyOf:
-        return pred.AnyOf(tuple(parts), span=span_of_tree(meta))
+    def any_holds(self, span: Span, parts: list[pred.Condition]) -> pred.AnyOf:
+        return pred.AnyOf(tuple(parts), span=span)
 
-    def all_hold(self, meta: Meta, parts: list[pred.Condition]) -> pred.AllOf:
-        return pred.AllOf(tuple(parts), span=span_of_tree(meta))
+    def all_hold(self, span: Span, parts: list[pred.Condition]) -> pred.AllOf:
+        return pred.AllOf(tuple(parts), span=span)
 
-    def holds(self, meta: Meta, parts: list[Any]) -> pred.Holds:
-        return pred.Holds(self._read_variable(parts[0]), parts[1], span=span_of_tree(meta))
+    def holds(self, span: Span, parts: list[Any]) -> pred.Holds:
+        return pred.Holds(self._read_variable(parts[0]), parts[1], span=span)
 
-    def compare(self, meta: Meta, parts: list[Any]) -> pred.Condition:
+    def compare(self, span: Span, parts: list[Any]) -> pred.Condition:
         left, token, right = parts
-        op, span = OPERATORS[token.value], span_of_tree(meta)
+        op = OPERATORS[token.value]
         left, right = self._read_term(left), self._read_term(right)
         return replace(pred.compare_terms(op, left, right), span=span)
 
-    def denied(self, meta: Meta, parts: list[Any]) -> pred.Condition:
-        return pred.deny(parts[1], span_of_tree(meta))
+    def denied(self, span: Span, parts: list[Any]) -> pred.Condition:
+        return pred.deny(parts[1], span)
 
-    def claim(self, meta: Meta, parts: list[pred.MatchTerm]) -> pred.Condition:
-        term, span = parts[0], span_of_tree(meta)
+    def claim(self, span: Span, parts: list[pred.MatchTerm]) -> pred.Condition:
+        term = parts[0]
         return replace(pred.compare_terms("=", term, pred.Literal(True, span=span)), span=span)
 
-    def claim_any(self, meta: Meta, parts: list[Any]) -> pred.Condition:
+    def claim_any(self, span: Span, parts: list[Any]) -> pred.Condition:
         _, term, name, _, test = parts
-        span, owner = span_of_tree(meta), self._read_term(term)
+        span, owner = span, self._read_term(term)
         value, names = pred.to_value(owner), {*pred.variables_of(owner)}
         if value is None or len(names) != 1:
             self.mistakes.note("ANY looks at a list of one event", span, expected="ANY(x[a], …)")
@@ -486,23 +481,23 @@ class CeqlReader(TreeReader):
             names.pop(), pred.AnyElement(value, name.text, test, span=span), span=span
         )
 
-    def monotone(self, meta: Meta, parts: list[Any]) -> pred.Monotone:
+    def monotone(self, span: Span, parts: list[Any]) -> pred.Monotone:
         owner, word, attribute = parts
         op = pred.MONOTONE[word.value.upper()]
-        return pred.Monotone(self._read_variable(owner), attribute, op, span=span_of_tree(meta))
+        return pred.Monotone(self._read_variable(owner), attribute, op, span=span)
 
-    def previous(self, meta: Meta, parts: list[Any]) -> pred.Reference:
+    def previous(self, span: Span, parts: list[Any]) -> pred.Reference:
         _, owner, attribute = parts
         name = self._read_variable(owner)
         return pred.Reference(name, name_calculated(attribute), previous=True, span=owner.span)
 
-    def reference(self, meta: Meta, parts: list[Any]) -> pred.Reference:
+    def reference(self, span: Span, parts: list[Any]) -> pred.Reference:
         name, attribute = self._read_variable(parts[0]), name_calculated(parts[1])
-        return pred.Reference(name, attribute, span=span_of_tree(meta))
+        return pred.Reference(name, attribute, span=span)
 
-    def dotted(self, meta: Meta, parts: list[Any]) -> pred.Reference:
+    def dotted(self, span: Span, parts: list[Any]) -> pred.Reference:
         """Read `x.a`, the habit of SQL, as `x[a]`."""
-        return pred.Reference(parts[0].text, parts[1], span=span_of_tree(meta))
+        return pred.Reference(parts[0].text, parts[1], span=span)
 
     # ---------------------------------------------------------------------- terms
 
@@ -544,25 +539,24 @@ class CeqlReader(TreeReader):
                     suggestion=f"write {write_term(self._columns[name])}",
                 )
 
-    def _calculate(self, meta: Meta, parts: list[Any]) -> pred.Calculation:
+    def _calculate(self, span: Span, parts: list[Any]) -> pred.Calculation:
         left, operator, right = parts
         left, right = self._read_term(left), self._read_term(right)
-        return pred.Calculation(operator.value, left, right, span=span_of_tree(meta))
+        return pred.Calculation(operator.value, left, right, span=span)
 
     term_sum = term_product = _calculate
 
-    def opposite(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
+    def opposite(self, span: Span, parts: list[Any]) -> pred.MatchTerm:
         body = self._read_term(parts[1])
-        if isinstance(body, pred.Literal) and self._is_bare_number(meta, body):
-            return pred.Literal(pred.negate(cast(pred.Number, body.value)), span=span_of_tree(meta))
-        return pred.Opposite(body, span=span_of_tree(meta))
+        if isinstance(body, pred.Literal) and self._is_bare_number(span, body):
+            return pred.Literal(pred.negate(cast(pred.Number, body.value)), span=span)
+        return pred.Opposite(body, span=span)
 
-    def same(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
+    def same(self, span: Span, parts: list[Any]) -> pred.MatchTerm:
         return self._read_term(parts[1])
 
-    def aggregate(self, meta: Meta, parts: list[Any]) -> pred.Aggregate:
+    def aggregate(self, span: Span, parts: list[Any]) -> pred.Aggregate:
         function, *distinct, inside = parts
-        span = span_of_tree(meta)
         argument: str | pred.Reference | None
         match inside:
             case Everything():
@@ -593,36 +587,36 @@ class CeqlReader(TreeReader):
 
     star = everything
 
-    def alone(self, meta: Meta, parts: list[Owner]) -> Alone | pred.IntervalTime:
-        owner, span = parts[0], span_of_tree(meta)
+    def alone(self, span: Span, parts: list[Owner]) -> Alone | pred.IntervalTime:
+        owner = parts[0]
         word = capitalize_ascii(self.source[span.start : span.end])
         if word in MOMENTS:
             return pred.IntervalTime(cast(Any, word), span=span)
         return Alone(self._read_variable(owner), span)
 
-    def term_call(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
+    def term_call(self, span: Span, parts: list[Any]) -> pred.MatchTerm:
         word, *terms = parts
         known = [one for one in terms if one is not None]
-        return self._fold(word.value, self._add_zone(word.value, known), span_of_tree(meta))
+        return self._fold(word.value, self._add_zone(word.value, known), span)
 
-    def term_cast(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
+    def term_cast(self, span: Span, parts: list[Any]) -> pred.MatchTerm:
         _, term, name, zone = parts
         function, rest = self._read_cast(name, zone)
-        return self._fold(function, [term, *rest], span_of_tree(meta))
+        return self._fold(function, [term, *rest], span)
 
     def _fold(self, function: str, terms: Sequence[Any], span: Span) -> pred.MatchTerm:
         return call_terms(function, tuple(map(self._read_term, terms)), span)
 
-    def term_when(self, meta: Meta, parts: list[Any]) -> When:
+    def term_when(self, span: Span, parts: list[Any]) -> When:
         return When(parts[0], self._read_term(parts[1]))
 
-    def term_case(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
+    def term_case(self, span: Span, parts: list[Any]) -> pred.MatchTerm:
         branches, otherwise = _split_branches(parts)
-        return self._choose(branches, otherwise, span_of_tree(meta))
+        return self._choose(branches, otherwise, span)
 
-    def term_if(self, meta: Meta, parts: list[Any]) -> pred.MatchTerm:
+    def term_if(self, span: Span, parts: list[Any]) -> pred.MatchTerm:
         _, condition, chosen, otherwise = parts
-        return self._choose([(condition, self._read_term(chosen))], otherwise, span_of_tree(meta))
+        return self._choose([(condition, self._read_term(chosen))], otherwise, span)
 
     def _choose(
         self, branches: Sequence[tuple[Any, Any]], otherwise: Any, span: Span
@@ -639,26 +633,25 @@ class CeqlReader(TreeReader):
             return pred.Literal(0, span=span)
         return found
 
-    def constant(self, meta: Meta, parts: list[Token]) -> pred.Literal:
+    def constant(self, span: Span, parts: list[Token]) -> pred.Literal:
         return self._read_constant(parts[0])
 
-    def duration(self, meta: Meta, parts: list[Any]) -> pred.ConstantDuration:
-        return pred.ConstantDuration(self._read_nanoseconds(parts), span=span_of_tree(meta))
+    def duration(self, span: Span, parts: list[Any]) -> pred.ConstantDuration:
+        return pred.ConstantDuration(self._read_nanoseconds(parts), span=span)
 
     # ----------------------------------------------------------------- predicates
 
-    def disjunction(self, meta: Meta, parts: list[pred.Predicate]) -> pred.Or:
-        return pred.Or(tuple(parts), span=span_of_tree(meta))
+    def disjunction(self, span: Span, parts: list[pred.Predicate]) -> pred.Or:
+        return pred.Or(tuple(parts), span=span)
 
-    def conjunction(self, meta: Meta, parts: list[pred.Predicate]) -> pred.And:
-        return pred.And(tuple(parts), span=span_of_tree(meta))
+    def conjunction(self, span: Span, parts: list[pred.Predicate]) -> pred.And:
+        return pred.And(tuple(parts), span=span)
 
-    def denial(self, meta: Meta, parts: list[Any]) -> pred.Negation:
-        return pred.Negation(parts[-1], span=span_of_tree(meta))
+    def denial(self, span: Span, parts: list[Any]) -> pred.Negation:
+        return pred.Negation(parts[-1], span=span)
 
-    def comparison(self, meta: Meta, parts: list[Any]) -> pred.Predicate:
+    def comparison(self, span: Span, parts: list[Any]) -> pred.Predicate:
         """Read `a < b`, or a chain `a < b < c`, which is `a < b AND b < c`."""
-        span = span_of_tree(meta)
         values, tokens = parts[::2], parts[1::2]
         operators = [OPERATORS[token.value] for token in tokens]
         if len(tokens) == 1:
@@ -679,20 +672,17 @@ class CeqlReader(TreeReader):
     def _negate(self, negation: Token | None, test: pred.Predicate, span: Span) -> pred.Predicate:
         return test if negation is None else pred.Negation(test, span=span)
 
-    def like(self, meta: Meta, parts: list[Any]) -> pred.Predicate:
+    def like(self, span: Span, parts: list[Any]) -> pred.Predicate:
         body, negation, text = parts
-        span = span_of_tree(meta)
         test = pred.Like(body, unquote(text.value), span=span, pattern_span=span_of(text))
         return self._negate(negation, test, span)
 
-    def in_set(self, meta: Meta, parts: list[Any]) -> pred.Predicate:
+    def in_set(self, span: Span, parts: list[Any]) -> pred.Predicate:
         body, negation, *values = parts
-        span = span_of_tree(meta)
         return self._negate(negation, pred.InSet(body, tuple(values), span=span), span)
 
-    def in_range(self, meta: Meta, parts: list[Any]) -> pred.Predicate:
+    def in_range(self, span: Span, parts: list[Any]) -> pred.Predicate:
         body, negation, low, high = parts
-        span = span_of_tree(meta)
         test: pred.Predicate
         if low is None and high is None:
             self.mistakes.note(
@@ -707,9 +697,8 @@ class CeqlReader(TreeReader):
             test = pred.InRange(body, low, high, span=span)
         return self._negate(negation, test, span)
 
-    def in_span(self, meta: Meta, parts: list[Any]) -> pred.Predicate:
+    def in_span(self, span: Span, parts: list[Any]) -> pred.Predicate:
         body, negation, low, high = parts
-        span = span_of_tree(meta)
         test: pred.Predicate
         if isinstance(low, pred.Literal) and isinstance(high, pred.Literal):
             test = pred.InRange(body, low, high, span=span)
@@ -721,25 +710,24 @@ class CeqlReader(TreeReader):
             test = pred.And(ends, span=span)
         return self._negate(negation, test, span)
 
-    def any_element(self, meta: Meta, parts: list[Any]) -> pred.AnyElement:
+    def any_element(self, span: Span, parts: list[Any]) -> pred.AnyElement:
         _, body, name, _, test = parts
-        return pred.AnyElement(body, name.text, test, span=span_of_tree(meta))
+        return pred.AnyElement(body, name.text, test, span=span)
 
-    def is_null(self, meta: Meta, parts: list[Any]) -> pred.IsNull:
+    def is_null(self, span: Span, parts: list[Any]) -> pred.IsNull:
         body, negation = parts
-        return pred.IsNull(body, negation is not None, span=span_of_tree(meta))
+        return pred.IsNull(body, negation is not None, span=span)
 
-    def is_true(self, meta: Meta, parts: list[Any]) -> pred.Comparison:
+    def is_true(self, span: Span, parts: list[Any]) -> pred.Comparison:
         body, negation, word = parts
         if not isinstance(body, pred.Predicate):  # a value that is true or false
             body = pred.Comparison("=", body, pred.Literal(True), span=body.span)
         if word.type == "FALSE":
             body = pred.Negation(body, span=body.span)
-        return _decide(body, negation is None, span_of_tree(meta))
+        return _decide(body, negation is None, span)
 
-    def is_distinct(self, meta: Meta, parts: list[Any]) -> pred.Predicate:
+    def is_distinct(self, span: Span, parts: list[Any]) -> pred.Predicate:
         left, negation, _, right = parts
-        span = span_of_tree(meta)
         comparison = pred.Comparison("=", left, right, span=span)
         if isinstance(left, pred.Literal) or isinstance(right, pred.Literal):  # which is not NULL
             return _decide(comparison, negation is not None, span)
@@ -750,20 +738,19 @@ class CeqlReader(TreeReader):
 
     # --------------------------------------------------------------------- values
 
-    def call(self, meta: Meta, parts: list[Any]) -> pred.Call:
+    def call(self, span: Span, parts: list[Any]) -> pred.Call:
         word, *values = parts
         name = capitalize_ascii(word.value)
         arguments = self._add_zone(name, [value for value in values if value is not None])
-        return pred.Call(name, tuple(arguments), span=span_of_tree(meta))
+        return pred.Call(name, tuple(arguments), span=span)
 
-    def truth(self, meta: Meta, parts: list[Any]) -> pred.Comparison:
-        span = span_of_tree(meta)
-        return pred.Comparison("=", self.call(meta, parts), pred.Literal(True), span=span)
+    def truth(self, span: Span, parts: list[Any]) -> pred.Comparison:
+        return pred.Comparison("=", self.call(span, parts), pred.Literal(True), span=span)
 
-    def cast(self, meta: Meta, parts: list[Any]) -> pred.Call:
+    def cast(self, span: Span, parts: list[Any]) -> pred.Call:
         _, value, name, zone = parts
         function, rest = self._read_cast(name, zone)
-        return pred.Call(function, (value, *rest), span=span_of_tree(meta))
+        return pred.Call(function, (value, *rest), span=span)
 
     def _read_cast(self, name: Name, zone: Token | None) -> tuple[str, list[pred.Literal]]:
         """Return the function that CAST is, and its arguments after the value."""
@@ -786,54 +773,55 @@ class CeqlReader(TreeReader):
     def _read_type(self, name: Name) -> pred.Literal:
         return pred.Literal(capitalize_ascii(name.text), span=name.span)
 
-    def when(self, meta: Meta, parts: list[Any]) -> When:
+    def when(self, span: Span, parts: list[Any]) -> When:
         return When(parts[0], parts[1])
 
-    def case_value(self, meta: Meta, parts: list[Any]) -> pred.Case:
+    def case_value(self, span: Span, parts: list[Any]) -> pred.Case:
         branches, otherwise = _split_branches(parts)
         chosen = tuple((test, value) for test, value in branches)
-        return pred.Case(chosen, otherwise, span=span_of_tree(meta))
+        return pred.Case(chosen, otherwise, span=span)
 
-    def if_value(self, meta: Meta, parts: list[Any]) -> pred.Case:
+    def if_value(self, span: Span, parts: list[Any]) -> pred.Case:
         _, test, chosen, otherwise = parts
-        return pred.Case(((test, chosen),), otherwise, span=span_of_tree(meta))
+        return pred.Case(((test, chosen),), otherwise, span=span)
 
-    def _make_arithmetic(self, meta: Meta, parts: list[Any]) -> pred.Arithmetic:
+    def _make_arithmetic(self, span: Span, parts: list[Any]) -> pred.Arithmetic:
         left, operator, right = parts
-        return pred.Arithmetic(operator.value, left, right, span=span_of_tree(meta))
+        return pred.Arithmetic(operator.value, left, right, span=span)
 
     sum = product = _make_arithmetic
 
-    def _is_bare_number(self, meta: Meta, value: pred.Literal) -> bool:
+    def _is_bare_number(self, span: Span, value: pred.Literal) -> bool:
         """Whether a number after a sign has neither sign nor parentheses of its own."""
         first = cast(Span, value.span).start
-        between = self.source[meta.start_pos + 1 : first]
+        between = self.source[span.start + 1 : first]
         is_number = not isinstance(value.value, str | bool)
         written = "0123456789." + ("$" if is_number and str(value.value)[0] != "-" else "")
         return self.source[first] in written and "(" not in between
 
-    def minus(self, meta: Meta, parts: list[Any]) -> pred.Value:
+    def minus(self, span: Span, parts: list[Any]) -> pred.Value:
         body: pred.Value = parts[1]
-        if isinstance(body, pred.Literal) and self._is_bare_number(meta, body):
-            return pred.Literal(pred.negate(cast(pred.Number, body.value)), span=span_of_tree(meta))
-        return pred.Negative(body, span=span_of_tree(meta))
+        if isinstance(body, pred.Literal) and self._is_bare_number(span, body):
+            return pred.Literal(pred.negate(cast(pred.Number, body.value)), span=span)
+        return pred.Negative(body, span=span)
 
-    def plus(self, meta: Meta, parts: list[Any]) -> pred.Value:
+    def plus(self, span: Span, parts: list[Any]) -> pred.Value:
         return cast(pred.Value, parts[1])
 
-    def literal_value(self, meta: Meta, parts: list[Token]) -> pred.Literal:
+    def literal_value(self, span: Span, parts: list[Token]) -> pred.Literal:
         return self._read_constant(parts[0])
 
-    def signed(self, meta: Meta, parts: list[Any]) -> tuple[str, Token]:
-        return (parts[0] or "+", parts[1])
+    def signed(self, span: Span, parts: list[Any]) -> tuple[bool, Token]:
+        sign, number = parts
+        return sign is not None and sign.type == "MINUS", number
 
     # ---------------------------------------------------------------------- names
 
-    def owner(self, meta: Meta, parts: list[Any]) -> Owner:
+    def owner(self, span: Span, parts: list[Any]) -> Owner:
         first, arrow, second = parts
         if arrow is None:
             return Owner(first, None, first.span)
-        return Owner(second, first, span_of_tree(meta))
+        return Owner(second, first, span)
 
     def _read_variable(self, owner: Owner) -> str:
         if owner.stream is not None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lark import Token
-
 from cernis.errors import Diagnostic
 from cernis.languages.conjunctive.words import describe_expected
 from cernis.languages.text import mistakes
+from cernis.languages.text.tokens import Token
 
 _STRAY_HELP = dict(mistakes.STRAY_HELP) | {
     "&&": "use ',' between atoms",

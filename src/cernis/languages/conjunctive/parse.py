@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lark import Token, Tree
-
 from cernis.errors import Diagnostic, QueryError
 from cernis.languages.conjunctive.mistakes import explain_lexeme, explain_token
 from cernis.languages.conjunctive.names import resolve
 from cernis.languages.conjunctive.tree import ConjunctiveReader, WrittenConjunctiveQuery
 from cernis.languages.conjunctive.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
-from cernis.languages.text.read import Syntax, read_tokens, read_tree
-from cernis.languages.text.tokens import cut_token, span_of
+from cernis.languages.text.read import Syntax, read_rules, read_tokens
+from cernis.languages.text.tokens import Token, cut_token, span_of
 from cernis.pattern.check.depth import MAX_DEPTH
 from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.functions import FUNCTIONS
@@ -85,12 +83,15 @@ def _retype_functions(tokens: list[Token], text: str) -> None:
             token.type, inside = "FUNCTION", max(inside, end)
 
 
-def _read(text: str) -> Tree[Token]:
+def _read(text: str, reader: ConjunctiveReader) -> WrittenConjunctiveQuery:
     tokens = read_tokens(SYNTAX, text)
     if tokens and tokens[-1].type in ("SEMICOLON", "DOT"):
         tokens.pop()  # the habits of SQL and of Datalog
     _retype_functions(tokens, text)
-    return read_tree(SYNTAX, "conjunctive", list(_retype_in_context(tokens)), text)
+    found: WrittenConjunctiveQuery = read_rules(
+        SYNTAX, "conjunctive", list(_retype_in_context(tokens)), reader
+    )
+    return found
 
 
 def parse(text: str, *, schema: Schema | None = None) -> ConjunctiveQuery:
@@ -103,8 +104,7 @@ def parse(text: str, *, schema: Schema | None = None) -> ConjunctiveQuery:
     'S'
     """
     reader = ConjunctiveReader(text)
-    written: WrittenConjunctiveQuery = reader.transform(_read(text))
-    query = resolve(written, schema, text, reader.mistakes)
+    query = resolve(_read(text, reader), schema, text, reader.mistakes)
     if reader.mistakes.found:
         raise QueryError(sort_mistakes(reader.mistakes.found), text)
     return query

@@ -1,4 +1,4 @@
-"""From lark's parse tree to a query as it is written, with its names not resolved.
+"""From the rules of the grammar to a query as it is written, with its names not resolved.
 
 One method for each rule, on top of those in `text/tree.py`.
 """
@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-from lark import Token, v_args
-from lark.tree import Meta
-
 from cernis.errors import Span
-from cernis.languages.text.tokens import Name, span_of_tree
+from cernis.languages.text.tokens import Name, Token
 from cernis.languages.text.tree import OPERATORS, TreeReader
 from cernis.pattern import conjunctive as q
 from cernis.pattern.predicate import Arithmetic, Attribute, Call, Literal, Value
@@ -56,11 +53,10 @@ def _to_value(side: q.ConjunctiveVariable | Literal | q.Computed) -> Value:
     return side
 
 
-@v_args(meta=True)
 class ConjunctiveReader(TreeReader):
     """Reads one text; `mistakes` holds what was wrong with it."""
 
-    def conjunctive(self, meta: Meta, parts: list[Any]) -> WrittenConjunctiveQuery:
+    def conjunctive(self, span: Span, parts: list[Any]) -> WrittenConjunctiveQuery:
         declared, (name, head, head_span), _arrow, body, within = parts
         atoms = tuple(item for item in body or () if isinstance(item, WrittenAtom))
         chains = [item for item in body or () if isinstance(item, list)]
@@ -68,46 +64,45 @@ class ConjunctiveReader(TreeReader):
         return WrittenConjunctiveQuery(name, head, head_span, atoms, comparisons, within, declared)
 
     def head(
-        self, meta: Meta, parts: list[Any]
+        self, span: Span, parts: list[Any]
     ) -> tuple[Name, tuple[q.ConjunctiveVariable, ...], Span]:
-        return parts[0], tuple(part for part in parts[1:] if part is not None), span_of_tree(meta)
+        return parts[0], tuple(part for part in parts[1:] if part is not None), span
 
-    def body(self, meta: Meta, parts: list[Any]) -> list[Any]:
+    def body(self, span: Span, parts: list[Any]) -> list[Any]:
         return parts
 
-    def atom(self, meta: Meta, parts: list[Any]) -> WrittenAtom:
+    def atom(self, span: Span, parts: list[Any]) -> WrittenAtom:
         (stream, relation), *arguments, _at, time = parts
         given = tuple(argument for argument in arguments if argument is not None)
-        return WrittenAtom(relation, stream, given, time, span_of_tree(meta))
+        return WrittenAtom(relation, stream, given, time, span)
 
-    def relation(self, meta: Meta, parts: list[Any]) -> tuple[Name | None, Name]:
+    def relation(self, span: Span, parts: list[Any]) -> tuple[Name | None, Name]:
         first, _of, second = parts
         return (None, first) if second is None else (first, second)
 
-    def argument(self, meta: Meta, parts: list[Any]) -> tuple[Attribute | None, q.Argument]:
+    def argument(self, span: Span, parts: list[Any]) -> tuple[Attribute | None, q.Argument]:
         return parts[0], parts[1]
 
-    def variable(self, meta: Meta, parts: list[Name]) -> q.ConjunctiveVariable:
+    def variable(self, span: Span, parts: list[Name]) -> q.ConjunctiveVariable:
         return q.ConjunctiveVariable(parts[0].text, span=parts[0].span)
 
-    def difference(self, meta: Meta, parts: list[Any]) -> q.Difference:
-        return q.Difference(parts[0], parts[2], span=span_of_tree(meta))
+    def difference(self, span: Span, parts: list[Any]) -> q.Difference:
+        return q.Difference(parts[0], parts[2], span=span)
 
-    def computed(self, meta: Meta, parts: list[Any]) -> q.Computed:
+    def computed(self, span: Span, parts: list[Any]) -> q.Computed:
         word, *sides = parts
-        span, name = span_of_tree(meta), capitalize_ascii(word.value)
+        name = capitalize_ascii(word.value)
         return q.Computed(Call(name, tuple(map(_to_value, sides)), span=span), span=span)
 
-    def summed(self, meta: Meta, parts: list[Any]) -> q.Computed:
+    def summed(self, span: Span, parts: list[Any]) -> q.Computed:
         left, sign, right = parts
-        span = span_of_tree(meta)
         one, other = _to_value(left), _to_value(right)
         return q.Computed(Arithmetic(sign.value, one, other, span=span), span=span)
 
-    def duration(self, meta: Meta, parts: list[Token]) -> q.Duration:
-        return q.Duration(self.time_span(meta, parts).size, span=span_of_tree(meta))
+    def duration(self, span: Span, parts: list[Token]) -> q.Duration:
+        return q.Duration(self.time_span(span, parts).size, span=span)
 
-    def chain(self, meta: Meta, parts: list[Any]) -> list[q.ConjunctiveComparison]:
+    def chain(self, span: Span, parts: list[Any]) -> list[q.ConjunctiveComparison]:
         """Take a chain apart: `a < b < c` is `a < b` and `b < c`."""
         sides: list[q.Side] = parts[::2]
         operators = [OPERATORS[token.value] for token in parts[1::2]]
@@ -115,7 +110,7 @@ class ConjunctiveReader(TreeReader):
         if len(operators) > 1 and not one_way:
             self.mistakes.note(
                 "a chain of comparisons must go one way",
-                span_of_tree(meta),
+                span,
                 suggestion="write the comparisons one by one, with ',' between them",
             )
         return [

@@ -1,4 +1,4 @@
-"""Graph patterns and expressions: from lark's parse tree to the algebra.
+"""Graph patterns and expressions: from the rules of the grammar to the algebra.
 
 One method for each rule, called bottom-up without recursion and from left to right, so that
 prefixes are known before they are used. Groups become the algebra of SPARQL 1.1, 18.2.2:
@@ -14,12 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-from lark import Token, v_args
-from lark.tree import Meta
-
 from cernis.errors import Span
 from cernis.languages.spaseq import terms as t
-from cernis.languages.text.tokens import span_of, span_of_tree
+from cernis.languages.text.tokens import Token, span_of
 from cernis.languages.text.tree import LanguageReader
 from cernis.pattern import graph as g
 from cernis.pattern.paths import Statement, follow_path, join_patterns, join_statements
@@ -163,7 +160,6 @@ def _flatten_chain(
     return flat[0] if len(flat) == 1 else kind(tuple(flat))
 
 
-@v_args(meta=True)
 class GraphPatternReader(LanguageReader):
     """Reads the graph patterns of one text.
 
@@ -181,10 +177,10 @@ class GraphPatternReader(LanguageReader):
 
     # ---------------------------------------------------------------------- terms
 
-    def base_iri(self, meta: Meta, parts: list[Token]) -> None:
+    def base_iri(self, span: Span, parts: list[Token]) -> None:
         self.base = self._read_iri(parts[0])
 
-    def prefix(self, meta: Meta, parts: list[Token]) -> None:
+    def prefix(self, span: Span, parts: list[Token]) -> None:
         self.prefixes[parts[0].value[:-1]] = self._read_iri(parts[1])
 
     def _read_iri(self, token: Token) -> str:
@@ -198,7 +194,7 @@ class GraphPatternReader(LanguageReader):
             self.mistakes.note(str(error), span_of(token), suggestion=suggestion)
             return "error:"
 
-    def iri(self, meta: Meta, parts: list[Token]) -> g.Term:
+    def iri(self, span: Span, parts: list[Token]) -> g.Term:
         token = parts[0]
         if token.type == "IRI":
             return g.Term(f"<{self._read_iri(token)}>", span_of(token))
@@ -214,11 +210,10 @@ class GraphPatternReader(LanguageReader):
             return g.Term("<error:>", span_of(token))
         return g.Term(f"<{self.prefixes[prefix]}{t.read_local_name(local)}>", span_of(token))
 
-    def variable(self, meta: Meta, parts: list[Token]) -> g.GraphVariable:
+    def variable(self, span: Span, parts: list[Token]) -> g.GraphVariable:
         return g.GraphVariable(parts[0].value[1:], span_of(parts[0]))
 
-    def string(self, meta: Meta, parts: list[Any]) -> g.Term:
-        span = span_of_tree(meta)
+    def string(self, span: Span, parts: list[Any]) -> g.Term:
         try:
             value = t.read_string(parts[0].value)
         except t.TermError as error:
@@ -234,29 +229,29 @@ class GraphPatternReader(LanguageReader):
             case _:
                 return g.Term(t.write_literal(value), span)
 
-    def unsigned(self, meta: Meta, parts: list[Token]) -> g.Term:
+    def unsigned(self, span: Span, parts: list[Token]) -> g.Term:
         token = parts[0]
         return g.Term(t.write_literal(token.value, datatype=_DATATYPES[token.type]), span_of(token))
 
-    def signed(self, meta: Meta, parts: list[Token]) -> g.Term:
+    def signed(self, span: Span, parts: list[Token]) -> g.Term:
         number, sign = parts[-1], "".join(part.value for part in parts[:-1])
         text = t.write_literal(sign + number.value, datatype=_DATATYPES[number.type])
-        return g.Term(text, span_of_tree(meta))
+        return g.Term(text, span)
 
-    def boolean(self, meta: Meta, parts: list[Token]) -> g.Term:
+    def boolean(self, span: Span, parts: list[Token]) -> g.Term:
         value = parts[0].value.lower()
         return g.Term(t.write_literal(value, datatype=t.XSD + "boolean"), span_of(parts[0]))
 
-    def type(self, meta: Meta, parts: list[Token]) -> g.Term:
+    def type(self, span: Span, parts: list[Token]) -> g.Term:
         return g.Term(t.RDF_TYPE, span_of(parts[0]))
 
     # -------------------------------------------------------------------- triples
 
-    def blank(self, meta: Meta, parts: list[Token]) -> g.GraphVariable:
+    def blank(self, span: Span, parts: list[Token]) -> g.GraphVariable:
         return g.GraphVariable(f"_:{self.scope}.{parts[0].value[2:]}", span_of(parts[0]))
 
-    def anonymous(self, meta: Meta, parts: list[Any]) -> g.GraphVariable:
-        return self._make_blank(span_of_tree(meta))
+    def anonymous(self, span: Span, parts: list[Any]) -> g.GraphVariable:
+        return self._make_blank(span)
 
     def _make_blank(self, span: Span) -> g.GraphVariable:
         while f"b{self.nameless}" in self.labels:
@@ -268,13 +263,12 @@ class GraphPatternReader(LanguageReader):
         """Return a blank node that the text does not have."""
         return self._make_blank(Span(0, 0))
 
-    def blank_with(self, meta: Meta, parts: list[Any]) -> DescribedNode:
-        node = self._make_blank(span_of_tree(meta))
+    def blank_with(self, span: Span, parts: list[Any]) -> DescribedNode:
+        node = self._make_blank(span)
         return DescribedNode(node, self._make_triples(node, parts[0]))
 
-    def collection(self, meta: Meta, parts: list[ObjectNode]) -> DescribedNode:
+    def collection(self, span: Span, parts: list[ObjectNode]) -> DescribedNode:
         """Return the first node of a list, with the triples of rdf:first and rdf:rest."""
-        span = span_of_tree(meta)
         links: list[g.Node] = [self._make_blank(span) for _ in parts]
         links.append(g.Term(t.RDF_NIL, span))
         described: list[Statement] = []
@@ -283,9 +277,9 @@ class GraphPatternReader(LanguageReader):
             described.append(g.Triple(link, g.Term(t.RDF_REST), rest))
         return DescribedNode(links[0], described)
 
-    def triple_term(self, meta: Meta, parts: list[Any]) -> g.Term | TripleForm:
+    def triple_term(self, span: Span, parts: list[Any]) -> g.Term | TripleForm:
         """Return `<<( s p o )>>` in its canonical form, or the form of one with variables."""
-        nodes, span = parts[1:4], span_of_tree(meta)
+        nodes = parts[1:4]
         if not isinstance(nodes[1], g.Node):
             self.mistakes.note("a triple term has no property paths", span)
             return g.Term("<error:>", span)
@@ -293,7 +287,7 @@ class GraphPatternReader(LanguageReader):
             return TripleForm(tuple(nodes), span)
         return g.Term(f"<<( {' '.join(node.text for node in nodes)} )>>", span)
 
-    def made_triple(self, meta: Meta, parts: list[g.Term | TripleForm]) -> g.Expression:
+    def made_triple(self, span: Span, parts: list[g.Term | TripleForm]) -> g.Expression:
         """Return a triple term in an expression."""
         return self._make_call(parts[0])
 
@@ -329,7 +323,7 @@ class GraphPatternReader(LanguageReader):
             pattern = g.UnfoldPattern(pattern, variable, g.Triple(*nodes))
         return pattern
 
-    def verb(self, meta: Meta, parts: list[g.Path]) -> g.Path:
+    def verb(self, span: Span, parts: list[g.Path]) -> g.Path:
         predicate = parts[0]
         if isinstance(predicate, g.GraphVariable) and predicate.hidden:
             self.mistakes.note(
@@ -338,35 +332,35 @@ class GraphPatternReader(LanguageReader):
         elif isinstance(predicate, g.Term) and not predicate.text.startswith("<"):
             self.mistakes.note("a predicate is an IRI or a variable, not a literal", predicate.span)
         elif not isinstance(predicate, g.Node) and not self.scope:
-            self.mistakes.note("CONSTRUCT makes triples, and no property paths", span_of_tree(meta))
+            self.mistakes.note("CONSTRUCT makes triples, and no property paths", span)
         return predicate
 
-    def path_choice(self, meta: Meta, parts: list[g.Path]) -> g.PathChoice:
+    def path_choice(self, span: Span, parts: list[g.Path]) -> g.PathChoice:
         return g.PathChoice(tuple(parts))
 
-    def path_chain(self, meta: Meta, parts: list[g.Path]) -> g.PathChain:
+    def path_chain(self, span: Span, parts: list[g.Path]) -> g.PathChain:
         return g.PathChain(tuple(parts))
 
-    def inverse(self, meta: Meta, parts: list[Any]) -> g.InversePath:
+    def inverse(self, span: Span, parts: list[Any]) -> g.InversePath:
         return g.InversePath(parts[1])
 
     not_inverse = inverse
 
-    def repeated(self, meta: Meta, parts: list[Any]) -> g.RepeatedPath:
+    def repeated(self, span: Span, parts: list[Any]) -> g.RepeatedPath:
         return g.RepeatedPath(parts[0], parts[1].value)
 
-    def path_not(self, meta: Meta, parts: list[g.Term | g.InversePath]) -> g.NegatedPath:
+    def path_not(self, span: Span, parts: list[g.Term | g.InversePath]) -> g.NegatedPath:
         backwards = tuple(part.path for part in parts if isinstance(part, g.InversePath))
         forwards = tuple(part for part in parts if isinstance(part, g.Term))
         return g.NegatedPath(forwards, cast(tuple[g.Term, ...], backwards))
 
-    def objects(self, meta: Meta, parts: list[ObjectNode]) -> list[ObjectNode]:
+    def objects(self, span: Span, parts: list[ObjectNode]) -> list[ObjectNode]:
         return parts
 
-    def property(self, meta: Meta, parts: list[Any]) -> tuple[g.Path, list[ObjectNode]]:
+    def property(self, span: Span, parts: list[Any]) -> tuple[g.Path, list[ObjectNode]]:
         return parts[0], parts[1]
 
-    def properties(self, meta: Meta, parts: list[Any]) -> list[Any]:
+    def properties(self, span: Span, parts: list[Any]) -> list[Any]:
         return parts
 
     def _make_triples(
@@ -382,7 +376,7 @@ class GraphPatternReader(LanguageReader):
                 triples += [*follow_path(subject, predicate, node, self._make_unseen), *more]
         return triples
 
-    def same_subject(self, meta: Meta, parts: list[Any]) -> list[Statement]:
+    def same_subject(self, span: Span, parts: list[Any]) -> list[Statement]:
         subject, properties = parts[0], parts[1] if len(parts) > 1 else ()
         if isinstance(subject, DescribedNode):
             return subject.triples + self._make_triples(subject.node, properties)
@@ -390,12 +384,12 @@ class GraphPatternReader(LanguageReader):
             self.mistakes.note("a subject is an IRI or a variable, not a literal", subject.span)
         return self._make_triples(subject, properties)
 
-    def triples(self, meta: Meta, parts: list[list[Statement]]) -> list[Statement]:
+    def triples(self, span: Span, parts: list[list[Statement]]) -> list[Statement]:
         return [triple for part in parts for triple in part]
 
     # --------------------------------------------------------------------- groups
 
-    def group(self, meta: Meta, parts: list[object]) -> WrittenGroup:
+    def group(self, span: Span, parts: list[object]) -> WrittenGroup:
         known: set[str] = set()
         for part in parts:
             if isinstance(part, _BindElement) and part.variable.name in known:
@@ -406,28 +400,28 @@ class GraphPatternReader(LanguageReader):
             known.update(_find_bound(part))
         return _translate_group(parts)
 
-    def bind(self, meta: Meta, parts: list[Any]) -> _BindElement:
+    def bind(self, span: Span, parts: list[Any]) -> _BindElement:
         expression, token = parts
         return _BindElement(g.GraphVariable(token.value[1:], span_of(token)), expression)
 
-    def removed(self, meta: Meta, parts: list[WrittenGroup]) -> _MinusElement:
+    def removed(self, span: Span, parts: list[WrittenGroup]) -> _MinusElement:
         return _MinusElement(parts[0])
 
-    def undefined(self, meta: Meta, parts: list[Token]) -> None:
+    def undefined(self, span: Span, parts: list[Token]) -> None:
         return None
 
-    def values(self, meta: Meta, parts: list[g.ValuesPattern]) -> g.ValuesPattern:
+    def values(self, span: Span, parts: list[g.ValuesPattern]) -> g.ValuesPattern:
         return parts[0]
 
-    def column(self, meta: Meta, parts: list[Any]) -> g.ValuesPattern:
+    def column(self, span: Span, parts: list[Any]) -> g.ValuesPattern:
         name, *cells = parts
-        return self._make_values([name], [[cell] for cell in cells], span_of_tree(meta))
+        return self._make_values([name], [[cell] for cell in cells], span)
 
-    def columns(self, meta: Meta, parts: list[Any]) -> g.ValuesPattern:
+    def columns(self, span: Span, parts: list[Any]) -> g.ValuesPattern:
         names = [part for part in parts if isinstance(part, Token)]
-        return self._make_values(names, parts[len(names) :], span_of_tree(meta))
+        return self._make_values(names, parts[len(names) :], span)
 
-    def data_row(self, meta: Meta, parts: list[ValueCell]) -> list[ValueCell]:
+    def data_row(self, span: Span, parts: list[ValueCell]) -> list[ValueCell]:
         return parts
 
     def _make_values(
@@ -452,51 +446,51 @@ class GraphPatternReader(LanguageReader):
         terms = cast(list[list[g.Term | None]], rows)
         return g.ValuesPattern(variables, tuple(dict.fromkeys(map(tuple, terms))))
 
-    def exists(self, meta: Meta, parts: list[Any]) -> g.Expression:
+    def exists(self, span: Span, parts: list[Any]) -> g.Expression:
         group = parts[-1]
-        found = g.ExistsExpression(group.pattern, group.condition, span_of_tree(meta))
+        found = g.ExistsExpression(group.pattern, group.condition, span)
         return found if len(parts) == 1 else g.NotExpression(found)
 
-    def filter(self, meta: Meta, parts: list[g.Expression]) -> _FilterElement:
+    def filter(self, span: Span, parts: list[g.Expression]) -> _FilterElement:
         return _FilterElement(parts[0])
 
-    def optional(self, meta: Meta, parts: list[WrittenGroup]) -> _OptionalElement:
+    def optional(self, span: Span, parts: list[WrittenGroup]) -> _OptionalElement:
         return _OptionalElement(parts[0])
 
-    def union(self, meta: Meta, parts: list[WrittenGroup]) -> g.GraphPattern:
+    def union(self, span: Span, parts: list[WrittenGroup]) -> g.GraphPattern:
         return (
             parts[0].whole
             if len(parts) == 1
             else g.UnionPattern(tuple(part.whole for part in parts))
         )
 
-    def background(self, meta: Meta, parts: list[Any]) -> g.BackgroundPattern:
+    def background(self, span: Span, parts: list[Any]) -> g.BackgroundPattern:
         return g.BackgroundPattern(parts[0], parts[1].whole)
 
     # ---------------------------------------------------------------- expressions
 
-    def any_of(self, meta: Meta, parts: list[g.Expression]) -> g.Expression:
+    def any_of(self, span: Span, parts: list[g.Expression]) -> g.Expression:
         return _flatten_chain(g.OrExpression, parts)
 
-    def all_of(self, meta: Meta, parts: list[g.Expression]) -> g.Expression:
+    def all_of(self, span: Span, parts: list[g.Expression]) -> g.Expression:
         return _flatten_chain(g.AndExpression, parts)
 
-    def compared(self, meta: Meta, parts: list[Any]) -> g.ComparisonExpression:
+    def compared(self, span: Span, parts: list[Any]) -> g.ComparisonExpression:
         left, op, right = parts
         return g.ComparisonExpression(op.value, left, right)
 
-    def one_of(self, meta: Meta, parts: list[Any]) -> g.InExpression:
+    def one_of(self, span: Span, parts: list[Any]) -> g.InExpression:
         value, *choices = parts
         negated = bool(choices) and isinstance(choices[0], Token)
         return g.InExpression(value, tuple(choices[1:] if negated else choices), negated)
 
-    def sum(self, meta: Meta, parts: list[Any]) -> g.ArithmeticExpression:
+    def sum(self, span: Span, parts: list[Any]) -> g.ArithmeticExpression:
         left, op, right = parts
         return g.ArithmeticExpression(op.value, left, right)
 
     product = sum
 
-    def denied(self, meta: Meta, parts: list[Any]) -> g.NotExpression:
+    def denied(self, span: Span, parts: list[Any]) -> g.NotExpression:
         return g.NotExpression(parts[1])
 
     def _join_sign(self, sign: Token, operand: g.Expression) -> g.Term | None:
@@ -508,16 +502,16 @@ class GraphPatternReader(LanguageReader):
             return None
         return g.Term(f'"{sign.value}{operand.text[1:]}', span_of(sign).to(operand.span))
 
-    def minus(self, meta: Meta, parts: list[Any]) -> g.Expression:
+    def minus(self, span: Span, parts: list[Any]) -> g.Expression:
         return self._join_sign(parts[0], parts[1]) or g.NegativeExpression(parts[1])
 
-    def plus(self, meta: Meta, parts: list[Any]) -> g.Expression:
+    def plus(self, span: Span, parts: list[Any]) -> g.Expression:
         # of other values than numbers it is an error, as `--` is; of numbers both change nothing
         return self._join_sign(parts[0], parts[1]) or g.NegativeExpression(
             g.NegativeExpression(parts[1])
         )
 
-    def distinct(self, meta: Meta, parts: list[Any]) -> g.Expression:
+    def distinct(self, span: Span, parts: list[Any]) -> g.Expression:
         """Return `COUNT(DISTINCT ?x)`."""
         function, _, variable = parts
         name = function.value.upper()
@@ -530,7 +524,7 @@ class GraphPatternReader(LanguageReader):
             )
         elif self.scope:
             self._refuse_aggregate(function)
-        return g.CallExpression(f"{name} DISTINCT", (variable,), span_of_tree(meta))
+        return g.CallExpression(f"{name} DISTINCT", (variable,), span)
 
     def _refuse_aggregate(self, function: Token) -> None:
         name = function.value.upper()
@@ -540,9 +534,8 @@ class GraphPatternReader(LanguageReader):
             suggestion=f"{name} stands in SELECT: ({name}(?x) AS ?y)",
         )
 
-    def call(self, meta: Meta, parts: list[Any]) -> g.Expression:
+    def call(self, span: Span, parts: list[Any]) -> g.Expression:
         function, *arguments = parts
-        span = span_of_tree(meta)
         if isinstance(function, g.Term):
             return self._make_cast(function, tuple(arguments), span)
         name = function.value.upper()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lark import Token
-
 from cernis.errors import Diagnostic, Span
 from cernis.languages.spaseq.words import TERMINALS, describe_expected
 from cernis.languages.text import mistakes
-from cernis.languages.text.tokens import shorten, span_of
+from cernis.languages.text.tokens import Token, shorten, span_of
 from cernis.pattern.suggest import find_closest
 
 _STRAY_HELP = dict(mistakes.STRAY_HELP) | {

@@ -11,18 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from lark import Token
-
 from cernis.errors import QueryError
 from cernis.languages.spaseq.mistakes import explain_lexeme, explain_token
 from cernis.languages.spaseq.names import find_too_deep, resolve
 from cernis.languages.spaseq.tree import SpaseqReader, WrittenSpaseqQuery
 from cernis.languages.spaseq.words import TERMINALS
 from cernis.languages.text.mistakes import sort_mistakes
-from cernis.languages.text.read import Syntax, bound_tokens, read_tokens, read_tree
-from cernis.languages.text.tokens import cut_token
+from cernis.languages.text.read import Syntax, bound_tokens, read_rules, read_tokens
+from cernis.languages.text.tokens import Token, cut_token
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.pattern.suggest import find_closest
+from cernis.pattern.write import capitalize_ascii
 
 _SEPARATORS = ("COMMA", "SEMICOLON", "COLON")
 _NUMBERS = ("INTEGER", "DECIMAL", "DOUBLE")
@@ -32,19 +31,15 @@ _PIECE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|.", re.DOTALL)
 _PIECES = {":": "COLON", "?": "QMARK"}
 
 
-def _retype_word(token: Token) -> Token:
-    """Give a word that is a keyword the keyword's terminal."""
-    if token.value == "a":
-        token.type = "A"
-    elif token.value.isascii():
-        token.type = TERMINALS.get(token.value.upper(), "NAME")
-    return token
+def _retype_word(word: str) -> str:
+    """Return the terminal of a word: that of its keyword, if it is one."""
+    if word == "a":
+        return "A"
+    return TERMINALS.get(capitalize_ascii(word), "NAME")
 
 
-def _retype_prefix(token: Token) -> Token:
-    if token.value.index(":") == len(token.value) - 1:
-        token.type = "PNAME_NS"
-    return token
+def _retype_prefix(word: str) -> str:
+    return "PNAME_NS" if word.index(":") == len(word) - 1 else "PNAME"
 
 
 SYNTAX = Syntax(
@@ -153,7 +148,7 @@ def parse(text: str) -> SpaseqQuery:
     bound_tokens(tokens)
     labels = (token.value[2:] for token in tokens if token.type == "BLANK")
     reader = SpaseqReader(text, labels)
-    written: WrittenSpaseqQuery = reader.transform(read_tree(SYNTAX, "spaseq", tokens, text))
+    written: WrittenSpaseqQuery = read_rules(SYNTAX, "spaseq", tokens, reader)
     mistakes = reader.mistakes
     deep = find_too_deep(written.gpms)
     if deep is not None:

@@ -1,4 +1,4 @@
-"""From lark's parse tree to a query as it is written, with its names not resolved.
+"""From the rules of the grammar to a query as it is written, with its names not resolved.
 
 One method for each rule, on top of those for graph patterns (`groups.py`). Sequences are lists
 of steps all the way down: a name is a list of one, and parentheses around several steps in a
@@ -12,13 +12,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from lark import Token, v_args
-from lark.tree import Meta
-
 from cernis.errors import Span
 from cernis.languages.spaseq.groups import GraphPatternReader, WrittenGroup
 from cernis.languages.spaseq.terms import XSD
-from cernis.languages.text.tokens import MOST_DIGITS, Name, span_of, span_of_tree
+from cernis.languages.text.tokens import MOST_DIGITS, Name, Token, span_of
 from cernis.pattern import spaseq as q
 from cernis.pattern.graph import GraphPattern, GraphVariable, Term, TripleTemplate
 from cernis.pattern.paths import Statement
@@ -110,13 +107,12 @@ def _span_of_steps(steps: list[q.SequenceStep]) -> Span:
     return cast(Span, steps[0].span).to(cast(Span, steps[-1].span))
 
 
-@v_args(meta=True)
 class SpaseqReader(GraphPatternReader):
     """Reads one text; `mistakes` holds what was wrong with it."""
 
     # ---------------------------------------------------------------------- query
 
-    def spaseq(self, meta: Meta, parts: list[Any]) -> WrittenSpaseqQuery:
+    def spaseq(self, span: Span, parts: list[Any]) -> WrittenSpaseqQuery:
         form, clauses = parts[1], parts[2:]
         streams = tuple(part for part in clauses if isinstance(part, WrittenStream))
         gpms = tuple(part for part in clauses if isinstance(part, WrittenGpm))
@@ -125,7 +121,7 @@ class SpaseqReader(GraphPatternReader):
         partition: _PartitionClause | None = self._take_one(
             _PartitionClause, "PARTITION BY", clauses
         )
-        end = Span(meta.end_pos - 1, meta.end_pos)
+        end = Span(span.end - 1, span.end)
         if not streams:
             self.mistakes.note("no stream is read", end, expected="FROM STREAM S <http://…>")
         if seq is None:
@@ -150,25 +146,25 @@ class SpaseqReader(GraphPatternReader):
 
     # -------------------------------------------------------------------- clauses
 
-    def select(self, meta: Meta, parts: list[Any]) -> _SelectClause:
+    def select(self, span: Span, parts: list[Any]) -> _SelectClause:
         items = [part for part in parts if not isinstance(part, Token)]
         return _SelectClause(
             None if items == [None] else tuple(items), distinct=len(items) < len(parts)
         )
 
-    def everything(self, meta: Meta, parts: list[Any]) -> None:
+    def everything(self, span: Span, parts: list[Any]) -> None:
         return None
 
-    def selected(self, meta: Meta, parts: list[Token]) -> WrittenItem:
+    def selected(self, span: Span, parts: list[Token]) -> WrittenItem:
         name = parts[0].value[1:]
         return WrittenItem(q.SelectedVariable(name, name), span_of(parts[0]))
 
-    def listed(self, meta: Meta, parts: list[Token]) -> WrittenItem:
+    def listed(self, span: Span, parts: list[Token]) -> WrittenItem:
         name = parts[0].value[1:]
-        return WrittenItem(q.SelectedVariable(name, name, listed=True), span_of_tree(meta))
+        return WrittenItem(q.SelectedVariable(name, name, listed=True), span)
 
-    def renamed(self, meta: Meta, parts: list[Any]) -> WrittenItem:
-        item, name, span = parts[0], parts[1].value[1:], span_of_tree(meta)
+    def renamed(self, span: Span, parts: list[Any]) -> WrittenItem:
+        item, name = parts[0], parts[1].value[1:]
         if isinstance(item, WrittenItem):
             assert isinstance(item.selected, q.SelectedVariable)
             return WrittenItem(replace(item.selected, name=name), span)
@@ -176,40 +172,40 @@ class SpaseqReader(GraphPatternReader):
             return WrittenItem(q.SelectedVariable(item.name, name), span)
         return WrittenItem(q.SelectedExpression(item, name), span)
 
-    def construct(self, meta: Meta, parts: list[list[Statement]]) -> _ConstructClause:
+    def construct(self, span: Span, parts: list[list[Statement]]) -> _ConstructClause:
         # paths have been noted as mistakes
         templates = (one for part in parts for one in part if isinstance(one, TripleTemplate))
         return _ConstructClause(tuple(templates))
 
-    def from_stream(self, meta: Meta, parts: list[Any]) -> WrittenStream:
+    def from_stream(self, span: Span, parts: list[Any]) -> WrittenStream:
         return WrittenStream(self._make_name(parts[0]), parts[1].text[1:-1])
 
-    def partition(self, meta: Meta, parts: list[Token]) -> _PartitionClause:
+    def partition(self, span: Span, parts: list[Token]) -> _PartitionClause:
         variables = tuple(
             GraphVariable(token.value[1:], span_of(token)) for token in parts if token.type == "VAR"
         )
-        return _PartitionClause(variables, span_of_tree(meta))
+        return _PartitionClause(variables, span)
 
-    def within(self, meta: Meta, parts: list[Any]) -> _WindowClause:
+    def within(self, span: Span, parts: list[Any]) -> _WindowClause:
         size, start = parts[0], parts[1] if len(parts) > 1 else None
         if start is not None and size == 0:
-            self.mistakes.note("tumbling windows need a length", span_of_tree(meta))
-        return _WindowClause(size, start, span_of_tree(meta))
+            self.mistakes.note("tumbling windows need a length", span)
+        return _WindowClause(size, start, span)
 
-    def duration(self, meta: Meta, parts: list[Token]) -> int:
+    def duration(self, span: Span, parts: list[Token]) -> int:
         whole = self._read_nanoseconds(parts)
         if whole > _LARGEST_TIME:
-            self.mistakes.note("the time is out of range", span_of_tree(meta))
+            self.mistakes.note("the time is out of range", span)
         return int(whole)  # times are whole, so that a fraction of a tick adds nothing
 
-    def tick(self, meta: Meta, parts: list[Token]) -> int:
+    def tick(self, span: Span, parts: list[Token]) -> int:
         number = parts[-1]
         if len(number.value) > MOST_DIGITS or int(number.value) > _LARGEST_TIME:
             self.mistakes.note("the number is out of range", span_of(number))
             return 0
         return int("".join(part.value for part in parts))
 
-    def tumbling(self, meta: Meta, parts: list[Any]) -> int | str:
+    def tumbling(self, span: Span, parts: list[Any]) -> int | str:
         start = parts[0]
         return self._read_moment(start) if isinstance(start, Term) else cast(int, start)
 
@@ -229,25 +225,25 @@ class SpaseqReader(GraphPatternReader):
     def _make_name(self, token: Token) -> Name:
         return Name(token.value, span_of(token))
 
-    def gpm_head(self, meta: Meta, parts: list[Token]) -> list[Name]:
+    def gpm_head(self, span: Span, parts: list[Token]) -> list[Name]:
         names = [self._make_name(token) for token in parts if token.type == "NAME"]
         self.scope, self.nameless = names[0].text, 0
         return names
 
-    def define(self, meta: Meta, parts: list[Any]) -> WrittenGpm:
+    def define(self, span: Span, parts: list[Any]) -> WrittenGpm:
         (name, *streams), group = parts
         return WrittenGpm(name, tuple(streams), group)
 
     # ------------------------------------------------------------------ sequences
 
-    def named(self, meta: Meta, parts: list[Token]) -> list[q.SequenceStep]:
+    def named(self, span: Span, parts: list[Token]) -> list[q.SequenceStep]:
         span = span_of(parts[0])
         return [q.SequenceStep(q.GpmName(parts[0].value, span), None, span=span)]
 
-    def both(self, meta: Meta, parts: list[Any]) -> list[q.SequenceStep]:
+    def both(self, span: Span, parts: list[Any]) -> list[q.SequenceStep]:
         return self._combine(q.GpmConjunction, "&", parts)
 
-    def either(self, meta: Meta, parts: list[Any]) -> list[q.SequenceStep]:
+    def either(self, span: Span, parts: list[Any]) -> list[q.SequenceStep]:
         return self._combine(q.GpmDisjunction, "|", parts)
 
     def _combine(
@@ -275,11 +271,11 @@ class SpaseqReader(GraphPatternReader):
         message = f"'{sign}' joins patterns of one timestamp, and {found}"
         self.mistakes.note(message, _span_of_steps(steps), suggestion=suggestion)
 
-    def modifier(self, meta: Meta, parts: list[Token]) -> _Modifier:
+    def modifier(self, span: Span, parts: list[Token]) -> _Modifier:
         link = parts[1].value if len(parts) > 1 else None
-        return _Modifier(parts[0].value, link, span_of_tree(meta))
+        return _Modifier(parts[0].value, link, span)
 
-    def modified(self, meta: Meta, parts: list[Any]) -> list[q.SequenceStep]:
+    def modified(self, span: Span, parts: list[Any]) -> list[q.SequenceStep]:
         steps, (sign, link, span) = parts
         if not _is_plain(steps):
             several = len(steps) > 1
@@ -296,7 +292,7 @@ class SpaseqReader(GraphPatternReader):
         whole = step.span.to(span)
         return [replace(step, rounds=rounds, optional=sign == "?", negated=sign == "!", span=whole)]
 
-    def sequence(self, meta: Meta, parts: list[Any]) -> list[q.SequenceStep]:
+    def sequence(self, span: Span, parts: list[Any]) -> list[q.SequenceStep]:
         steps: list[q.SequenceStep] = []
         link: Token | None = None
         for part in parts:
@@ -313,8 +309,8 @@ class SpaseqReader(GraphPatternReader):
             )
         return steps
 
-    def seq(self, meta: Meta, parts: list[list[q.SequenceStep]]) -> _SequenceClause:
+    def seq(self, span: Span, parts: list[list[q.SequenceStep]]) -> _SequenceClause:
         steps = parts[0]
         usual = ";" if len(steps) == 1 else ","
         steps = [replace(step, rounds=usual) if step.rounds == _DEFAULT else step for step in steps]
-        return _SequenceClause(tuple(steps), span_of_tree(meta))
+        return _SequenceClause(tuple(steps), span)

@@ -10,13 +10,10 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from lark import Token, v_args
-from lark.tree import Meta
-
 from cernis.errors import Diagnostic, QueryError, Span
 from cernis.languages.text import mistakes
-from cernis.languages.text.read import Syntax, read_tokens, read_tree
-from cernis.languages.text.tokens import span_of
+from cernis.languages.text.read import Syntax, read_rules, read_tokens
+from cernis.languages.text.tokens import Token, span_of
 from cernis.languages.text.tree import LanguageReader, unquote
 from cernis.languages.text.words import SPOKEN, list_terminals
 from cernis.pattern.row_pattern import (
@@ -87,7 +84,7 @@ def parse_pattern(text: str, offset: int = 0, source: str | None = None) -> RowP
         for word, following in pairwise(tokens):
             if word.value.upper() == "PERMUTE" and following.type == "LPAR":
                 word.type = "_PERMUTE"
-        pattern: RowPattern = reader.transform(read_tree(SYNTAX, "row_pattern", tokens, text))
+        pattern: RowPattern = read_rules(SYNTAX, "row_pattern", tokens, reader)
         if reader.mistakes.found:
             raise QueryError(reader.mistakes.found, text)
     except QueryError as error:
@@ -100,64 +97,61 @@ def _move(span: Span | None, offset: int) -> Span | None:
     return None if span is None else Span(span.start + offset, span.end + offset)
 
 
-@v_args(meta=True)
 class _PatternReader(LanguageReader):
     def __init__(self, source: str, offset: int) -> None:
         super().__init__(source)
         self.offset = offset
 
-    def row_pattern(self, meta: Meta, parts: list[RowPattern]) -> RowPattern:
+    def row_pattern(self, span: Span, parts: list[RowPattern]) -> RowPattern:
         return parts[0]
 
-    def alternation(self, meta: Meta, parts: list[Any]) -> RowPattern:
+    def alternation(self, span: Span, parts: list[Any]) -> RowPattern:
         return RowAlternation(tuple(part for part in parts if not isinstance(part, Token)))
 
-    def concatenation(self, meta: Meta, parts: list[RowPattern]) -> RowPattern:
+    def concatenation(self, span: Span, parts: list[RowPattern]) -> RowPattern:
         return parts[0] if len(parts) == 1 else RowSequence(tuple(parts))
 
-    def group(self, meta: Meta, parts: list[RowPattern | None]) -> RowPattern:
+    def group(self, span: Span, parts: list[RowPattern | None]) -> RowPattern:
         return parts[0] if parts and parts[0] is not None else RowSequence(())
 
-    def permutation(self, meta: Meta, parts: list[RowPattern]) -> RowPattern:
+    def permutation(self, span: Span, parts: list[RowPattern]) -> RowPattern:
         return RowPermutation(tuple(parts))
 
-    def exclusion(self, meta: Meta, parts: list[Any]) -> RowPattern:
+    def exclusion(self, span: Span, parts: list[Any]) -> RowPattern:
         return RowExclusion(parts[1])
 
-    def start_anchor(self, meta: Meta, parts: list[Token]) -> RowPattern:
+    def start_anchor(self, span: Span, parts: list[Token]) -> RowPattern:
         return RowAnchor(at_end=False)
 
-    def end_anchor(self, meta: Meta, parts: list[Token]) -> RowPattern:
+    def end_anchor(self, span: Span, parts: list[Token]) -> RowPattern:
         return RowAnchor(at_end=True)
 
-    def variable(self, meta: Meta, parts: list[Token]) -> RowPattern:
-        span = _move(span_of(parts[0]), self.offset)
-        return RowVariable(read_identifier(parts[0].value), span)
+    def variable(self, span: Span, parts: list[Token]) -> RowPattern:
+        return RowVariable(read_identifier(parts[0].value), _move(span, self.offset))
 
-    def repetition(self, meta: Meta, parts: list[Any]) -> RowPattern:
+    def repetition(self, span: Span, parts: list[Any]) -> RowPattern:
         part, (least, most, greedy) = parts
         return RowRepetition(part, least, most, greedy)
 
-    def quantifier(self, meta: Meta, parts: list[Any]) -> tuple[int, int | None, bool]:
+    def quantifier(self, span: Span, parts: list[Any]) -> tuple[int, int | None, bool]:
         sign, reluctant = parts
         known = {"STAR": (0, None), "PLUS": (1, None), "QMARK": (0, 1)}
         least, most = known[sign.type] if isinstance(sign, Token) else sign
         return least, most, reluctant is None
 
-    def bounds(self, meta: Meta, parts: list[Any]) -> tuple[int, int | None]:
+    def bounds(self, span: Span, parts: list[Any]) -> tuple[int, int | None]:
         least, most = parts[0]
-        span = Span(meta.start_pos, meta.end_pos)
         if most == 0 or (most is not None and most < least):
             told = "at least 1 repetition" if most == 0 else f"at least {least}"
             self.mistakes.note("the upper bound is too small", span, expected=told)
             return least, max(least, 1)
         return least, most
 
-    def exactly(self, meta: Meta, parts: list[Token]) -> tuple[int, int | None]:
+    def exactly(self, span: Span, parts: list[Token]) -> tuple[int, int | None]:
         number = self._read_bound(parts[0])
         return number, number
 
-    def between(self, meta: Meta, parts: list[Token | None]) -> tuple[int, int | None]:
+    def between(self, span: Span, parts: list[Token | None]) -> tuple[int, int | None]:
         least, most = (None if part is None else self._read_bound(part) for part in parts)
         return least or 0, most
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, pairwise
 
-from lark import Token
-
 from cernis.errors import Diagnostic, Span
-from cernis.languages.text.tokens import shorten, span_of
+from cernis.languages.text.tokens import Token, shorten, span_of
 from cernis.pattern.suggest import find_closest
 
 MOST_MISTAKES = 20
@@ -52,6 +50,10 @@ ABBREVIATIONS: Mapping[str, str] = {
     "rows": "EVENTS",
 }
 """Words that stand for a unit after a number, where no name may stand."""
+
+_LEXICAL = frozenset(("STRAY", "FOREIGN", "UNCLOSED", "UNCLOSED_COMMENT", "BAD_IRI"))
+"""The terminals of lexemes that no query holds: `lexical` in the grammars. Letters that are not
+ASCII make some others wrong."""
 
 _NUMBERS = frozenset(("INT", "FLOAT", "INTEGER", "DECIMAL"))
 
@@ -97,7 +99,8 @@ def find_lexical_mistakes(
     tokens: Iterable[Token], explain: Callable[[Token], Diagnostic | None]
 ) -> list[Diagnostic]:
     """Return the lexemes that no query holds, up to a limit."""
-    found = (mistake for token in tokens if (mistake := explain(token)) is not None)
+    wrong = (one for one in tokens if one.type in _LEXICAL or not one.value.isascii())
+    found = (mistake for token in wrong if (mistake := explain(token)) is not None)
     return list(islice(found, MOST_MISTAKES))
 
 

@@ -21,10 +21,8 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
-from lark import Token
-
 from cernis.errors import CernisError, Diagnostic, QueryError, Span
-from cernis.languages.text.tokens import span_of
+from cernis.languages.text.tokens import Token, span_of
 from cernis.languages.text.words import NANOSECONDS
 from cernis.pattern.suggest import find_closest
 
@@ -102,7 +100,7 @@ def bind_tokens(tokens: list[Token], text: str) -> list[Token]:
                 mistakes.setdefault(name, mistake)
             bound += made
         elif name in defaults:
-            bound += [Token.new_borrow_pos(one.type, one.value, token) for one in defaults[name]]
+            bound += [token.replace(one.type, one.value) for one in defaults[name]]
         else:
             help_ = f"give it one: --param {name}=…, query.bind({name}=…), or PARAMETER ${name} = …"
             missing = f"the parameter ${name} has no value"
@@ -221,7 +219,7 @@ def _make_tokens(value: Constant, at: Token) -> list[Token]:
             kind = "INT" if digits.isdigit() else "FLOAT"
             negative = value < 0 or (isinstance(value, float) and math.copysign(1, value) < 0)
             parts = [*([("MINUS", "-")] if negative else []), (kind, digits)]
-    return [Token.new_borrow_pos(kind, text, at) for kind, text in parts]
+    return [at.replace(kind, text) for kind, text in parts]
 
 
 def _find_kind(tokens: Sequence[Token]) -> str:

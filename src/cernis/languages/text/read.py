@@ -1,4 +1,4 @@
-"""From text to a tree, for every language: limits first, then tokens, then an LALR parse.
+"""From text to what a reader makes of it, for every language: limits, tokens, an LALR parse.
 
 Linear in the text. The parser keeps its own stack, and three limits hold for any text: its
 length, the number of its tokens and the depth of its nesting. A hostile query therefore
@@ -15,20 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import islice
-from operator import itemgetter
-from typing import Any, cast
+from functools import cached_property
+from typing import Any
 
-from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedToken
-from lark.lexer import BasicLexer
+from lark import Lark
 
 from cernis.cycles import make_lasting
 from cernis.errors import BudgetError, Diagnostic, QueryError
 from cernis.languages.text import mistakes as m
+from cernis.languages.text.lalr import END, Lexer, Parser
 from cernis.languages.text.parameters import bind_tokens
 from cernis.languages.text.tables import Grammar
+from cernis.languages.text.tokens import Token
+from cernis.languages.text.tree import LanguageReader
 from cernis.pattern.check import MAX_DEPTH
 from cernis.pattern.write import capitalize_ascii
 
@@ -53,8 +52,8 @@ class Syntax:
     explain_token: Callable[[Token, set[str], Sequence[Token], int], Diagnostic]
     """Explains a token that is not among the accepted terminals, given the tokens before it and
     the end of the text."""
-    callbacks: Mapping[str, Callable[[Token], Token]] = field(default_factory=dict)
-    """Retype tokens, by their terminal; NAME becomes the terminal of its keyword without one."""
+    retype: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
+    """The terminal of a word, by the one that it was cut as: for NAME, else that of its keyword."""
     placeholders: bool = True
 
     @cached_property
@@ -62,40 +61,20 @@ class Syntax:
         return Grammar(self.packages, [*self.start, "lexical"], self.placeholders)
 
     @cached_property
-    def parser(self) -> Lark:
+    def lexer(self) -> Lexer:
+        return Lexer(self._lark, {"NAME": self._find_keyword, **self.retype})
+
+    @cached_property
+    def parser(self) -> Parser:
+        return Parser(self._lark)
+
+    @cached_property
+    def _lark(self) -> Lark:
         with make_lasting():
-            parser = self.grammar.load()
-        parser.lexer_conf.callbacks = {"NAME": self._retype_word, **self.callbacks}
-        parser.lexer = BasicLexer(parser.lexer_conf)  # Lark builds one for each text otherwise
-        _shorten_chains(parser)
-        return parser
+            return self.grammar.load()
 
-    def _retype_word(self, token: Token) -> Token:
-        token.type = self.keywords.get(capitalize_ascii(token.value), "NAME")
-        return token
-
-
-def _shorten_chains(parser: Lark) -> None:
-    """Let rules that stand for one other rule, as levels of precedence do, pass its node on.
-
-    Lark builds a node for each, copies the positions of the one inside, and drops it: most of the
-    time of a long condition. Nodes of rules whose names begin with `_` give their children to the
-    node above, whatever their names.
-    """
-    for rule in parser.rules:
-        is_chain = len(rule.expansion) == 1 and not rule.expansion[0].is_term
-        if not is_chain or rule.alias is not None or any(rule.options.empty_indices):
-            continue
-        inside, name = rule.expansion[0].name.startswith("_"), str(rule.origin.name)
-        if name.startswith("_"):
-            parser._callbacks[rule] = itemgetter(0) if inside else partial(_wrap_node, name)
-        elif rule.options.expand1 and not inside:
-            parser._callbacks[rule] = itemgetter(0)
-
-
-def _wrap_node(name: str, children: list[Any]) -> Tree[Token]:
-    """Return a node with one node inside, whose positions it has."""
-    return Tree(name, children, children[0].meta)
+    def _find_keyword(self, word: str) -> str:
+        return self.keywords.get(capitalize_ascii(word), "NAME")
 
 
 def read_tokens(syntax: Syntax, text: str) -> list[Token]:
@@ -107,7 +86,7 @@ def read_tokens(syntax: Syntax, text: str) -> list[Token]:
     clean = text.encode("utf-8", "replace").decode("utf-8")
     if clean != text:
         raise QueryError([Diagnostic("the query holds characters that are not Unicode")], clean)
-    tokens = list(islice(syntax.parser.lex(text), MAX_TOKENS + 1))
+    tokens = syntax.lexer.cut(text, MAX_TOKENS + 1)
     bound_tokens(tokens)
     mistakes = m.find_lexical_mistakes(tokens, syntax.explain_lexeme)
     if not any(token.type.startswith("UNCLOSED") for token in tokens[-1:]):
@@ -125,46 +104,36 @@ def bound_tokens(tokens: Sequence[Token]) -> None:
         raise BudgetError(f"the query has more than {MAX_TOKENS:,} words and symbols")
 
 
-def read_tree(
+def read_rules(
     syntax: Syntax,
     start: str,
     tokens: list[Token],
-    text: str,
+    reader: LanguageReader,
     misspelt: list[Diagnostic] | None = None,
-) -> Tree[Token]:
-    """Parse the tokens of a text; raise its syntax errors.
+) -> Any:
+    """Return what a reader makes of the tokens of its text; raise the syntax errors.
 
     Where keywords are misspelt and nothing else is wrong, their mistakes go into `misspelt`, if
     that is given, so that the caller can look for others.
     """
-    parser = syntax.parser.parse_interactive(start=start)
-    mistakes: list[Diagnostic] = []
-    tree: Tree[Token] | None = None
-    end = tokens[-1] if tokens else Token("$END", "", 0, 1, 1, 1, 1, 0)
-    for number, token in enumerate([*tokens, Token.new_borrow_pos("$END", "", end)]):
-        try:
-            tree = parser.feed_token(token)
-        except UnexpectedToken:
-            before = tokens[:number]
-            accepted = _find_accepted(syntax, start, before)
-            meant = m.guess_keyword(token, accepted, syntax.keywords)
-            if meant is None or len(mistakes) == m.MOST_MISTAKES:
-                mistakes.append(syntax.explain_token(token, accepted, before, len(text.rstrip())))
-                break
-            mistakes.append(m.explain_misspelling(token, meant))
-            token.type, token.value = syntax.keywords[meant], meant
-            parser.feed_token(token)
-    if mistakes and (tree is None or misspelt is None):
+    text, mistakes = reader.source, list[Diagnostic]()
+
+    def recover(number: int) -> None:
+        """Read a misspelt keyword as the keyword; raise any other syntax error."""
+        before = tokens[:number]
+        end = tokens[-1].end_pos if tokens else 0
+        token = tokens[number] if number < len(tokens) else Token(END, "", end, end)
+        accepted = syntax.parser.find_accepted(start, before)
+        meant = m.guess_keyword(token, accepted, syntax.keywords)
+        if meant is None or len(mistakes) == m.MOST_MISTAKES:
+            mistakes.append(syntax.explain_token(token, accepted, before, len(text.rstrip())))
+            raise QueryError(mistakes, text)
+        mistakes.append(m.explain_misspelling(token, meant))
+        token.type, token.value = syntax.keywords[meant], meant
+
+    found = syntax.parser.run(start, tokens, reader, recover)
+    if mistakes and misspelt is None:
         raise QueryError(mistakes, text)
     if misspelt is not None:
-        misspelt += mistakes
-    return cast("Tree[Token]", tree)
-
-
-def _find_accepted(syntax: Syntax, start: str, tokens: list[Token]) -> set[str]:
-    """Return the terminals that may follow; replays the tokens, as a failed feed reduces rules."""
-    parser = syntax.parser.parse_interactive(start=start)
-    for token in tokens:
-        parser.feed_token(token)
-    accepted: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
-    return accepted
+        misspelt[:] = [*mistakes, *misspelt][: m.MOST_MISTAKES]
+    return found

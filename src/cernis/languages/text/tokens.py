@@ -1,12 +1,10 @@
-"""Tokens and nodes of a parse tree: where they stand, and the numbers that they write."""
+"""Tokens: where they stand, and the numbers that they write."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, cast
-
-from lark import Token
-from lark.tree import Meta
+from typing import NamedTuple
 
 from cernis.errors import Span
 
@@ -22,22 +20,28 @@ class Name(NamedTuple):
     span: Span
 
 
+@dataclass(slots=True)
+class Token:
+    """A lexeme: its terminal, its text, and where it stands."""
+
+    type: str
+    value: str
+    start_pos: int
+    end_pos: int
+
+    def replace(self, type_: str, value: str) -> Token:
+        """Return a token that stands where this one does."""
+        return Token(type_, value, self.start_pos, self.end_pos)
+
+
 def span_of(token: Token) -> Span:
-    return Span(cast(int, token.start_pos), cast(int, token.end_pos))
-
-
-def span_of_tree(meta: Meta) -> Span:
-    """Return where a node stands; a node without tokens stands nowhere."""
-    return Span(0, 0) if meta.empty else Span(meta.start_pos, meta.end_pos)
+    return Span(token.start_pos, token.end_pos)
 
 
 def cut_token(token: Token, type_: str, begin: int, end: int) -> Token:
     """Return a part of a token as a token of another type."""
-    start = span_of(token).start
-    return Token(
-        type_, token.value[begin:end], start + begin, token.line, token.column, token.end_line,
-        token.end_column, start + end,
-    )  # fmt: skip
+    start = token.start_pos
+    return Token(type_, token.value[begin:end], start + begin, start + end)
 
 
 def shorten(text: str) -> str:

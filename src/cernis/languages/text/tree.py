@@ -1,7 +1,7 @@
-"""From lark's parse tree to nodes: what all languages share, and the rules of two of them.
+"""From rules of a grammar to nodes: what all languages share, and the rules of two of them.
 
-One method for each rule of `grammar.lark`, called bottom-up without recursion, so that the
-depth of the tree costs no stack. A reader notes what the nodes cannot hold, such as a number
+One method for each rule of `grammar.lark`, called when the parser has recognized it, with where it
+stands and what was made of its parts. A reader notes what the nodes cannot hold, such as a number
 out of range, and goes on, so that all mistakes are reported together.
 """
 
@@ -11,12 +11,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple, cast, get_args
 
-from lark import Token, Transformer_NonRecursive, Tree, v_args
-from lark.tree import Meta
-
 from cernis.errors import Span
 from cernis.languages.text.mistakes import MOST_MISTAKES
-from cernis.languages.text.tokens import MOST_DIGITS, Name, exact_number, span_of, span_of_tree
+from cernis.languages.text.tokens import MOST_DIGITS, Name, Token, exact_number, span_of
 from cernis.languages.text.words import NANOSECONDS
 from cernis.pattern.check.kinds import unite_kinds
 from cernis.pattern.mistakes import MistakeList
@@ -69,18 +66,12 @@ def unquote(text: str) -> str:
     return text[1:-1].replace(text[0] * 2, text[0])
 
 
-class LanguageReader(Transformer_NonRecursive[Token, Any]):
+class LanguageReader:
     """Reads one text of any language; `mistakes` holds what was wrong with it."""
 
     def __init__(self, source: str) -> None:
-        super().__init__(visit_tokens=False)
         self.source = source
         self.mistakes = MistakeList(MOST_MISTAKES)
-
-    def _call_userfunc(self, tree: Tree[Token], new_children: list[Any] | None = None) -> Any:
-        if tree.data not in vars(self) and hasattr(self, tree.data):
-            setattr(self, tree.data, getattr(self, tree.data))  # Lark binds it for each node
-        return super()._call_userfunc(tree, new_children)  # type: ignore[no-untyped-call]
 
     def _read_number(self, token: Token) -> Fraction:
         number = exact_number(token)
@@ -97,13 +88,12 @@ class LanguageReader(Transformer_NonRecursive[Token, Any]):
         return size
 
 
-@v_args(meta=True)
 class TreeReader(LanguageReader):
     """Reads the rules that CEQL and conjunctive queries share."""
 
     # --------------------------------------------------------------- declarations
 
-    def declarations(self, meta: Meta, streams: list[tuple[Stream, Span]]) -> Schema | None:
+    def declarations(self, span: Span, streams: list[tuple[Stream, Span]]) -> Schema | None:
         seen: set[str] = set()
         for stream, span in streams:
             if stream.name in seen:
@@ -111,7 +101,7 @@ class TreeReader(LanguageReader):
             seen.add(stream.name)
         return Schema(tuple(stream for stream, _ in streams)) if streams else None
 
-    def declaration(self, meta: Meta, parts: list[Any]) -> tuple[Stream, Span]:
+    def declaration(self, span: Span, parts: list[Any]) -> tuple[Stream, Span]:
         name: Name = parts[0]
         members = [part for part in parts[1:] if isinstance(part, DeclaredMember)]
         events: dict[str, Attributes] = {}
@@ -131,12 +121,12 @@ class TreeReader(LanguageReader):
             attributes[member.name] = cast(Kind, member.kind)
         return attributes
 
-    def event_declaration(self, meta: Meta, parts: list[Any]) -> DeclaredMember:
+    def event_declaration(self, span: Span, parts: list[Any]) -> DeclaredMember:
         name: Name = parts[0]
         members = [part for part in parts[1:] if isinstance(part, DeclaredMember)]
         return DeclaredMember(name.text, None, self._collect_attributes(members), name.span)
 
-    def attribute_declaration(self, meta: Meta, parts: list[Any]) -> DeclaredMember:
+    def attribute_declaration(self, span: Span, parts: list[Any]) -> DeclaredMember:
         attribute: Attribute = parts[0]
         name: Name = parts[1]
         kind = KINDS.get(name.text.lower())
@@ -152,24 +142,22 @@ class TreeReader(LanguageReader):
 
     # -------------------------------------------------------------------- windows
 
-    def events_span(self, meta: Meta, parts: list[Token]) -> Window:
-        return Window(Unit.EVENTS, self._read_number(parts[0]), span=span_of_tree(meta))
+    def events_span(self, span: Span, parts: list[Token]) -> Window:
+        return Window(Unit.EVENTS, self._read_number(parts[0]), span=span)
 
-    def time_span(self, meta: Meta, parts: list[Token]) -> Window:
-        return Window(Unit.TIME, self._read_nanoseconds(parts), span=span_of_tree(meta))
+    def time_span(self, span: Span, parts: list[Token]) -> Window:
+        return Window(Unit.TIME, self._read_nanoseconds(parts), span=span)
 
-    def attribute_span(self, meta: Meta, parts: list[Any]) -> Window:
-        return Window(
-            Unit.ATTRIBUTE, self._read_number(parts[0]), parts[1], span=span_of_tree(meta)
-        )
+    def attribute_span(self, span: Span, parts: list[Any]) -> Window:
+        return Window(Unit.ATTRIBUTE, self._read_number(parts[0]), parts[1], span=span)
 
     # ------------------------------------------------------------------ constants
 
-    def literal(self, meta: Meta, parts: list[Token | None]) -> Literal:
+    def literal(self, span: Span, parts: list[Token | None]) -> Literal:
         token = cast(Token, parts[-1])
         constant = self._read_constant(token)
         if len(parts) == 2 and parts[0] is not None and parts[0].value == "-":
-            return Literal(negate(cast(Number, constant.value)), span=span_of_tree(meta))
+            return Literal(negate(cast(Number, constant.value)), span=span)
         return constant
 
     def _read_constant(self, token: Token) -> Literal:
@@ -199,12 +187,12 @@ class TreeReader(LanguageReader):
 
     # ---------------------------------------------------------------------- names
 
-    def name(self, meta: Meta, parts: list[Token]) -> Name:
+    def name(self, span: Span, parts: list[Token]) -> Name:
         token = parts[0]
         text = unquote(token.value) if token.type == "QUOTED" else token.value
         return Name(text, span_of(token))
 
     attribute_name = name
 
-    def attribute(self, meta: Meta, parts: list[Name]) -> Attribute:
-        return Attribute(tuple(part.text for part in parts), span=span_of_tree(meta))
+    def attribute(self, span: Span, parts: list[Name]) -> Attribute:
+        return Attribute(tuple(part.text for part in parts), span=span)

@@ -199,18 +199,42 @@ def never_holds(predicate: pred.Predicate, *, nan: bool = True) -> bool:
 
     NaN satisfies `NOT a < 5` and `NOT a >= 5` alike; without `nan`, no attribute is NaN.
     """
-    cases = _list_cases(predicate, holds=True)
+    cases = _list_cases(predicate, True, _asks_for_null(predicate))
     return cases is not None and all(_contradicts(case, nan) for case in cases)
 
 
-def _list_cases(predicate: pred.Predicate, *, holds: bool) -> list[Case] | None:
-    """Return the cases in which a predicate holds (or does not); None if they are too many."""
+def _asks_for_null(predicate: pred.Predicate) -> bool:
+    """Whether IS NULL stands in a predicate: only then it counts which attributes others name."""
     match predicate:
         case pred.Negation(body=body):
-            return _list_cases(body, holds=not holds)
+            return _asks_for_null(body)
         case pred.And(parts=parts) | pred.Or(parts=parts):
-            each = [_list_cases(part, holds=holds) for part in parts]
-            return _combine(each, isinstance(predicate, pred.And) == holds)
+            return any(map(_asks_for_null, parts))
+    return isinstance(predicate, pred.IsNull)
+
+
+def _list_cases(predicate: pred.Predicate, holds: bool, nulls: bool) -> list[Case] | None:
+    """Return the cases in which a predicate holds (or does not); None if they are too many.
+
+    A part that contradicts nothing is a case without predicates. Without `nulls`, no part asks
+    for NULL.
+    """
+    match predicate:
+        case pred.Negation(body=body):
+            return _list_cases(body, not holds, nulls)
+        case pred.And(parts=parts) | pred.Or(parts=parts):
+            together = isinstance(predicate, pred.And) == holds
+            each = []
+            for part in parts:
+                cases = _list_cases(part, holds, nulls)
+                if cases == [()]:
+                    if not together:
+                        return cases
+                    continue
+                each.append(cases)
+            return _combine(each, together)
+        case pred.Comparison() if not nulls and _is_silent(predicate, holds):
+            return [()]
         case pred.InRange(body=body, low=low, high=high):
             ends = pred.Comparison(">=", body, low), pred.Comparison("<=", body, high)
             return [ends] if holds else [(pred.Negation(end),) for end in ends]
@@ -226,6 +250,11 @@ def _list_cases(predicate: pred.Predicate, *, holds: bool) -> list[Case] | None:
             return [()]
         case _:
             return [(predicate,)]
+
+
+def _is_silent(predicate: pred.Comparison, holds: bool) -> bool:
+    """Whether a comparison, or its negation, bounds no attribute."""
+    return _read_comparison(predicate if holds else pred.Negation(predicate)) is None
 
 
 def _combine(each: list[list[Case] | None], together: bool) -> list[Case] | None:

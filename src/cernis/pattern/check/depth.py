@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any, cast
 
 from cernis.errors import Diagnostic
 from cernis.pattern import predicate as pred
@@ -15,11 +17,21 @@ MAX_DEPTH = 100
 _Node = Formula | pred.Condition | pred.Predicate | pred.Value | pred.MatchTerm | KeyPart
 
 
+_OF_LONG_CONDITIONS: dict[type, Callable[[Any], Iterable[_Node]]] = {
+    pred.Literal: lambda node: (),
+    pred.Comparison: attrgetter("left", "right"),
+    pred.Call: attrgetter("arguments"),
+    pred.And: attrgetter("parts"),
+    pred.Or: attrgetter("parts"),
+}
+"""The parts of the nodes that rules have by the thousand: a look into a table for each."""
+
+
 def _list_children(node: _Node) -> Iterable[_Node]:
     match node:
         case pred.Attribute(value=value) if value is not None:
             return (value,)
-        case Event() | pred.Attribute() | pred.Literal() | pred.Monotone():
+        case Event() | pred.Attribute() | pred.Monotone():
             return ()
         case pred.Aggregate(argument=pred.Reference() as argument):
             return (argument,)
@@ -41,7 +53,7 @@ def _list_children(node: _Node) -> Iterable[_Node]:
             return one, other
         case pred.Opposite(body=term):
             return (term,)
-        case pred.Comparison(left=first, right=second) | pred.Arithmetic(left=first, right=second):
+        case pred.Arithmetic(left=first, right=second):
             return first, second
         case pred.InSet(body=value, values=values):
             return value, *values
@@ -49,8 +61,6 @@ def _list_children(node: _Node) -> Iterable[_Node]:
             return value, low, high
         case pred.Like(body=value) | pred.IsNull(body=value) | pred.Negative(body=value):
             return (value,)
-        case pred.Call(arguments=values):
-            return values
         case pred.TermCall(arguments=terms):
             return terms
         case pred.Case(branches=branches, otherwise=otherwise):
@@ -64,24 +74,22 @@ def _list_children(node: _Node) -> Iterable[_Node]:
             return value, test
         case pred.AllOf(parts=parts) | pred.AnyOf(parts=parts):
             return parts
-        case pred.And(parts=tests) | pred.Or(parts=tests):
-            return tests
         case _:
-            return children(node)
+            return children(cast("Formula", node))
 
 
 def find_too_deep(pattern: Pattern) -> Diagnostic | None:
     """Return the mistake of a pattern that is nested too deeply, if it is; not recursive."""
-    stack: list[tuple[_Node, int]] = [(pattern.formula, 1)]
-    stack += [(absence.formula, 1) for absence in pattern.without]
-    stack += [(item.term, 1) for item in pattern.select.items if isinstance(item, SelectedTerm)]
+    level: list[_Node] = [pattern.formula]
+    level += [absence.formula for absence in pattern.without]
+    level += [item.term for item in pattern.select.items if isinstance(item, SelectedTerm)]
     if pattern.order is not None:
-        stack.append((pattern.order.term, 1))
+        level.append(pattern.order.term)
     if pattern.grouping is not None and pattern.grouping.having is not None:
-        stack.append((pattern.grouping.having, 1))
-    while stack:
-        node, depth = stack.pop()
-        if depth > MAX_DEPTH:
-            return Diagnostic(f"the query is nested more than {MAX_DEPTH} deep", node.span)
-        stack.extend((child, depth + 1) for child in _list_children(node))
-    return None
+        level.append(pattern.grouping.having)
+    table = _OF_LONG_CONDITIONS
+    for _ in range(MAX_DEPTH):
+        level = [part for node in level for part in table.get(node.__class__, _list_children)(node)]
+        if not level:
+            return None
+    return Diagnostic(f"the query is nested more than {MAX_DEPTH} deep", level[-1].span)

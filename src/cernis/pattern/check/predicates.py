@@ -19,6 +19,7 @@ from cernis.pattern.check.kinds import (
 from cernis.pattern.functions import (
     CAST_TYPES,
     UNITS,
+    Function,
     count_groups,
     find_function,
     is_zone,
@@ -206,11 +207,8 @@ class PredicateCheck:
                 return self.check_operand(body, known)
             case pred.Call(function=function, arguments=arguments):
                 kinds = [self.check_value(each, known) for each in arguments]
-                shown = [
-                    (write_value(each), class_of(kind), each)
-                    for each, kind in zip(arguments, kinds, strict=True)
-                ]
-                found = self.check_call(function, shown, node.span)
+                given = [*zip(arguments, map(class_of, kinds), strict=True)]
+                found = self.check_call(function, given, node.span, write_value)
                 return kinds[0] if found == "same" and kinds else _KINDS.get(str(found))
             case pred.Case(branches=branches, otherwise=otherwise):
                 for test, _ in branches:
@@ -231,10 +229,14 @@ class PredicateCheck:
     def check_call(
         self,
         name: str,
-        arguments: Sequence[tuple[str, str | None, pred.Value | pred.MatchTerm]],
+        arguments: Sequence[tuple[Any, str | None]],
         span: Span | None,
+        write: Callable[[Any], str],
     ) -> str | None:
-        """Return the class that a function gives; note arguments that it does not take."""
+        """Return the class that a function gives; note arguments that it does not take.
+
+        Arguments come with their classes; `write` gives their texts, for messages.
+        """
         function = find_function(name)
         if function is None:
             self.mistakes.note(
@@ -248,32 +250,33 @@ class PredicateCheck:
             message = f"{name} does not take {given}"
             self.mistakes.note(message, span, expected=function.signature)
             return None
-        for index, (text, own, node) in enumerate(arguments):
+        for index, (node, own) in enumerate(arguments):
             wanted = function.taken(index)
             if own in (None, wanted) or wanted in ("any", "same"):
                 pass
             elif (own, wanted) == ("string", "timestamp"):
                 if isinstance(node, pred.Literal) and not is_time(str(node.value)):
-                    self.mistakes.note(f"{text} is not a time", node.span or span)
+                    self.mistakes.note(f"{write(node)} is not a time", node.span or span)
             else:
-                message = f"{name} needs a {wanted}, {text} is a {own}"
+                message = f"{name} needs a {wanted}, {write(node)} is a {own}"
                 self.mistakes.note(message, node.span or span, expected=function.signature)
             if index in function.constants and not isinstance(node, pred.Literal):
-                self.mistakes.note(f"{name} needs a constant, not {text}", node.span or span)
+                self.mistakes.note(f"{name} needs a constant, not {write(node)}", node.span or span)
         if name in ("LEAST", "GREATEST", "COALESCE", "NULLIF"):
-            (first, own, _), *others = arguments
-            for text, other, _ in others:
+            (first, own), *others = arguments
+            for node, other in others:
                 if own is not None and other is not None and own != other:
-                    message = f"type clash: {first} is a {own}, {text} is a {other}"
+                    message = f"type clash: {write(first)} is a {own}, {write(node)} is a {other}"
                     self.mistakes.note(message, span)
-        nodes = [node for _, _, node in arguments]
-        values = [node.value if isinstance(node, pred.Literal) else None for node in nodes]
-        self._check_constants(name, values, span)
+        values = [node.value if isinstance(node, pred.Literal) else None for node, _ in arguments]
+        self._check_constants(name, function, values, span)
         if name == "CAST":
             return CAST_TYPES.get(str(values[1]))
         return arguments[0][1] if function.gives == "same" else function.gives
 
-    def _check_constants(self, name: str, values: list[Any], span: Span | None) -> None:
+    def _check_constants(
+        self, name: str, function: Function, values: list[Any], span: Span | None
+    ) -> None:
         """Note constants that a function cannot work with."""
         match name, values:
             case "CAST", [_, str(type_), *_] if type_ not in CAST_TYPES:
@@ -299,9 +302,8 @@ class PredicateCheck:
                         self.mistakes.note(
                             f"'{network}' is no network", span, expected="such as 10.0.0.0/8"
                         )
-        function = find_function(name)
-        zoned = name == "CAST" or (function is not None and function.group == "Time")
-        if function is not None and zoned and len(values) == len(function.takes):
+        zoned = name == "CAST" or function.group == "Time"
+        if zoned and len(values) == len(function.takes):
             zone = values[-1]
             if isinstance(zone, str) and not is_zone(zone):
                 self.mistakes.note(

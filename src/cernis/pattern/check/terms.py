@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from cernis.errors import Span
 from cernis.pattern import predicate as pred
@@ -117,19 +116,18 @@ class TermCheck(PredicateCheck):
             case pred.ConstantDuration():
                 return "duration"
             case pred.TermCall(function=function, arguments=arguments):
-                shown = []
+                given = []
                 for each in arguments:
                     of = self.check_term(each, scope, single, where, previous=previous)
-                    shown.append((write_term(each), _read_as_time(each, of), each))
+                    given.append((each, _read_as_time(each, of)))
                 if function in ("AND", "OR", "NOT"):
                     return "boolean"
                 if function in pred.COMPARE:
-                    (_, one, first), (_, other, second) = shown
-                    self.check_terms_compare((first, one), (second, other), term.span)
+                    self.check_terms_compare(given[0], given[1], term.span)
                     return "boolean"
                 if function == "CASE":
-                    return self._check_choice([*shown[1::2], *shown[len(shown) // 2 * 2 :]], term)
-                return self.check_call(function, shown, term.span)
+                    return self._check_choice([*given[1::2], *given[len(given) // 2 * 2 :]], term)
+                return self.check_call(function, given, term.span, write_term)
             case pred.Opposite(body=body):
                 of = self.check_term(body, scope, single, where, previous=previous)
                 return self.check_calculation(term, ("number", "-", of), of != "duration")
@@ -143,15 +141,17 @@ class TermCheck(PredicateCheck):
                 return self.check_calculation(term, (one, op, other), True)
 
     def _check_choice(
-        self, values: Sequence[tuple[str, str | None, Any]], term: pred.TermCall
+        self, values: Sequence[tuple[pred.MatchTerm, str | None]], term: pred.TermCall
     ) -> str | None:
         """Return the class of the values that CASE chooses from."""
-        (first, own, _), *others = values
-        for text, other, _ in others:
+        (first, own), *others = values
+        for one, other in others:
             if own is not None and other is not None and own != other:
-                message = f"type clash: {first} is a {own}, {text} is a {other}"
+                message = (
+                    f"type clash: {write_term(first)} is a {own}, {write_term(one)} is a {other}"
+                )
                 self.mistakes.note(message, term.span)
-        if "duration" in (own, *(other for _, other, _ in others)):
+        if "duration" in (own, *(other for _, other in others)):
             self.mistakes.note("IF and CASE do not choose between durations", term.span)
         return own
 

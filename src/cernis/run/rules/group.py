@@ -288,11 +288,7 @@ class BundleMachine:
     def __init__(self, group: RuleGroup, type_column: str) -> None:
         self.tables = BundleTables([unit.tables for unit in group.units], group.labels)
         self._alphabets = [merge_alphabet(unit) for unit in group.units]
-        self._encoder = BundleEncoder(
-            [each.atoms for each in self._alphabets],
-            type_column,
-            [each.needs for each in self._alphabets],
-        )
+        self._encoder = BundleEncoder([each.asked for each in self._alphabets], type_column)
         self._symbols = np.full(len(self._encoder), -1, np.int32)
         self._growth = RLock()
 

@@ -74,8 +74,8 @@ class Rule:
 
     @cached_property
     def shape(self) -> str:
-        """The query as text without its constants: rules of one family have one shape."""
-        return _CONSTANT.sub("?", self.text)
+        """The query as it is written, without its constants: rules of one shape may be a family."""
+        return _CONSTANT.sub("?", self.query.pattern.source or self.text)
 
     @cached_property
     def whole(self) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from cernis.cycles import make_lasting
 from cernis.errors import BudgetError, CernisError
 from cernis.run.metrics import SessionMetrics
 from cernis.run.query import Query
@@ -42,9 +43,10 @@ class RuleSet(SharedRules):
         """
         if on_bad_rule not in ("fail", "skip"):
             raise CernisError(f"on_bad_rule={on_bad_rule!r}: expected 'fail' or 'skip'")
-        if on_bad_rule == "fail":
-            return cls(read_rules(source))
-        rules, refused = sift_rules(source)
+        with make_lasting():
+            if on_bad_rule == "fail":
+                return cls(read_rules(source))
+            rules, refused = sift_rules(source)
         return cls(rules, refused, skips=True)
 
     def __getitem__(self, name: str) -> Query[Any]:

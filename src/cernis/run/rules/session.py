@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from cernis.cycles import make_lasting
 from cernis.errors import (
     DataError,
     MemoryShortage,
@@ -97,7 +98,8 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         super().__init__(Mistakes(options.on_error), strict=options.strict)
         self.rules = rules
         self._has_groups = families and _can_share(options)
-        plan_rules(rules.list_planned() if self._has_groups else rules)
+        with make_lasting():
+            plan_rules(rules.list_planned() if self._has_groups else rules)
         self.progress = StreamPosition()
         self._types = SampledTypes()
         self._is_updated = False
@@ -109,8 +111,9 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         self._reader = ChunkReader(self._index([]), options.time_unit)
         self._kept = 0
         """What the rules kept when they last forgot."""
-        groups = [*rules.families, *rules.bundles] if self._has_groups else []
-        self._use(self._opener.start(rules.rules, groups, []))
+        with make_lasting():
+            groups = [*rules.families, *rules.bundles] if self._has_groups else []
+            self._use(self._opener.start(rules.rules, groups, []))
 
     @property
     def missing(self) -> dict[str, tuple[str, ...]]:
