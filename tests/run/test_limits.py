@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cernis
+from cernis.cli.check import list_problems
 from cernis.encoding.keys import KeyCoder
 from cernis.engine.unary import runtime
 from cernis.events.batch import EventBatch
@@ -33,6 +34,15 @@ AB = pa.table({"type": ["A", "B"] * 50, "x": [1, 2] * 50})
 def test_a_pattern_that_would_explode_is_refused(query: str, message: str) -> None:
     with pytest.raises(cernis.BudgetError, match=message):
         cernis.query(f"SELECT * WHERE {query}").run(AB)
+
+
+def test_checking_rules_names_each_that_asks_too_many_questions() -> None:
+    many = " OR ".join(f"T{i}" for i in range(5000))
+    text = f"RULE a AS SELECT * WHERE {many} RULE b AS SELECT * WHERE A RULE c AS SELECT * WHRE A"
+    problems = list_problems(text, "ceql")
+    assert [one["severity"] for one in problems] == ["error", "error"]
+    assert "rule a" in problems[1]["message"] and "5,000 different" in problems[1]["message"]
+    assert "rule c" in problems[0]["message"]
 
 
 def test_a_correlation_with_too_many_candidates_is_refused() -> None:

@@ -126,14 +126,11 @@ def list_problems(argument: str, language: str, dialect: str | None = None) -> l
 
 def _list_warnings(argument: str, language: str, dialect: str | None) -> list[dict[str, Any]]:
     from cernis.pattern.advice import find_warnings
-    from cernis.run.rules.rule_set import RuleSet
 
     if (source := find_rules(argument, language)) is not None:
-        rules = RuleSet.of(source)
-        plan_rules(rules)
         return [
             {"code": note.code, "message": f"rule {rule.name}: {note}"}
-            for rule in rules
+            for rule in _read_rules(source)
             for note in rule.query.warnings
         ]
     text, checked = _parse(argument, language, dialect)
