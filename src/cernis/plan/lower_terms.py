@@ -559,7 +559,7 @@ def _compare_columns(condition: pred.CompareNeighbours) -> pred.Condition:
     """Return the comparison of calculated attributes, if each side looks at one of the events.
 
     A difference of times is written as a sum first, which is exact: `y[b] - PREV(x)[a] < 5 MINUTES`
-    is `PREV(x)[a] + 5 MINUTES > y[b]`. For numbers it is not (`is_difference`).
+    is `PREV(x)[a] + 5 MINUTES > y[b]`. For numbers it is not.
     """
     op, left, right = condition.op, condition.left, condition.right
     if isinstance(left, pred.ConstantDuration):

@@ -157,12 +157,10 @@ def find_parser(ox: Any, format: str) -> Any:
     return parser
 
 
-def encode_quads(
-    quads: Iterable[Any], terms: Terms, *, scope: str | None = None, batch: int = BATCH
-) -> Iterator[Quads]:
+def encode_quads(quads: Iterable[Any], terms: Terms, *, batch: int = BATCH) -> Iterator[Quads]:
     """Yield the quads of pyoxigraph, such as those of a store, about `batch` at a time."""
     ox = import_oxigraph()
-    blanks = BlankNames(scope or terms.new_scope(), numbered=False)
+    blanks = BlankNames(terms.new_scope(), numbered=False)
     texts = _serialize_batches(ox, iter(quads), batch)
     return _encode_batches(texts, terms, blanks, "quads")
 

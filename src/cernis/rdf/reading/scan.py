@@ -53,7 +53,7 @@ class _GraphTable(NamedTuple):
     counts: Int64s
 
 
-def scan_graphs(path: Path, reach: int = REACH) -> GraphIndex | None:
+def scan_graphs(path: Path) -> GraphIndex | None:
     """Return the graphs of an N-Quads file; None if a line has escapes or does not parse."""
     table = _allocate(1 << 12)
     position = offset = 0
@@ -70,7 +70,7 @@ def scan_graphs(path: Path, reach: int = REACH) -> GraphIndex | None:
         while int(table.counts[0]) + quads > len(table.keys):
             table = _grow(table)
         if not _record_graphs(
-            table, keys[:quads], named[:quads], at[:quads] + offset, position, reach
+            table, keys[:quads], named[:quads], at[:quads] + offset, position, REACH
         ):
             return None
         position, offset = position + quads, offset + len(chunk)
