@@ -17,6 +17,8 @@ import cernis
 from cernis.cli.main import main
 from cernis.cli.rule_watch import RuleWatch
 from cernis.errors import CernisError, DataError, StateError
+from cernis.languages.ceql.parse import use_time_zone
+from cernis.languages.ceql.rules import parse_rules
 from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.pattern.selection import counts_only
 from cernis.pattern.simple_tests import ConstantTest
@@ -482,6 +484,31 @@ def test_explain_with_events_names_the_rules_that_find_nothing(
         "             unmet: nothing can match: no event satisfies b[x > 7]",
         "             order: events move it, and none completes a match",
     ]
+
+
+def test_a_folder_that_is_read_again_costs_the_files_that_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.ceql").write_text(
+            f"RULE {name} AS SELECT * WHERE A AS a FILTER a[x = 1]"
+        )
+    before = cernis.rules(tmp_path)
+    parsed: list[str] = []
+
+    def parse(text: str) -> Any:
+        parsed.append(text)
+        return parse_rules(text)
+
+    monkeypatch.setattr("cernis.run.rules.rule.parse_rules", parse)
+    changed = "RULE b AS SELECT * WHERE A AS a FILTER a[HOUR(ts) = 2]"
+    (tmp_path / "b.ceql").write_text(changed)
+    after = cernis.rules(tmp_path)
+    assert parsed == [changed]
+    assert [one is other for one, other in zip(before, after, strict=True)] == [True, False, True]
+    with use_time_zone("Europe/Berlin"):
+        assert "Berlin" in str(cernis.rules(tmp_path)["b"])
+    assert "Berlin" not in str(cernis.rules(tmp_path)["b"])
 
 
 def test_the_command_line_checks_and_explains_a_folder_of_rules(

@@ -178,6 +178,11 @@ def set_time_zone(zone: str | None) -> None:
     _process_zone[0] = _check_zone(zone)
 
 
+def find_time_zone() -> str | None:
+    """Return the time zone of texts that are parsed now; None: UTC."""
+    return _TIME_ZONE.get() or _process_zone[0]
+
+
 def _check_zone(zone: str | None) -> str | None:
     if zone is not None and not is_zone(zone):
         raise CernisError(f"unknown time zone {zone!r}; one is such as 'Europe/Berlin'")
@@ -193,7 +198,7 @@ def parse(text: str, find_schema: FindSchema = lambda pattern: None) -> Pattern:
     >>> parse("SELECT * FROM S WHERE SELL AS a ; BUY AS b").formula.parts[0]
     As(body=Event(type='SELL', stream=None), variable='a')
     """
-    reader = CeqlReader(text, _TIME_ZONE.get() or _process_zone[0])
+    reader = CeqlReader(text, find_time_zone())
     mistakes = reader.mistakes.found
     pattern: Pattern = _read(reader, "query")
     deep = find_too_deep(pattern)

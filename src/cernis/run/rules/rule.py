@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +20,9 @@ from weakref import WeakValueDictionary
 
 from cernis.error_codes import find_kind
 from cernis.errors import CernisError, Diagnostic, QueryError, WarningNote
-from cernis.languages.ceql.rules import parse_rules
-from cernis.pattern.functions import find_user_functions
+from cernis.languages.ceql.parse import find_time_zone
+from cernis.languages.ceql.rules import ParsedRule, parse_rules
+from cernis.pattern.functions import BUILTIN, FUNCTIONS, find_user_functions
 from cernis.pattern.query import Pattern
 from cernis.pattern.simple_tests import ConstantTest, NeededTests
 from cernis.plan.equalities import choose_tests, find_needed, is_paced, why_whole
@@ -66,6 +67,8 @@ class Rule:
     name: str
     query: Query[Any]
     origin: str = ""
+    read_in: list[_ReadText] = field(default_factory=list, repr=False)
+    """The text that it was read in last, which is known as long as one of its rules is in use."""
 
     @cached_property
     def text(self) -> str:
@@ -283,8 +286,33 @@ class _Mistake(NamedTuple):
     origin: str
 
 
+class _ReadText:
+    """The rules of a text without mistakes."""
+
+    def __init__(self, rules: list[ParsedRule]) -> None:
+        self.rules = rules
+
+
 _rules: WeakValueDictionary[tuple[str, str, str], Rule] = WeakValueDictionary()
 """The rules that are in use, by name, text and file: a set that changes keeps the others' plans."""
+_texts: WeakValueDictionary[tuple[str, str | None], _ReadText] = WeakValueDictionary()
+"""The texts whose rules are in use, by the time zone in which they were parsed: a folder that
+changes costs the files that changed."""
+
+
+def _read_rules(text: str) -> _ReadText:
+    """Parse the rules of a text, if it is not one that is in use.
+
+    What a text means may change with the values of parameters and the functions of users.
+    """
+    key, capitals = (text, find_time_zone()), text.upper()
+    is_fixed = not any(name in capitals for name in ("$", *(FUNCTIONS.keys() - BUILTIN)))
+    known = _texts.get(key) if is_fixed else None
+    if known is None:
+        known = _ReadText(parse_rules(text))
+        if is_fixed and all(rule.mistake is None for rule in known.rules):
+            _texts[key] = known
+    return known
 
 
 class _RuleReader:
@@ -331,39 +359,44 @@ class _RuleReader:
 
     def _read_text(self, text: str, origin: str) -> None:
         try:
-            parsed = parse_rules(text)
+            read = _read_rules(text)
         except CernisError as error:
             told = f"{origin}: {error}" if origin else str(error)
             self.mistakes.append(_Mistake(told, None, origin))
             return
-        for rule in parsed:
+        for index, rule in enumerate(read.rules):
             where = f"{origin}, line {rule.line}" if origin else f"line {rule.line}"
             if rule.mistake is not None:
                 self._refuse(rule.name, origin, rule.mistake)
             else:
-                self._add(rule.name, rule.pattern, origin, where)
+                made = self._add(rule.name, rule.pattern, origin, where)
+                if made is not None:  # one that was known has an equal pattern
+                    read.rules[index] = rule._replace(pattern=made.query.pattern)
+                    made.read_in[:] = [read]
 
-    def _add(self, name: str, query: Any, origin: str, where: str = "") -> None:
+    def _add(self, name: str, query: Any, origin: str, where: str = "") -> Rule | None:
+        """Add a rule and return it; note what is wrong with it."""
         if name in self._origins:
             first = self._origins[name]
             places = f": {first} and {where}" if first and where else ""
             self.mistakes.append(_Mistake(f"two rules are named {name!r}{places}", name, origin))
-            return
+            return None
         self._origins[name] = where
         text = query if isinstance(query, str) else getattr(query, "source", None)
         known = None if text is None else _rules.get((name, text, origin))
         if known is not None and (query == text or query == known.query.pattern):
             self.rules.append(known)
-            return
+            return known
         try:
             made = query if isinstance(query, Query) else Query(query)
         except CernisError as error:
             self._refuse(name, origin, error)
-            return
+            return None
         rule = Rule(name, made, origin)
         self.rules.append(rule)
         if text is not None and not made.unbound and not find_user_functions(text):
             _rules[name, text, origin] = rule
+        return rule
 
     def _refuse(self, name: str, origin: str, error: CernisError) -> None:
         self.mistakes.append(_Mistake(describe_mistake(name, origin, error), name, origin))

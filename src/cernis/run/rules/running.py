@@ -267,10 +267,10 @@ class RunningRule:
 _SHARED = ("relevant", "stored", "stored_bytes", "keys", "records")
 
 
-def _list_members(group: RuleGroup) -> dict[tuple[str, str, int], int]:
-    """Return the owners of the rules of a group, by all that says that a rule is the same."""
+def _list_members(group: RuleGroup) -> dict[tuple[Rule, int], int]:
+    """Return the owners of the rules of a group; one that stays has the same rule and owner."""
     pairs = zip(group.rules, group.owners, strict=True)
-    return {(rule.name, rule.text, owner): owner for rule, owner in pairs}
+    return {(rule, owner): owner for rule, owner in pairs}
 
 
 class RoutedBatch(NamedTuple):

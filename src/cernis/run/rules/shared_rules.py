@@ -138,7 +138,7 @@ def compare_rules(before: SharedRules, after: SharedRules) -> RuleChanges:
     """Return how rules have changed."""
     known = {rule.name: rule for rule in before}
     both = ((rule, known[rule.name]) for rule in after if rule.name in known)
-    same = {rule.name for rule, old in both if rule is old or rule.text == old.text}
+    same = {rule.name for rule, old in both if rule is old or _is_same(rule, old)}
     old, new = {*known}, {*after.names}
     return RuleChanges(
         tuple(sorted(new - old)),
@@ -146,6 +146,12 @@ def compare_rules(before: SharedRules, after: SharedRules) -> RuleChanges:
         tuple(sorted(old - new)),
         tuple(sorted(same)),
     )
+
+
+def _is_same(rule: Rule, other: Rule) -> bool:
+    """Whether rules have the same text; those of other formulas are not written for it."""
+    is_alike = rule.query.pattern.formula == other.query.pattern.formula
+    return is_alike and rule.text == other.text
 
 
 # ------------------------------------------------------------------- families
@@ -281,7 +287,8 @@ def find_bundles(
     made = {rule.query.pattern.into for rule in rules}
     kinds: dict[BundleKind, list[Rule]] = {}
     routed = (rule for rule in rules if rule.name not in apart)
-    readers = Counter(test for rule in routed for test in rule.equalities or ())
+    tests = (test for rule in routed for test in rule.equalities or ())
+    readers = Counter(test for test in tests if test.attribute is None)
     for rule in rules:
         if rule.name not in inside and made.isdisjoint(rule.query.pattern.streams):
             kind = find_kind(rule)
