@@ -586,6 +586,11 @@ class CompareNeighbours:
         return tuple(part for part in parts if isinstance(part, Reference))
 
     @property
+    def is_difference(self) -> bool:
+        """Whether it compares a difference of the two events."""
+        return any(len(list_pair_sides(side)) > 1 for side in (self.left, self.right))
+
+    @property
     def variables(self) -> tuple[str, str]:
         """The variables of the earlier and of the later event."""
         names = {part.previous: part.variable for part in self.references}
