@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.peers.write import Compared, PeerSteps
+from benchmarks.peers.write import ComparedSteps, PeerSteps
 
 Found = tuple[int, ...]
 """The number of matches, the sum of their first rows, and that of their last."""
@@ -56,7 +56,7 @@ def read_steps(given: Mapping[str, Any]) -> PeerSteps:
     fields: dict[str, Any] = {
         name: tuple(v) if isinstance(v, list) else v for name, v in given.items()
     }
-    fields["compared"] = tuple(Compared(*one) for one in given["compared"])
+    fields["compared"] = tuple(ComparedSteps(*one) for one in given["compared"])
     return PeerSteps(**fields)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.peers.streams import LATENESS, SEED, TYPES
 from benchmarks.peers.write import (
-    Compared,
+    ComparedSteps,
     PeerSteps,
     expand,
     quote_names,
@@ -195,14 +195,16 @@ QUESTIONS = (
         "`A ; B ; C`: B has the key of A, C the price of B, within 10 s",
         "uniform",
         PeerSteps(
-            _ABC, 10_000, compared=(Compared(0, 1, "key", "="), Compared(1, 2, "price", "="))
+            _ABC,
+            10_000,
+            compared=(ComparedSteps(0, 1, "key", "="), ComparedSteps(1, 2, "price", "=")),
         ),
     ),
     _ask(
         "keyed",
         "`A ; B` of the same key at a higher price within 10 s",
         "uniform",
-        PeerSteps(("A", "B"), 10_000, compared=(Compared(0, 1, "price", "<"),), is_keyed=True),
+        PeerSteps(("A", "B"), 10_000, compared=(ComparedSteps(0, 1, "price", "<"),), is_keyed=True),
     ),
     _ask(
         "rising",
@@ -211,20 +213,23 @@ QUESTIONS = (
         PeerSteps(
             _ABC,
             1000,
-            compared=(Compared(0, 1, "price", "<", 400), Compared(1, 2, "price", "<", 400)),
+            compared=(
+                ComparedSteps(0, 1, "price", "<", 400),
+                ComparedSteps(1, 2, "price", "<", 400),
+            ),
         ),
     ),
     _ask(
         "with the first",
         "`A ; B ; C` within 100 ms, the price of C higher by 900 than that of A",
         "uniform",
-        PeerSteps(_ABC, 100, compared=(Compared(0, 2, "price", "<", 900),)),
+        PeerSteps(_ABC, 100, compared=(ComparedSteps(0, 2, "price", "<", 900),)),
     ),
     _ask(
         "not neighbours",
         "`A ; B ; C`: C has the key of A, whatever is between, within 1 s",
         "uniform",
-        PeerSteps(_ABC, 1000, compared=(Compared(0, 2, "key", "="),)),
+        PeerSteps(_ABC, 1000, compared=(ComparedSteps(0, 2, "key", "="),)),
     ),
     _ask(
         "absence",

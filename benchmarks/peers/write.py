@@ -17,7 +17,7 @@ SEPARATOR = " ;; "
 _FOUND = "count(*), coalesce(sum(f), 0), coalesce(sum(l), 0)"
 
 
-class Compared(NamedTuple):
+class ComparedSteps(NamedTuple):
     """A condition on two steps: the later one has an equal attribute, or a higher one."""
 
     earlier: int
@@ -35,7 +35,7 @@ class PeerSteps:
     window: int
     mode: str = "any"
     """`any` and `next`: which events a step may skip; `absent`: the last step must not happen."""
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[ComparedSteps, ...] = ()
     floors: tuple[int, ...] = ()
     """For each step, a number that the price is above."""
     is_keyed: bool = False
@@ -49,10 +49,10 @@ class PeerSteps:
         return ascii_lowercase[: len(self.types)]
 
     @property
-    def conditions(self) -> tuple[Compared, ...]:
+    def conditions(self) -> tuple[ComparedSteps, ...]:
         """All comparisons, those of the key with the first step among them."""
         keys = range(1, len(self.types)) if self.is_keyed else ()
-        return (*(Compared(0, step, "key", "=") for step in keys), *self.compared)
+        return (*(ComparedSteps(0, step, "key", "=") for step in keys), *self.compared)
 
     def floor(self, step: int) -> int | None:
         """Return the number that the price of a step must be above."""
@@ -78,7 +78,8 @@ def expand(steps: PeerSteps) -> list[PeerSteps]:
 def write_ceql(steps: PeerSteps, unit: str = "MILLISECONDS") -> str:
     """Return a query of Cernis and, with the unit EVENTS, of CORE.
 
-    >>> write_ceql(PeerSteps(("A", "B"), 9, compared=(Compared(0, 1, "price", "<", 5),)), "EVENTS")
+    >>> rising = ComparedSteps(0, 1, "price", "<", 5)
+    >>> write_ceql(PeerSteps(("A", "B"), 9, compared=(rising,)), "EVENTS")
     'SELECT * FROM S WHERE A AS a ; B AS b FILTER a[price] + 5 < b[price] WITHIN 9 EVENTS'
     """
     written = [f"{kind} AS {name}" for kind, name in zip(steps.types, steps.names, strict=True)]
@@ -144,7 +145,7 @@ def _write_conditions(steps: PeerSteps, step: int) -> Iterator[str]:
             yield _write_compared(each, f"{steps.names[each.earlier]}.", f"{name}.")
 
 
-def _write_compared(each: Compared, earlier: str, later: str) -> str:
+def _write_compared(each: ComparedSteps, earlier: str, later: str) -> str:
     plus = f" + {each.plus}" if each.plus else ""
     operator = {"<": ">", "=": "="}[each.operator]
     return f"{later}{each.attribute} {operator} {earlier}{each.attribute}{plus}"
