@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,8 +17,9 @@ import cernis
 from benchmarks.detections import host_log, write_detection
 from cernis.cli.main import main
 from cernis.encoding.literals import LiteralSearch
+from cernis.encoding.ranges import RangeSearch
 from cernis.events.batch import EventBatch
-from cernis.pattern.simple_tests import Form
+from cernis.pattern.simple_tests import Form, Interval
 from cernis.plan.equalities import choose_tests, find_equalities, find_needed, list_tests
 from cernis.run.rules import routing
 from cernis.run.rules.routing import RoutedRules, Router
@@ -25,6 +28,8 @@ CASES = min(int(os.environ.get("CERNIS_FUZZ_N", "12")), 2000)
 """How many random sets are tried; `make fuzz` tries more."""
 
 COLUMNS = ("Image", "Cmd", "User")
+LOADS = (-3, 0, 0.1, 0.7, 1, 2.5, 9007199254740993)
+"""Numbers, some of which are no floats."""
 WORDS = ("mimi", "Kat", "powershell", "sch", "ſ", "K", "ä", "-enc", "cmd.exe", "%")
 
 
@@ -32,6 +37,7 @@ def write_test(chance: Random) -> str:
     """Return a condition on one event, as rules write them."""
     column, word = chance.choice(COLUMNS), chance.choice(WORDS).replace("%", "")
     plain = word or "x"
+    low, high = sorted([chance.choice(LOADS), chance.choice(LOADS)])
     forms = [
         f"SQL_ILIKE({column}, '%{word}%')",
         f"SQL_ILIKE({column}, '{plain}')",
@@ -45,6 +51,10 @@ def write_test(chance: Random) -> str:
         f"EventID = {chance.randrange(4)}",
         f"{column} IS NULL",
         f"EventID > {chance.randrange(4)}",
+        f"{chance.randrange(4)} >= EventID",
+        f"(Load >= {low} AND Load < {high})",
+        f"Load IN RANGE ({low}, {high})",
+        f"Load {chance.choice(['<', '<=', '>', '>='])} {chance.choice(LOADS)}",
     ]
     return chance.choice(forms)
 
@@ -93,14 +103,21 @@ def make_events(chance: Random, count: int) -> pa.Table:
             {"ts": time, "Host": chance.choice("ab"), "EventID": chance.randrange(4), **own}
         )
     table = pa.Table.from_pylist(rows)
+    loads = [chance.choice([None, float("nan"), *map(float, LOADS)]) for _ in rows]
+    kinds = [pa.float64(), pa.float32(), pa.int64(), pa.decimal128(20, 2)]
+    kind = chance.choice(kinds)
+    if not pa.types.is_floating(kind):
+        loads = [each if each is not None and each.is_integer() else None for each in loads]
+    table = table.append_column("Load", pa.array(loads).cast(kind, safe=False))
     if chance.random() < 0.5:
         image = table.column("Image").dictionary_encode()
         table = table.set_column(table.schema.get_field_index("Image"), "Image", image)
     return table
 
 
-def list_found(result: Any) -> Any:
-    return result.to_arrow().to_pylist() if hasattr(result, "to_arrow") else list(result)
+def list_found(result: Any) -> str:
+    found = result.to_arrow().to_pylist() if hasattr(result, "to_arrow") else list(result)
+    return repr(found)  # NaN is what it is
 
 
 def push_all(session: Any, pieces: list[pa.Table]) -> list[Any]:
@@ -222,6 +239,62 @@ def test_a_rule_reads_the_same_events_whichever_condition_finds_it() -> None:
     assert at.tolist() == again.tolist()
     assert owners.tolist() == whose.tolist()
     assert {log["EventID"][int(place)].as_py() for place in at} == {1}
+
+
+def test_ranges_are_found_as_comparing_each_of_them_finds_them() -> None:
+    chance = Random(11)
+    bounds = [-inf, *(chance.uniform(-9, 9) for _ in range(20)), 0.0, inf]
+    ranges = [Interval(chance.choice(bounds), chance.choice(bounds)) for _ in range(300)]
+    values = [*bounds[1:-1], *(chance.uniform(-12, 12) for _ in range(50)), None, float("nan")]
+    search, column = RangeSearch(ranges), pa.chunked_array([values, [1, 2]])
+    held = [
+        (row, number)
+        for row, value in enumerate(column.to_pylist())
+        for number, (low, high) in enumerate(ranges)
+        if value is not None and low <= value <= high
+    ]
+    rows, numbers = search.find(column)
+    assert list(zip(rows.tolist(), numbers.tolist(), strict=True)) == held
+    counts = Counter(number for _, number in held)
+    assert search.count(column).tolist() == [counts[number] for number in range(len(ranges))]
+
+
+def test_rules_that_ask_for_a_range_alone_read_the_events_in_it() -> None:
+    texts = {
+        f"r{low}": f"SELECT * FROM log WHERE * AS e FILTER e[size > {low} AND size <= {low + 10}]"
+        for low in range(0, 1000, 10)
+    }
+    session = cernis.rules(texts).session()
+    log = pa.table({"ts": range(500), "size": [3 * (i % 300) for i in range(500)]})
+    found = session.push({"log": log})
+    for low in range(0, 1000, 10):
+        within = sum(low < 3 * (i % 300) <= low + 10 for i in range(500))
+        assert found[f"r{low}"].count() == within
+        assert session.metrics()[f"r{low}"].events == within
+
+
+def test_how_many_events_a_rule_has_read_depends_on_no_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Types and ranges as well: a rule reads the events that pass all of its simple tests."""
+    chance = Random(4)
+    types, sizes = chance.choices("ABC", k=600), chance.choices(range(5), k=600)
+    log = pa.table({"ts": range(600), "type": types, "size": sizes, "host": ["x", "y", "y"] * 200})
+    texts = {
+        name: f"SELECT * FROM log WHERE {name} AS e FILTER e[host = 'x' AND size < {most}]"
+        for name, most in (("A", 1), ("B", 3), ("C", 5))
+    }
+    counted = []
+    for least in (1, 400, 10_000):
+        monkeypatch.setattr(routing, "LEAST_SAMPLED", least)
+        session = cernis.rules(texts).session()
+        for first in range(0, 600, 100):
+            session.push({"log": log.slice(first, 100)})
+        counted.append({name: own.events for name, own in session.metrics().items()})
+    assert counted[0] == counted[1] == counted[2]
+    assert counted[0]["A"] == sum(
+        row["type"] == "A" and row["host"] == "x" and row["size"] < 1 for row in log.to_pylist()
+    )
 
 
 def test_rules_that_change_are_found_by_their_own_conditions() -> None:

@@ -16,9 +16,11 @@ import pytest
 
 import cernis
 from cernis.cli.main import main
+from benchmarks.detections import host_log, write_detection
 from cernis.generators.stock import stock_stream
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.shared_rules import SMALLEST
+from cernis.spark import batch
 from cernis.spark.recognition import recognize_rules
 
 RULES = """
@@ -227,12 +229,7 @@ def test_rules_run_together_in_one_job(spark: Any) -> None:
     df = spark.createDataFrame(events)
     found = recognize_rules(df, TOGETHER).toArrow().to_pylist()
     here = cernis.rules(TOGETHER).run(events)
-    wanted = [
-        {"rule": name, **json.loads(line)}
-        for name, matches in here.items()
-        for part in matches.lines()
-        for line in part["line"].to_pylist()
-    ]
+    wanted = list_lines(here)
     lines = [json.loads(row["line"]) for row in found]
     assert sorted(map(json.dumps, lines)) == sorted(map(json.dumps, wanted))
     assert {line["rule"] for line in lines} == {*here} - {"rare"}
@@ -276,3 +273,45 @@ def test_the_command_line_runs_rules_on_streams_of_matches(
             shown.append(capfd.readouterr().out)
         assert shown[0] == shown[1]
         assert "high" in shown[0]
+
+
+def test_large_sets_read_the_rows_that_some_rule_can_use(
+    spark: Any,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the rarest of their conditions: constants, texts and ranges are joined by column."""
+    monkeypatch.setattr(batch, "_PUSHED_RULES", 8)
+    log = host_log(3000, seed=2, columns=30)
+    rare = pa.array([None if row % 100 else row for row in range(3000)], pa.int64())
+    log = log.append_column("size", rare)
+    at = log.schema.get_field_index("ts")
+    log = log.set_column(at, "ts", log.column("ts").cast(pa.timestamp("us", "UTC")))
+    pq.write_table(log, tmp_path / "log.parquet")
+    df = spark.read.parquet(str(tmp_path / "log.parquet"))
+    texts = {f"r{i}": write_detection(i, seed=5) for i in range(30)}
+    step = "e[Channel = 'Sysmon' AND size >= {} AND size < {}]"
+    texts |= {
+        f"size {low}": "SELECT * FROM log WHERE log AS e FILTER " + step.format(low, low + 200)
+        for low in range(0, 2000, 400)
+    }
+    wanted = list_lines(cernis.rules(texts).run({"log": log}))
+    found = recognize_rules({"log": df}, texts)
+    found.explain()
+    plan = capfd.readouterr().out
+    assert "RLIKE" in plan
+    assert " >= " in plan
+    lines = [json.loads(row["line"]) for row in found.toArrow().to_pylist()]
+    assert sorted(map(json.dumps, lines)) == sorted(map(json.dumps, wanted))
+    assert {line["rule"] for line in wanted} > {"size 0", "size 400"}
+
+
+def list_lines(found: Any) -> list[dict[str, Any]]:
+    """Return the lines of all rules, with their names."""
+    return [
+        {"rule": name, **json.loads(line)}
+        for name, matches in found.items()
+        for part in matches.lines()
+        for line in part["line"].to_pylist()
+    ]

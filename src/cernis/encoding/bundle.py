@@ -304,7 +304,7 @@ def _find_text_tests(predicate: pred.Predicate) -> frozenset[ConstantTest] | Non
     tests = find_tests(predicate)
     if not isinstance(tests, frozenset) or not tests:
         return None
-    is_text = all(test.attribute is not None and test.form is not Form.EQUAL for test in tests)
+    is_text = all(test.attribute and test.form in (Form.FOLDED, Form.PART) for test in tests)
     return tests if is_text and len({test.attribute for test in tests}) == 1 else None
 
 

@@ -1,4 +1,5 @@
-"""Simple tests that a condition implies: an attribute equals a constant, or has a text in it.
+"""Simple tests that a condition implies: an attribute equals a constant, or is text with another in
+it, or a number within bounds.
 
 Indexes find events by them (`run.rules.routing`), and a condition is not evaluated where they fail
 (`encoding.bundle`). A condition with `AND` offers several sets of tests, and any of them finds its
@@ -10,15 +11,26 @@ Cost contract: a walk over the condition.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
+from math import copysign, inf, nextafter
+from struct import pack, unpack
 from typing import NamedTuple, TypeGuard
 
 from cernis.pattern import predicate as pred
 from cernis.pattern.atom import Atom, TypeIs
 
-Constant = str | int | float | bool
+
+class Interval(NamedTuple):
+    """Numbers from `low` to `high`, both included."""
+
+    low: float
+    high: float
+
+
+Constant = str | int | float | bool | Interval
 
 
 class Form(Enum):
@@ -27,6 +39,7 @@ class Form(Enum):
     EQUAL = "="
     FOLDED = "= without regard to capitals"
     PART = "contains, without regard to capitals"
+    RANGE = "lies in"
 
     __hash__ = object.__hash__  # that of an Enum is Python, and tests are hashed by the thousand
 
@@ -37,7 +50,7 @@ class ConstantTest(NamedTuple):
     attribute: str | None
     value: Constant
     form: Form = Form.EQUAL
-    """Constants of the other forms are in small letters."""
+    """Texts of the other forms are in small letters."""
 
     def __str__(self) -> str:
         """
@@ -45,11 +58,17 @@ class ConstantTest(NamedTuple):
         the type 'SELL' x = 1
         >>> print(ConstantTest("x", "a", Form.PART))
         x with 'a' in it
+        >>> print(ConstantTest("x", Interval(1.0, 2.5), Form.RANGE))
+        x from 1 to 2.5
         """
         if self.attribute is None:
             return f"the type {self.value!r}"
         if self.form is Form.PART:
             return f"{self.attribute} with {self.value!r} in it"
+        if isinstance(self.value, Interval):
+            low = "" if self.value.low == -inf else f" from {self.value.low:.9g}"
+            high = "" if self.value.high == inf else f" to {self.value.high:.9g}"
+            return f"{self.attribute}{low}{high}"
         name = self.attribute if self.form is Form.EQUAL else f"LOWER({self.attribute})"
         return f"{name} = {self.value!r}"
 
@@ -85,9 +104,29 @@ def need_all(parts: Iterable[NeededTests | None]) -> NeededTests | None:
 
 
 def need_any(parts: Iterable[NeededTests | None]) -> NeededTests | None:
-    """Return what finds the events that all parts hold for: any of them does."""
-    known = tuple(dict.fromkeys(part for part in parts if part is not None))
+    """Return what finds the events that all parts hold for: any of them does.
+
+    >>> bounds = [Interval(1.0, inf), Interval(-inf, 2.0)]
+    >>> need_any(frozenset([ConstantTest("x", one, Form.RANGE)]) for one in bounds)
+    frozenset({ConstantTest(attribute='x', value=Interval(low=1.0, high=2.0), form=<Form.RANGE: \
+'lies in'>)})
+    """
+    known = tuple(dict.fromkeys(_join_ranges(part for part in parts if part is not None)))
     return TestChoice(known) if len(known) > 1 else next(iter(known), None)
+
+
+def _join_ranges(parts: Iterable[NeededTests]) -> Iterator[NeededTests]:
+    """Yield the parts, with one range for all of an attribute."""
+    ranges: dict[str | None, Interval] = {}
+    for part in parts:
+        test = next(iter(part)) if isinstance(part, frozenset) and len(part) == 1 else None
+        if test is None or not isinstance(test.value, Interval):
+            yield part
+            continue
+        low, high = ranges.get(test.attribute, test.value)
+        own = Interval(max(low, test.value.low), min(high, test.value.high))
+        ranges[test.attribute] = own
+    yield from (frozenset([ConstantTest(*pair, Form.RANGE)]) for pair in ranges.items())
 
 
 def find_tests(atom: Atom) -> NeededTests | None:
@@ -103,8 +142,14 @@ def find_tests(atom: Atom) -> NeededTests | None:
             return _of_call(call)
         case pred.Comparison(op="=", left=left, right=right):
             return _of_sides(left, [right]) or _of_sides(right, [left])
+        case pred.Comparison(op="<" | "<=" | ">" | ">=" as op, left=left, right=right):
+            if isinstance(left, pred.Literal):
+                return _of_bounds(right, [(pred.MIRRORED[op], left)])
+            return _of_bounds(left, [(op, right)])
         case pred.InSet(body=body, values=values):
             return _of_sides(body, values)
+        case pred.InRange(body=body, low=low, high=high):
+            return _of_bounds(body, [(">=", low), ("<=", high)])
         case pred.Like(body=body, pattern=pattern):
             return _of_parts(body, _list_regex_parts(pattern))
         case _:
@@ -124,6 +169,43 @@ def _of_sides(value: pred.Value, others: Sequence[pred.Value]) -> frozenset[Cons
         if _is_short(constant) and (form is Form.EQUAL or isinstance(constant, str))
     ]
     return frozenset(found) if len(found) == len(others) else None
+
+
+def _of_bounds(
+    value: pred.Value, bounds: Sequence[tuple[pred.Operator, pred.Value]]
+) -> frozenset[ConstantTest] | None:
+    """Return the test of the numbers between bounds."""
+    low, high = -inf, inf
+    for op, other in bounds:
+        bound = other.value if isinstance(other, pred.Literal) else None
+        if isinstance(bound, bool) or not isinstance(bound, int | float | Decimal):
+            return None
+        if not _is_column(value) or not abs(bound) < _LARGEST:
+            return None
+        is_high = op in ("<", "<=")
+        own = _round_outward(bound, -inf if is_high else inf, is_excluded=op in ("<", ">"))
+        low, high = (low, min(high, own)) if is_high else (max(low, own), high)
+    assert isinstance(value, pred.Attribute)
+    return frozenset([ConstantTest(value.name, Interval(low, high), Form.RANGE)])
+
+
+_LARGEST = 2**53
+"""Whole numbers below this are floats that differ."""
+
+
+def _round_outward(bound: int | float | Decimal, inside: float, *, is_excluded: bool) -> float:
+    """Return a bound that no number on the side of `inside` passes, also as a float of 32 bits.
+
+    >>> _round_outward(5, inf, is_excluded=False), _round_outward(5, inf, is_excluded=True) > 5
+    (5.0, True)
+    >>> 0.69 < _round_outward(0.7, inf, is_excluded=True) < 0.7
+    True
+    """
+    known = float(bound)
+    (short,) = unpack("f", pack("f", known))
+    if Fraction(short) == Fraction(bound):
+        return nextafter(known, inside) if is_excluded else known
+    return known - copysign(1, inside) * max(abs(known) * 2**-23, 2**-149)
 
 
 def _is_column(value: pred.Value) -> TypeGuard[pred.Attribute]:

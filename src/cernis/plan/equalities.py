@@ -1,7 +1,8 @@
 """Which events can move a plan: the tests of which one holds for each of them.
 
 Each test by which an automaton sees an event implies simple tests, where it can: an attribute
-equals a constant (or one of several), its text contains a constant, or the event has a type. A
+equals a constant (or one of several), its text contains a constant, its number lies within bounds,
+or the event has a type. A
 condition with `AND` offers several such sets, and any of them finds the events. `choose_tests`
 takes the one that holds for the fewest events, by what is known of them (`run.rules.routing`
 samples them).
@@ -15,7 +16,7 @@ Cost contract: a walk over the tests of an automaton.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -37,11 +38,11 @@ from cernis.plan.plan import Plan
 Weigh = Callable[[ConstantTest], float]
 """Tells how many events a test holds for."""
 
-_GUESSES = {Form.EQUAL: 1, Form.FOLDED: 1, Form.PART: 1000}
+_GUESSES = {Form.EQUAL: 1, Form.FOLDED: 1, Form.PART: 1000, Form.RANGE: 1e7}
 
 
 def guess_weight(test: ConstantTest) -> float:
-    """Return a weight where nothing is known: a type holds for most events."""
+    """Return a weight where nothing is known: a type or a range holds for most events."""
     return 1e6 if test.attribute is None else _GUESSES[test.form]
 
 
@@ -88,7 +89,7 @@ def why_whole(plan: Plan) -> str:
     if plan.listed or plan.head is not None:
         return "candidates are checked one by one"
     if find_needed(plan) is None:
-        return "a condition is no equality with a constant, and names no type"
+        return "a condition compares nothing with a constant, and names no type"
     return ""
 
 
@@ -151,8 +152,30 @@ def _find_needed(plan: Plan) -> NeededTests | None:
     else:
         assert plan.unary is not None
         tests = plan.unary.cea.changing()
-    own = [_of_test(test) for test in tests]
+    own = [_drop_ranges(_of_test(test), plan.pattern.streams) for test in tests]
     return need_all([*own, *map(find_needed, plan.guards)])
+
+
+def _drop_ranges(needed: NeededTests | None, streams: Collection[str]) -> NeededTests | None:
+    """Return the tests without ranges of events that a type finds, and nothing else does.
+
+    A type that is no stream leaves few events, and a rule that reads all of them is told what is
+    odd about them.
+    """
+    if isinstance(needed, TestUnion):
+        return need_all(_drop_ranges(part, streams) for part in needed.parts)
+    if not isinstance(needed, TestChoice):
+        return needed
+    parts = [part for part in needed.parts if not _is_every(part, lambda t: t.form is Form.RANGE)]
+    if all(_is_every(part, lambda t: t.attribute is None) for part in parts) and any(
+        _is_every(part, lambda t: t.value not in streams) for part in parts
+    ):
+        return need_any(parts)
+    return needed
+
+
+def _is_every(needed: NeededTests, holds: Callable[[ConstantTest], bool]) -> bool:
+    return all(map(holds, list_tests(needed)))
 
 
 def _of_test(test: Test) -> NeededTests | None:

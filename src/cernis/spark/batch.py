@@ -12,7 +12,7 @@ for all predicates and the columns that are shown or compared.
 
 A rule set has one shuffle for each key: the rules of one key share the rows and a session in each
 task. Rules without a key are spread over the tasks, which all get the rows. Spark filters the rows
-that can move some rule, if the rules are not too many; one job runs all rules.
+that can move some rule (`rule_relevance` for large sets); one job runs all rules.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from cernis.spark.options import SAMPLE, count_tasks
 from cernis.spark.prepare import Job, QueryJob, RuleJob, empty_rows, is_sliced
 from cernis.spark.relevance import relevance_condition
 from cernis.spark.rows import key_bucket, read_condition, spread_by_key, travelling_columns
+from cernis.spark.rule_relevance import SAMPLED, find_relevant
 from cernis.spark.slices import Line
 from cernis.work.columns import BUCKET, MOMENT, NOW, PLACE, ROW, STREAM, TICKS
 from cernis.work.group_parts import list_columns, spark_schema
@@ -50,7 +51,7 @@ from cernis.work.row_groups import recognize_groups
 from cernis.work.rule_record import RuleText
 
 _PUSHED_RULES = 64
-"""Of more rules, tasks look up the constants: so many conditions would cost more than they save."""
+"""Of more rules, the constants are indexed by column: so many conditions outgrow compiled code."""
 
 
 def recognize_batch(job: QueryJob, work: QueryWork) -> Any:
@@ -311,7 +312,7 @@ def _select_keyed(job: RuleJob, keyed: KeyedRules, i: int, frame: Frame, tasks: 
     data, moment, untimed = _number_frame(job, i), frame.moment, frame.untimed
     if job.options.on_error == "skip" and untimed is not None:
         data, untimed = data.filter(~untimed), None
-    key, relevance = keyed.key, _find_relevance(job, keyed, frame)
+    key, relevance = keyed.key, _find_relevance(job, keyed, i)
     if relevance is not None:
         data = data.filter(relevance if untimed is None else relevance | untimed)
     bucket = F.lit(0) if tasks == 1 else F.explode(F.array(*map(F.lit, range(tasks))))
@@ -327,9 +328,23 @@ def _select_keyed(job: RuleJob, keyed: KeyedRules, i: int, frame: Frame, tasks: 
     return data.select(*columns, bucket.alias(BUCKET))
 
 
-def _find_relevance(job: RuleJob, keyed: KeyedRules, frame: Frame) -> Column | None:
+def _find_relevance(job: RuleJob, keyed: KeyedRules, i: int) -> Column | None:
     """Return where some rule of a key may be moved, for Spark to filter; None: anywhere."""
-    if keyed.equalities is None or frame.time is None or len(keyed.rules) > _PUSHED_RULES:
+    frame = job.frames[i]
+    if frame.time is None:
+        return None
+    if len(keyed.rules) > _PUSHED_RULES:
+        needed = keyed.find_needed(frame.stream)
+        return None if needed is None else find_relevant(needed, frame, _take_some(job, i))
+    if keyed.equalities is None:
         return None
     tests = [test for rule in keyed.rules for test in tests_and_atoms(rule.query.plan)[0]]
     return relevance_condition(tests, frame.columns, frame.type, frame.stream)
+
+
+def _take_some(job: RuleJob, i: int) -> pa.Table:
+    """Return some events of a stream, with the columns that travel."""
+    frame = job.frames[i]
+    columns = [frame.columns[n][0].alias(c) for n, c in job.columns[frame.stream].items()]
+    rows: pa.Table = frame.data.limit(SAMPLED).select(*columns, F.lit(0).alias(ROW)).toArrow()
+    return job.work.streams[i].select(rows)

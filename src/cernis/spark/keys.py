@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Pattern, SelectedTerm
-from cernis.pattern.simple_tests import ConstantTest
+from cernis.pattern.simple_tests import ConstantTest, NeededTests
 from cernis.plan.plan import Distribution, Plan
 from cernis.run.rules.rule import Rule
 from cernis.run.rules.rule_set import RuleSet
@@ -55,6 +55,22 @@ class KeyedRules(NamedTuple):
                 return None
             found |= rule.equalities
         return found
+
+    def find_needed(self, stream: str) -> tuple[NeededTests, ...] | None:
+        """Return the tests that find the events of a stream for each rule; None: any may move one.
+
+        For a batch, at whose end time passes for rules that wait for it.
+        """
+        made = {rule.query.pattern.into for rule in self.rules} - {None}
+        found = []
+        for rule in self.rules:
+            streams = rule.query.pattern.streams
+            derives = rule.query.pattern.into or not made.isdisjoint(streams)
+            if derives or (rule.whole and not rule.is_paced) or rule.needed is None:
+                return None
+            if not streams or stream in streams:
+                found.append(rule.needed)
+        return tuple(found)
 
 
 def key_rules(

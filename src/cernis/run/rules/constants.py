@@ -1,7 +1,8 @@
-"""`ConstantIndex`: which of many constants the values of a column equal, or have in them.
+"""`ConstantIndex`: which of many constants the values of a column equal, have in them, or lie in.
 
 All constants of a kind that rules compare an attribute with are one hash table (`encoding.lookup`),
-and all texts that they look for in it one automaton (`encoding.literals`).
+all texts that they look for in it one automaton (`encoding.literals`), and all ranges one tree
+(`encoding.ranges`).
 
 Cost contract: one look-up for each value, however many constants there are.
 """
@@ -16,10 +17,11 @@ import pyarrow as pa
 
 from cernis.encoding.literals import LiteralSearch, fold_text
 from cernis.encoding.lookup import Lookup
+from cernis.encoding.ranges import RangeSearch
 from cernis.events.attributes import attribute
 from cernis.events.batch import Int64s
 from cernis.events.source import kind_of
-from cernis.pattern.simple_tests import Constant, ConstantTest, Form
+from cernis.pattern.simple_tests import Constant, ConstantTest, Form, Interval
 from cernis.schema import Kind
 
 _KINDS: dict[Kind, tuple[type[Constant], ...]] = {
@@ -40,7 +42,8 @@ class IndexKind(NamedTuple):
 
     @staticmethod
     def of(test: ConstantTest) -> IndexKind:
-        return IndexKind(test.attribute, type(test.value), test.form)
+        kind = float if isinstance(test.value, Interval) else type(test.value)
+        return IndexKind(test.attribute, kind, test.form)
 
 
 class ConstantIndex:
@@ -49,19 +52,32 @@ class ConstantIndex:
     def __init__(self, form: Form, constants: Sequence[Constant]) -> None:
         self.constants = constants
         self._form = form
-        self._search: LiteralSearch | Lookup
+        self._search: LiteralSearch | RangeSearch | Lookup
         if form is Form.PART:
             self._search = LiteralSearch([str(each) for each in constants])
+        elif form is Form.RANGE:
+            self._search = RangeSearch([each for each in constants if isinstance(each, Interval)])
         else:
             self._search = Lookup([pa.chunked_array([pa.array(constants)])])
 
     def find(self, column: pa.ChunkedArray) -> tuple[Int64s, Int64s]:
         """Return rows, ascending, and the number of a constant of each; some rows have several."""
-        if isinstance(self._search, LiteralSearch):
+        if not isinstance(self._search, Lookup):
             return self._search.find(column)
         numbers = self._search.find([fold_text(column) if self._form is Form.FOLDED else column])
         rows = np.flatnonzero(numbers >= 0)
         return rows, numbers[rows]
+
+    def count(self, column: pa.ChunkedArray) -> Int64s:
+        """Return how many values have each constant."""
+        if self.ranges is not None:
+            return self.ranges.count(column)
+        return np.bincount(self.find(column)[1], minlength=len(self.constants))
+
+    @property
+    def ranges(self) -> RangeSearch | None:
+        """The ranges, if the constants are some."""
+        return self._search if isinstance(self._search, RangeSearch) else None
 
 
 class TestTable:

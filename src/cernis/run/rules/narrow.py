@@ -3,9 +3,9 @@
 The router finds the events of a rule by one of its conditions, and most of these events fail
 another one: `Channel = 'Security' AND EventID = 1 AND CommandLine ILIKE '%mimikatz%'`. Here the
 other simple tests are asked as well (`plan.equalities`), for all rules together. Each kind of tests
-is looked up once for the events that some rule still asks about: those that equal constants first,
-then the texts. So a rule reads the same events, whichever of its conditions the index has. Types
-are left to the engine, which asks them at no cost.
+is looked up once for the events that some rule still asks about: those that equal constants or lie
+in ranges first, then the texts. So a rule reads the same events, whichever of its conditions the
+index has. Thousands of ranges may hold for an event: each is compared with the events that ask it.
 
 The tests of a rule are a *branching program*: each test has the test that follows if it holds, and
 the one that follows if it does not. A kernel walks it for each event and rule, over the tests that
@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from cernis.encoding.ranges import read_numbers
 from cernis.engine.branches import FAIL, PASS, BranchingPrograms
 from cernis.events.batch import Bools, EventBatch, Int64s
 from cernis.pattern.simple_tests import ConstantTest, Form, NeededTests, TestUnion
@@ -54,6 +55,7 @@ class ProgramTable:
         self._arrays = BranchingPrograms(*(np.empty(0, np.int64) for _ in range(3)))
         self._begins = np.empty(0, np.int64)
         self._asks = np.zeros((0, 0), np.bool_)
+        self._index_of = np.empty(0, np.int64)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -100,10 +102,21 @@ class ProgramTable:
             index_of = np.empty(self.tests.size, np.int64)
             for place, (_, _, numbers) in enumerate(indexes):
                 index_of[numbers] = place
+            self._index_of = index_of[test]
             self._asks = np.zeros((len(self._known), len(indexes)), np.bool_)
             lengths = np.diff(self._begins, prepend=-1)
-            self._asks[np.repeat(np.arange(len(lengths)), lengths), index_of[test]] = True
+            self._asks[np.repeat(np.arange(len(lengths)), lengths), self._index_of] = True
         return self._asks[np.searchsorted(self._begins, begins)]
+
+    def list_asked(self, begins: Int64s, index: int) -> tuple[Int64s, Int64s]:
+        """Return the tests of an index that each program asks, and how many each one does."""
+        steps = np.flatnonzero(self._index_of == index)
+        number = np.searchsorted(self._begins, begins)
+        first = np.searchsorted(steps, np.append(-1, self._begins)[number], side="right")
+        counts = np.searchsorted(steps, begins, side="right") - first
+        before = np.cumsum(counts) - counts
+        at = np.repeat(first - before, counts) + np.arange(counts.sum())
+        return self.programs.test[steps[at]], counts
 
 
 class RuleConditions:
@@ -177,19 +190,28 @@ class RuleConditions:
         places, begins = pairs
         asks = self._table.list_asking(begins)
         for number, (kind, constants, tests) in enumerate(self._table.tests.indexes):
-            if (kind.form is Form.PART) is not is_text or kind.attribute is None:
+            if (kind.form is Form.PART) is not is_text:
                 continue
             asking = places[asks[:, number]]
             column = find_column(table, kind, self._type_column) if len(asking) else None
             if not len(asking) or (column is not None and not is_indexed(column, kind)):
                 continue
             truths.may_hold[tests] = False
-            if column is not None:
-                asking = asking[np.flatnonzero(np.diff(asking, prepend=-1))]
-                rows = asking if index is None else index[asking]
-                found, which = constants.find(column.take(pa.array(rows)))
-                truths.events.append(asking[found])
+            if column is None:
+                continue
+            events = asking[np.flatnonzero(np.diff(asking, prepend=-1))]
+            values = column.take(pa.array(events if index is None else index[events]))
+            if constants.ranges is None:
+                found, which = constants.find(values)
+                truths.events.append(events[found])
                 truths.tests.append(tests[which])
+            else:
+                asked, counts = self._table.list_asked(begins[asks[:, number]], number)
+                own = np.repeat(asking, counts)
+                numbers = read_numbers(values)[np.searchsorted(events, own)]
+                held = constants.ranges.holds(numbers, np.searchsorted(tests, asked))
+                truths.events.append(own[held])
+                truths.tests.append(asked[held])
 
     def _walk(self, places: Int64s, begins: Int64s, truths: _Truths) -> Bools:
         """Return which pairs pass, by what is known."""

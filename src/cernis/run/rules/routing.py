@@ -1,10 +1,10 @@
 """`Router`: which events can move which rules, by an index over types, constants and texts.
 
 A plan says which simple tests hold for the events that can move it (`plan.equalities`): an
-attribute equals a constant, or a text stands in it. All constants that rules compare an attribute
-with are one hash table, and all texts that they look for in it one automaton (`encoding.literals`).
-So an event costs one look-up for each such attribute, however many rules there are. A rule gets the
-events for which one of its tests holds, and its own engine decides the rest.
+attribute equals a constant, a text stands in it, or its number lies in a range. All constants of a
+kind that rules compare an attribute with are one index (`constants`). So an event costs one look-up
+for each such attribute, however many rules there are. A rule gets the events for which one of its
+tests holds, and its own engine decides the rest.
 
 A rule with `AND` offers several sets of tests. The router takes the one that holds for the fewest
 of some events that it samples, and looks again when it has read sixteen times as many. The other
@@ -43,7 +43,7 @@ _RARER = 16
 """A router samples again when it has read so many times as many events."""
 _STALE = 4
 """Programs are written anew when so many times as many are known as there are rules."""
-_UNSEEN = {Form.EQUAL: 0.5, Form.FOLDED: 0.5, Form.PART: 0.25}
+_UNSEEN = {Form.EQUAL: 0.5, Form.FOLDED: 0.5, Form.PART: 0.25, Form.RANGE: 0.75}
 """What is added to the number of sampled events that a test holds for."""
 
 
@@ -157,8 +157,7 @@ class _SampledTests:
                 if not is_indexed(column, kind):
                     held = np.full(len(index.constants), len(rows))
                 else:
-                    _, numbers = index.find(column.take(pa.array(rows)))
-                    held = np.bincount(numbers, minlength=len(index.constants))
+                    held = index.count(column.take(pa.array(rows)))
                 for number in np.flatnonzero(held).tolist():
                     test = ConstantTest(kind.attribute, index.constants[number], kind.form)
                     self._held[test] = self._held.get(test, 0) + int(held[number])
@@ -277,6 +276,11 @@ class Router:
             return False
         needed = self._rules[target].wanted[owner]
         return any(each.attribute is not None for each in list_tests(needed))
+
+    @property
+    def constants(self) -> dict[IndexKind, list[Constant]]:
+        """The constants of each index: every event that can move a rule has one of them."""
+        return {index.kind: [*index.constants.constants] for index in self._indexes}
 
     @property
     def attributes(self) -> dict[str, int]:
