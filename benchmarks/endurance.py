@@ -3,7 +3,7 @@
 There is one process for each class of query, and for each set of rules. Its session reads batch
 after batch; samples along the way have the memory of the process and the rate. `make endless
 LENGTH=1000000000` is the long form. A set of rules that share no engine reads a twentieth of the
-events; one of a thousand detections (`cernis.generators.detections`) reads all, of a log of hosts.
+events; one of a thousand detections (`benchmarks.detections`) reads all, of a log of hosts.
 """
 
 from __future__ import annotations

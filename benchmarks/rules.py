@@ -9,7 +9,7 @@ has one rule, and about as many events as any other. There are four workloads:
   (`run.rules.group`);
 * *many shapes that suppress*: the same rules with SUPPRESS BY;
 * *detections*: rules as security teams publish them, with up to forty wildcards on some of hundreds
-  of columns (`cernis.generators.detections`).
+  of columns (`benchmarks.detections`).
 
 One pass of the rule set is compared with as many runs of single queries: a few of them are
 measured, and their mean stands for each. A session takes the same events in pieces; its state is

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import cernis
+from cernis.engine.unary.run_sums import PartSums, SumBound
 from cernis.engine.unary.thresholds import ALONE, NOTHING, RunThresholds
 from tools.cases.differential import assert_agrees
 from tools.cases.tables import make_table
@@ -33,6 +37,22 @@ COUNTS = (
 )
 
 
+SUMS = (
+    "SUM(x[a]) >= {n}",
+    "SUM(x[c]) > {n}",
+    "{n} > SUM(x[c])",
+    "SUM(x[a]) <= {n}",
+    "AVG(x[c]) > {n}",
+    "AVG(x[a]) <= {n}",
+    "AVG(x[f]) >= {n}",
+    "SUM(x[a + c]) > {n}",
+    "SUM(x[g]) >= {n}",
+    "MIN(x[c]) >= {n}",
+    "MAX(x[a]) < {n}",
+    "MIN(x[f]) > {n}",
+)
+
+
 def make_query(rng: random.Random) -> str:
     strategy = rng.choice(STRATEGIES)
     rounds = rng.choice(["->+", ":+", ":{2,}", "->{3,}"] + ["+", "{2,}"] * (strategy != ""))
@@ -52,6 +72,26 @@ def make_query(rng: random.Random) -> str:
     return f"SELECT {strategy} {shown} WHERE {formula} {' '.join(clauses)}"
 
 
+def make_sum_query(rng: random.Random) -> str:
+    rounds = rng.choice(["->+", ":+", ":{2,}", "->{3,}"])
+    conditions = [rng.choice(SUMS)]
+    if rng.random() < 0.3:
+        conditions.append(rng.choice(SUMS[-3:]))
+    if rng.random() < 0.4:
+        conditions.append(rng.choice(COUNTS).format(n=rng.randint(1, 3)))
+    if rng.random() < 0.2:
+        rounds, conditions = "+", ["SUM(x[a]) >= {n}", "x[a >= 0]"]
+    condition = " AND ".join(each.format(n=rng.randint(-2, 4)) for each in conditions)
+    shown = rng.choice(["*", "x", "COUNT(x) AS n, SUM(x[c]) AS s", "NONE"])
+    clauses = [
+        rng.choice(["PARTITION BY [k]", ""]),
+        rng.choice(["WITHIN 4 SECONDS", "WITHIN 5 EVENTS", "WITHIN 3 [t]"]),
+        rng.choice(["", "LIMIT 2"]),
+    ]
+    strategy = rng.choice(["MAX", "NEXT", "LAST"])
+    return f"SELECT {strategy} {shown} WHERE E{rounds} AS x FILTER {condition} {' '.join(clauses)}"
+
+
 def make_events(rng: random.Random, n: int) -> Events:
     times = sorted(rng.choices(range(12), k=n))
     return [
@@ -62,6 +102,8 @@ def make_events(rng: random.Random, n: int) -> Events:
             "k": rng.choice([1, 2, None]),
             "a": rng.choice([0, 1, 2, 3, None]),
             "b": rng.choice([1, 1, 1, 2]),
+            "c": rng.choice([-3, -1, 0, 1, 2, 4, None]),
+            "g": rng.choice([0.5, -float("inf"), 2.0, float("inf"), None]),
             "f": rng.choice([0.5, 1.0, 2.5, float("nan"), None]),
             "s": rng.choice(["x", "X", "y", None]),
         }
@@ -70,9 +112,10 @@ def make_events(rng: random.Random, n: int) -> Events:
 
 
 @pytest.mark.parametrize("seed", range(CASES))
-def test_runs_agree_with_the_oracle(seed: int) -> None:
+@pytest.mark.parametrize("make", [make_query, make_sum_query])
+def test_runs_agree_with_the_oracle(make: Callable[[random.Random], str], seed: int) -> None:
     rng = random.Random(seed)
-    query, events = cernis.query(make_query(rng)), make_events(rng, rng.randint(1, 12))
+    query, events = cernis.query(make(rng)), make_events(rng, rng.randint(1, 12))
     assert query.plan.runs is not None, str(query)
     table = make_table(events, timed=True)
     assert_agrees(query.pattern, events, list(query.run(table)))
@@ -83,6 +126,54 @@ def test_runs_agree_with_the_oracle(seed: int) -> None:
             session = query.thaw(session.freeze())
     found += session.finish()
     assert_agrees(query.pattern, events, found)
+
+
+def test_sums_are_those_of_each_later_part() -> None:
+    """Of long runs of several partitions, whose windows move on and whose values have any sign."""
+    rng = np.random.default_rng(5)
+    keys, values = rng.integers(0, 3, 600), rng.integers(-9, 10, 600).astype(float)
+    values[rng.random(600) < 0.01] = np.nan
+    places = np.arange(600)
+    starts = np.maximum.accumulate(places - rng.integers(0, 200, 600))
+    for bound in (SumBound(0.0), SumBound(25.0, is_strict=True), SumBound(-30.0)):
+        wanted = []
+        for end in places:
+            own = [at for at in range(max(starts[end], 0), end + 1) if keys[at] == keys[end]]
+            sums = {at: sum(values[one] for one in own if one >= at) for at in own}
+            held = (at for at, total in sums.items() if total >= bound.least + bound.is_strict)
+            wanted.append(next(held, -1))
+        sums, found = PartSums(), []
+        for at in range(0, 600, 70):
+            some = slice(at, at + 70)
+            pairs = np.stack([values[some], np.zeros_like(values[some])])
+            found += sums.add(keys[some], places[some], starts[some], pairs, bound).tolist()
+        assert found == wanted
+
+
+def test_an_average_costs_no_candidates() -> None:
+    text = "SELECT MAX COUNT(x) AS n WHERE E:+ AS x FILTER AVG(x[a]) > 5 AND COUNT(x) >= 3"
+    query = cernis.query(f"{text} PARTITION BY [k] WITHIN 10 MINUTES")
+    events = [{"type": "E", "ts": 1000 * i, "k": i % 2, "a": i % 11} for i in range(400)]
+    assert query.run(events, budget=0).count() > 300
+    assert "AVG(x[a]) > 5: while reading" in str(query.explain())
+
+
+def test_decimals_and_large_integers_are_summed_exactly() -> None:
+    cents = pa.array([Decimal("0.10"), Decimal("0.20"), Decimal("0.30")])
+    large = pa.array([2**62 + 1, -(2**62), 1])
+    table = pa.table({"type": ["E"] * 3, "ts": [1, 2, 3], "d": cents, "n": large})
+    for condition, ends in {
+        "SUM(x[d]) >= 0.6": [2],
+        "SUM(x[d]) > 0.6": [],
+        "AVG(x[d]) <= 0.15": [0, 1],
+        "SUM(x[n]) = 1": None,
+        "SUM(x[n]) > 4611686018427387904": [0],
+        "SUM(x[n]) < 2": [1, 2],
+    }.items():
+        query = cernis.query(f"SELECT MAX * WHERE E:+ AS x FILTER {condition} WITHIN 1 SECOND")
+        assert (query.plan.runs is not None) == (ends is not None)
+        if ends is not None:
+            assert [match.end for match in query.run(table)] == ends, condition
 
 
 def test_a_burst_costs_its_events() -> None:

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import cernis
-from cernis.cli.main import main
 from benchmarks.detections import host_log, write_detection
+from cernis.cli.main import main
 from cernis.generators.stock import stock_stream
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.shared_rules import SMALLEST

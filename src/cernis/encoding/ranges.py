@@ -12,6 +12,7 @@ each piece, which is quadratic in ranges that overlap.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from cernis.events.batch import Bools, Int64s
+from cernis.events.source import kind_of
 from cernis.pattern.simple_tests import Interval
+from cernis.schema import Kind
 
 Floats = NDArray[np.float64]
 
@@ -93,3 +96,28 @@ def read_numbers(column: pa.ChunkedArray) -> Floats:
         column = column.cast(column.type.value_type)
     numbers: Floats = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan).to_numpy()
     return numbers
+
+
+def split_numbers(column: pa.ChunkedArray) -> Floats:
+    """Return numbers as floats, and what these round off; NULL is 0, and NaN what is no number.
+
+    >>> split_numbers(pa.chunked_array([[2**53 + 1, None]])).tolist()
+    [[9007199254740992.0, 0.0], [1.0, 0.0]]
+    """
+    pairs = np.zeros((2, len(column)))
+    is_known = np.asarray(column.is_valid())
+    if kind_of(column.type) not in (Kind.INT, Kind.FLOAT):
+        pairs[0, is_known] = np.nan
+        return pairs
+    pairs[0, is_known] = read_numbers(column)[is_known]
+    if not pa.types.is_floating(column.type) and not _are_whole(column, pairs[0]):
+        rounded = zip(column.to_pylist(), pairs[0].tolist(), strict=True)
+        rest = [Fraction(one) - Fraction(own) for one, own in rounded if one is not None]
+        pairs[1, is_known] = [float(one) for one in rest]
+    return pairs
+
+
+def _are_whole(column: pa.ChunkedArray, numbers: Floats) -> bool:
+    """Whether numbers are integers that floats have exactly."""
+    is_small = np.abs(numbers).max(initial=0) < 2**53
+    return bool(is_small) and not pa.types.is_decimal(column.type)

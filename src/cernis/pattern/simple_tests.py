@@ -180,7 +180,7 @@ def _of_bounds(
         bound = other.value if isinstance(other, pred.Literal) else None
         if isinstance(bound, bool) or not isinstance(bound, int | float | Decimal):
             return None
-        if not _is_column(value) or not abs(bound) < _LARGEST:
+        if not _is_column(value) or not -_LARGEST < bound < _LARGEST:
             return None
         is_high = op in ("<", "<=")
         own = _round_outward(bound, -inf if is_high else inf, is_excluded=op in ("<", ">"))

@@ -157,7 +157,7 @@ def _describe_guarantee(plan: Plan) -> list[str]:
     lines = [name, *_explain_residual(plan), *costs]
     if counts_only(plan.pattern) and plan.can_aggregate:
         return [*lines, "counting: per event, whatever the window and the matches; none are kept"]
-    if plan.runs is not None and plan.runs.cuts:
+    if plan.runs is not None and (plan.runs.cuts or plan.runs.takes_part):
         return [*lines, "counting and sampling: by listing"]
     if not plan.listed:
         return [*lines, f"counting and sampling: {_describe_counting(plan)}"]
@@ -583,6 +583,8 @@ def _describe_strategy(plan: Plan) -> list[str]:
         how = "the run of all events that fit, at each end"
         if plan.runs.cuts:
             how = "every start of a run, up to the latest from which its counts are reached"
+        if plan.runs.takes_part:
+            how = "the longest later part of the run of all events for which its conditions hold"
     lines = [f"{pattern.strategy.value}: {how}"]
     if plan.written is not None and plan.written.strategy is not pattern.strategy:
         lines = ["MAX: every match, as all have as many events: none contains another"]

@@ -1,6 +1,7 @@
-"""Conditions that one more event never makes false, on a whole run of events.
+"""Conditions on a whole run of events that are decided while it is read.
 
-Take `SELECT MAX … WHERE E+ AS x FILTER COUNT(DISTINCT x[a]) >= 4 … WITHIN d`. At each end the run W
+One more event never makes some conditions false. Take
+`SELECT MAX … WHERE E+ AS x FILTER COUNT(DISTINCT x[a]) >= 4 … WITHIN d`. At each end the run W
 of all E in the window contains every other match. If the condition holds of some match, it holds
 of W. So W is the match of that end, or there is none, whether the strategy is MAX, NEXT, LAST or
 ANY; with LONGEST the runs of different ends are compared as always. `E->+` and `E:+` have W as
@@ -13,13 +14,21 @@ first events. The condition holds from one start back, so those matches are cut 
 Conditions that count: `COUNT(x) >= n`, `COUNT(x[a]) >= n` and `COUNT(DISTINCT x[a]) >= n`;
 `MAX(x[a]) >= c` and `MIN(x[a]) <= c`, where one event is enough. An automaton counts few events
 (`E{3,}`).
+
+One more event may make others false: a sum or an average against a bound, and `MIN(x[a]) >= c` and
+`MAX(x[a]) <= c`, which every event has to pass. The matches of `E->+` and `E:+` that share an end
+are the later parts of W, and MAX, NEXT, LAST and ANY take the longest of those for which the
+condition holds. It is the one from the earliest start on for which it does
+(`engine.unary.run_sums`). Of `E+` that is W itself where no value is below 0 (`x[a >= 0]`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from math import isfinite
+from typing import NamedTuple
 
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -44,6 +53,19 @@ class RunCount:
 
 
 @dataclass(frozen=True, slots=True)
+class RunSum:
+    """A sum, or an average, and its bound, which it has to pass where that `is_strict`."""
+
+    attribute: pred.Attribute
+    factor: int
+    """-1: the bound is one from above, and all is turned around."""
+    bound: pred.Number
+    """The constant that it is compared with."""
+    is_strict: bool
+    is_mean: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RunCondition:
     """The counts that a run has to reach."""
 
@@ -52,6 +74,15 @@ class RunCondition:
     counts: tuple[RunCount, ...]
     cuts: bool
     """Whether the later starts of a run are matches of their own."""
+    sum: RunSum | None = None
+    """What the longest later part of a run has to reach, which then is the match."""
+    bars: tuple[pred.Predicate, ...] = ()
+    """What no event of that part may satisfy."""
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether the match is a later part of a run."""
+        return self.sum is not None or bool(self.bars)
 
 
 def take_run_counts(pattern: Pattern) -> tuple[Pattern, RunCondition | None]:
@@ -68,23 +99,33 @@ def take_run_counts(pattern: Pattern) -> tuple[Pattern, RunCondition | None]:
     run = _read_run(pattern.formula)
     if run is None or pattern.without or not _is_free(pattern, run):
         return pattern, None
-    names, counts, plain = {*_name_run(pattern.formula)}, [], []
+    names, counts, sums, bars = {*_name_run(pattern.formula)}, [], [], []
     for part in run.conditions:
-        count = None if isinstance(part, pred.Holds) else _read_count(part, names)
         if isinstance(part, pred.Holds):
-            plain.append(part)
-        elif count is None:
-            return pattern, None
-        else:
+            continue
+        if (count := _read_count(part, names)) is not None:
             counts.append(count)
-    if all(each.test is None and each.least <= MOST_ROUNDS for each in counts):
+        elif (bar := _read_bar(part, names)) is not None:
+            bars.append(bar.test)
+            counts.append(RunCount(1, bar.passes))
+        elif (total := _read_sum(part, names)) is not None:
+            sums.append(total)
+            counts.append(RunCount(1, pred.IsNull(total.attribute.own_value, negated=True)))
+        else:
+            return pattern, None
+    takes_part = bool(sums or bars)
+    if takes_part and (len(sums) > 1 or not _has_longest_part(pattern, run, sums, names)):
+        return pattern, None
+    if not takes_part and all(c.test is None and c.least <= MOST_ROUNDS for c in counts):
         return pattern, None
     if run.rounds.low > 1:  # every event of a run is counted, from the first on
         counts.append(RunCount(run.rounds.low))
     formula = _replace_run(pattern.formula, replace(run.rounds, low=1, separator=cel.LATER))
     strategy = pattern.strategy if pattern.strategy is Strategy.LONGEST else Strategy.NEXT
     runs = replace(pattern, formula=formula, strategy=strategy)
-    return runs, RunCondition(min(names), tuple(counts), pattern.strategy is Strategy.ALL)
+    cuts = pattern.strategy is Strategy.ALL
+    total = next(iter(sums), None)
+    return runs, RunCondition(min(names), tuple(counts), cuts, total, tuple(bars))
 
 
 def list_run_counts(pattern: Pattern) -> tuple[str, ...]:
@@ -175,14 +216,108 @@ def _is_free(pattern: Pattern, run: _CountedRun) -> bool:
     return pattern.strategy is Strategy.ALL and follows and keeps_all
 
 
+def _has_longest_part(
+    pattern: Pattern, run: _CountedRun, sums: Sequence[RunSum], names: set[str]
+) -> bool:
+    """Whether the match of an end is the longest later part of a run."""
+    if pattern.strategy not in _WHOLE or pattern.strategy is Strategy.LONGEST:
+        return False
+    if pattern.consume is not Consume.NONE:  # it looks at the start of W
+        return False
+    if run.rounds.contiguous or run.rounds.separator.next:
+        return True
+    return all(
+        one.factor > 0 and not one.is_mean and _is_never_negative(one.attribute, run, names)
+        for one in sums
+    ) and bool(sums)
+
+
+def _is_never_negative(attribute: pred.Attribute, run: _CountedRun, names: set[str]) -> bool:
+    """Whether every event of a run is asked for a number from 0 on."""
+    asked = [
+        part.predicate
+        for part in run.conditions
+        if isinstance(part, pred.Holds) and part.variable in names
+    ]
+    for one in (part for each in asked for part in _list_parts(each)):
+        match one:
+            case pred.Comparison(op=">" | ">=", left=left, right=pred.Literal(value=number)):
+                is_number = isinstance(number, int | float | Decimal) and number >= 0
+                if left == attribute.own_value and is_number:
+                    return True
+    return False
+
+
+def _list_parts(predicate: pred.Predicate) -> Iterator[pred.Predicate]:
+    if isinstance(predicate, pred.And):
+        for part in predicate.parts:
+            yield from _list_parts(part)
+    else:
+        yield predicate
+
+
+class _Barring(NamedTuple):
+    """What no event may satisfy, and what one has to."""
+
+    test: pred.Predicate
+    passes: pred.Predicate
+
+
+_EVERY = {"MIN": (">", ">="), "MAX": ("<", "<=")}
+_OPPOSITE: dict[str, pred.Operator] = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}
+
+
+def _read_bar(part: pred.Condition, names: set[str]) -> _Barring | None:
+    """Return a condition that every event has to pass; None: it is none."""
+    match _turn(part):
+        case pred.CompareTerms(
+            op=op,
+            left=pred.Aggregate(function=function, argument=pred.Reference() as side),
+            right=pred.Literal() as limit,
+        ) if op in _EVERY.get(function, ()) and _is_number(limit) and side.variable in names:
+            value = side.attribute.own_value
+            test = pred.Comparison(_OPPOSITE[op], value, limit)
+            return _Barring(test, pred.Comparison(op, value, limit))
+    return None
+
+
+def _read_sum(part: pred.Condition, names: set[str]) -> RunSum | None:
+    """Return a sum with its bound; None: the condition is none."""
+    match _turn(part):
+        case pred.CompareTerms(
+            op="<" | "<=" | ">" | ">=" as op,
+            left=pred.Aggregate(
+                function="SUM" | "AVG" as function,
+                argument=pred.Reference() as side,
+                distinct=False,
+            ),
+            right=pred.Literal(value=int() | float() | Decimal() as number) as limit,
+        ) if _is_number(limit) and side.variable in names:
+            factor = 1 if op in (">", ">=") else -1
+            return RunSum(side.attribute, factor, number, op in ("<", ">"), function == "AVG")
+    return None
+
+
+def _turn(part: pred.Condition) -> pred.Condition:
+    """Return a comparison with the constant on its right."""
+    if isinstance(part, pred.CompareTerms) and isinstance(part.left, pred.Literal):
+        return pred.CompareTerms(pred.MIRRORED[part.op], part.right, part.left)
+    return part
+
+
+def _is_number(limit: pred.Literal) -> bool:
+    value = limit.value
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return False
+    return isfinite(value)
+
+
 _ENOUGH = {"MAX": (">", ">="), "MIN": ("<", "<=")}
 
 
 def _read_count(part: pred.Condition, names: set[str]) -> RunCount | None:
     """Return a condition as a number to reach; None: it is none."""
-    match part:
-        case pred.CompareTerms(op=op, left=pred.Literal() as limit, right=pred.Aggregate() as term):
-            return _read_count(pred.CompareTerms(pred.MIRRORED[op], term, limit), names)
+    match _turn(part):
         case pred.CompareTerms(
             op=">" | ">=" as op,
             left=pred.Aggregate(function="COUNT", argument=counted, distinct=is_distinct),

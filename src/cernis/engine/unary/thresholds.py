@@ -11,8 +11,12 @@ equal values have equal codes, `ALONE` differs from all others, and `NOTHING` do
 entry knows the next entry with its code. The different values between two entries are the entries
 without such a next one in between, so no table of numbers by value is kept.
 
-Cost contract: amortized O(1) for each event of a run and condition. Memory: 16 bytes, and 16 for
-each condition, for each event that a window still reaches, until `forget_before`.
+Sums may become smaller with one more event. Then the match is the part of the run from the earliest
+start on for which the sum reaches its bound (`run_sums`), if the counts do as well.
+
+Cost contract: amortized O(1) for each event of a run and condition, O(log n) with a sum. Memory: 16
+bytes, and 16 for each condition, for each event that a window still reaches, until
+`forget_before`.
 """
 
 from __future__ import annotations
@@ -23,8 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.compiled import kernel
+from cernis.engine.unary.run_sums import PartSums, SumBound, lengthen
 
 Numbers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 NOTHING, ALONE = -1, -2
 _FIRST_ENTRIES = 256
@@ -63,12 +69,19 @@ class RunThresholds:
     ([False, False, True], [1])
     """
 
-    def __init__(self, least: list[int]) -> None:
+    def __init__(self, least: list[int], *, sums: bool = False) -> None:
+        """With `sums`, these have to reach a bound as well."""
         self.least = np.array(least, np.int64)
         self.ends = self.latest_starts = np.empty(0, np.int64)
-        """The ends of runs that reach all numbers, and their latest starts, until `drop_ends`."""
+        """The ends of runs that reach all numbers, and their latest starts, until `drop_ends`.
+
+        With sums, the starts of their parts that reach the bound.
+        """
+        self._sums = PartSums() if sums else None
+        self._bound = SumBound()
         self._base = 0
         self._codes = np.empty((len(least), 0), np.int64)
+        self._values = np.empty((2, 0))
         self._restart()
 
     def _restart(self) -> None:
@@ -77,21 +90,34 @@ class RunThresholds:
         wide = (conditions, _FIRST_ENTRIES)
         self._log = RunLog(*(np.full(_FIRST_ENTRIES, -1) for _ in range(3)), *_fill(wide, wide))
         self._counts = RunCounts(np.full(1, -1), *_fill(*[(conditions, 1)] * 3))
+        self._added = np.empty((2, _FIRST_ENTRIES))
+        if self._sums is not None:
+            self._sums.restart()
 
-    def begin(self, base: int, codes: Numbers) -> None:
-        """Take the codes of a batch whose first event has the position `base`."""
-        self._base, self._codes = base, codes
+    def begin(
+        self,
+        base: int,
+        codes: Numbers,
+        values: Floats | None = None,
+        bound: SumBound = SumBound(),  # noqa: B008
+    ) -> None:
+        """Take the codes of a batch whose first event has the position `base`, and what is summed.
+
+        `values` are pairs of floats (`run_sums`).
+        """
+        self._base, self._codes, self._bound = base, codes, bound
+        self._values = np.zeros((2, codes.shape[1])) if values is None else values
 
     def decide(self, keys: Numbers, starts: Numbers, ends: Numbers) -> NDArray[np.bool_]:
         """Add the ends of runs, which ascend, and return which runs reach all numbers."""
         codes = np.ascontiguousarray(self._codes[:, ends - self._base])
-        kept, latest = self._add(keys, starts, ends, codes)
+        kept, latest = self._add(keys, starts, ends, codes, self._values[:, ends - self._base])
         self.ends = np.concatenate([self.ends, ends[kept]])
         self.latest_starts = np.concatenate([self.latest_starts, latest[kept]])
         return kept
 
     def _add(
-        self, keys: Numbers, starts: Numbers, ends: Numbers, codes: Numbers
+        self, keys: Numbers, starts: Numbers, ends: Numbers, codes: Numbers, values: Floats
     ) -> tuple[NDArray[np.bool_], Numbers]:
         self._reserve(len(keys), int(keys.max(initial=0)) + 1, int(codes.max(initial=0)) + 1)
         kept, latest = np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.int64)
@@ -100,18 +126,24 @@ class RunThresholds:
         log.key[size : size + len(keys)] = keys
         log.code[:, size : size + len(keys)] = codes
         _count_runs(log, self._counts, self.least, size, starts, kept, latest)
+        if self._sums is not None:
+            self._added[:, size : size + len(keys)] = values
+            first = self._sums.add(keys, ends, starts, values, self._bound)
+            kept, latest = kept & (first >= 0) & (first <= latest), first
         self._size = size + len(keys)
         return kept, latest
 
     def _reserve(self, entries: int, keys: int, codes: int) -> None:
         """Make room for so many more entries, and for so many partitions and codes."""
         log, counts = self._log, self._counts
-        self._log = RunLog(*(_lengthen(array, self._size + entries) for array in log))
+        self._log = RunLog(*(lengthen(array, self._size + entries) for array in log))
+        if self._sums is not None:
+            self._added = lengthen(self._added, self._size + entries)
         self._counts = RunCounts(
-            _lengthen(counts.last, keys),
-            _lengthen(counts.first, keys),
-            _lengthen(counts.number, keys),
-            _lengthen(counts.latest, codes),
+            lengthen(counts.last, keys),
+            lengthen(counts.first, keys),
+            lengthen(counts.number, keys),
+            lengthen(counts.latest, codes),
         )
 
     def find_latest(self, ends: Numbers) -> Numbers:
@@ -128,42 +160,34 @@ class RunThresholds:
     # ----------------------------------------------------------- forgetting
 
     @property
-    def entries(self) -> tuple[Numbers, Numbers, Numbers]:
-        """The positions, partitions and codes of the log."""
+    def entries(self) -> tuple[Numbers, Numbers, Numbers, Floats]:
+        """The positions, partitions and codes of the log, and what is summed."""
         log, size = self._log, self._size
-        return log.position[:size], log.key[:size], log.code[:, :size]
+        summed = self._added[:, :size] if self._sums is not None else np.empty((0, size))
+        return log.position[:size], log.key[:size], log.code[:, :size], summed
 
-    def restore(self, positions: Numbers, keys: Numbers, codes: Numbers) -> None:
+    def restore(self, positions: Numbers, keys: Numbers, codes: Numbers, values: Floats) -> None:
         """Begin again with a log."""
         self._restart()
-        self._add(keys, np.full(len(keys), -1), positions, np.ascontiguousarray(codes))
+        self._add(keys, np.full(len(keys), -1), positions, np.ascontiguousarray(codes), values)
 
     def forget_before(self, position: int) -> None:
         """Drop the events before a position, which no window reaches."""
-        positions, keys, codes = self.entries
+        positions, keys, codes, values = self.entries
         kept = positions >= position
         if 2 * np.count_nonzero(kept) <= self._size:
-            self.restore(positions[kept], keys[kept], codes[:, kept])
+            self.restore(positions[kept], keys[kept], codes[:, kept], values[:, kept])
 
     def keep_keys(self, keys: Numbers) -> None:
         """Renumber partitions: keys[i] becomes i, and all others are dropped."""
-        positions, own, codes = self.entries
+        positions, own, codes, values = self.entries
         kept = np.isin(own, keys)
-        self.restore(positions[kept], np.searchsorted(keys, own[kept]), codes[:, kept])
+        keys = np.searchsorted(keys, own[kept])
+        self.restore(positions[kept], keys, codes[:, kept], values[:, kept])
 
 
 def _fill(*shapes: tuple[int, int]) -> tuple[Numbers, ...]:
     return tuple(np.full(shape, -1) for shape in shapes)
-
-
-def _lengthen(array: Numbers, size: int) -> Numbers:
-    """Return an array with room for so many numbers in its last dimension."""
-    room = array.shape[-1]
-    if size <= room:
-        return array
-    longer = np.full((*array.shape[:-1], max(size, 2 * room)), -1)
-    longer[..., :room] = array
-    return longer
 
 
 @kernel
