@@ -7,7 +7,7 @@ parser that recurses; one that fails is parsed again, line by line.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,15 @@ from cernis.events.text import (
 )
 
 _BLOCK_BYTES = 1 << 20  # at a time, so that all cores take part
+_FEW_BYTES = 1 << 12
+"""A block that is parsed sooner than another thread wakes up, in which Arrow would read it."""
+_PLAIN: dict[pa.DataType, frozenset[type]] = {
+    pa.bool_(): frozenset({bool, type(None)}),
+    pa.int64(): frozenset({int, type(None)}),
+    pa.float64(): frozenset({float, int, type(None)}),
+    pa.string(): frozenset({str, type(None)}),
+}
+"""What values of JSON a column of a type has, where Arrow's parser and Python's agree on them."""
 _DEEPEST = 100
 
 
@@ -61,6 +70,10 @@ class JsonReader(TextReader):
     ) -> tuple[pa.Table, Bools | None, int]:
         if not block or block.isspace():
             return pa.table({}), None, 0
+        if columns is None and len(block) <= _FEW_BYTES:
+            table = _read_few_lines(block, self._types)
+            if table is not None:
+                return table, None, table.num_rows
         sound = _is_utf8(block) and not _is_deep(block)
         table = self._arrow(block, columns) if sound else None
         if table is None:
@@ -148,6 +161,33 @@ def _json_table(
             unexpected_field_behavior=unexpected,
         ),
     )
+
+
+def _read_few_lines(block: bytes, types: Mapping[str, pa.DataType]) -> pa.Table | None:
+    """Return lines as Arrow's parser does, if all their values are plain and of known types."""
+    texts = {name: pa.string() if pa.types.is_timestamp(t) else t for name, t in types.items()}
+    if not texts or not _PLAIN.keys() >= {*texts.values()}:
+        return None
+    try:
+        records = [_PLAIN_JSON.decode(line.decode()) for _, line in _json_lines(block)]
+        if not all(isinstance(record, dict) and record.keys() <= texts.keys() for record in records):
+            return None
+        columns = []
+        for name, type_ in texts.items():
+            values = [record.get(name) for record in records]
+            if not _PLAIN[type_].issuperset(map(type, values)):
+                return None
+            columns.append(pa.array(values, type_).cast(types[name]))
+    except (pa.ArrowException, OverflowError, RecursionError, ValueError):
+        return None
+    return pa.table(columns, names=[*texts])
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+_PLAIN_JSON = json.JSONDecoder(parse_constant=_refuse_constant)  # NaN is no JSON
 
 
 def _is_utf8(block: bytes) -> bool:

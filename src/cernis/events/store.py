@@ -7,7 +7,8 @@ values, an attribute that a stream does not have is null there, and types that d
 between streams are promoted.
 
 Single events can outlast their batches, such as those of the best matches so far: they are
-copied into *thinned* batches.
+copied into *thinned* batches. Small batches of a stream that is read as it comes are joined, so that
+a table is not kept for each.
 """
 
 from __future__ import annotations
@@ -35,10 +36,13 @@ from cernis.events.batch import (
     take_parts,
 )
 from cernis.events.kinds import NULL, Int8s, kind_of, kinds_in
+from cernis.events.reader import join_chunks
 from cernis.events.times import UNITS, is_number, is_text, tick_of, to_ticks, value_type
 from cernis.pattern.predicate import TIME, TIME_NS
 
 _NO_POSITIONS: Int64s = np.empty(0, np.int64)
+_SMALL, _SEVERAL = 1 << 10, 64
+"""Batches of fewer events are small; so many of them, one after the other, become one."""
 
 
 class StoredBatch(NamedTuple):
@@ -115,6 +119,8 @@ class EventStore:
         self._kinds: dict[str, tuple[int, ...]] = {}
         self._type_column = "type"
         self._time_column: str | None = None
+        self._small = 0
+        """How many small batches of its own, alike in their columns, are the last ones."""
 
     @property
     def nbytes(self) -> int:
@@ -137,8 +143,24 @@ class EventStore:
             return
         events, at = batch.chosen or (StoredEvents.of(batch), None)
         stored = StoredBatch(batch.base, len(batch), events, at)
+        is_small = batch.chosen is None and self._is_small(stored)
+        self._small = self._small + 1 if is_small else 0
         self.batches.append(stored)
         self._bases.append(batch.base)
+        if self._small >= _SEVERAL:
+            joined = _join_batches(self.batches[-_SEVERAL:])
+            self.use([*self.batches[:-_SEVERAL], joined])
+            self._small = int(joined.size < _SMALL)
+
+    def _is_small(self, stored: StoredBatch) -> bool:
+        """Return whether a batch is small and may be joined with those before it."""
+        events, before = stored.events, self.batches[-1].events if self.batches else None
+        if stored.size >= _SMALL or len(events.parts) > 1:
+            return False
+        if before is None or not self._small:
+            return True
+        (name, table), (last, known) = events.parts[0], before.parts[0]
+        return name == last and table.schema.equals(known.schema)
 
     def expect(self, schema: pa.Schema, type_column: str, time_column: str | None) -> None:
         """Set the columns, for a stream without events."""
@@ -160,6 +182,7 @@ class EventStore:
     def use(self, batches: list[StoredBatch]) -> None:
         """Keep these batches, in new lists: a copy of the store for matches keeps the old ones."""
         self.batches, self._bases = batches, [stored.base for stored in batches]
+        self._small = 0
 
     def add_earlier(self, earlier: EventStore) -> EventStore:
         """Return a copy with the events that only an earlier copy of this store still has."""
@@ -186,6 +209,7 @@ class EventStore:
         self.append(replace(batch, base=int(positions[0])))
         size = int(positions[-1] - positions[0]) + 1
         self.batches[-1] = self.batches[-1]._replace(size=size, positions=positions)
+        self._small = 0
 
     def _write(self, stored: StoredBatch) -> EventBatch:
         events, every = stored.events, np.arange(stored.events.size, dtype=np.int64)
@@ -432,6 +456,20 @@ class EventStore:
         end = self.batches[-1].end
         if last >= end:
             raise LookupError(f"there is no event at position {last}; {end} is the next one")
+
+
+def _join_batches(batches: Sequence[StoredBatch]) -> StoredBatch:
+    """Return whole batches of one table each, alike in their columns, as one."""
+    parts, rows = [], []
+    for base, size, events, *_ in batches:
+        every = np.arange(size, dtype=np.int64)
+        (name, table), index = events.parts[0], events.index
+        parts.append(table if index is None else table.take(pa.array(index)))
+        rows.append(events.find_rows(every))
+    columns = [join_chunks(column) for column in pa.concat_tables(parts).columns]
+    table = pa.table(columns, names=parts[0].column_names)
+    whole = EventBatch(batches[0].base, np.concatenate(rows), None, ((name, table),))
+    return StoredBatch(whole.base, len(whole), StoredEvents.of(whole), None)
 
 
 @lru_cache(maxsize=64)

@@ -261,7 +261,7 @@ class LiveRun:
 
     def _measure(self) -> Progress:
         """Return the numbers since the last commit."""
-        report, counts = self.bucket.report, self._counts
+        report, counts = self.bucket.measure(), self._counts
         watermark, rules = self.clock.watermark, self.bucket.recognizer.list_numbers()
         numbers = {rule: RuleNumbers(*own) for rule, own in json.loads(rules or "{}").items()}
         return Progress(

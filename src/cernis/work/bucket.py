@@ -90,7 +90,7 @@ class BucketWork:
             yield BucketAnswer(Report(), write_blob(pa.Table.from_batches([batch])))
         if self.side_output is not None and (aside := bucket.read_aside()) is not None:
             write_side_output(self.side_output, call, aside, self.work.stream_names)
-        yield BucketAnswer(bucket.report, rules=bucket.recognizer.list_numbers())
+        yield BucketAnswer(bucket.measure(), rules=bucket.recognizer.list_numbers())
         _live[self.query, number] = bucket
         while len(_live) > _MOST:
             _live.popitem(last=False)
@@ -282,16 +282,20 @@ class Bucket:
         began = perf_counter()
         if self.stream.window is None and self.log.needs_snapshot:
             self._write_snapshot(store)
-        header, report = self.log.header, self.report
+        header = self.log.header
         if (next_call := self._next_call) != header.timer:
             call(header.timer, next_call)
             header.timer = next_call
-        report.waiting, report.kept = len(self.buffer), self.log.size
-        for name, number in self.recognizer.count_state()._asdict().items():
-            setattr(report, name, number)
         if self.stream.is_kept:
             store.put_header(header.to_bytes(self.stream.derive_key(self.number)))
-        report.state_ms += 1000 * (perf_counter() - began)
+        self.report.state_ms += 1000 * (perf_counter() - began)
+
+    def measure(self) -> Report:
+        """Return the numbers of the last call, and those of the state, which are counted now."""
+        self.report.waiting, self.report.kept = len(self.buffer), self.log.size
+        for name, number in self.recognizer.count_state()._asdict().items():
+            setattr(self.report, name, number)
+        return self.report
 
     def _write_snapshot(self, store: Store) -> None:
         waiting = self.buffer.table()
