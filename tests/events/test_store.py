@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cernis.events.batch import EventBatch
+from cernis.events.batch import EventBatch, share_events
 from cernis.events.order import Ordering
 from cernis.events.source import open_events
 from cernis.events.store import EventStore, common_type
@@ -175,3 +175,43 @@ def test_records_that_differ_are_united() -> None:
         }
     )
     assert store.column(at(1, 0), "u").to_pylist() == [{"a": None, "b": "x"}, {"a": 1, "b": None}]
+
+
+@given(sizes=st.lists(st.integers(1, 40), min_size=100, max_size=300), data=st.data())
+def test_small_batches_are_joined_and_keep_their_events(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    store, early, base = EventStore(), None, 0
+    for number, size in enumerate(sizes):
+        values = range(base, base + size)
+        table = pa.table({"type": pa.array(["A"] * size).dictionary_encode(), "x": [*values]})
+        store.append(EventBatch.of(table, base=base))
+        base += size
+        if number == 50:
+            early = copy.copy(store), base
+    assert len(store.batches) < 100
+    wanted = data.draw(st.lists(st.integers(0, base - 1), min_size=1, max_size=20))
+    assert store.column(at(*wanted), "x").to_pylist() == wanted
+    assert store.rows(at(*wanted)).tolist() == wanted
+    assert early is not None  # matches that were given before keep the events as they were
+    known = [position for position in wanted if position < early[1]]
+    assert early[0].column(at(*known), "x").to_pylist() == known
+    kept = data.draw(st.integers(0, base - 1))
+    store.forget_before(kept)
+    assert store.column(at(base - 1), "x").to_pylist() == [base - 1]
+
+
+def test_batches_that_stores_share_are_not_joined() -> None:
+    store = EventStore()
+    for base in range(200):
+        table = pa.table({"type": ["A"], "x": [base]})
+        store.append(share_events(EventBatch.of(table, base=base)))
+    assert len(store.batches) == 200
+
+
+def test_batches_of_other_columns_are_not_joined() -> None:
+    store = EventStore()
+    for base in range(200):
+        table = pa.table({"type": ["A"], "x": [base if base % 2 else str(base)]})
+        store.append(EventBatch.of(table, base=base))
+    assert len(store.batches) == 200

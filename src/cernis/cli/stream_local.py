@@ -324,7 +324,7 @@ class MemoryBound:
         if used <= self._most:
             return
         run.commit()
-        report = run.bucket.report
+        report = run.bucket.measure()
         kept = "; all that was read is in the checkpoint" if run.store.folder is not None else ""
         raise CernisError(
             f"--max-memory {self._most}: this process needs {used:,} MiB, with "

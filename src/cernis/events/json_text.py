@@ -1,12 +1,14 @@
 """JSON lines: one object a line.
 
-A block goes through pyarrow's parser, unless it is not UTF-8 or nests deeper than is safe for a
-parser that recurses; one that fails is parsed again, line by line.
+A block goes through pyarrow's parser, unless it is not UTF-8, nests deeper than is safe for a
+parser that recurses, or has a line `null`; one that fails is parsed again, line by line. A few
+lines of plain values are parsed in Python, which takes less time than to wake Arrow's threads.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -74,7 +76,7 @@ class JsonReader(TextReader):
             table = _read_few_lines(block, self._types)
             if table is not None:
                 return table, None, table.num_rows
-        sound = _is_utf8(block) and not _is_deep(block)
+        sound = _is_utf8(block) and not _is_deep(block) and not _has_null(block)
         table = self._arrow(block, columns) if sound else None
         if table is None:
             return self._parse_slowly(block, row, line, columns)
@@ -170,7 +172,9 @@ def _read_few_lines(block: bytes, types: Mapping[str, pa.DataType]) -> pa.Table 
         return None
     try:
         records = [_PLAIN_JSON.decode(line.decode()) for _, line in _json_lines(block)]
-        if not all(isinstance(record, dict) and record.keys() <= texts.keys() for record in records):
+        if not all(
+            isinstance(record, dict) and record.keys() <= texts.keys() for record in records
+        ):
             return None
         columns = []
         for name, type_ in texts.items():
@@ -217,6 +221,14 @@ def _is_deep(block: bytes) -> bool:
     starts = np.concatenate([[0], depth[lines[at]]])
     line = np.concatenate([[0], np.cumsum(lines[at])[:-1]])
     return bool((depth - starts[line]).max(initial=0) > _DEEPEST)
+
+
+def _has_null(block: bytes) -> bool:
+    """Return whether a line begins as `null` does, at which pyarrow's parser ends the process."""
+    if block.startswith(b"n") or b"\nn" in block:
+        return True
+    is_indented = block[:1].isspace() or any(space in block for space in (b"\n ", b"\n\t", b"\n\r"))
+    return is_indented and re.search(rb"^[ \t\r]+n", block, re.MULTILINE) is not None
 
 
 def _json_lines(block: bytes) -> Iterator[tuple[int, bytes]]:

@@ -7,8 +7,8 @@ values, an attribute that a stream does not have is null there, and types that d
 between streams are promoted.
 
 Single events can outlast their batches, such as those of the best matches so far: they are
-copied into *thinned* batches. Small batches of a stream that is read as it comes are joined, so that
-a table is not kept for each.
+copied into *thinned* batches. Small batches of a stream that is read as it comes are joined: a
+table is not kept for each.
 """
 
 from __future__ import annotations
@@ -427,10 +427,9 @@ class EventStore:
             else:
                 arrays.append(cast_to(_contiguous(found.take(pa.array(rows))), type_))
             places.append(own)
-        if not arrays:
-            return pa.nulls(0, type_)
-        whole = pa.concat_arrays(arrays) if len(arrays) > 1 else arrays[0]
-        back = np.concatenate(places)
+        if len(arrays) < 2:
+            return arrays[0] if arrays else pa.nulls(0, type_)
+        whole, back = pa.concat_arrays(arrays), np.concatenate(places)
         if (back[1:] > back[:-1]).all():
             return whole
         inverse = np.empty(len(back), np.int64)
@@ -461,7 +460,7 @@ class EventStore:
 def _join_batches(batches: Sequence[StoredBatch]) -> StoredBatch:
     """Return whole batches of one table each, alike in their columns, as one."""
     parts, rows = [], []
-    for base, size, events, *_ in batches:
+    for _, size, events, *_ in batches:
         every = np.arange(size, dtype=np.int64)
         (name, table), index = events.parts[0], events.index
         parts.append(table if index is None else table.take(pa.array(index)))

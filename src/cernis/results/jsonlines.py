@@ -164,7 +164,7 @@ def _object_of(names: Iterable[str], columns: Iterable[pa.Array]) -> list[_Piece
 
 
 def _numbers(rows: Positions) -> pa.Array:
-    return pa.array(rows, pa.int64()).cast(pa.string())
+    return json_texts(pa.array(rows, pa.int64()))
 
 
 def list_rows(positions: Positions, offsets: Positions, events: EventStore) -> pa.Array:

@@ -20,6 +20,9 @@ import pyarrow.compute as pc
 from cernis.errors import DataError
 from cernis.events.times import UNITS
 
+_FEW = 8
+"""So many values become text one by one, sooner than by several calls of Arrow."""
+
 
 def python_values(column: pa.Array) -> list[Any]:
     """Return the column as a list.
@@ -76,6 +79,8 @@ def json_texts(column: pa.Array) -> pa.Array:
     ['"1970-01-01T00:00:00.000Z"']
     """
     kind = column.type
+    if len(column) <= _FEW and (pa.types.is_integer(kind) or pa.types.is_string(kind)):
+        return pa.array([json_text(value) for value in column.to_pylist()], pa.string())
     if pa.types.is_dictionary(kind):
         return json_texts(column.dictionary_decode())
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
