@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 from cernis.events.batch import Bools, Int64s
 from cernis.work.columns import TICKS
 
+_LONG = 1 << 14
+"""Rows of a chunk that is not worth a copy."""
+
 
 class EventBuffer:
     """Events that wait for the watermark, released in order of time and then of `ties`.
@@ -63,7 +66,7 @@ class EventBuffer:
                 left.append(run.slice(number))
         self._runs = left
         if len(passed) == 1:
-            return passed[0].combine_chunks()
+            return _join_short(passed[0])
         return self._sorted(passed) if passed else None
 
     def table(self) -> pa.Table | None:
@@ -74,8 +77,14 @@ class EventBuffer:
         table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
         by = [np.asarray(table.column(name)) for name in (*reversed(self.ties), TICKS)]
         if _is_sorted(by):
-            return table.combine_chunks()
+            return _join_short(table)
         return table.combine_chunks().take(pa.array(np.lexsort(by)))
+
+
+def _join_short(table: pa.Table) -> pa.Table:
+    """Return a table without short chunks, each of which would cost a call; long ones stay."""
+    chunks = table.column(TICKS).num_chunks
+    return table if chunks * _LONG <= table.num_rows else table.combine_chunks()
 
 
 def _is_sorted(by: Sequence[NDArray[Any]]) -> bool:
