@@ -169,10 +169,11 @@ def crash(kind: str, ends: int, seed: int) -> Outcome | None:
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "kafka").mkdir()
         broker = start_broker(Path(name) / "kafka") if kind == "topic" else None
+        stop = threading.Event()
         if kind == "topic" and broker is None:
             return None
         try:
-            scene, stop = Scene(kind, Path(name), chance, broker), threading.Event()
+            scene = Scene(kind, Path(name), chance, broker)
             writer = threading.Thread(target=scene.write, args=(stop,))
             writer.start()
             for number in range(ends):
@@ -185,6 +186,7 @@ def crash(kind: str, ends: int, seed: int) -> Outcome | None:
                 raise SystemExit(f"the last run failed: {said.decode()}")
             found, expected = scene.read(), scene.expect()
         finally:
+            stop.set()
             if broker is not None:
                 broker.stop()
         lost, doubled = (expected - found).total(), (found - expected).total()
