@@ -171,6 +171,15 @@ def test_a_stricter_value_lets_another_event_be_the_next() -> None:
     assert found.counts() == {1: 1, 2: 1, 3: 0}
 
 
+def test_a_bound_may_be_on_a_variable_that_matches_do_not_have() -> None:
+    text = "SELECT * WHERE (A+ WITHIN 2 EVENTS) AS x FILTER SUM(A[a]) >= $t"
+    events = [{"type": "A", "a": a, "ts": a} for a in (1, 2, 3)]
+    query = cernis.query(text)
+    found = [numbers.total for _, numbers in query.sweep(events, t=[1, 4, 9]).points]
+    assert found == [query.bind(t=t).run(events).count() for t in (1, 4, 9)]
+    assert found[0] > found[1] > found[2] == 0
+
+
 def test_several_parameters_are_a_grid() -> None:
     events = [
         {"type": t, "x": x, "ts": i} for i, (t, x) in enumerate(zip("AABB", range(4), strict=True))

@@ -25,6 +25,7 @@ from cernis.cli.arguments import (
 )
 from cernis.cli.failure import reported
 from cernis.errors import CernisError, neutralize
+from cernis.integers import count_noun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,7 +343,7 @@ def label(
                 _echo(f"rule {rule}: {measure({rule: matches}, labels.keep_rule(rule)).precision}")
     if incidents is not None:
         recall, missed = find_recall(found, incidents, time_unit=reading.options["time_unit"])
-        _echo(f"recall {recall}, from {recall.labelled} incidents")
+        _echo(f"recall {recall}, from {count_noun(recall.labelled, 'incident')}")
         if missed:
             _echo(f"not found: rows {', '.join(map(str, missed[:20]))} of {incidents}")
 

@@ -413,10 +413,14 @@ class _EndRows(NamedTuple):
 def _list_tallies(
     matches: Matches, bounds: Sequence[_MatchThreshold], values: Sequence[Constant]
 ) -> list[MatchNumbers] | None:
-    """Return a tally for each value, the loosest first; None: too many matches, or no numbers."""
-    if matches.partial or matches.count() > MOST_LISTED:
-        return None
+    """Return a tally for each value, the loosest first; None: too many matches, or no numbers.
+
+    A bound on a variable that the matches do not have is not counted so.
+    """
     found = matches.match_set
+    named = {name for bound in bounds for name in pred.variables_of(bound.value)}
+    if matches.partial or not named <= {*found.variables} or matches.count() > MOST_LISTED:
+        return None
     ends, passed = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for block in found.blocks():
         levels = np.full(len(block.end), len(values))
