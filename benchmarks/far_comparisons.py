@@ -121,6 +121,17 @@ FAR = {
         {**_PEAK, "D": (0.0, 1.0)},
         {"A": 100.0, "B": 90.0, "C": 100.5, "D": 130.0},
     ),
+    "star in a star": FarWorkload(
+        "(A AS a ; B AS b ; C AS c ; D AS d) FILTER b[p] <= 0.95 * a[p] AND c[p] > 1.1 * b[p] "
+        "AND d[p] > 1.2 * a[p] AND d[p] <= 1.4 * a[p]",
+        (
+            f"d ON d.p > 1.2 * a.p AND d.p <= 1.4 * a.p AND {_AFTER.replace('c.', 'd.')}",
+            "b ON b.i > a.i AND b.i < d.i AND b.p <= 0.95 * a.p",
+            "c ON c.i > b.i AND c.i < d.i AND c.p > 1.1 * b.p",
+        ),
+        {**_PEAK, "D": (0.0, 1.0)},
+        {"A": 100.0, "B": 90.0, "C": 100.5, "D": 130.0},
+    ),
 }
 
 

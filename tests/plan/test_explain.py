@@ -252,6 +252,14 @@ def test_a_ray_may_be_a_centre_itself(between: str, passed: str) -> None:
     )
 
 
+@pytest.mark.parametrize("near", [":", ";[5 EVENTS]"])
+def test_one_event_between_may_have_to_be_near_the_later_one(near: str) -> None:
+    said = entries(f"SELECT * FROM S WHERE (A AS x ; B AS y {near} C AS z) FILTER x[p] < z[p]")
+    assert said["class"][0].startswith("ordered: events are compared across others")
+    several = entries(f"SELECT * FROM S WHERE (A AS x ; B+ AS y {near} C AS z) FILTER x[p] < z[p]")
+    assert several["class"] == RESIDUAL
+
+
 def test_a_value_that_one_ray_alone_shares_is_found_in_a_tree() -> None:
     said = entries(
         "SELECT * FROM S WHERE (A AS x ; B AS y ; C AS z) FILTER y[k] = x[k] AND z[n] > x[n]"

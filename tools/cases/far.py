@@ -142,7 +142,10 @@ def make_nested_query(random: Random, *, after: bool = True) -> str:
     size = random.choice([4, 4, 5, 5, 6])
     between = [random.choice(["{}"] * 6 + _STEPS[4:5] + _STEPS) for _ in range(size - 2)]
     kinds = ["{}", *between, "{}"]
-    row = " ; ".join(f"{kind.format(random.choice('AAB'))} AS v{i}" for i, kind in enumerate(kinds))
+    row = f"{random.choice('AAB')} AS v0"
+    for i, kind in enumerate(kinds[1:], start=1):
+        near = random.choices([" ; ", " : ", " ;[3 EVENTS] ", " ;[2 MILLISECONDS] "], [27, 1, 1, 1])
+        row += f"{near[0]}{kind.format(random.choice('AAB'))} AS v{i}"
     open_, conditions, is_keyed = [0], list[str](), random.random() < 0.2
     for i in range(1, size):
         if kinds[i] == "{}":

@@ -7,7 +7,8 @@ The run of M must begin after the a. The engine files an a for this link once th
 (`Link.once`), and lists the runs of M that began after the a it has chosen (`Link.inside`).
 
 M is any set of states that is entered from a and left to c alone, by `;`: several steps, an OR, an
-iteration, with comparisons of its own, or with a middle inside. Conditions whose events lie inside
+iteration, with comparisons of its own, or with a middle inside. If M is one event, `:` or a gap may
+stand before c: the latest M is near enough, or none is. Conditions whose events lie inside
 each other, or one after the other, are all decided so. Where they cross, the first is decided: the
 other looks into a middle.
 
@@ -800,8 +801,12 @@ class _Star:
                 return None
             own = replace(self._ask_ray(ray, middles), equal=self.key.pair(t.target, t.target))
             return (RunSource(t.target, replace(own, once=())),)
+        near = Link(contiguous=source.link.contiguous, gap=source.link.gap)
+        if near != ANY_LINK and not self._has_single_middles(ray, source.link):
+            return None
         if ray > 0 or self.regions[ray]:
             link = replace(source.link, arrow=None) if self.nexts[ray] else source.link
+            link = replace(link, contiguous=False, gap=None)
             is_keyed = self.key.is_only(link, source.state, t.target)
         if not is_keyed or source.state not in (self.regions[ray] or {self.previous[ray]}):
             return None
@@ -809,13 +814,26 @@ class _Star:
         if self.regions[ray]:
             alone = ray == 0 and not is_last
             star = StarStage(self.centre, self.last, -1) if alone else None
-            between = Link(inside=True, ray=star, equal=self.key.pair(source.state, t.target))
+            equal = self.key.pair(source.state, t.target)
+            between = replace(near, inside=True, ray=star, equal=equal)
             found.append(RunSource(source.state, between))
         if ray > 0:
             found.append(RunSource(self.rays[ray - 1].state, self._ask_ray(ray - 1, middles)))
         if is_last:
             found.append(self._ask_centre(source.state, middles))
         return tuple(found)
+
+    def _has_single_middles(self, ray: int, link: Link) -> bool:
+        """Whether the part before a ray is one event, and the link asks for the latest of these.
+
+        If that is near enough, it comes after all runs that have waited for one.
+        """
+        region, into = self.regions[ray], (t for t in self.pcea.transitions)
+        is_single = not any(
+            source.state in region for t in into if t.target in region for source in t.sources
+        )
+        is_latest = link.gap is None or link.gap.least == 0
+        return bool(region) and is_single and is_latest
 
     def _ask_centre(self, before: int, middles: list[set[int]]) -> RunSource:
         """Return what the last ray gathers of the centre, if it comes from a state."""
