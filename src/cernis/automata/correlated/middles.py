@@ -208,7 +208,7 @@ def gather_middles(
             for some in _choose_rays(rays):
                 if any(pair.place in found.verdicts for ray in some for pair in ray.pairs):
                     continue
-                star = _Star(pcea, graph, centre, some, Compared(pairs, ends, equal))
+                star = _Star(pcea, graph, centre, some, StarConditions(pairs, ends, equal))
                 made = star.gather(found.pcea, begun)
                 if made is not None:
                     begun |= star.begun
@@ -566,7 +566,7 @@ class _Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class StarConditions:
     """The conditions that links between neighbours leave, and what puts them on links."""
 
     pairs: Mapping[int, Mapping[int, list[FarPair]]]
@@ -584,7 +584,7 @@ class _Star:
         graph: _StateOrder,
         centre: int,
         rays: tuple[Ray, ...],
-        compared: Compared,
+        compared: StarConditions,
     ) -> None:
         self.pcea, self.centre, self.rays, self.last = pcea, centre, rays, rays[-1].state
         self.previous = (centre, *(ray.state for ray in rays[:-1]))
@@ -616,7 +616,7 @@ class _Star:
         link = replace(ray.link, equal=key, ordered=(Ordered(earlier, "=", later),))
         return replace(ray, link=link)
 
-    def _find_inner(self, graph: _StateOrder, compared: Compared) -> list[_Star | None]:
+    def _find_inner(self, graph: _StateOrder, compared: StarConditions) -> list[_Star | None]:
         """Return, per ray, the star around the ray before it; None: nothing compares with that."""
         found: list[_Star | None] = []
         for before, region, ray in zip(self.previous, self.regions, self.rays, strict=True):
