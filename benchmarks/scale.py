@@ -24,7 +24,8 @@ class BenchmarkScale:
     first_spark_rows: int = 20_000
     first_pairs: int = 9
     first_runs: int = 3
-    peer_rows: int = 50_000
+    peer_rows: tuple[int, ...] = (50_000, 500_000)
+    """The fewest first."""
     peer_checked: int = 12_000
     peer_cap: float = 10.0
     """Processor seconds for a question."""
@@ -130,7 +131,7 @@ FULL = BenchmarkScale()
 QUICK = BenchmarkScale(
     name="quick",
     rounds=1,
-    peer_rows=2000,
+    peer_rows=(1000, 2000),
     peer_checked=2000,
     peer_names=("Cernis", "DuckDB", "pandas", "run list", "SPARQL store"),
     peer_questions=("sequence 3, 100", "next event", "absence", "sessions", "RDF"),

@@ -69,25 +69,25 @@ def measure_cases(
     keyed = df.repartition(tasks, "name").sortWithinPartitions("ts")
     ranged = df.repartitionByRange(tasks, "ts").sortWithinPartitions("ts")
     single = df.repartition(1).sortWithinPartitions("ts")
-    read = partial(recognize, read_files=True)
+    send = partial(recognize, read_files=False)
     frames = {
-        "keyed, from files": read(df, KEYED),
-        "keyed, grouped, from files": read(df, GROUPED),
-        "contiguous, from files": read(df, CONTIGUOUS),
-        "single, from files": read(df, SINGLE),
-        "keyed": recognize(df, KEYED, sample=0),
-        "keyed, balanced": recognize(df, KEYED),
-        "keyed, counted": recognize(df, KEYED, matches="count", sample=0),
-        "keyed, grouped": recognize(df, GROUPED, sample=0),
-        "keyed, in Python": recognize(df, KEYED, pushdown=False, sample=0),
+        "keyed, from files": recognize(df, KEYED),
+        "keyed, grouped, from files": recognize(df, GROUPED),
+        "contiguous, from files": recognize(df, CONTIGUOUS),
+        "single, from files": recognize(df, SINGLE),
+        "keyed": send(df, KEYED, sample=0),
+        "keyed, balanced": send(df, KEYED),
+        "keyed, counted": send(df, KEYED, matches="count", sample=0),
+        "keyed, grouped": send(df, GROUPED, sample=0),
+        "keyed, in Python": send(df, KEYED, pushdown=False, sample=0),
         "keyed, packed": _pack_rows(df, tasks),
         "keyed, rows": keyed.mapInArrow(_pass_through, df.schema),
-        "sliced": recognize(df, SLICED),
-        "sliced, in Python": recognize(df, SLICED, pushdown=False),
+        "sliced": send(df, SLICED),
+        "sliced, in Python": send(df, SLICED, pushdown=False),
         "sliced, rows": ranged.mapInArrow(_pass_through, df.schema),
-        "positions": recognize(df, POSITIONS),
-        "contiguous": recognize(df, CONTIGUOUS, sample=0),
-        "single": recognize(df, SINGLE),
+        "positions": send(df, POSITIONS),
+        "contiguous": send(df, CONTIGUOUS, sample=0),
+        "single": send(df, SINGLE),
         "single, rows": single.mapInArrow(_pass_through, df.schema),
     }
     for rows in joined:

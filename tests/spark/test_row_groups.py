@@ -168,9 +168,9 @@ def test_tasks_that_read_files_give_the_answer_of_the_embedded_engine(
     spark: Any, stock: Path, name: str
 ) -> None:
     df, query = spark.read.parquet(str(stock)), QUERIES[name]
-    found = recognize(df, query, tasks=3, read_files=True)
+    found = recognize(df, query, tasks=3)
     assert "FileScan" not in found._jdf.queryExecution().executedPlan().toString()
-    assert READ in str(explain(df, query, tasks=3, read_files=True))
+    assert READ in str(explain(df, query, tasks=3))
     expected = cernis.query(query).run(make_stock()).to_arrow()
     order = [(column, "ascending") for column in ("end", "start", "from_ts", "name", "end_ts")]
     order = [pair for pair in order if pair[0] in expected.column_names]
@@ -189,7 +189,7 @@ def test_spark_reads_the_files_that_tasks_cannot(spark: Any, tmp_path: Path, sto
         "times that Spark counts finer": (coarse, {}, {}, True),
         "groups that overlap": (mixed, {"row_group_size": 50}, {}, False),
         "without statistics": (table, {"write_statistics": False}, {}, False),
-        "unless asked for": (table, {}, {"read_files": False}, False),
+        "where that is not wanted": (table, {}, {"read_files": False}, False),
         "a column of row numbers": (
             table.append_column("n", pa.array(range(300))), {}, {"row": "n"}, False
         ),
@@ -197,15 +197,18 @@ def test_spark_reads_the_files_that_tasks_cannot(spark: Any, tmp_path: Path, sto
     for name, (rows, written, asked, read) in files.items():
         pq.write_table(rows, tmp_path / "one.parquet", **written)
         df = spark.read.parquet(str(tmp_path / "one.parquet"))
-        options: dict[str, Any] = {"read_files": True, **asked}
+        options = asked
         found = {
             (row.start, row.end)
             for row in recognize(df, keyed, **options).select("start", "end").collect()
         }
-        assert (READ in str(explain(df, keyed, **options))) == read, name
+        explained = str(explain(df, keyed, **options))
+        assert (READ in explained) == read, name
+        untold = name in ("groups that overlap", "without statistics")
+        assert ("files        Spark reads them: their footers tell" in explained) == untold, name
         assert found == {(match.start, match.end) for match in cernis.query(keyed).run(rows)}, name
     df = spark.read.parquet(str(stock))
     for changed in (df.filter("volume > 0"), df.withColumn("price", df.price * 2)):
-        assert READ not in str(explain(changed, keyed, read_files=True))
+        assert READ not in str(explain(changed, keyed))
     unbounded = keyed.replace(" WITHIN 2 SECONDS", "")
-    assert READ not in str(explain(df, unbounded, tasks=2, read_files=True))
+    assert READ not in str(explain(df, unbounded, tasks=2))

@@ -9,6 +9,7 @@ from cernis.languages.conjunctive.parse import SYNTAX as CONJUNCTIVE
 from cernis.languages.spaseq.parse import SYNTAX as SPASEQ
 from cernis.languages.sql.pattern import SYNTAX as ROW_PATTERN
 from cernis.languages.text.tables import FILE
+from tools.manual.aims import write_aims_page
 from tools.manual.codes import write_codes_pages
 from tools.manual.diagrams import draw_section
 from tools.manual.files import write_files_page
@@ -25,6 +26,7 @@ def make_pages(root: Path) -> dict[str, str]:
     """Return the text of each made page and picture of a checkout, by its path."""
     return {
         "README.md": with_numbers(root),
+        "docs/benchmarks/aims.md": write_aims_page(root),
         **{f"{_CODES}/{name}": text for name, text in write_codes_pages().items()},
         "docs/reference/functions.md": write_functions_page(),
         "docs/reference/messages.md": write_messages_page(root / "src" / "cernis"),

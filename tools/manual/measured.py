@@ -129,7 +129,9 @@ def _say_core(folder: Path) -> _Row:
 
 
 def _say_peers(folder: Path) -> _Row:
-    rows = _read(folder, "peers")["Processor seconds, times those of Cernis"]
+    tables = _read(folder, "peers")
+    heading = next(name for name in tables if name.startswith("Processor seconds, times those"))
+    rows, over = tables[heading], heading.partition(", over ")[2]
     said = []
     for name in ("FlinkCEP", "Esper", "Siddhi", "DuckDB", "Spark SQL"):
         cells = [row[name] for row in rows if row.get(name, "–") != "–"]
@@ -138,9 +140,8 @@ def _say_peers(folder: Path) -> _Row:
             capped = (read_number(cell[2:]) for cell in cells if cell.startswith("> "))
             bound = "at least " if any(least <= ratio for least in capped) else ""
             said.append(f"{name} {bound}{say_ratio(ratio)} (of {len(cells)})")
-    what = (
-        f"{len(rows)} small questions, processor time to that of Cernis, the median of those asked"
-    )
+    asked = f"{len(rows)} questions over {over or '50,000 events'}"
+    what = f"{asked}, processor time to that of Cernis, the median of those asked"
     return what, ", ".join(said), "peers", "`cernis bench peers`"
 
 

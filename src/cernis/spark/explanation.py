@@ -46,6 +46,8 @@ class SparkExplanation:
         job = self.job
         lines = [str(job.query.explain())]
         lines += write_entry("on Spark", [*_describe_layout(job)])
+        if job.unread:
+            lines += write_entry("files", [f"Spark reads them: {job.unread}"])
         if job.plan.pattern.grouping is not None:
             lines += write_entry("groups", [_describe_groups(job)])
         lines += write_entry("in Catalyst", [*_describe_predicates(job)])

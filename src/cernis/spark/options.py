@@ -41,7 +41,7 @@ class JobOptions:
     tasks: int | None = None
     sample: float = SAMPLE
     pushdown: bool = True
-    read_files: bool = False
+    read_files: bool = True
     """Tasks may read Parquet files themselves."""
     on_error: OnRows = "fail"
     budget: int = CANDIDATE_BUDGET

@@ -48,6 +48,7 @@ from cernis.spark.options import JobOptions, count_tasks
 from cernis.spark.relevance import Pushdown, push_down
 from cernis.spark.row_groups import (
     GAIN,
+    MOST_FILES,
     Times,
     cut_lots,
     find_files,
@@ -113,6 +114,8 @@ class QueryJob(Job):
     pushdown: Pushdown
     groups: RowGroups | None = None
     """The row groups of Parquet files that tasks read; None: Spark sends rows."""
+    unread: str = ""
+    """Why tasks do not read the Parquet files, if that could be thought."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,13 +173,15 @@ def _read_in_tasks(job: QueryJob) -> QueryJob:
     types = {name: arrow_type(frame.fields[name].dataType) for name in columns[frame.stream]}
     if not files or not types:
         return job
+    if len(files) > MOST_FILES:
+        return replace(job, unread=f"there are more than {MOST_FILES:,}")
     times = None if frame.time is None else Times(frame.time, frame.time_unit, job.scale)
     try:
         groups = list_groups(files, types, times)
     except (OSError, pa.ArrowException, ValueError, OverflowError):
         return job  # Spark says what is wrong
     if not groups:
-        return job
+        return replace(job, unread="their footers tell no order of time, or types differ")
     after = job.plan.pattern.absent_after
     is_timed = after is not None and after.within.unit is Unit.TIME and frame.time is not None
     last = groups[-1].high if is_timed else None
@@ -185,7 +190,7 @@ def _read_in_tasks(job: QueryJob) -> QueryJob:
     lots = cut_lots(groups, job.window or 0, job.ahead, job.tasks)
     cores = frame.data.sparkSession.sparkContext.defaultParallelism
     if len(lots) < min(job.tasks, ceil(cores / GAIN)):
-        return job
+        return replace(job, unread="matches reach too far for tasks to share them")
     return replace(
         job,
         plan=job.query.plan.for_schema(_read_schema(job.frames), options.time),

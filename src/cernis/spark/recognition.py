@@ -48,7 +48,7 @@ def recognize(
     tasks: int | None = None,
     sample: float = SAMPLE,
     pushdown: bool = True,
-    read_files: bool = False,
+    read_files: bool = True,
     on_error: OnRows = "fail",
     budget: int = CANDIDATE_BUDGET,
     on_budget: OnBudget = "fail",
@@ -73,9 +73,9 @@ def recognize(
     number of tasks. `sample` is the share of the events that is sampled to cut time into slices
     and to find keys with far too many events; 0 does not look for such keys and saves that
     sample. `pushdown=False` evaluates predicates in Python, to measure what Catalyst saves.
-    With `read_files`, tasks read Parquet files themselves where their row groups lie in order of
-    time (`explain` says so), and Spark moves no row. `on_error` says what happens to rows without a
-    usable time. `budget` holds for each task.
+    Tasks read Parquet files themselves where their row groups lie in order of time (`explain` says
+    so), and Spark moves no row; with `read_files=False`, Spark reads all files. `on_error` says
+    what happens to rows without a usable time. `budget` holds for each task.
     With `ids`, a column `id` names each match; the same rows give the same name. Numbers of
     matches and sums of integers over the matches of a group (GROUP BY) are decimals of 38 digits,
     and longer ones an error; `numbers="text"` gives them as text of any length. `complete` says

@@ -33,6 +33,9 @@ from cernis.work.row_groups import Lot, RowGroup
 GAIN = 4
 """A task that reads files does the work of so many that receive rows: fewer cores are enough."""
 
+MOST_FILES = 1000
+"""The footers of more files are not read before a job is there."""
+
 
 def find_files(frame: Frame, row: str | None) -> list[str]:
     """Return the Parquet files that a frame is, in the order of its rows; none if it is not."""
