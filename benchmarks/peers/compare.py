@@ -221,13 +221,13 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
         for rows in sizes
         for measure, title in _TITLES.items()
     ]
-    away = tuple(
+    away = dict.fromkeys(
         (str(r.case["contestant"]), str(r.case.get("question", "all")), r.note.replace("|", " "))
         for r in records
         if r.measure in ("missing", "refused")
     )
     if away:
-        tables.append(Table("Missing", ("contestant", "question", "because"), away))
+        tables.append(Table("Missing", ("contestant", "question", "because"), tuple(away)))
     return tables
 
 
