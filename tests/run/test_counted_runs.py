@@ -94,7 +94,7 @@ def make_sum_query(rng: random.Random) -> str:
 
 def make_events(rng: random.Random, n: int) -> Events:
     times = sorted(rng.choices(range(12), k=n))
-    return [
+    events: Events = [
         {
             "type": rng.choice("EEEF"),
             "ts": 1000 * time,
@@ -109,6 +109,8 @@ def make_events(rng: random.Random, n: int) -> Events:
         }
         for time in times
     ]
+    events[0] |= {"a": 1, "c": 1, "f": 1.0, "g": 1.0}  # columns have a type
+    return events
 
 
 @pytest.mark.parametrize("seed", range(CASES))
