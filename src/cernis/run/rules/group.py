@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import count, islice
 from threading import RLock
 from typing import Any
@@ -54,7 +54,8 @@ from cernis.events.source import DescribedStream, stream_of
 from cernis.events.store import EventStore
 from cernis.events.times import is_text
 from cernis.pattern.query import Pattern
-from cernis.pattern.simple_tests import NeededTests
+from cernis.pattern.simple_tests import ConstantTest, NeededTests, need_any
+from cernis.plan.equalities import find_needed
 from cernis.plan.plan import Plan, Unary
 from cernis.plan.templates import Template
 from cernis.results.budget import Budget
@@ -150,7 +151,8 @@ class RuleGroup:
         """The tests of which one holds for each event that can move a rule."""
         tests: list[NeededTests]
         if self.is_family:
-            tests = [frozenset([rule.known_template.test]) for rule in self.rules]
+            others = find_needed(self.whole.plan)
+            tests = [_need_both(rule.known_template.test, others) for rule in self.rules]
         else:
             tests = [rule.needed or frozenset() for rule in self.rules]
         return RoutedRules(self.whole.pattern.streams, dict(zip(self.owners, tests, strict=True)))
@@ -268,6 +270,14 @@ class RuleGroup:
     def nothing(self) -> list[CompactMatches]:
         """What each rule has found if it has no matches."""
         return [CompactMatches(plan.variables, (), (), plan.limit) for plan in self.plans]
+
+
+@lru_cache(1 << 16)
+def _need_both(test: ConstantTest, others: NeededTests | None) -> NeededTests:
+    """Return what finds events with a constant that pass other tests; the same for equal ones."""
+    found = need_any([frozenset([test]), others])
+    assert found is not None
+    return found
 
 
 def merge_alphabet(unary: Unary) -> MergedAlphabet:
