@@ -166,6 +166,16 @@ def test_the_rules_of_a_set_keep_the_events_of_the_widest_window_once(
     assert max(records[10:]) <= 2 * max(records[:10])
 
 
+def test_rules_that_few_events_concern_forget_after_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cernis.run.rules.session._FORGET_AFTER", 5_000)
+    condition = "A AS a FILTER a[v = 1] WITHOUT B FOR 5 MILLISECONDS"
+    session = cernis.rules({"rare": f"SELECT * FROM S WHERE {condition}"}).session()
+    sizes = push_all(session, 20_000, 200)
+    kept = [events for events, _, _ in sizes]
+    assert max(kept) > 20
+    assert max(kept[50:]) <= 1.2 * max(kept[:50])
+
+
 def test_a_rule_that_keeps_a_few_old_events_does_not_keep_those_around_them() -> None:
     rules = cernis.rules(
         {

@@ -84,6 +84,11 @@ Results = TypeVar("Results", bound=Mapping[str, Any])
 _NUMBERS = tuple(each.name for each in fields(SessionMetrics))
 _FORGET_EVERY = 1 << 22
 """A rule set with more places, records and batches than this forgets when they have doubled."""
+_FORGET_AFTER = 1 << 20
+"""A rule set forgets after so many events of the input.
+
+Where few events concern each rule, the rules keep few places, but many small arrays.
+"""
 _LARGEST = 3
 """So many rules are named where memory lacks."""
 _BATCH = 64
@@ -111,6 +116,8 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         self._reader = ChunkReader(self._index([]), options.time_unit)
         self._kept = 0
         """What the rules kept when they last forgot."""
+        self._forgot_at = 0
+        """How many events of the input had been read then."""
         with make_lasting():
             groups = [*rules.families, *rules.bundles] if self._has_groups else []
             self._use(self._opener.start(rules.rules, groups, []))
@@ -435,11 +442,12 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
     def forget_if_due(self, most: int | None = None) -> None:
         """Forget when the rules keep more than `most`, and twice as much as after the last time.
 
-        Not between reading events and answering.
+        Forget after many events, too. Not between reading events and answering.
         """
         self._opener.encoders.forget_batch()
         most = _FORGET_EVERY if most is None else most
-        if self._count_kept() > max(most, 2 * self._kept):
+        is_long = self._reader.events - self._forgot_at >= _FORGET_AFTER
+        if is_long or self._count_kept() > max(most, 2 * self._kept):
             self._forget()
 
     def forget(self) -> None:
@@ -452,6 +460,7 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
             session.pipeline.forget()
         repack([session.store for session in self.sessions])
         self._kept = self._count_kept()
+        self._forgot_at = self._reader.events
 
     def _count_kept(self) -> int:
         """Return how many places, records and batches the rules keep."""
