@@ -115,6 +115,8 @@ def row_lines(rows: pa.RecordBatch, newline: str = "\n") -> pa.StringArray:
     {"a":1,"b":"x"}
     """
     names = rows.schema.names
+    if not names:  # a traced clause may return none
+        return pa.array(["{}" + newline] * rows.num_rows, pa.string())
     return _lines({n: [json_texts(c)] for n, c in zip(names, rows.columns, strict=True)}, newline)
 
 
