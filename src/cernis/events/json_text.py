@@ -39,6 +39,8 @@ _PLAIN: dict[pa.DataType, frozenset[type]] = {
 }
 """What values of JSON a column of a type has, where Arrow's parser and Python's agree on them."""
 _DEEPEST = 100
+_NULL = re.compile(rb"[ \t\r]*n")
+_NULL_AFTER = re.compile(rb"\n[ \t\r]*n")  # a literal begin, which is searched quickly
 
 
 class JsonReader(TextReader):
@@ -225,10 +227,7 @@ def _is_deep(block: bytes) -> bool:
 
 def _has_null(block: bytes) -> bool:
     """Return whether a line begins as `null` does, at which pyarrow's parser ends the process."""
-    if block.startswith(b"n") or b"\nn" in block:
-        return True
-    is_indented = block[:1].isspace() or any(space in block for space in (b"\n ", b"\n\t", b"\n\r"))
-    return is_indented and re.search(rb"^[ \t\r]+n", block, re.MULTILINE) is not None
+    return bool(_NULL.match(block) or _NULL_AFTER.search(block))
 
 
 def _json_lines(block: bytes) -> Iterator[tuple[int, bytes]]:
