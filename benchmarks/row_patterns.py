@@ -4,7 +4,8 @@ Three statements that people write (V shapes, sessions, dips) and two patterns o
 matchers take quadratic and exponential time. Of the first three, the answer is also computed by
 hand, with window functions and with a self-join on the same database, and all of it on Spark, too:
 the numbers of rows agree, or the benchmark fails. `CERNIS_FLINK` names a Python that has
-`apache-flink`: then Flink runs the V shapes of its manual, and so does Cernis.
+`apache-flink`: then Flink runs the V shapes of its manual, and so does Cernis. `CERNIS_TRINO` is
+the address of a Trino server, which runs two of the statements.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import log
 from pathlib import Path
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from benchmarks.process import ask_process
 from benchmarks.record import EXPONENT, Case, Record, divide, find
 from benchmarks.scale import BenchmarkScale
 from benchmarks.table import Table, tabulate
+from tools.trino_rows import run_on_trino
 
 NAME = "match-recognize"
 SEED = 7
@@ -122,7 +124,21 @@ SELECT * FROM t MATCH_RECOGNIZE (
     down AS (LAST(down.x, 1) IS NULL AND down.x < strt.x) OR down.x < LAST(down.x, 1),
     up AS up.x > LAST(down.x)
 ) AS m"""
+ON_TRINO = {
+    "V shapes": """
+SELECT * FROM t MATCH_RECOGNIZE (
+  PARTITION BY g ORDER BY t
+  MEASURES strt.t AS first, LAST(up.t) AS last, LAST(down.x) AS bottom
+  AFTER MATCH SKIP TO LAST up
+  PATTERN (strt down+ up+)
+  DEFINE down AS x < PREV(x), up AS x > PREV(x)) AS m""",
+    "A+ B+": """
+SELECT * FROM t MATCH_RECOGNIZE (
+  ORDER BY t MEASURES COUNT(*) AS n
+  PATTERN (a+ b+) DEFINE a AS x >= 0, b AS x < 0) AS m""",
+}
 MISSING = "Flink is missing: CERNIS_FLINK names a Python that has apache-flink"
+NO_TRINO = "Trino is missing: CERNIS_TRINO is the address of a server"
 
 
 def make_ticks(rows: int) -> pa.Table:
@@ -162,7 +178,7 @@ def run_row_patterns(scale: BenchmarkScale, step: Step) -> list[Record]:
         step("Spark", len(scale.pattern_rows), len(scale.pattern_rows) + 2)
         records += _run_on_spark(scale)
     step("Flink", len(scale.pattern_rows) + 1, len(scale.pattern_rows) + 2)
-    return [*records, *_run_on_flink(scale)]
+    return [*records, *_run_on_flink(scale), *_run_on_trino(scale)]
 
 
 def _list_rates(
@@ -231,6 +247,33 @@ def _run_on_flink(scale: BenchmarkScale) -> list[Record]:
     return [*records, Record(NAME, "flink", rows / answer["seconds"], "rows/s", case)]
 
 
+def _run_on_trino(scale: BenchmarkScale) -> list[Record]:
+    """Measure two statements there and here, on rows that are part of the text for Trino."""
+    server, rows = os.environ.get("CERNIS_TRINO", ""), scale.pattern_trino_rows
+    chance = np.random.default_rng(SEED)
+    keys, prices = (chance.integers(0, most, rows).tolist() for most in (100, 20))
+    given = [
+        {"g": str(g), "t": i, "x": x} for i, (g, x) in enumerate(zip(keys, prices, strict=True))
+    ]
+    table = pa.Table.from_pylist(given)
+    records = []
+    for name, text in ON_TRINO.items():
+        case: Case = {"statement": name, "rows": rows}
+        run = partial(cernis.sql, text, t=table, dialect="trino")
+        number = len(run())
+        own = race({"": time_call(run)}, scale.rounds)[""]
+        records.append(Record(NAME, "beside", rows / own, "rows/s", case))
+        if not server:
+            records.append(Record(NAME, "trino", None, "rows/s", case, NO_TRINO))
+            continue
+        began = perf_counter()
+        found = run_on_trino(server, text, given)
+        seconds = perf_counter() - began
+        assert len(found) == number, (name, len(found), number)
+        records.append(Record(NAME, "trino", rows / seconds, "rows/s", case))
+    return records
+
+
 OTHERWISE = {"by hand": BY_HAND, "self-join": BY_JOIN}
 ON_SPARK = " on Spark"
 
@@ -253,15 +296,21 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
     ways = {"rows/s": "rate", "by hand": "by hand", "self-join": "self-join"}
     on_spark = {title: f"{measure}{ON_SPARK}" for title, measure in ways.items()}
     growth = {"statement": "statement", "exponent": "growth"}
-    missing = [record.note for record in records if record.measure == "flink" and record.note]
     flink = {**known, "Cernis": "here", "Flink": "flink"}
+    trino = {**known, "Cernis": "beside", "Trino": "trino"}
     tables = [
         tabulate(records, "Rows per second", "rate", {**known, **ways}),
         tabulate(records, "Growth of the time with the rows", "growth", growth),
         tabulate(records, "Rows per second on Spark", f"rate{ON_SPARK}", {**known, **on_spark}),
-        tabulate(records, "Beside Flink SQL", "here", flink, "".join(missing)),
+        tabulate(records, "Beside Flink SQL", "here", flink, _find_note(records, "flink")),
+        tabulate(records, "Beside Trino", "beside", trino, _find_note(records, "trino")),
     ]
     return [table for table in tables if table.rows]
+
+
+def _find_note(records: Sequence[Record], measure: str) -> str:
+    """Return why an engine was not measured; empty: it was."""
+    return next((each.note for each in records if each.measure == measure and each.note), "")
 
 
 def build_points(records: Sequence[Record]) -> list[Mapping[str, object]]:
@@ -282,7 +331,8 @@ start.
 numbered rows. On Spark, on the cores of this machine, a result is counted. Seconds are those of the
 processor, on Spark of Java and all workers. Flink runs the V shapes of its manual over a file with
 one task, from the start of the job on, and Cernis the same statement over a table, both by the
-clock; its conditions depend on the path.
+clock; its conditions depend on the path. Trino runs two statements once, over rows that stand in
+their text, by the clock.
 """,
     run=run_row_patterns,
     tables=build_tables,

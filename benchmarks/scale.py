@@ -54,6 +54,7 @@ class BenchmarkScale:
     pattern_spark_rows: int = 100_000
     """0: not on Spark."""
     pattern_flink_rows: int = 20_000
+    pattern_trino_rows: int = 5_000
     detections: tuple[int, ...] = (1, 10, 100, 1000, 3000, 10_000)
     detected_events: int = 100_000
     pushes: tuple[int, ...] = (500, 5000, 50_000)
@@ -155,6 +156,7 @@ QUICK = BenchmarkScale(
     pattern_rows=(200, 400),
     pattern_spark_rows=0,
     pattern_flink_rows=400,
+    pattern_trino_rows=400,
     detections=(1, 10),
     detected_events=1000,
     pushes=(100, 400),
