@@ -14,7 +14,7 @@ from tools.manual.measured import Table, read_number, read_tables
 
 _HEAD = """# Aims for speed
 
-What the engine is meant to reach, beside what the [benchmarks](index.md) have measured. `make
+Each aim of the engine, beside the number that the [benchmarks](index.md) have measured. `make
 pages` writes this page from theirs. Where an aim is not met, the last column says what is known
 of the reason; *open*: it has not been looked for.
 
@@ -188,6 +188,6 @@ _UNMEASURED = """No page measures these yet:
 
 - plain strings: a sequence to a bare pass over the symbols, ≥ 0.04;
 - counts beyond 2^63 to Arrow at the price of counts below;
-- the latency of a match on a Spark stream to that of a query without state, ≤ 2;
+- the latency of a match on a Spark stream, divided by the latency of a stateless query, ≤ 2;
 - memory from 10 to 100 million events: `make endless LENGTH=100000000` runs it.
 """

@@ -37,7 +37,7 @@ _PLAIN: dict[pa.DataType, frozenset[type]] = {
     pa.float64(): frozenset({float, int, type(None)}),
     pa.string(): frozenset({str, type(None)}),
 }
-"""What values of JSON a column of a type has, where Arrow's parser and Python's agree on them."""
+"""The types of JSON values in a column of each type on which Arrow's parser and Python's agree."""
 _DEEPEST = 100
 _NULL = re.compile(rb"[ \t\r]*n")
 _NULL_AFTER = re.compile(rb"\n[ \t\r]*n")  # a literal begin, which is searched quickly

@@ -570,7 +570,7 @@ class StarConditions:
     """The conditions that links between neighbours leave, and what puts them on links."""
 
     pairs: Mapping[int, Mapping[int, list[FarPair]]]
-    """By the state of the earlier event, and that of the later one."""
+    """By the states of the earlier and of the later event."""
     ends: _Ends
     equal: list[FarPair]
 
@@ -828,10 +828,9 @@ class _Star:
 
         If that is near enough, it comes after all runs that have waited for one.
         """
-        region, into = self.regions[ray], (t for t in self.pcea.transitions)
-        is_single = not any(
-            source.state in region for t in into if t.target in region for source in t.sources
-        )
+        region = self.regions[ray]
+        into = (t for t in self.pcea.transitions if t.target in region)
+        is_single = not any(source.state in region for t in into for source in t.sources)
         is_latest = link.gap is None or link.gap.least == 0
         return bool(region) and is_single and is_latest
 
