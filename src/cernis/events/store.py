@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cernis.errors import DataError, RowError
 from cernis.events.attributes import attribute, take_sources
@@ -305,7 +306,7 @@ class EventStore:
             return self._numeric_times(positions, attribute == TIME_NS.name)
         distinct, back = _distinct(positions)
         values = self._column(distinct, attribute)
-        return values if back is None else values.take(pa.array(back))
+        return _spread(values, back)
 
     def list_kinds(self, name: str) -> tuple[int, ...]:
         """Return the kinds of values that an attribute has in the tables that came so far."""
@@ -340,7 +341,7 @@ class EventStore:
         type_ = reduce(common_type, (t for t in types if kind_of(t) == kind), pa.null())
         distinct, back = _distinct(positions)
         values = self._gather(distinct, path, type_, kind)
-        return values if back is None else values.take(pa.array(back))
+        return _spread(values, back)
 
     def _numeric_times(self, positions: Int64s, nanoseconds: bool) -> pa.Array:
         """Return times as numbers, in the unit of the column or in nanoseconds."""
@@ -360,10 +361,9 @@ class EventStore:
         if not names:
             return pa.array([{}] * len(positions), pa.struct([]))
         distinct, back = _distinct(positions)
-        columns = [self._column(distinct, name) for name in names]
+        columns = [_spread(self._column(distinct, name), back) for name in names]
         fields = [pa.field(n, c.type) for n, c in zip(names, columns, strict=True)]
-        events = pa.StructArray.from_arrays(columns, fields=fields)
-        return events if back is None else events.take(pa.array(back))
+        return pa.StructArray.from_arrays(columns, fields=fields)
 
     def _column(self, distinct: Int64s, attribute: str) -> pa.Array:
         path = tuple(attribute.split("."))
@@ -487,14 +487,22 @@ def copy_stored(events: StoredEvents, at: Int64s) -> EventBatch:
     return take_parts(EventBatch(0, rows, None, events.parts, events.which, events.index), at)
 
 
-def _distinct(positions: Int64s) -> tuple[Int64s, Int64s | None]:
+def _spread(values: pa.Array, places: Int32s | None) -> pa.Array:
+    """Return the values at the places that `_distinct` gave; None: all values.
+
+    Columns are taken one by one: Arrow takes structs in twice the time of their columns.
+    """
+    return values if places is None else pc.take(values, pa.array(places), boundscheck=False)
+
+
+def _distinct(positions: Int64s) -> tuple[Int64s, Int32s | None]:
     """Return the positions ascending, each once, and the place of each question among them.
 
     Matches share events, so a block asks for few events many times. Positions of a block lie
     close together, where marking beats sorting.
 
     >>> _distinct(np.array([7, 3, 7]))
-    (array([3, 7]), array([1, 0, 1]))
+    (array([3, 7]), array([1, 0, 1], dtype=int32))
     """
     positions = np.asarray(positions, np.int64)
     if (positions[1:] > positions[:-1]).all():
@@ -503,11 +511,12 @@ def _distinct(positions: Int64s) -> tuple[Int64s, Int64s | None]:
     reach = int(positions.max()) - low + 1
     if reach > 8 * len(positions) + 1024:
         distinct, back = np.unique(positions, return_inverse=True)
-        return distinct, back
+        return distinct, back.astype(np.int32)
     present = np.zeros(reach, np.bool_)
-    present[positions - low] = True
-    places = np.cumsum(present, dtype=np.int64) - 1
-    return np.flatnonzero(present) + low, places[positions - low]
+    marked = positions - low
+    present[marked] = True
+    places = np.cumsum(present, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(present) + low, places[marked]
 
 
 def _per_part(
