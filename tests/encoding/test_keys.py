@@ -187,3 +187,23 @@ def test_one_long_string_fits() -> None:
     data = np.frombuffer(b"x" * 1_000_000 + b"y", np.uint8)
     table = BytesTable()
     assert table.codes(np.array([0, 1_000_000, 1_000_001]), data).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_hundred_thousand_keys_are_numbered_as_they_first_appear(missing: bool) -> None:
+    chance = np.random.default_rng(5)
+    keys = chance.integers(0, 100_000, 300_000)
+    valid = chance.random(len(keys)) < 0.9 if missing else np.ones(len(keys), np.bool_)
+    distinct, first, back = np.unique(keys[valid], return_index=True, return_inverse=True)
+    expected = np.full(len(keys), -1)
+    expected[valid] = np.argsort(np.argsort(first))[back]
+    texts = pa.array([f"key {key}" for key in keys.tolist()])
+    _, offsets, data = texts.buffers()
+    ends, bytes_ = np.frombuffer(offsets, np.int32), np.frombuffer(data, np.uint8)
+
+    numbers, names = IntTable(), BytesTable()
+    for low in range(0, len(keys), 70_000):
+        part = slice(low, low + 70_000)
+        assert (numbers.codes(keys[part], valid[part]) == expected[part]).all()
+        assert (names.codes(ends[low : low + 70_001], bytes_, valid[part]) == expected[part]).all()
+    assert len(numbers) == len(names) == len(distinct)

@@ -6,6 +6,7 @@ from math import comb
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -240,3 +241,20 @@ def test_only_a_whole_run_with_a_window_is_counted_again() -> None:
     later.collect(table.slice(9))
     limited.collect(table)
     assert [remembers(each) for each in (whole, later, limited)] == [True, False, False]
+
+
+def test_twenty_thousand_partitions_have_the_pairs_of_each_alone() -> None:
+    chance, number = np.random.default_rng(3), 90_000
+    keys, kinds = chance.integers(0, 20_000, number), chance.choice(["A", "B"], number)
+    events = pa.table({"type": kinds, "k": keys})
+    query = cernis.query("SELECT * FROM S WHERE A ; B PARTITION BY [k]")
+    expected, waiting = 0, dict[int, int]()
+    for key, kind in zip(keys.tolist(), kinds.tolist(), strict=True):
+        before = waiting.get(key, 0)
+        expected += before if kind == "B" else 0
+        waiting[key] = before + (kind == "A")
+
+    session = query.session()
+    pieces = [session.push(events.slice(low, 20_000)) for low in range(0, number, 20_000)]
+    assert sum(piece.count() for piece in pieces) == expected
+    assert sum(len(piece.to_arrow()) for piece in pieces) == expected

@@ -137,14 +137,14 @@ AIMS = (
         _read_matches,
         10.0,
         unit=" M/s",
-        why="open",
+        why="a match has three events of four columns: to copy their texts costs as much as to list",
     ),
     Aim(
         "a million keys to one key",
         "partitions",
         _read_million_keys,
         0.5,
-        why="the state of a million keys does not fit into the cache; a batch is not sorted by key",
+        why="the state of a million keys does not fit into the cache, and most keys are new",
     ),
     Aim(
         "two cores to one, in one process",

@@ -35,6 +35,9 @@ Marks = npt.NDArray[np.bool_]
 _FIRST_SLOTS = 1 << 10
 _FEW_VALUES = 1 << 10  # that plain Python puts into a table
 _ALL_VALID = np.empty(0, np.bool_)
+_IN_CACHE, _AHEAD = 1 << 15, 256
+"""Slots that the cache holds. Of larger tables, so many are read ahead: the processor waits for
+the memory once for all of them."""
 
 
 def _multiplier() -> np.uint64:
@@ -71,7 +74,11 @@ def _number_ints(
     has_nulls = len(valid) > 0
     mask = len(slots) // 2 - 1
     limit = min(len(known), (mask + 1) // 2)
+    is_large = mask >= _IN_CACHE
     for i in range(start, len(keys)):
+        if is_large and (i - start) % _AHEAD == 0:
+            for j in range(i, min(i + _AHEAD, len(keys))):
+                codes[j] = slots[2 * _spread(keys[j], multiplier, shift) + 1]
         if has_nulls and not valid[i]:
             codes[i] = -1
             continue
@@ -316,7 +323,11 @@ def _number_bytes(
     has_nulls = len(valid) > 0
     mask = len(slots) // 2 - 1
     limit = min(len(ends) - 1, (mask + 1) // 2)
+    is_large = mask >= _IN_CACHE
     for i in range(start, len(offsets) - 1):
+        if is_large and (i - start) % _AHEAD == 0:
+            for j in range(i, min(i + _AHEAD, len(offsets) - 1)):
+                codes[j] = slots[2 * np.int64(hashes[j] >> shift) + 1]
         if has_nulls and not valid[i]:
             codes[i] = -1
             continue

@@ -27,6 +27,7 @@ from cernis.engine.unary.tables import UnaryArrays
 DONE, UNKNOWN_STATE, ARENA_FULL, ROOTS_FULL, ROWS_FULL = range(5)
 
 _STRETCH = 512
+_MANY_ROWS = 4096
 
 
 class UnaryEvents(NamedTuple):
@@ -55,6 +56,8 @@ class StepScratch(NamedTuple):
     gathered_alone: NDArray[np.uint8]
     """Whether the node is new and no other node refers to it."""
     touched: NDArray[np.int32]
+    ahead: NDArray[np.int64]
+    """Written by `_read_ahead`, so that the compiler keeps what it reads."""
 
 
 def new_scratch(states: int, edges: int) -> StepScratch:
@@ -68,6 +71,7 @@ def new_scratch(states: int, edges: int) -> StepScratch:
         np.zeros(states, np.uint8),
         np.zeros(states, np.uint8),
         np.zeros(states, np.int32),
+        np.zeros(1, np.int64),
     )
 
 
@@ -89,6 +93,7 @@ def step(tables, memory, events, scratch, rules, base, begin, earliest):
     partitioned = len(events.keys) > 0
     counts_all = partitioned and rules.window == s.EVENT_WINDOW
     has_nulls = len(events.usable) > 0
+    has_many = partitioned and len(memory.key_of_row) > _MANY_ROWS
     for low in range(begin, len(symbols), _STRETCH):
         # the relevant events of a stretch, found without a branch to predict
         found = 0
@@ -96,6 +101,8 @@ def step(tables, memory, events, scratch, rules, base, begin, earliest):
         for i in range(low, high):
             relevant[found] = i
             found += counts_all or not inert[symbols[i]]
+        if has_many:
+            _read_ahead(memory, events.keys, relevant[:found], scratch.ahead)
         for which in range(found):
             i = relevant[which]
             symbol = symbols[i]
@@ -178,6 +185,22 @@ def step(tables, memory, events, scratch, rules, base, begin, earliest):
                 elif rules.consume == s.CONSUME_ALL:
                     counters[a.EPOCH] += 1
     return DONE, len(symbols), 0
+
+
+@inner
+def _read_ahead(memory, keys, relevant, ahead):
+    """Read what the events of a stretch will ask for.
+
+    The rows of many partitions are not in the cache. The processor waits for them once for several
+    events here; the loop over the events would wait for each in turn.
+    """
+    slots, total = memory.slots, 0
+    for i in relevant:
+        row = memory.row_of_key[keys[i]]
+        total += memory.row_ordinal[row] + memory.row_epoch[row] + memory.row_bound[row]
+        for state in range(min(slots.shape[1], 8)):
+            total += memory.arena[slots[row, state]]["start"]
+    ahead[0] = total
 
 
 @inner
