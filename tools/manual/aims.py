@@ -137,7 +137,7 @@ AIMS = (
         _read_matches,
         10.0,
         unit=" M/s",
-        why="a match has three events of four columns: to copy their texts costs as much as to list",
+        why="a match has three events of four columns: copying texts costs as much as listing",
     ),
     Aim(
         "a million keys to one key",
@@ -165,7 +165,7 @@ AIMS = (
         "streaming",
         _list_stream,
         0.7,
-        why="open",
+        why="the JVM compiles and plans anew for each micro-batch; rows cost little of it",
     ),
     Aim(
         "what the fit of costs predicts of a larger size, to what is measured",

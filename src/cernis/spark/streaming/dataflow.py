@@ -143,13 +143,13 @@ def _shifted(micros: Column, shift: int) -> Column:
 
 
 def _clock_and(ahead: int) -> Column:
-    """Return the machine's time plus `ahead`, in microseconds, rounded up to a coarse step.
+    """Return the machine's time at the begin of a micro-batch plus `ahead`, in microseconds.
 
-    A time that differs in each micro-batch would make Spark compile the query anew each time.
+    Spark writes numbers into the Java code that it makes of a query, and a time would make it
+    compile anew in each micro-batch. It interprets `array_sort`, whose arguments are outside.
     """
-    step = max(ahead // 4, 60_000_000)
-    later = F.unix_micros(F.current_timestamp()) + F.lit(ahead)
-    return (F.floor(later / F.lit(step)) + F.lit(1)) * F.lit(step)
+    clock = F.unix_micros(F.current_timestamp()) + F.lit(ahead)
+    return F.array_sort(F.array(clock))[0]
 
 
 # ------------------------------------------------------------------ buckets
