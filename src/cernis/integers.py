@@ -10,8 +10,8 @@ from __future__ import annotations
 from decimal import Decimal
 from math import inf
 
-_FEW = 2**64
 _SHORT = 4000
+_FEW = 10**_SHORT
 _EXACT_ABOUT = 10**24
 
 

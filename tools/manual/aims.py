@@ -129,7 +129,7 @@ AIMS = (
         1.0,
         least=False,
         unit=" µs",
-        why="events are filed in search trees of single records; sorted blocks were not tried",
+        why="a version of the tree copies a way of single records; sorted blocks were not tried",
     ),
     Aim(
         "matches of three variables to Arrow",

@@ -332,12 +332,11 @@ def _file_by_value(middles, tables, memory, events, now, filing):
     high, low = read_words(middles, tables, memory, events, now, filing)
     if high == r.NOTHING:
         return -1, 0, 0
-    room = by_order.room_to_insert(memory.branches, root, high, low)
-    if counters[r.BRANCHES] + room > len(memory.branches):
-        return -1, r.BRANCHES, room
     run = by_order.PlantedRun(high, low, filing.vertex, filing.start)
-    root = by_order.insert(memory.branches, counters, root, run, now.bound)
-    return root, 0, 0
+    planted = by_order.insert(memory.branches, counters, root, run, now.bound)
+    if planted < 0:
+        return -1, r.BRANCHES, by_order.room_to_insert(memory.branches, root, high, low)
+    return planted, 0, 0
 
 
 @inner

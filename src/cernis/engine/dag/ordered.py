@@ -596,17 +596,21 @@ def _own(branches, counters, branch, bound, shared):
 
 @inner
 def insert(branches, counters, root, run, bound, shared=ALL_SHARED):
-    """Return the tree with one more run; the tree before does not change.
+    """Return the tree with one more run, -1 if it has no room; the tree before does not change.
 
-    Branches from `shared` on are of no other version, and do change.
+    Branches from `shared` on are of no other version, and do change: they need room beforehand.
     """
     high, low, start = run.high, run.low, run.start
+    begin, end = counters[r.BRANCHES], len(branches)
     if root != 0 and branches[root]["best"] < bound:
         root = 0
     priority = _priority(run.vertex)
     new_root, parent, to_right = 0, 0, False
     at = root
     while at != 0 and branches[at]["priority"] >= priority:
+        if counters[r.BRANCHES] >= end:
+            counters[r.BRANCHES] = begin
+            return -1
         copy = _own(branches, counters, at, bound, shared)
         if start > branches[copy]["best"]:
             branches[copy]["best"] = start
@@ -618,6 +622,9 @@ def insert(branches, counters, root, run, bound, shared=ALL_SHARED):
         to_right = is_in_range(branches[copy], r.LESS_EQUAL, high, low)
         at = branches[copy]["right"] if to_right else branches[copy]["left"]
     made = counters[r.BRANCHES]
+    if made >= end:
+        counters[r.BRANCHES] = begin
+        return -1
     counters[r.BRANCHES] = made + 1
     branches[made]["high"] = high
     branches[made]["low"] = low
@@ -634,6 +641,9 @@ def insert(branches, counters, root, run, bound, shared=ALL_SHARED):
     first = counters[r.BRANCHES]
     smaller, larger = made, made
     while at != 0:
+        if counters[r.BRANCHES] >= end:
+            counters[r.BRANCHES] = begin
+            return -1
         copy = _copy(branches, counters, at, bound)
         if is_in_range(branches[copy], r.LESS_EQUAL, high, low):
             _hang(branches, smaller, smaller != made, copy)
