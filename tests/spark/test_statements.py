@@ -12,12 +12,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
 import cernis
 from cernis import spark as cernis_spark
+from tests.streaming.test_row_stream import list_streamed
 from tools.cases.row_patterns import RowCase, draw_case, draw_stream_case
+from tools.cases.sql import MIDNIGHT, SqlCase, read_cases
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +74,79 @@ def test_random_statements_return_what_the_standard_says(spark: SparkSession, fi
         for case in cases
     ]
     assert_expected(cases, unite(frames).collect())
+
+
+CASES = [case for case in read_cases() if not case.error]
+AT_ONCE = 10
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        CASES[::12],
+        *(
+            pytest.param(CASES[first : first + AT_ONCE], marks=pytest.mark.fuzz)
+            for first in range(0, len(CASES), AT_ONCE)
+        ),
+    ],
+    ids=lambda chosen: chosen[0].name,
+)
+def test_cases_of_the_corpus_have_the_rows_worked_out_by_hand(
+    spark: SparkSession, chosen: Sequence[SqlCase]
+) -> None:
+    frames = []
+    for case in chosen:
+        tables = {name: spark.createDataFrame(table) for name, table in case.tables.items()}
+        dialect = "spark" if case.topic == "standard" else case.dialect
+        frames.append(cernis_spark.sql(spark, case.query, tables, dialect=dialect))
+    found: list[list[Any]] = [[] for _ in chosen]
+    for row in unite(frames).collect():
+        found[row["case"]].append(json.loads(row["line"]))
+    for case, rows in zip(chosen, found, strict=True):
+        case.check(rows)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [list_streamed()[::20], pytest.param(list_streamed(), marks=pytest.mark.fuzz)],
+    ids=("some", "all"),
+)
+def test_streams_report_rows_of_the_corpus(
+    spark: SparkSession, tmp_path: Path, chosen: Sequence[SqlCase]
+) -> None:
+    """All of them where WITHIN bounds a match; without it, later rows may change the last ones."""
+    for first in range(0, len(chosen), AT_ONCE):
+        check_streamed(spark, tmp_path / str(first), chosen[first : first + AT_ONCE])
+
+
+def check_streamed(spark: SparkSession, folder: Path, chosen: Sequence[SqlCase]) -> None:
+    frames = []
+    for number, case in enumerate(chosen):
+        source = folder / f"in{number}"
+        source.mkdir(parents=True)
+        [(name, table)] = case.tables.items()
+        time = cernis.SqlQuery(case.query, case.dialect).plans[0].clause.order[0].tree.this.name
+        table = table.sort_by(time)
+        far = [{**row, time: MIDNIGHT + timedelta(days=9)} for row in table.to_pylist()[:1]]
+        last = pa.Table.from_pylist(far, table.schema)
+        pieces = [table.slice(0, 4), table.slice(4), last]
+        for at, piece in enumerate(pieces):
+            pq.write_table(piece, source / f"{at}.parquet")
+            os.utime(source / f"{at}.parquet", (at + 1, at + 1))
+        schema = spark.createDataFrame(table).schema
+        read = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        dialect = "spark" if case.topic == "standard" else case.dialect
+        stream = {"tasks": 1, "ahead": None}
+        rows = {name: read.parquet(str(source))}
+        frames.append(cernis_spark.sql(spark, case.query, rows, dialect=dialect, stream=stream))
+    writing = unite(frames).writeStream.format("json").trigger(availableNow=True)
+    writing = writing.option("checkpointLocation", str(folder / "kept"))
+    writing.start(str(folder / "out")).awaitTermination()
+    found: list[list[Any]] = [[] for _ in chosen]
+    for row in spark.read.schema("case int, line string").json(str(folder / "out")).collect():
+        found[row["case"]].append(json.loads(row["line"]))
+    for case, rows in zip(chosen, found, strict=True):
+        case.check(rows, whole="WITHIN" in case.query)
 
 
 STREAMED = "c int, g string, t timestamp, x long"

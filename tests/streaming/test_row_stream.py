@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,9 +17,23 @@ from hypothesis import strategies as st
 import cernis
 from cernis.work.bucket import Bucket, BucketWork, restore_bucket
 from cernis.work.carriers import write_blob
-from cernis.work.row_stream import RowStreamWork, check_stream_clause
+from cernis.work.row_stream import RowStreamWork, check_around, check_stream_clause
 from tools.cases.row_patterns import draw_stream_case
+from tools.cases.sql import SqlCase, read_cases
 from tools.cases.state_store import MemoryStore
+
+
+def list_streamed() -> list[SqlCase]:
+    """Return the cases of the corpus that one process can run on a stream."""
+    found = []
+    for case in read_cases():
+        with suppress(cernis.QueryError):
+            query = cernis.SqlQuery(case.query, case.dialect)
+            check_around(query)
+            check_stream_clause(query.plans[0])
+            found += [case] if not case.error else []
+    return found
+
 
 SCHEMA = pa.schema([("g", pa.string()), ("t", pa.timestamp("us")), ("x", pa.int64())])
 
@@ -31,27 +47,37 @@ def make_work(text: str) -> RowStreamWork:
 def run(
     work: RowStreamWork, pieces: list[list[dict[str, Any]]], *, ends: bool = False
 ) -> list[Any]:
-    """Return what a bucket reports: each piece is a micro-batch, after which the worker is lost.
+    """Return what a bucket reports of rows whose times are seconds: see `report`."""
+    tables = [
+        pa.Table.from_pylist([{**row, "t": row["t"] * 10**6} for row in piece], SCHEMA)
+        for piece in pieces
+    ]
+    return [tuple(_plain(value) for value in row.values()) for row in report(work, tables, ends)]
+
+
+def report(work: RowStreamWork, tables: list[pa.Table], ends: bool) -> list[dict[str, Any]]:
+    """Return what a bucket reports: each table is a micro-batch, after which the worker is lost.
 
     `ends`: no row comes any more.
     """
     stream = BucketWork(work=work, query="q", buckets=(0,), numbered=False, window=None)
     store, found = MemoryStore(), []
     watermark: int | None = None
-    for piece in [*pieces, [], []]:
-        table = pa.Table.from_pylist([{**row, "t": row["t"] * 10**6} for row in piece], SCHEMA)
-        blobs = [write_blob(table)] if piece else []
+    for table in [*tables, None, None]:
+        blobs = [write_blob(table)] if table else []
         bucket: Bucket = restore_bucket(stream, 0, store, None)
         for batch in bucket.take(store, blobs, watermark, lambda old, new: None):
             found += pa.Table.from_batches([batch]).to_pylist()
         bucket._write_snapshot(store)
         bucket._close(store, lambda old, new: None)
-        last = max(row["t"] for row in piece) * 1000 + 1 if piece else (watermark or 0) + 10**6
+        last = (watermark or 0) + 10**6
+        if table:
+            last = pc.max(table.column(work.time).cast(pa.int64())).as_py() // 1000
         watermark = max(watermark or 0, last)
     if ends:
         for batch in restore_bucket(stream, 0, store, None).recognizer.finish():
             found += pa.Table.from_batches([batch]).to_pylist()
-    return [tuple(_plain(value) for value in row.values()) for row in found]
+    return found
 
 
 def _plain(value: Any) -> Any:
@@ -121,3 +147,22 @@ def test_a_worker_that_lives_on_reports_the_same(seed: int) -> None:
         watermark = max(watermark or 0, last)
     plain = [tuple(_plain(value) for value in row.values()) for row in found]
     assert sorted(plain, key=repr) == sorted(run(work, pieces), key=repr)
+
+
+@pytest.mark.parametrize("case", list_streamed(), ids=lambda case: f"{case.topic}: {case.name}")
+def test_a_stream_gives_the_rows_of_the_corpus(case: SqlCase) -> None:
+    query = cernis.SqlQuery(case.query, case.dialect)
+    [plan] = query.plans
+    time = check_stream_clause(plan)
+    [table] = case.tables.values()
+    work = RowStreamWork(
+        text=case.query,
+        dialect=case.dialect,
+        number=0,
+        columns=tuple(table.column_names),
+        time=time,
+        around=True,
+    )
+    table = table.sort_by(time)
+    pieces = [table.slice(at, 4) for at in range(0, table.num_rows, 4)]
+    case.check(report(work, pieces, True))

@@ -111,13 +111,22 @@ def group_lines(
 def row_lines(rows: pa.RecordBatch, newline: str = "\n") -> pa.StringArray:
     """Return one line for each row of a statement.
 
-    >>> print(row_lines(pa.record_batch({"a": [1], "b": ["x"]}), "")[0])
-    {"a":1,"b":"x"}
+    Databases have sums of whole numbers as decimals: those without places are integers in JSON.
+
+    >>> total = pa.array([7], pa.decimal128(38, 0))
+    >>> print(row_lines(pa.record_batch({"a": total, "b": ["x"]}), "")[0])
+    {"a":7,"b":"x"}
     """
     names = rows.schema.names
     if not names:  # a traced clause may return none
         return pa.array(["{}" + newline] * rows.num_rows, pa.string())
-    return _lines({n: [json_texts(c)] for n, c in zip(names, rows.columns, strict=True)}, newline)
+    return _lines({n: [_cell_texts(c)] for n, c in zip(names, rows.columns, strict=True)}, newline)
+
+
+def _cell_texts(values: pa.Array) -> pa.StringArray:
+    if pa.types.is_decimal(values.type) and values.type.scale == 0:
+        return pc.fill_null(values.cast(pa.string()), "null")
+    return json_texts(values)
 
 
 def answer_lines(

@@ -70,8 +70,8 @@ class SqlExpression:
 
     tree: exp.Expr
     span: Span
-    modes: Mapping[int, str] = field(default_factory=dict)
-    """Offsets of the functions that RUNNING or FINAL stands before."""
+    modes: Mapping[Span, str] = field(default_factory=dict)
+    """The calls that RUNNING or FINAL stands before, by their place in the expression."""
 
     def locate(self, node: exp.Expr) -> Span:
         """Return where a part of the expression stands."""
@@ -349,7 +349,7 @@ class ClauseReader:
         """Return an expression; the library reads it."""
         span = span_of_tokens(tokens)
         text = list(self.source[span.start : span.end])
-        modes: dict[int, str] = {}
+        modes: dict[Span, str] = {}
         for number, token in enumerate(tokens[:-1]):
             word, following = normalize(token), tokens[number + 1]
             at = token.start - span.start
@@ -357,7 +357,7 @@ class ClauseReader:
                 text[at] = "_"
             elif word in ("RUNNING", "FINAL") and _is_call(tokens[number + 1 : number + 3]):
                 text[at : token.end - span.start + 1] = " " * (token.end - token.start + 1)
-                modes[following.start - span.start] = word
+                modes[_find_call(tokens[number + 1 :], span.start)] = word
             elif word in ("RUNNING", "FINAL") and _is_name(tokens[number + 1 : number + 3]):
                 message = f"{word} stands before FIRST, LAST or an aggregate"
                 raise self.fail(message, span_of_token(token))
@@ -430,6 +430,16 @@ def _is_call(tokens: Sequence[Any]) -> bool:
     return len(tokens) == 2 and tokens[0].text.isidentifier() and tokens[1].text == "("
 
 
+def _find_call(tokens: Sequence[Any], start: int) -> Span:
+    """Return the place of the call that begins some tokens, in an expression that starts there."""
+    depth = 0
+    for token in tokens:
+        depth += (token.text == "(") - (token.text == ")")
+        if token.text == ")" and depth == 0:
+            break
+    return Span(tokens[0].start - start, token.end + 1 - start)
+
+
 def _is_name(tokens: Sequence[Any]) -> bool:
     return len(tokens) == 2 and tokens[0].text.isidentifier() and tokens[1].text == "."
 
@@ -448,13 +458,14 @@ def explain_parse_error(error: SqlglotError, source: str, span: Span) -> QueryEr
     if isinstance(error, ParseError) and error.errors:
         first = error.errors[0]
         word, line, column = first.get("highlight") or "", first.get("line"), first.get("col")
-        message = _reword(str(first.get("description") or message), word)
+        message = str(first.get("description") or message)
         if line is not None and column is not None:
             begin = span.start
             for _ in range(line - 1):
                 begin = source.find("\n", begin) + 1
             end = begin + column
             found = Span(max(end - max(len(word), 1), span.start), min(end, span.end))
+            message = _reword(message, source[found.start : found.end])
     return QueryError([Diagnostic(message, found)], source)
 
 

@@ -66,6 +66,9 @@ def _explain_token(
     suggestion = None
     if token.type == "VBAR" or (before and before[-1].type == "VBAR"):
         suggestion = "write () for an empty alternative"
+    if token.type == "$END":
+        told = "the pattern ends too early"
+        return Diagnostic(told, Span(end, end), expected, suggestion)
     return mistakes.explain_unexpected(token, end, expected, suggestion)
 
 
@@ -165,9 +168,11 @@ class _PatternReader(LanguageReader):
 
 
 def read_identifier(text: str) -> str:
-    """Return a name: in capitals, or as it stands in quotes.
+    """Return a name: in capitals, or as it stands in quotes; backticks do not keep small letters.
 
-    >>> read_identifier("down"), read_identifier('"down"')
-    ('DOWN', 'down')
+    >>> read_identifier("down"), read_identifier('"down"'), read_identifier("`down`")
+    ('DOWN', 'down', 'DOWN')
     """
-    return unquote(text) if text[:1] in ('"', "`") else text.upper()
+    if text[:1] == "`":
+        return unquote(text).upper()
+    return unquote(text) if text[:1] == '"' else text.upper()

@@ -48,6 +48,8 @@ _LEXEME = re.compile(
     re.DOTALL,
 )
 _AFTER_PATTERN = (["DEFINE"], ["SUBSET"])
+_CALLED = frozenset({"VAR", "IDENTIFIER", "TABLE", "UNNEST"})
+"""The kinds of tokens that are called where a bracket follows."""
 _BEFORE_RELATION = frozenset({"FROM", "JOIN", ",", "(", "LATERAL", "USING"})
 
 
@@ -211,12 +213,12 @@ class _StatementReader:
 
     def _find_relation(self, tokens: Sequence[Any], at: int) -> int:
         """Return the first token of the relation before the clause."""
-        first = self._find_primary(tokens, at - 1)
+        first = self._find_primary(tokens, self._skip_ordinality(tokens, at - 1))
         before = normalize(tokens[first - 1]) if first else ""
         if before == "AS":
-            first = self._find_primary(tokens, first - 2)
+            first = self._find_primary(tokens, self._skip_ordinality(tokens, first - 2))
         elif before not in _BEFORE_RELATION and first:
-            first = self._find_primary(tokens, first - 1)
+            first = self._find_primary(tokens, self._skip_ordinality(tokens, first - 1))
         if first <= 0 or normalize(tokens[first - 1]) not in _BEFORE_RELATION:
             raise QueryError(
                 [
@@ -230,6 +232,11 @@ class _StatementReader:
             )
         return first
 
+    def _skip_ordinality(self, tokens: Sequence[Any], last: int) -> int:
+        """Return the token before WITH ORDINALITY, if that ends at a token."""
+        words = [normalize(token) for token in tokens[max(last - 1, 0) : last + 1]]
+        return last - 2 if words == ["WITH", "ORDINALITY"] else last
+
     def _find_primary(self, tokens: Sequence[Any], last: int) -> int:
         """Return the first token of a name, a call or brackets that end at a token."""
         if last < 0:
@@ -241,7 +248,7 @@ class _StatementReader:
                 if depth == 0:
                     break
                 last -= 1
-            called = last > 0 and tokens[last - 1].token_type.name in ("VAR", "IDENTIFIER", "TABLE")
+            called = last > 0 and tokens[last - 1].token_type.name in _CALLED
             return self._find_primary(tokens, last - 1) if called else last
         while last >= 2 and tokens[last - 1].text == ".":
             last -= 2

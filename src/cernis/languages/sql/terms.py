@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from cernis.errors import Diagnostic, QueryError
+from cernis.errors import Diagnostic, QueryError, Span
 from cernis.languages.sql.clause import (
     FUNCTIONS,
     OWN_FUNCTIONS,
@@ -24,7 +24,6 @@ from cernis.languages.sql.clause import (
     RecognizeClause,
     SqlExpression,
 )
-from cernis.languages.sql.pattern import read_identifier
 from cernis.pattern.suggest import did_you_mean
 
 CLASSIFIER = "@classifier"
@@ -129,10 +128,11 @@ class _TermReader:
 
     def read(self) -> TermExpression:
         tree = self._replace(self.expression.tree.copy())
-        for mode in self.modes.values():
-            raise self.fail(
-                f"{mode} stands before FIRST, LAST or an aggregate", self.expression.tree
-            )
+        for call, mode in self.modes.items():
+            begin = self.expression.span.start
+            span = Span(begin + call.start, begin + call.end)
+            message = f"{mode} stands before FIRST, LAST or an aggregate"
+            raise QueryError([Diagnostic(message, span)], self.text)
         return TermExpression(tree, tuple(self.terms), self.expression)
 
     def _replace(self, node: exp.Expr) -> exp.Expr:
@@ -255,7 +255,14 @@ class _TermReader:
         return AggregateTerm(self._strip(holder), holder.this, final)
 
     def _read_mode(self, node: exp.Expr) -> bool:
-        mode = self.modes.pop(node.meta.get("start", -1), None)
+        places = [each.meta for each in node.walk() if "start" in each.meta]
+        inside = (
+            call
+            for call in self.modes
+            if all(call.start <= place["start"] and place["end"] < call.end for place in places)
+        )
+        call = next(inside, None) if places else None
+        mode = None if call is None else self.modes.pop(call)
         if mode == "FINAL" and self.variable is not None:
             raise self.fail("FINAL is no part of DEFINE: later rows are not known yet", node)
         return mode == "FINAL"
@@ -312,8 +319,10 @@ class _TermReader:
         return name
 
     def _check_variable(self, identifier: exp.Expr, node: exp.Expr) -> str:
-        quoted = bool(identifier.args.get("quoted"))
-        name = identifier.name if quoted else read_identifier(identifier.name)
+        name = identifier.name
+        quote = self.text[self.expression.locate(identifier).start]
+        if not identifier.args.get("quoted") or quote == "`":
+            name = name.upper()
         if name not in self.names:
             raise self.fail(
                 f"'{identifier.name}' is no variable of PATTERN",

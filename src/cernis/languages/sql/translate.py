@@ -1,4 +1,4 @@
-"""What the SQL library leaves untranslated between dialects: TO_CHAR, DUAL, `/`, and DATEDIFF.
+"""What the SQL library leaves untranslated between dialects, or translates wrongly.
 
 `translate` follows the library's parser. Formats of TO_CHAR become those of `strftime`, which the
 library writes for each host; a format with other elements is refused, and so are those of numbers.
@@ -8,6 +8,12 @@ Functions for the time between two times count full units (Trino, Flink, Spark, 
 where a unit ends and the next begins (DuckDB, Snowflake): between 10:59 and 11:01 lies no hour, or
 one. The library takes both for the same. `translate` makes the first a `TimestampDiff` and the
 second a `DateDiff`, and `write_differences` writes both for a host.
+
+On Spark, the library adds days whatever the unit is, and truncates times to days or to NULL.
+`write_differences` writes intervals and DATE_TRUNC. Oracle's TRUNC with a format and Flink's FLOOR
+to a unit become DATE_TRUNC, too. Days of the week count from 0, Sunday, between the two passes.
+
+Hints are advice to another database, and left out.
 
 `write_division` runs when the host is known. `/` of whole numbers truncates in Trino, Flink and
 RisingWave. DuckDB has an operator that truncates whole numbers and divides all others. Spark has
@@ -26,6 +32,8 @@ from cernis.errors import Diagnostic, QueryError, Span
 _ELEMENTS = {
     "YYYY": "%Y",
     "YY": "%y",
+    "RRRR": "%Y",
+    "RR": "%y",
     "MM": "%m",
     "MON": "%b",
     "DD": "%d",
@@ -45,6 +53,24 @@ _LEXEME = re.compile(
 )
 _NATIVE = ("duckdb", "spark", "databricks")
 """Dialects of hosts, which read their own formats."""
+_TRUNC_UNITS = {
+    **dict.fromkeys(("HH24", "HH12", "HH"), "HOUR"),
+    **dict.fromkeys(("DD", "DDD", "J"), "DAY"),
+    **dict.fromkeys(("MM", "MON", "MONTH"), "MONTH"),
+    **dict.fromkeys(("YYYY", "YYY", "YY", "Y", "YEAR"), "YEAR"),
+    "MI": "MINUTE",
+    "Q": "QUARTER",
+    "IW": "WEEK",
+}
+"""The units of the formats of Oracle's TRUNC."""
+_FROM_ONE = ("spark", "databricks", "flink")
+"""Dialects whose DAYOFWEEK of a Sunday is 1."""
+_STRICT = ("oracle", "snowflake")
+"""Dialects whose GREATEST and LEAST are NULL where a value is; the library knows others."""
+_PARTS_OF_DAYS = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+_THREE = exp.Literal.number(3)
+_TIMESTAMP_LITERAL = "%Y-%m-%d %H:%M:%S.%f"
+"""The format that the library reads Oracle's TIMESTAMP '…' with."""
 _FULL_UNITS = ("trino", "flink", "spark", "databricks")
 """Dialects whose functions count full units."""
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -60,18 +86,65 @@ def translate(tree: exp.Expr, dialect: str, text: str, offset: int) -> exp.Expr:
     """
 
     def change(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.ToChar) and node.args.get("format") is not None:
-            return _translate_to_char(node, dialect, text, offset)
-        is_dual = isinstance(node, exp.Table) and not node.db and node.name.upper() == "DUAL"
-        if is_dual and dialect in ("oracle", "snowflake"):
-            row = exp.select(exp.alias_(exp.Literal.string("X"), "DUMMY"))
-            return row.subquery(node.alias or node.name, copy=False)
-        if isinstance(node, exp.DateDiff) and _counts_full_units(node, dialect):
-            sides = {"this": node.this, "expression": node.expression}
-            return exp.TimestampDiff(**sides, unit=node.args["unit"])
+        match node:
+            case exp.Select() if dialect not in _NATIVE:
+                node.set("hint", None)
+            case exp.StrToTime() if node.args["format"].name == _TIMESTAMP_LITERAL:
+                return exp.cast(node.this, "timestamp")
+            case exp.ToChar() if node.args.get("format") is not None:
+                return _translate_to_char(node, dialect, text, offset)
+            case exp.Table() if not node.db and node.name.upper() == "DUAL":
+                return _write_dual(node) if dialect in ("oracle", "snowflake") else node
+            case exp.DateDiff() if _counts_full_units(node, dialect):
+                sides = {"this": node.this, "expression": node.expression}
+                return exp.TimestampDiff(**sides, unit=node.args["unit"])
+            case exp.StrToDate() | exp.StrToTime() if dialect == "oracle":
+                form = node.args["format"].name.replace("RRRR", "%Y").replace("RR", "%y")
+                node.set("format", exp.Literal.string(form))
+            case exp.DateTrunc() if dialect == "oracle":
+                return _translate_trunc(node, text, offset)
+            case exp.Floor() if node.args.get("to") is not None:
+                return exp.TimestampTrunc(this=node.this, unit=exp.var(node.args["to"].name))
+            case exp.Anonymous(this=str(name)) if name.upper() == "NUMTODSINTERVAL":
+                return _write_interval(*node.expressions)
+            case exp.DayOfWeek() if dialect in _FROM_ONE:
+                return exp.paren(exp.Add(this=node.copy(), expression=exp.Literal.number(1)))
+            case exp.Greatest() | exp.Least() if dialect in _STRICT:
+                node.set("ignore_nulls", False)
         return node
 
     return tree.transform(change, copy=False)
+
+
+def _translate_trunc(node: exp.DateTrunc, text: str, offset: int) -> exp.Expr:
+    form = node.args["unit"]
+    unit = _TRUNC_UNITS.get(form.name.upper())
+    if unit is None:
+        known = ", ".join(_TRUNC_UNITS)
+        found = Diagnostic(
+            "TRUNC: the format is not supported", _locate(form, node, offset), f"one of {known}"
+        )
+        raise QueryError([found], text)
+    return exp.TimestampTrunc(this=node.this, unit=exp.var(unit))
+
+
+def _locate(part: exp.Expr, node: exp.Expr, offset: int) -> Span:
+    """Return the place of a part of a node, or of the node."""
+    start = offset + part.meta.get("start", node.meta.get("start", 0))
+    return Span(start, max(offset + part.meta.get("end", 0) + 1, start + 1))
+
+
+def _write_dual(node: exp.Table) -> exp.Expr:
+    row = exp.select(exp.alias_(exp.Literal.string("X"), "DUMMY"))
+    return row.subquery(node.alias or node.name, copy=False)
+
+
+def _write_interval(number: exp.Expr, unit: exp.Expr) -> exp.Expr:
+    """Return an interval of a number of units."""
+    if isinstance(number, exp.Literal):
+        return exp.Interval(this=exp.Literal.string(number.name), unit=exp.var(unit.name.upper()))
+    one = exp.Interval(this=exp.Literal.string("1"), unit=exp.var(unit.name.upper()))
+    return exp.paren(exp.Mul(this=exp.paren(number.copy()), expression=one))
 
 
 def _translate_to_char(node: exp.ToChar, dialect: str, text: str, offset: int) -> exp.Expr:
@@ -85,10 +158,7 @@ def _translate_to_char(node: exp.ToChar, dialect: str, text: str, offset: int) -
         written += _ELEMENTS[element.upper()] if element else quoted or lexeme[0].strip('"')
         at = lexeme.end()
     if not told or at < len(told):
-        start = offset + node.meta.get("start", 0)
-        if "start" in form.meta:
-            start = offset + form.meta["start"]
-        span = Span(start, max(offset + form.meta.get("end", 0) + 1, start + 1))
+        span = _locate(form, node, offset)
         known = ", ".join(_ELEMENTS)
         message = "TO_CHAR: only formats of times are supported"
         raise QueryError([Diagnostic(message, span, expected=f"a text of {known}")], text)
@@ -126,20 +196,54 @@ def write_differences(tree: exp.Expr, dialect: str) -> exp.Expr:
 
     def change(node: exp.Expr) -> exp.Expr:
         unit = node.args.get("unit")
-        if unit is None:
-            return node
-        if isinstance(node, exp.TimestampDiff) and dialect == "duckdb":
+        if isinstance(node, exp.Select) and dialect == "duckdb":
+            node.set("hint", None)
+        if isinstance(node, exp.TimestampDiff) and unit is not None and dialect == "duckdb":
             parts = [exp.Literal.string(unit.name), node.expression, node.this]
             return exp.Anonymous(this="DATE_SUB", expressions=parts)
-        if isinstance(node, exp.DateDiff) and dialect == "spark":
+        return _write_for_spark(node) if dialect == "spark" else node
+
+    return tree.transform(change, copy=False)
+
+
+def _write_for_spark(node: exp.Expr) -> exp.Expr:
+    unit = node.args.get("unit")
+    match node:
+        case exp.DateDiff() if unit is not None:
             sides = {
                 name: exp.TimestampTrunc(this=node.args[name], unit=unit.copy())
                 for name in ("this", "expression")
             }
             return exp.TimestampDiff(**sides, unit=unit)
-        return node
-
-    return tree.transform(change, copy=False)
+        case exp.DateAdd() | exp.DateSub() if unit is not None:
+            calculate = exp.Add if isinstance(node, exp.DateAdd) else exp.Sub
+            number = node.expression
+            if isinstance(number, exp.Cast):  # the library's own
+                number = number.this
+            if unit.name.upper() == "QUARTER":
+                number, unit = exp.Mul(this=exp.paren(number), expression=_THREE), exp.var("MONTH")
+            return exp.paren(calculate(this=node.this, expression=_write_interval(number, unit)))
+        case exp.DateTrunc() if unit is not None and unit.name.upper() in _PARTS_OF_DAYS:
+            return exp.TimestampTrunc(this=node.this, unit=exp.var(unit.name))
+        case exp.DayOfWeek():
+            days = exp.Anonymous(this="DAYOFWEEK", expressions=[node.this])
+            return exp.paren(exp.Sub(this=days, expression=exp.Literal.number(1)))
+        case exp.DayOfWeekIso():
+            days = exp.Anonymous(this="WEEKDAY", expressions=[node.this])
+            return exp.paren(exp.Add(this=days, expression=exp.Literal.number(1)))
+        case exp.RegexpLike() if node.args.get("full_match"):
+            whole = [exp.Literal.string("^(?:"), node.expression, exp.Literal.string(")$")]
+            return exp.RegexpLike(this=node.this, expression=exp.func("CONCAT", *whole))
+        case exp.Greatest() | exp.Least() if node.args.get("ignore_nulls") is False:
+            missing = exp.or_(
+                *(
+                    exp.Is(this=one.copy(), expression=exp.null())
+                    for one in (node.this, *node.expressions)
+                )
+            )
+            plain = type(node)(this=node.this, expressions=node.expressions, ignore_nulls=True)
+            return exp.If(this=missing, true=exp.null(), false=plain)
+    return node
 
 
 def write_division(tree: exp.Expr, dialect: str) -> exp.Expr:
