@@ -6,6 +6,7 @@ import json
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import cernis
@@ -93,3 +94,35 @@ def test_rules_that_read_what_others_insert_are_backtested_and_compared() -> Non
     assert found.rules["two"].alerts.total > (found.rules["two"].left or 0) > 0
     compared = cernis.diff(old, new, events, sample=0)
     assert compared.rules["two"].lost.total == found.rules["two"].alerts.total
+
+
+def test_a_history_without_events_and_a_frame_are_backtested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("S.csv").write_text("type,x,k,ts\n")
+    Path("r.ceql").write_text(RULES)
+    assert main(["backtest", "r.ceql", "-e", "S.csv"]) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == "the stream agrees: 0 alerts"
+    write_events(Path("S.csv"), range(30))
+    frame = pd.read_csv("S.csv", parse_dates=["ts"])
+    found = backtest(cernis.rules(RULES), frame)
+    assert found.agrees
+    assert found.rules["lone"].alerts.total == 5
+    assert backtest(
+        cernis.rules(RULES.replace(" WITHIN 2 HOURS", "")), frame[["type", "x", "k"]]
+    ).agrees
+
+
+def test_a_conjunctive_query_is_run_over_a_history_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("S.csv").write_text("type,x,ts\nA,1,1\nB,1,2\n")
+    call = ["backtest", "Q(x) <- A(x), B(x)", "--lang", "cq", "-e", "S.csv"]
+    assert main(call) == 1
+    assert (
+        "a conjunctive query is not compared with a stream: --no-stream" in capfd.readouterr().err
+    )
+    assert main([*call, "--no-stream"]) == 0
+    assert capfd.readouterr().out == "rule query: 1 alert\n"

@@ -144,6 +144,23 @@ def test_a_stricter_version_may_gain_where_the_next_event_matches() -> None:
     assert (found.lost.total, found.gained.total, found.kept.total) == (1, 1, 0)
 
 
+def test_where_ends_are_compared_the_reason_is_said_and_matches_are_shown() -> None:
+    events = make_events(9)
+    old = "SELECT * FROM S WHERE A AS a ; B AS b"
+    found = cernis.diff(
+        old, "SELECT * FROM S WHERE A AS a ; B AS c FILTER c[x > 2]", events, seed=1
+    )
+    assert "the variables differ (a, b; a, c): ends with a match are compared" in str(found)
+    ends = [match.end for match in found.samples["lost"]]
+    assert (found.counted, found.lost.total, ends) == ("ends", 2, [2, 5][: len(ends)])
+    counted = cernis.diff(
+        "SELECT COUNT(*) FROM S WHERE A", "SELECT COUNT(*) FROM S WHERE B", events
+    )
+    assert counted.reason == "SELECT COUNT(*) keeps no matches"
+    assert (counted.lost.total, counted.gained.total) == (6, 3)
+    assert counted.to_dict()["reason"] == counted.reason
+
+
 def test_rule_sets_are_compared_rule_by_rule() -> None:
     old = cernis.rules({"a": OLD, "gone": "SELECT * FROM S WHERE B"})
     new = cernis.rules({"a": NEW, "new": "SELECT * FROM S WHERE A"})
@@ -168,6 +185,11 @@ def test_the_command_fails_where_a_match_is_lost(
     assert "lost: rows " in out
     assert err == "error: --require no-lost does not hold\n"
     assert main(["diff", OLD, NEW, "-e", "S.csv", "--require", "no-gained"]) == 0
+    capfd.readouterr()
+    assert main(["diff", OLD, f"RULE a AS {NEW}", "-e", "S.csv"]) == 1
+    assert capfd.readouterr().err.startswith(
+        "error: diff compares two queries or two rule sets, not one of each: RULE a AS SELECT"
+    )
 
 
 def test_a_sample_is_uniform_where_ends_have_many_matches(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -70,7 +71,7 @@ def test_a_case_that_differs_shows_how(capfd: Capture) -> None:
     assert capfd.readouterr().out == (
         "pairs.test.yaml\n"
         "  ✗ two failures in a minute are a match\n"
-        "      expected 1 match, found 1 match of which 1 differ\n"
+        "      expected 1 match, found 1 match of which 1 differs\n"
         "      - {f: [0, 1], user: ann, n: 2}\n"
         "      + {user: ann, n: 2, f: [0, 2]}\n"
         "0 passed, 1 failed\n"
@@ -155,10 +156,28 @@ BAD = {
     "query: none.ceql\ncases: []": "line 1: none.ceql: no such file (a query as text contains",
     "cases:\n  - {name: a, events: [1], expect: none}": "line 2: an event is written as",
     "cases:\n  - {name: a, events: [], expect: few}": "line 2: expected none, a number",
-    "cases:\n  - {name: a, events: x.csv, expect: 1}": "line 2: x.csv: no such file of events",
+    "cases:\n  - {name: a, events: x.csv, expect: 1}": "line 2: x.csv: no such file",
     "a: [": "line 1: ",
     "events: &e []\ncases: [*e]": "line 2: aliases are not read",
     "events: !!python/object/apply:os.system [ls]\ncases: []": "line 1: ",
+    "cases:\n\t- name: a": "line 2: found character '\\t' that cannot start any token; YAML is "
+    "indented by spaces",
+    "cases: [{name: a, events: [{type: A, ts: 2024-13-01}], expect: 0}]": "line 1: month must be",
+    "cases:\n- {name: a,\n   events: [{type: A, x: 1, x: 2}], expect: 0}": "line 3: `x` stands "
+    "here twice",
+    "cases:\n- {[a]: b}": "line 2: a key is a text",
+    "cases: []\n---\ncases: []": "line 2: expected a single document in the stream, but found",
+    "time: [ts]\ncases: []": "line 1: `time` is a text",
+    "time_zone: 5\ncases: []": "line 1: `time_zone` is a text",
+    "complete: maybe\ncases: []": "line 1: `complete` is true or false",
+    "lang: c\ncases: []": "line 1: no language 'c'; there are ceql, cq, spaseq",
+    "query: .\ncases: []": "line 1: . is a folder; `rules` names a folder of rules",
+    "tables: {t: no.csv}\ncases: []": "line 1: no.csv: no such file",
+    "tables: {t: [], t: []}\ncases: []": "line 1: `t` stands here twice",
+    "rules: RULE a AS SELECT * FROM S WHERE A\ncases:\n- name: a\n  events: []\n  expect: {a: 1,"
+    "\n a: 2}": "line 6: `a` stands here twice",
+    "cases: [{name: a, events: , expect: 0}]": "line 1: expected a list of rows ([] for none)",
+    "cases:\n- name: a\x01": "line 2: a character that YAML does not allow: '\\x01'",
     "events: []\ncases:\n- {name: a, expect: 0}\n- {name: a, expect: 0}": "line 4: two cases are "
     "named 'a'; the other is in line 3",
 }
@@ -177,6 +196,96 @@ def test_a_mistake_in_the_query_fails_the_case_with_its_place() -> None:
     (first, *_), _ = outcomes()
     assert first.startswith("pairs.test.yaml, line 4: pairs.ceql, line 1, column ")
     assert "the parameter $n has no value" in first
+
+
+def test_a_statement_has_no_file_of_expectations() -> None:
+    Path("q.sql").write_text("SELECT 1")
+    Path("q.test.yaml").write_text("query: q.sql\ncases: [{name: a, events: [], expect: 0}]")
+    with pytest.raises(CernisError, match=r"line 1: q\.sql: statements have no files of expecta"):
+        read_file(Path("q.test.yaml"))
+
+
+def test_plain_values_are_those_of_yaml_1_2() -> None:
+    Path("q.test.yaml").write_text("""\
+query: SELECT a[v] AS v, a[on] AS w FROM S WHERE ON AS a ; NO AS b
+cases:
+  - name: words and numbers
+    events: [{type: ON, v: 1e3, on: 010}, {type: NO, v: -.5}]
+    expect: [{v: 1000.0, w: 10}]
+  - name: a text that looks like a number is quoted
+    events: [{type: ON, v: '12e5', on: yes}, {type: NO, v: x}]
+    expect: []
+""")
+    assert outcomes("q.test.yaml")[0] == []
+    assert main(["test", "q.test.yaml", "--update", "--yes"]) == 0
+    assert (
+        "expect:\n      - {start: 0, end: 1, v: '12e5', w: 'yes'}"
+        in Path("q.test.yaml").read_text()
+    )
+    assert outcomes("q.test.yaml") == [[], []]
+
+
+def test_a_field_that_no_match_has_is_named() -> None:
+    Path("pairs.test.yaml").write_text(FILE.replace("n: 2}", "m: 2}"))
+    first, _ = outcomes()
+    assert first[0] == "no match has 'm'; there are start, end, start_ts, end_ts, user, n, f"
+
+
+def test_a_bad_row_is_named_without_a_temporary_file() -> None:
+    Path("pairs.test.yaml").write_text(FILE.replace("FAIL,bob,2024-01-02 10:00:10", "FAIL,bob"))
+    _, (said, *_) = outcomes()
+    assert said.startswith(
+        "pairs.test.yaml, line 11: events.csv, line 3 (row 1): expected 3 values"
+    )
+
+
+def test_a_file_that_cannot_be_read_fails_its_case_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise PermissionError(13, "Permission denied", "pairs.ceql")
+
+    monkeypatch.setattr("cernis.workbench.check_case.run_here", refuse)
+    said, _ = outcomes()
+    assert said == ["pairs.test.yaml, line 4: pairs.ceql: Permission denied"]
+
+
+def test_a_name_that_no_case_has_is_no_success(capfd: Capture) -> None:
+    assert main(["test", ".", "-k", "nothing of the kind"]) == 1
+    out, err = capfd.readouterr()
+    assert err == "no case has 'nothing of the kind' in its name\n"
+    assert out.endswith("0 passed, 0 failed\n")
+
+
+def test_watch_runs_again_when_a_file_changes_or_is_replaced(
+    capfd: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, query = Path("pairs.test.yaml"), Path("pairs.ceql")
+
+    def touch(path: Path, text: str) -> None:
+        known = path.stat().st_mtime if path.exists() else 1e9
+        path.write_text(text)
+        os.utime(path, (known + 2, known + 2))
+
+    for path in (file, query):  # nothing changes while the cases run
+        os.utime(path, (1e9, 1e9))
+    changes = iter(
+        [
+            lambda: touch(query, QUERY.replace("{2}", "{3}")),
+            lambda: file.unlink(),
+            lambda: touch(file, FILE.replace("expect: none", "expect: 1")),
+        ]
+    )
+
+    def change(_: float) -> None:
+        next(changes, lambda: (_ for _ in ()).throw(KeyboardInterrupt))()
+
+    monkeypatch.setattr("cernis.cli.test.time.sleep", change)
+    assert main(["test", ".", "--watch"]) == 130
+    lines = capfd.readouterr().out.splitlines()
+    assert [line for line in lines if " passed, " in line] == [
+        "2 passed, 0 failed",
+        "1 passed, 1 failed",
+        "0 passed, 2 failed",
+    ]
 
 
 def test_as_many_matches_as_possible_are_paired() -> None:

@@ -149,6 +149,76 @@ def test_the_command_asks_and_reports(tmp_path: Path, monkeypatch: pytest.Monkey
     assert main(["label", "SELECT * FROM S WHERE A AS c", "-e", "S.csv", "-o", "l.jsonl"]) == 1
 
 
+def test_an_answer_may_be_wrong_or_late_and_labelling_goes_on_where_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("S.csv").write_text("type,x,ts\n" + "".join(f"A,{i},{i}\n" for i in range(3)))
+    call = ["label", "SELECT * FROM S WHERE A AS a", "-e", "S.csv", "-o", "l.jsonl", "--seed", "1"]
+    done = CliRunner().invoke(app, call, input="maybe\nunsure\nquit\n")
+    assert "Error: expected y, n, unsure or quit" in done.output
+    assert "1 label unsure, left out" in done.output
+    assert len(Path("l.jsonl").read_text().splitlines()) == 2
+    done = CliRunner().invoke(app, call, input="y\n")  # the input ends
+    assert (done.exit_code, "match 1 of 2: " in done.output) == (1, True)
+    done = CliRunner().invoke(app, call, input="n\n")
+    assert (done.exit_code, "match 1 of 1: " in done.output) == (0, True)
+    done = CliRunner().invoke(app, call)
+    assert done.output.startswith("all matches of the sample have a label\nprecision 50.0% (")
+    Path("l.jsonl").write_text(Path("l.jsonl").read_text() + "\n\n")
+    assert CliRunner().invoke(app, [*call, "--report"]).output.startswith("precision 50.0% (")
+
+
+def test_without_matches_or_incidents_no_labels_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("S.csv").write_text("type,x,ts\nA,1,1\nA,2,2\n")
+    query = "SELECT * FROM S WHERE A AS a FILTER a[x > 0]"
+    call = ["label", query.replace("0", "9"), "-e", "S.csv", "-o", "l.jsonl"]
+    assert CliRunner().invoke(app, call).output == "precision unknown: there are no matches\n"
+    done = CliRunner().invoke(app, ["label", query, *call[2:], "--report"])
+    assert done.output == (
+        "precision unknown: there are no labels\nabout 2 more labels for a width of 10%\n"
+    )
+    done = CliRunner().invoke(app, [*call[:-1], "other.jsonl", "--report"])
+    assert done.output == "error: other.jsonl: no such file; --report measures the labels of one\n"
+    assert not Path("other.jsonl").exists()
+    Path("known.csv").write_text("start,end\n")
+    done = CliRunner().invoke(app, [*call, "--report", "--incidents", "known.csv"])
+    assert done.output.endswith("recall unknown: known.csv has no incidents\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "start,end\n1,5\n1,x\n",
+            "known.csv: row 1: end is 'x', no time as the events have (int64)",
+        ),
+        ("start,end\n5,1\n", "known.csv: row 0: the incident ends before it starts"),
+        ("start,end\n1,5\n,7\n", "known.csv: row 1: start is missing"),
+        ("when\n1\n", "known.csv: incidents need the columns `start` and `end`, or `ts`"),
+    ],
+)
+def test_bad_incidents_are_refused_with_file_and_row(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "known.csv"
+    path.write_text(text)
+    with pytest.raises(CernisError) as raised:
+        find_recall(cernis.query(PAIRS).run(EVENTS), path)
+    assert str(raised.value) == f"{tmp_path}/{said}"
+
+
+def test_a_match_is_shown_with_its_rows_where_a_rule_reads_few_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("S.csv").write_text("type,x,ts\nA,1,1\nA,2,2\nB,3,3\n")
+    Path("r.ceql").write_text("RULE b AS SELECT * FROM S WHERE B AS b")
+    done = CliRunner().invoke(app, ["label", "r.ceql", "-e", "S.csv", "-o", "l.jsonl"], input="y\n")
+    assert "rows 2 to 2\n  2\nb ●\n" in done.output, done.output
+
+
 LATE = PAIRS.replace(" PARTITION", " FILTER b[x > 20] PARTITION")
 RULES = f"RULE pairs AS {PAIRS}; RULE late AS {LATE};"
 

@@ -232,12 +232,77 @@ def test_values_are_ranges_or_lists() -> None:
         ("t = 2..1", "the step must lead from the first value to the last"),
         ("t = 0..1 by 0.00001", "100,001 values; at most 10,000 are allowed"),
         ("t = ", "a sweep over $t has no values"),
+        ("t = 1..inf", "expected FROM..TO by STEP"),
+        ("t = nan..1", "expected FROM..TO by STEP"),
+        ("t = 1..3 by 0", "the step must lead from the first value to the last"),
+        ("t = 1..3 by -1", "the step must lead from the first value to the last"),
+        ("t = 1..1e400 by 1e-400", "too many values; at most 10,000 are allowed"),
+        ("t = 1..1e999999 by 1e-999999", "expected FROM..TO by STEP"),
     ],
 )
 def test_bad_values_are_refused(text: str, message: str) -> None:
     with pytest.raises(cernis.CernisError) as raised:
         parse_vary(text)
     assert message in str(raised.value)
+
+
+def test_numbers_beyond_a_float_are_drawn_and_written() -> None:
+    events = [{"type": "A", "x": i % 2, "ts": i} for i in range(2000)]
+    found = cernis.query("SELECT * FROM S WHERE A+ AS a FILTER a[x >= $t]").sweep(
+        events, t=[0, 1, 2]
+    )
+    assert found.counts() == {0: 2**2000 - 1, 1: 2**1000 - 1, 2: 0}
+    assert found.to_arrow().column("matches").to_pylist()[1] == str(2**1000 - 1)
+    assert "█" * 24 in str(found)
+    assert found.svg().startswith("<svg")
+
+
+def test_a_value_of_the_wrong_type_is_named() -> None:
+    query = cernis.query("SELECT * FROM S WHERE A AS a FILTER a[x >= $t]")
+    with pytest.raises(CernisError) as raised:
+        query.sweep([{"type": "A", "x": 1, "ts": 1}], t=[1, "b", 1])
+    assert str(raised.value).startswith(
+        "with $t = 'b': line 1, column 39: type clash: x is a number"
+    )
+    with pytest.raises(CernisError, match=r"a sweep over \$t needs values in a list, not 3"):
+        query.sweep([], t=3)
+
+
+def test_durations_are_written_as_in_a_query() -> None:
+    events = [{"type": "A", "ts": datetime(2024, 1, 1, 0, 0, i)} for i in range(3)]
+    query = cernis.query("SELECT * FROM S WHERE A AS a ; A AS b WITHIN $d")
+    found = query.sweep(events, d="1 SECOND, 90 SECONDS, 1 SECOND")
+    assert [line.strip().split("  ")[0] for line in str(found).splitlines()] == [
+        "$d", "1 SECOND", "1 MINUTE 30 SECONDS", "1 SECOND",
+    ]  # fmt: skip
+    assert [numbers.total for _, numbers in found.points] == [2, 3, 2]
+    assert "1 MINUTE 30 SECONDS" in found.svg()
+
+
+def test_events_that_are_given_once_are_kept_for_each_pass() -> None:
+    events = [{"type": "AB"[i % 2], "x": i % 3, "ts": i} for i in range(9)]
+    query = cernis.query("SELECT * FROM S WHERE A AS a ; B AS b FILTER b[x = $t]")
+    values = [0, 1, 2, *(n / 200 for n in range(130))]
+    assert query.sweep(iter(events), t=values) == query.sweep(events, t=values)
+    one, other = query.bind(t=1), query.bind(t=2)
+    assert cernis.diff(one, other, iter(events), sample=0) == cernis.diff(
+        one, other, events, sample=0
+    )
+    assert str(one.why(iter(events))) == str(one.why(events))
+
+
+@pytest.mark.parametrize("command", ["sweep", "diff", "why", "backtest"])
+def test_a_pipe_is_refused_by_commands_that_read_several_times(
+    command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    query = "SELECT * FROM S WHERE A AS a FILTER a[x >= 1]"
+    more = {"sweep": ["--vary", "t = 1..2"], "diff": [query]}.get(command, [])
+    text = query.replace("1]", "$t]") if command == "sweep" else query
+    assert main([command, text, *more, "-e", "-"]) == 1
+    assert capfd.readouterr().err == (
+        "error: -: the events are read several times, and a pipe gives them once; "
+        "write them to a file\n"
+    )
 
 
 def test_the_command_prints_a_table_and_writes_a_plot(

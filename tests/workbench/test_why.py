@@ -157,6 +157,60 @@ def test_the_command_takes_rules(
     )
 
 
+def test_a_key_that_is_not_that_of_the_end_is_refused() -> None:
+    query = cernis.query(QUERY)
+    with pytest.raises(CernisError, match="row 3 has the key 'a', and not 'b'"):
+        query.why(EVENTS, end=3, key="b")
+    assert query.why(EVENTS, end=3, key="a").matches == query.why(EVENTS, end=3).matches
+    with pytest.raises(CernisError, match="no event of this run has the key 'z'"):
+        query.why(EVENTS, key="z")
+    with pytest.raises(CernisError, match="a key has 1 value, of name"):
+        query.why(EVENTS, key=("a", "b"))
+    nameless = [*EVENTS, {"type": "BUY", "price": 1, "ts": 30}]
+    with pytest.raises(CernisError, match="row 6 is in no partition: it has no name"):
+        query.why(nameless, end=6)
+
+
+def test_fewer_matches_without_a_choice_have_their_sign() -> None:
+    query = cernis.query("SELECT NEXT * FROM S WHERE A AS a ; B AS b PARTITION BY [k]")
+    events = [{"type": t, "k": k, "ts": i} for i, (t, k) in enumerate(["Au", "Av", "Bu", "Bw"])]
+    (relaxed,) = (each for each in query.why(events).relaxed if "PARTITION" in each.text)
+    assert (relaxed.without, relaxed.more) == (2, 1)
+    longest = cernis.query("SELECT LONGEST * FROM S WHERE A+ AS a FILTER a[x > 0] PARTITION BY [k]")
+    found = longest.why([{"type": "A", "x": 1, "k": i % 2, "ts": i} for i in range(4)])
+    assert "without PARTITION BY [k]: 1 match (-1)" in str(found)
+
+
+def test_the_budget_of_candidates_can_be_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("S.csv").write_text("type,x,ts\n" + "".join(f"A,{i},{i}\n" for i in range(8)))
+    query = "SELECT * FROM S WHERE A+ AS a FILTER AVG(a[x]) > 3"
+    assert main(["why", query, "-e", "S.csv", "--budget", "9"]) == 1
+    assert "has more candidates to check than its budget of 9; narrow" in capfd.readouterr().err
+    assert main(["why", query, "-e", "S.csv", "--budget", "9999"]) == 0
+    assert "lost to AVG(a[x]) > 3: " in capfd.readouterr().out
+
+
+def test_rules_that_insert_are_counted_and_their_readers_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("S.csv").write_text("type,k,ts\nA,u,0\nB,u,4\n")
+    Path("r.ceql").write_text(
+        "RULE make AS INSERT INTO D SELECT b[k] AS k FROM S WHERE (A AS a ; B AS b) "
+        "PARTITION BY [k];\nRULE two AS SELECT * FROM D WHERE D AS p"
+    )
+    assert main(["why", "r.ceql", "-e", "S.csv"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == "rule make"
+    assert "1 match" in lines
+    assert lines[-2:] == ["rule two", "not counted: it reads D, which rules make"]
+    assert main(["why", "r.ceql", "-e", "S.csv", "--key", "z"]) == 1
+    assert capfd.readouterr().err == ("error: rule make: no event of this run has the key 'z'\n")
+
+
 def test_a_statement_says_which_condition_a_row_does_not_satisfy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

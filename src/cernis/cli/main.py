@@ -30,6 +30,7 @@ from cernis.cli.options import (
     Background,
     BadEvents,
     BadRules,
+    Budget,
     Dialect,
     EngineName,
     EngineOption,
@@ -102,14 +103,7 @@ def run(
         typer.Option(min=0, help="At most so many matches."),
     ] = None,
     on_error: OnError = "fail",
-    budget: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="At most so many candidates are checked one by one; otherwise a million.",
-        ),
-    ] = None,
+    budget: Budget = None,
     partial: Annotated[
         bool,
         typer.Option("--partial", help="When the budget is spent: keep the matches found so far."),

@@ -52,6 +52,14 @@ Dialect = Annotated[
     DialectName | None,
     typer.Option(help="The SQL that a statement is written in; otherwise that of its engine."),
 ]
+Budget = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="At most so many candidates are checked one by one; otherwise a million.",
+    ),
+]
 TimeColumn = Annotated[
     list[str] | None,
     typer.Option(

@@ -61,8 +61,10 @@ def run_tests(
 ) -> int:
     """Run all cases, and return the exit code: 0 if all of them hold."""
     executor = _EXECUTORS[engine]
+    files = find_files(paths)
     while True:
-        outcomes = [_run_file(path, executor, match) for path in find_files(paths)]
+        begun = time.time()
+        outcomes = [_run_file(path, executor, match) for path in files]
         for outcome in outcomes:
             _show(outcome)
         if update:
@@ -71,10 +73,12 @@ def run_tests(
             write_junit(outcomes, junit)
         failed = sum(each.failed for each in outcomes)
         held = sum(len(each.cases) + bool(each.mistake) for each in outcomes) - failed
+        if match is not None and not held + failed:
+            typer.echo(f"no case has {match!r} in its name", err=True)
         table_console().print(f"{held} passed, {failed} failed", highlight=False)
         if not watch:
-            return 1 if failed else 0
-        _wait_for_change(paths, outcomes)
+            return 0 if held and not failed else 1
+        files = _wait_for_change(paths, outcomes, begun)
 
 
 def _run_file(path: Path, executor: Executor | None, match: str | None) -> FileOutcome:
@@ -125,18 +129,33 @@ def _update(outcome: FileOutcome, *, yes: bool) -> FileOutcome:
     return outcome._replace(cases=fresh)
 
 
-def _wait_for_change(paths: Sequence[Path], outcomes: Sequence[FileOutcome]) -> None:
-    """Return when a file of expectations, or one that it names, changes."""
+def _wait_for_change(
+    paths: Sequence[Path], outcomes: Sequence[FileOutcome], begun: float
+) -> list[Path]:
+    """Return the files of expectations when one of them, or a file that one names, changes.
+
+    Files that changed while the cases ran have changed, too. An editor may replace a file, so that
+    none is there for a moment.
+    """
     typer.echo("waiting for changes; Ctrl-C ends")
 
-    def look() -> dict[Path, float]:
+    def look() -> tuple[list[Path], dict[Path, float]]:
+        try:
+            files = find_files(paths)
+        except CernisError:
+            files = []
         used = {path for each in outcomes if each.file is not None for path in each.file.used}
-        used |= {each.path for each in outcomes} | {path for path in paths if path.is_dir()}
-        return {path: path.stat().st_mtime for path in used if path.exists()}
+        used |= {each.path for each in outcomes} | {*files}
+        return files, {path: path.stat().st_mtime for path in used if path.exists()}
 
-    known = look()
-    while look() == known:
+    files, known = look()
+    if any(begun <= changed <= time.time() for changed in known.values()):
+        return files
+    while True:
         time.sleep(_POLL)
+        files, times = look()
+        if files and times != known:
+            return files
 
 
 def write_junit(outcomes: Sequence[FileOutcome], path: Path) -> None:

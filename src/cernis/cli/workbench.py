@@ -24,7 +24,7 @@ from cernis.cli.arguments import (
     read_query,
 )
 from cernis.cli.failure import reported
-from cernis.errors import CernisError, neutralize
+from cernis.errors import CernisError, QueryError, neutralize
 from cernis.integers import count_noun
 
 
@@ -101,7 +101,14 @@ Output = Annotated[
 
 def _write_json(path: Path | None, value: Any) -> None:
     if path is not None:
-        path.write_text(json.dumps(value, default=str, ensure_ascii=False, indent=2) + "\n")
+        text = json.dumps(value, default=_write_plain, ensure_ascii=False, indent=2)
+        path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _write_plain(value: Any) -> str:
+    from cernis.workbench.sweep import write_value
+
+    return write_value(value)
 
 
 QueryArgument = Annotated[
@@ -174,6 +181,11 @@ def diff(
         give_parameters(reading.params, *sources)  # type: ignore[arg-type]
         versions: list[Any] = [RuleSet.of(source) for source in sources]
     else:
+        if sources != [None, None]:
+            rules = old if sources[0] is not None else new
+            raise CernisError(
+                f"diff compares two queries or two rule sets, not one of each: {rules} has rules"
+            )
         texts = [read_query(each, reading.lang)[0] for each in (old, new)]
         give_parameters(reading.params, *texts)
         versions = [_parse(each, replace(reading, param=None)) for each in (old, new)]
@@ -229,6 +241,7 @@ def why(
     ] = None,
     json: Output = None,
     dialect: o.Dialect = None,
+    budget: o.Budget = None,
 ) -> None:
     """Show how far partial matches of QUERY get, and what is in the way of the others."""
     from cernis.workbench.why import why as run_why
@@ -256,6 +269,8 @@ def why(
     asked: dict[str, Any] = {
         "rows": numbers, "key": tuple(key) if key else None, "end": end, **reading.options
     }  # fmt: skip
+    if budget is not None:
+        asked["budget"] = budget
     if source is None:
         if rule is not None:
             raise CernisError(f"--rule {rule}: {query} is one query, without rules")
@@ -264,25 +279,38 @@ def why(
         _write_json(json, found.to_dict())
         return
     plain = {}
-    for name, own in _choose_rules(source, rule, reading).items():
-        found = run_why(own, reading.files, **asked)
+    queries = _name_rules(source, reading)
+    if rule is not None and rule not in queries:
+        raise CernisError(f"there is no rule {rule!r}; there are {', '.join(queries)}")
+    made = {own.pattern.into for own in queries.values() if own.pattern.into is not None}
+    for name, own in queries.items():
+        if rule not in (None, name):
+            continue
+        if inserted := made.intersection(own.pattern.streams):
+            names = ", ".join(sorted(inserted))
+            _echo(f"rule {name}\nnot counted: it reads {names}, which rules make")
+            continue
+        try:
+            found = run_why(own, reading.files, **asked)
+        except QueryError:
+            raise
+        except CernisError as error:
+            raise CernisError(f"rule {name}: {error}") from None
         _echo(f"rule {name}")
         _echo(str(found))
         plain[name] = found.to_dict()
     _write_json(json, plain)
 
 
-def _choose_rules(source: Any, name: str | None, reading: ReadingOptions) -> dict[str, Any]:
-    """Return the queries of a rule set by their names, or the one that is named."""
+def _name_rules(source: Any, reading: ReadingOptions) -> dict[str, Any]:
+    """Return the queries of a rule set by their names."""
     from cernis.run.rules.rule_set import RuleSet
 
     give_parameters(reading.params, source)
-    queries = {rule.name: rule.query for rule in RuleSet.of(source)}
-    if name is not None and name not in queries:
-        raise CernisError(f"there is no rule {name!r}; there are {', '.join(queries)}")
-    return queries if name is None else {name: queries[name]}
+    return {rule.name: rule.query for rule in RuleSet.of(source)}
 
 
+_MOST_ROWS = 20
 SampleBy = StrEnum("SampleBy", ["key", "day", "rule"])
 
 
@@ -319,8 +347,11 @@ def label(
     from cernis.workbench.label import By, LabelFile, draw_sample, find_recall, measure
 
     found = _find_matches(query, reading)
+    if report and incidents is None and not out.exists():
+        raise CernisError(f"{out}: no such file; --report measures the labels of one")
     labels = LabelFile.open(out, found)
     strata = cast("By | None", None if by is None else by.value)
+    drawn = []
     if not report:
         drawn = list(draw_sample(found, sample, by=strata, seed=seed, known=labels.labels.keys()))
         for number, one in enumerate(drawn, 1):
@@ -329,23 +360,33 @@ def label(
                 f" of {name}" for name in dict.fromkeys((one.rule, one.stratum)) if name
             )
             _echo(f"\nmatch {number} of {len(drawn)}{where}: rows {match.start} to {match.end}")
-            _echo(write_timeline(match.positions, *match.interval))
+            ends = str(match.start), str(match.end)
+            _echo(write_timeline(match.positions, *match.interval, ends=ends))
             table_console().print(events_table(match))
             answer = typer.prompt("real? y, n, unsure, quit", value_proc=_read_answer)
             if answer == "quit":
                 break
             labels.add(one.id, answer, match, one.stratum)
             _echo(measure(found, labels, strata).describe(width))
-    if report or not labels.labels:
-        _echo(measure(found, labels, strata).describe(width))
+    if report or not drawn or not labels.labels:
+        measured = measure(found, labels, strata)
+        if not report and measured.precision.labelled and sample:
+            _echo("all matches of the sample have a label")
+        _echo(measured.describe(width))
         if isinstance(found, dict):
             for rule, matches in found.items():
                 _echo(f"rule {rule}: {measure({rule: matches}, labels.keep_rule(rule)).precision}")
     if incidents is not None:
         recall, missed = find_recall(found, incidents, time_unit=reading.options["time_unit"])
+        if recall.value is None:
+            _echo(f"recall unknown: {incidents} has no incidents")
+            return
         _echo(f"recall {recall}, from {count_noun(recall.labelled, 'incident')}")
         if missed:
-            _echo(f"not found: rows {', '.join(map(str, missed[:20]))} of {incidents}")
+            rows = ", ".join(map(str, missed[:_MOST_ROWS]))
+            more = f" and {len(missed) - _MOST_ROWS:,} more" if len(missed) > _MOST_ROWS else ""
+            noun = "row" if len(missed) == 1 else "rows"
+            _echo(f"not found: {noun} {rows}{more} of {incidents}")
 
 
 def _find_matches(argument: str, reading: ReadingOptions) -> Any:

@@ -133,7 +133,9 @@ def _chunk_ticks(values: pa.Array, time_unit: str, tick: int) -> tuple[Int64s, B
         values = values.dictionary_decode()
     own = tick_of(values.type, time_unit)
     if own is None or pa.types.is_null(values.type):
-        return np.zeros(len(values), np.int64), np.ones(len(values), np.bool_)
+        return np.zeros(len(values), np.int64), np.ones(len(values), np.bool_) if len(
+            values
+        ) else None
     bad = None
     if values.null_count:
         bad = values.is_null().to_numpy(zero_copy_only=False)

@@ -24,11 +24,13 @@ from cernis.errors import CernisError
 from cernis.events.files import stem_of
 from cernis.integers import count_noun
 from cernis.pattern.query import Consume, Pattern, Suppression
+from cernis.results.matches import Matches
 from cernis.run.query import Query
 from cernis.run.rules.rule_set import RuleSet
 from cernis.views.svg import element, write
 from cernis.work.interval import parse_milliseconds
 from cernis.workbench.check_case import Executor, FoundMatches, RunnableCase, list_all, run_stream
+from cernis.workbench.reread import make_rereadable
 from cernis.workbench.tally import MatchNumbers, tally
 
 _SHOWN = 5
@@ -158,11 +160,16 @@ def backtest(
 
     `delivered` is a file or folder of JSON lines that `cernis stream` has written.
     """
+    events = make_rereadable(events)
     length = Fraction(parse_milliseconds("suppress", suppress)) * 1_000_000
     found = rules.run(events, **options)
     over_history: Mapping[str, FoundMatches] | None = None
     streamed: Mapping[str, FoundMatches] | None = None
     if stream:
+        if any(rule.query.conjunctive is not None for rule in rules):
+            raise CernisError(
+                "a conjunctive query is not compared with a stream: --no-stream (stream=False)"
+            )
         case = RunnableCase(None, rules, _name_streams(events), dict(options))
         named = _take_reading(options)
         streamed = run_stream(replace(case, options=named))
@@ -171,7 +178,8 @@ def backtest(
             over_history = batch(replace(case, events=_name_streams(events)))
     suppressed = {
         name: quiet
-        for name in found
+        for name, own in found.items()
+        if isinstance(own, Matches) and own.store.is_timed
         if (quiet := _add_suppress(rules[name].pattern, length)) is not None
     }
     kept = {rule.name: suppressed.get(rule.name, rule.query.pattern) for rule in rules}

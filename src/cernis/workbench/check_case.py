@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cernis.errors import CernisError, QueryError
+from cernis.errors import CernisError, DataError, QueryError
 from cernis.events.records import make_table
 from cernis.events.source import open_events
 from cernis.integers import count_noun
@@ -91,6 +92,9 @@ def check_case(
         if isinstance(error, QueryError) and isinstance(file.query, Path):
             about = f"{file.query}, "
         return CaseOutcome(case, (f"{where}: {about}{error}",), {})
+    except OSError as error:
+        said = f"{file.path}, line {case.line}: {error.filename or ''}: {error.strerror}"
+        return CaseOutcome(case, (said,), {})
     lines: list[str] = []
     expected = case.expect if isinstance(case.expect, Mapping) else {"": case.expect}
     for name, expectation in expected.items():
@@ -108,7 +112,7 @@ def prepare_case(file: ExpectationFile, case: ExpectedCase) -> Iterator[Runnable
     settings = case.settings
     names = ("time", "type", "time_unit", "complete")
     options = {name: settings[name] for name in names if name in settings}
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, _named_without(folder):
         place = Path(folder)
         named = settings.get("tables", {}).items()
         options["tables"] = {name: _open(rows, place, f"table-{name}") for name, rows in named}
@@ -123,6 +127,17 @@ def prepare_case(file: ExpectationFile, case: ExpectedCase) -> Iterator[Runnable
             else:
                 rules, query = None, _parse(file, events, options, params)
             yield RunnableCase(query, rules, events, options)
+
+
+@contextmanager
+def _named_without(folder: str) -> Iterator[None]:
+    """Let messages name the files of a temporary folder without it: texts of CSV are there."""
+    try:
+        yield
+    except DataError as error:
+        if folder not in str(error):
+            raise
+        raise DataError(str(error).replace(f"{folder}{os.sep}", "")) from None
 
 
 def _parse(
@@ -211,8 +226,13 @@ def run_stream(case: RunnableCase) -> Mapping[str, FoundMatches]:
             if "ts" in source.reader.schema.names:
                 sources[name] = events
                 continue
-            pieces = source.reader.pieces(None)
-            events = [event for piece in pieces for event in piece.table.to_pylist()]
+        if not isinstance(events, list):
+            (source, *_) = open_events(events, type=None)
+            tables = [piece.table for piece in source.reader.pieces(None)]
+            if "ts" in source.reader.schema.names or "time" in case.options:
+                sources[name] = _queue_rows(tables)
+                continue
+            events = [event for table in tables for event in table.to_pylist()]
         # without times, rows are in their order
         timed = "time" in case.options or any("ts" in event for event in events)
         queue = EventQueue(len(events) + 1)
@@ -227,6 +247,18 @@ def run_stream(case: RunnableCase) -> Mapping[str, FoundMatches]:
         own = dict(match)
         found[own.pop("rule")].append(flatten(own))
     return {name: FoundMatches(len(own), own) for name, own in found.items()}
+
+
+def _queue_rows(tables: Sequence[pa.Table]) -> Any:
+    """Return a queue of the rows of tables, one after the other, as columns of their types."""
+    from cernis.live.follow import EventQueue
+
+    rows = [row for table in tables for row in table.to_batches(max_chunksize=1)]
+    queue = EventQueue(len(rows) + 1)
+    for row in rows:
+        queue.put(row)
+    queue.close()
+    return queue
 
 
 def write_events(events: Any, folder: Path) -> Any:
@@ -267,6 +299,7 @@ def flatten(line: Mapping[str, Any]) -> FoundMatch:
 def compare(expected: Expectation, found: FoundMatches) -> Iterator[str]:
     """Yield how matches differ from what is expected; nothing: they agree."""
     wanted = expected.matches
+    yield from _list_unknown((*(wanted or ()), *expected.contains), found.matches)
     if expected.count is not None and expected.count != found.count:
         yield f"expected {_write_number(expected.count)}, found {_write_number(found.count)}"
         if wanted is None:
@@ -284,12 +317,23 @@ def compare(expected: Expectation, found: FoundMatches) -> Iterator[str]:
     taken = set(partners.values())
     extra = [one for i, one in enumerate(found.matches) if i not in taken]
     if missing or extra:
-        also = f" of which {len(extra)} differ" if len(extra) == len(missing) else ""
+        differ = "differs" if len(extra) == 1 else "differ"
+        also = f" of which {len(extra)} {differ}" if len(extra) == len(missing) else ""
         number = _write_number(found.count)
         yield f"expected {_write_number(len(wanted))}, found {number}{also}"
     fields = {name for one in wanted for name in one}
     yield from _list_signed("-", missing, len(missing))
     yield from _list_signed("+", [_cut(one, fields) for one in extra], len(extra))
+
+
+def _list_unknown(
+    wanted: Sequence[Mapping[str, Any]], found: Sequence[FoundMatch]
+) -> Iterator[str]:
+    """Yield the fields that are expected, and that no match has."""
+    known = dict.fromkeys(name for one in found for name in one)
+    for name in dict.fromkeys(name for one in wanted for name in one):
+        if known and name not in known:
+            yield f"no match has {name!r}; there are {', '.join(known)}"
 
 
 def _write_number(count: int) -> str:
@@ -316,10 +360,13 @@ def write_match(match: Mapping[str, Any]) -> str:
     """
     import yaml
 
+    from cernis.workbench.plain_yaml import PlainDumper
+
     plain = {k: v for k, v in match.items() if not (k.endswith("_ts") and len(match) > 2)}
-    text: str = yaml.safe_dump(
-        plain, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
-    )
+    text: str = yaml.dump(
+        plain, Dumper=PlainDumper, default_flow_style=True, sort_keys=False, allow_unicode=True,
+        width=math.inf,
+    )  # fmt: skip
     return text.strip()
 
 

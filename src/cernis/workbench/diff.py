@@ -49,6 +49,7 @@ from cernis.results.unary import CompactMatches
 from cernis.run.query import Query
 from cernis.run.rules.rule_set import RuleSet
 from cernis.views.svg import element, write
+from cernis.workbench.reread import make_rereadable
 from cernis.workbench.tally import MatchNumbers, group_ends, keeps_every_match, need_matches, tally
 
 MOST_LISTED = 2_000_000
@@ -71,6 +72,9 @@ class MatchDiff:
     counted: Literal["matches", "listed", "ends"]
     """Matches that are counted, matches that are listed, or ends that have a match."""
     samples: Mapping[Side, Sequence[Match]]
+    """Of ends: a match of each of some ends."""
+    reason: str = ""
+    """Why ends are compared, and not matches."""
 
     @property
     def same(self) -> bool:
@@ -79,6 +83,8 @@ class MatchDiff:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         told: dict[str, Any] = {"counted": self.counted}
+        if self.reason:
+            told["reason"] = self.reason
         for name in ("lost", "gained", "kept"):
             own: MatchNumbers = getattr(self, name)
             told[name] = own.total
@@ -116,7 +122,7 @@ class MatchDiff:
         for name in ("lost", "gained", "kept"):
             yield f"{name} {count_noun(getattr(self, name).total, noun)}"
         if self.counted == "ends":
-            yield "too many matches to list: ends with a match are compared"
+            yield f"{self.reason}: ends with a match are compared"
         yield from self.list_groups()
 
     def list_groups(self) -> Iterator[str]:
@@ -221,6 +227,7 @@ def diff(
     `sample` matches of each side come with their events. The other options are those of
     `Query.run`.
     """
+    events = make_rereadable(events)
     if isinstance(old, RuleSet) and isinstance(new, RuleSet):
         return _diff_rules(old, new, events, sample, seed, options)
     if isinstance(old, RuleSet) or isinstance(new, RuleSet):
@@ -576,10 +583,8 @@ def list_ids(matches: Matches, block: MatchBlock) -> list[str]:
 
 
 def _diff_lists(before: Matches, after: Matches, sample: int, seed: int | None) -> MatchDiff:
-    names = [{*each.match_set.variables} for each in (before, after)]
-    few = before.count() <= MOST_LISTED and after.count() <= MOST_LISTED
-    if not few or names[0] != names[1]:
-        return _diff_ends(before, after)
+    if reason := _find_obstacle(before, after):
+        return _diff_ends(before, after, reason, sample, seed)
     blocks = [
         join(list(each.match_set.blocks()), len(each.match_set.variables))
         for each in (before, after)
@@ -603,17 +608,44 @@ def _diff_lists(before: Matches, after: Matches, sample: int, seed: int | None) 
     return MatchDiff(numbers[0], numbers[1], kept, "listed", samples)
 
 
+def _find_obstacle(before: Matches, after: Matches) -> str:
+    """Return why the matches of two versions cannot be listed and compared; empty: they can."""
+    names = [sorted(each.match_set.variables) for each in (before, after)]
+    if any(isinstance(each.match_set, CountedMatches) for each in (before, after)):
+        return "SELECT COUNT(*) keeps no matches"
+    if names[0] != names[1]:
+        old, new = (", ".join(each) or "none" for each in names)
+        return f"the variables differ ({old}; {new})"
+    if before.count() > MOST_LISTED or after.count() > MOST_LISTED:
+        return "too many matches to list"
+    return ""
+
+
 def _tally_block(matches: Matches, block: MatchBlock) -> MatchNumbers:
     ends, counts = ListedMatches(matches.match_set.variables, [block]).counts()
     return group_ends(matches, ends).tally(counts)
 
 
-def _diff_ends(before: Matches, after: Matches) -> MatchDiff:
+def _diff_ends(
+    before: Matches, after: Matches, reason: str, sample: int, seed: int | None
+) -> MatchDiff:
     old, new = (_sort_counts(each)[0] for each in (before, after))
-    parts = (
-        (before, np.setdiff1d(old, new)),
-        (after, np.setdiff1d(new, old)),
-        (before, np.intersect1d(old, new)),
-    )
+    lost, gained, kept = np.setdiff1d(old, new), np.setdiff1d(new, old), np.intersect1d(old, new)
+    parts = ((before, lost), (after, gained), (before, kept))
     numbers = [group_ends(each, ends).tally([1] * len(ends)) for each, ends in parts]
-    return MatchDiff(numbers[0], numbers[1], numbers[2], "ends", {})
+    samples: dict[Side, Sequence[Match]] = {
+        "lost": _show_ends(before, lost, sample, seed),
+        "gained": _show_ends(after, gained, sample, seed),
+    }
+    return MatchDiff(numbers[0], numbers[1], numbers[2], "ends", samples, reason)
+
+
+def _show_ends(
+    matches: Matches, ends: NDArray[np.int64], k: int, seed: int | None
+) -> Sequence[Match]:
+    """Return a match of each of some ends, which are a uniform sample."""
+    if not k or not len(ends) or isinstance(matches.match_set, CountedMatches):
+        return []
+    drawn = np.sort(np.random.default_rng(seed).permutation(ends)[:k])
+    blocks = list(matches.match_set.of_ends(drawn, 1))
+    return matches.make_matches(join(blocks, len(matches.match_set.variables)))

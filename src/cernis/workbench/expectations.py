@@ -1,8 +1,8 @@
 """Files of expectations: `failed_logins.test.yaml` beside `failed_logins.ceql`.
 
 A file names a query or rules, and has cases: events, and what is expected in them. It is read by
-the node interface of PyYAML, in its safe form: plain values only, and every node knows its line, so
-that each mistake is reported with file and line, and `--update` replaces the text of one node.
+the node interface of PyYAML, as plain values (`plain_yaml`): every node knows its line, so that
+each mistake is reported with file and line, and `--update` replaces the text of one node.
 Aliases are refused: a few lines of them can stand for more values than fit in memory.
 
 Cost: linear in the file, which has at most `LARGEST` bytes.
@@ -20,10 +20,13 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from cernis.errors import CernisError
 from cernis.pattern.suggest import find_closest
+from cernis.workbench.plain_yaml import PlainLoader, read_key
 
 LARGEST = 1 << 24
+_LONGEST_NAME = 1000
 SUFFIXES = (".test.yaml", ".test.yml")
 _QUERY_SUFFIXES = (".ceql", ".cq", ".spaseq")
+_LANGUAGES = ("ceql", "cq", "spaseq")
 _SHARED = ("params", "tables", "time", "type", "time_unit", "time_zone", "complete", "events")
 _FILE_KEYS = ("query", "rules", "lang", *_SHARED, "cases")
 _CASE_KEYS = ("name", *_SHARED, "expect")
@@ -119,21 +122,27 @@ class _FileReader:
 
     def read(self) -> ExpectationFile:
         try:
-            for event in yaml.parse(self.text, Loader=yaml.SafeLoader):
+            for event in yaml.parse(self.text, Loader=PlainLoader):
                 if isinstance(event, yaml.events.AliasEvent):
                     raise CernisError(
                         f"{self.path}, line {event.start_mark.line + 1}: aliases are not read; "
                         "settings of the whole file stand before cases"
                     )
-            self.loader = yaml.SafeLoader(self.text)
+            self.loader = PlainLoader(self.text)
             root = self.loader.get_single_node()
             return self._read_root(root)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = 1 if mark is None else mark.line + 1
-            raise CernisError(f"{self.path}, line {line}: {error.problem}") from None
-        except (yaml.YAMLError, RecursionError, ValueError) as error:
-            raise CernisError(f"{self.path}, line 1: no YAML: {error}") from None
+            raise CernisError(f"{self.path}, line {line}: {_describe(error)}") from None
+        except yaml.reader.ReaderError as error:
+            line = self.text.count("\n", 0, error.position) + 1
+            raise CernisError(
+                f"{self.path}, line {line}: a character that YAML does not allow: "
+                f"{chr(error.character)!r}"
+            ) from None
+        except RecursionError:
+            raise CernisError(f"{self.path}, line 1: nested too deeply") from None
 
     def _read_root(self, root: Node | None) -> ExpectationFile:
         if not isinstance(root, MappingNode):
@@ -143,8 +152,10 @@ class _FileReader:
             self._refuse(nodes["rules"], "`query` and `rules` do not go together")
         shared = self._read_settings(nodes)
         lang = self._read_text(nodes["lang"]) if "lang" in nodes else "ceql"
+        if lang not in _LANGUAGES:
+            self._refuse(nodes["lang"], f"no language {lang!r}; there are {', '.join(_LANGUAGES)}")
         rules = self._read_source(nodes["rules"]) if "rules" in nodes else None
-        query = self._read_source(nodes["query"]) if "query" in nodes else None
+        query = self._read_query(nodes["query"]) if "query" in nodes else None
         if query is None and rules is None:
             query = self._find_query(root)
         if "cases" not in nodes:
@@ -173,12 +184,24 @@ class _FileReader:
             root, f"names no `query` and no `rules`, and no {stem}.ceql is beside it"
         )
 
+    def _read_query(self, node: Node) -> str | Path:
+        """Return the file of a query, or its text."""
+        source = self._read_source(node)
+        if isinstance(source, Path) and source.is_dir():
+            self._refuse(node, f"{node.value} is a folder; `rules` names a folder of rules")
+        if isinstance(source, Path) and source.suffix == ".sql":
+            self._refuse(
+                node, f"{node.value}: statements have no files of expectations; "
+                f"queries in {', '.join(_LANGUAGES)} have"
+            )  # fmt: skip
+        return source
+
     def _read_source(self, node: Node) -> str | Path:
         """Return the file that is named, or a text."""
         text = self._read_text(node)
         path = self.path.parent / text
         is_text = any(letter.isspace() for letter in text.strip())
-        if "\n" not in text and len(text) < 1000 and path.exists():
+        if "\n" not in text and len(text) < _LONGEST_NAME and path.exists():
             return path
         if is_text:
             return text
@@ -208,7 +231,7 @@ class _FileReader:
             return self._read_expectation(node)
         if not isinstance(node, MappingNode):
             self._refuse(node, "of rules, `expect` has an expectation for each rule by its name")
-        return {str(key.value): self._read_expectation(value) for key, value in node.value}
+        return {name: self._read_expectation(each) for name, each in self._list_items(node)}
 
     def _read_expectation(self, node: Node) -> Expectation:
         if isinstance(node, SequenceNode):
@@ -255,11 +278,16 @@ class _FileReader:
                 case "params":
                     if not isinstance(node, MappingNode):
                         self._refuse(node, "`params` are values by name")
-                    settings[name] = {str(k): v for k, v in self._construct(node).items()}
+                    settings[name] = self._construct(node)
                 case "complete":
-                    settings[name] = self._construct(node) is True
+                    settings[name] = self._construct(node)
+                    if not isinstance(settings[name], bool):
+                        self._refuse(node, "`complete` is true or false")
                 case _:
                     settings[name] = self._construct(node)
+                    is_absent = name == "type" and settings[name] is None
+                    if not isinstance(settings[name], str) and not is_absent:
+                        self._refuse(node, f"`{name}` is a text")
         return settings
 
     def _read_streams(self, node: Node) -> Any:
@@ -272,7 +300,7 @@ class _FileReader:
     def _read_named(self, node: Node, what: str) -> dict[str, Any]:
         if not isinstance(node, MappingNode):
             self._refuse(node, f"`{what}` are given by name")
-        return {str(key.value): self._read_rows(value) for key, value in node.value}
+        return {name: self._read_rows(each) for name, each in self._list_items(node)}
 
     def _read_rows(self, node: Node) -> Any:
         """Return rows that are written here, a text of CSV, or the path of a file."""
@@ -285,8 +313,10 @@ class _FileReader:
         if "\n" in text.strip():
             return text
         path = self.path.parent / text
-        if not path.exists():
-            self._refuse(node, f"{text}: no such file of events")
+        if not text.strip():
+            self._refuse(node, "expected a list of rows ([] for none), CSV on lines, or a file")
+        if len(text) >= _LONGEST_NAME or not path.exists():
+            self._refuse(node, f"{text}: no such file")
         return path
 
     def _read_text(self, node: Node) -> str:
@@ -295,17 +325,23 @@ class _FileReader:
         return str(node.value)
 
     def _read_mapping(self, node: MappingNode, known: Sequence[str]) -> dict[str, Node]:
-        found: dict[str, Node] = {}
-        for key, value in node.value:
-            name = str(key.value)
+        for key, _ in node.value:
+            name = read_key(key)
             if name not in known:
                 meant = find_closest(name, list(known))
                 help_ = f"; did you mean `{meant}`?" if meant else f"; there are {', '.join(known)}"
                 self._refuse(key, f"unknown key `{name}`{help_}")
-            if name in found:
+        return dict(self._list_items(node))
+
+    def _list_items(self, node: MappingNode) -> Iterator[tuple[str, Node]]:
+        """Yield the keys of a mapping, which differ, and the nodes of their values."""
+        seen: set[str] = set()
+        for key, value in node.value:
+            name = read_key(key)
+            if name in seen:
                 self._refuse(key, f"`{name}` stands here twice")
-            found[name] = value
-        return found
+            seen.add(name)
+            yield name, value
 
     def _construct(self, node: Node) -> Any:
         return self.loader.construct_object(node, deep=True)
@@ -313,6 +349,14 @@ class _FileReader:
     def _refuse(self, node: Node | None, message: str) -> NoReturn:
         line = 1 if node is None else node.start_mark.line + 1
         raise CernisError(f"{self.path}, line {line}: {message}")
+
+
+def _describe(error: yaml.MarkedYAMLError) -> str:
+    """Return what is wrong, in a sentence of its own."""
+    problem = str(error.problem)
+    if "\\t" in problem:
+        return f"{problem}; YAML is indented by spaces"
+    return f"{error.context}, {problem}" if problem.startswith("but ") else problem
 
 
 def _find_end(node: Node) -> int:

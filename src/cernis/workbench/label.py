@@ -68,8 +68,9 @@ class Labels:
             {rule: str(matches.pattern) for rule, matches in rules.items()},
             {rule: sorted(matches.match_set.variables) for rule, matches in rules.items()},
         )
-        for number, line in enumerate((text or "").splitlines(), 1):
-            own._read(line, number, f"{name}, line {number}")
+        for number, line in enumerate((text or "").split("\n"), 1):
+            if line.strip() or (number == 1 and text):
+                own._read(line, number, f"{name}, line {number}")
         return own
 
     def _read(self, line: str, number: int, where: str) -> None:
@@ -135,8 +136,12 @@ class LabelFile(Labels):
         """Read a file of labels, or begin one."""
         try:
             text = path.read_text(encoding="utf-8") if path.exists() else None
-        except (OSError, UnicodeDecodeError) as error:
-            raise CernisError(f"{path}: cannot be read as labels: {error}") from None
+        except UnicodeDecodeError as error:
+            raise CernisError(f"{path}: not UTF-8 text at byte {error.start}") from None
+        except OSError as error:
+            raise CernisError(
+                f"{path}: cannot be read as labels: {error.strerror or error}"
+            ) from None
         own = cls.of(found, text, str(path))
         own.path = path
         if not text:
@@ -268,9 +273,11 @@ class Measured:
 
     def describe(self, width: float) -> str:
         """Return the numbers, and how many labels a width takes, in a sentence each."""
-        lines = [f"precision {self.precision}, from {count_noun(self.precision.labelled, 'label')}"]
-        more = count_missing(self.precision, width)
-        if more:
+        share = self.precision
+        labelled = f", from {count_noun(share.labelled, 'label')}" if share.labelled else ""
+        lines = [f"precision {share}{labelled}"]
+        more = count_missing(share, width)
+        if more and (share.size or share.labelled):
             number = count_noun(more, "more label", "more labels")
             lines.append(f"about {number} for a width of {width:.0%}")
         if self.unsure:
@@ -350,12 +357,17 @@ def find_recall(found: FoundMatches, incidents: Any, **reading: Any) -> tuple[Sh
     its file names. It is found if a match with these components ends in it.
     """
     table = _read_incidents(incidents, **reading)
-    first, last = ("start", "end") if {"start", "end"} <= {*table.column_names} else ("ts", "ts")
-    if first not in table.column_names:
-        raise DataError("incidents need the columns `start` and `end`, or `ts`")
+    about = f"{incidents}: " if isinstance(incidents, str | Path) else ""
+    names = {*table.column_names}
+    first, last = ("start", "end") if {"start", "end"} <= names else ("ts", "ts")
+    if first not in names:
+        raise DataError(f"{about}incidents need the columns `start` and `end`, or `ts`")
     missed = {*range(table.num_rows)}
-    for matches in _by_rule(found).values():
-        missed -= _find_incidents(matches, table, first, last)
+    try:
+        for matches in _by_rule(found).values():
+            missed -= _find_incidents(matches, table, first, last)
+    except DataError as error:
+        raise DataError(f"{about}{error}") from None
     number = table.num_rows
     return estimate([Stratum(number - len(missed), number, 1 << 60)]), sorted(missed)
 
@@ -374,12 +386,14 @@ def _find_incidents(matches: Matches, table: pa.Table, first: str, last: str) ->
     by_key: dict[tuple[str, ...], list[Any]] = {}
     for key, time in sorted(zip(keys, times.to_pylist(), strict=True), key=itemgetter(1)):
         by_key.setdefault(key, []).append(time)
-    low, high = (_to_type(table.column(name), times.type).to_pylist() for name in (first, last))
+    low, high = (_read_times(table, name, times.type) for name in (first, last))
     named = [table.column(name).to_pylist() for name in components]
     found = set()
     for row, (begin, end) in enumerate(zip(low, high, strict=True)):
         own = by_key.get(tuple(str(column[row]) for column in named), [])
-        at = bisect_left(own, begin) if begin is not None and end is not None else len(own)
+        if end < begin:
+            raise DataError(f"row {row}: the incident ends before it starts")
+        at = bisect_left(own, begin)
         if at < len(own) and own[at] <= end:
             found.add(row)
     return found
@@ -391,8 +405,24 @@ def _read_incidents(incidents: Any, **reading: Any) -> pa.Table:
     return pa.concat_tables(pieces) if pieces else pa.table({"ts": []})
 
 
-def _to_type(column: Any, type_: pa.DataType) -> Any:
+def _read_times(table: pa.Table, name: str, type_: pa.DataType) -> list[Any]:
+    """Return the times of a column in the type of the events'; an error has the first bad row."""
+    column = table.column(name)
     try:
-        return pc.cast(column, type_)
-    except pa.ArrowInvalid as error:
-        raise DataError(f"the times of incidents are not those of the events: {error}") from None
+        times: list[Any] = pc.cast(column, type_).to_pylist()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        row = next((i for i in range(len(column)) if not _is_time(column[i], type_)), 0)
+        raise DataError(
+            f"row {row}: {name} is {column[row].as_py()!r}, no time as the events have ({type_})"
+        ) from None
+    if None in times:
+        raise DataError(f"row {times.index(None)}: {name} is missing")
+    return times
+
+
+def _is_time(value: pa.Scalar, type_: pa.DataType) -> bool:
+    try:
+        value.cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True

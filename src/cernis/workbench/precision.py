@@ -18,6 +18,8 @@ from math import ceil, inf, sqrt
 
 Z = 1.959963984540054
 """Of 95 in 100."""
+_ENDLESS = 10**15
+"""A sample of so many matches is one of endless ones."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Share:
 
     def __str__(self) -> str:
         if self.value is None:
-            return "unknown: there are no labels"
+            return f"unknown: there are no {'labels' if self.size else 'matches'}"
         return f"{self.value:.1%} (between {self.low:.1%} and {self.high:.1%})"
 
 
@@ -70,7 +72,7 @@ def estimate(strata: Sequence[Stratum]) -> Share:
     total = sum(each.size for each in known)
     labelled = sum(each.labelled for each in known)
     if not known or not total:
-        return Share(None, 0.0, 1.0, 0)
+        return Share(None, 0.0, 1.0, 0, sum(each.size for each in strata))
     share = sum(each.size / total * each.real / each.labelled for each in known)
     number = _count_effective(known, total)
     low, high = wilson(share, number)
@@ -111,6 +113,6 @@ def count_missing(share: Share, width: float) -> int:
             below, above = wilson(share.value, middle)
             low, high = (middle, high) if above - below > width else (low, middle)
         needed = high
-        if share.size:  # of few matches, few are enough
-            needed = needed * share.size / (needed + share.size - 1)
+    if 0 < share.size < _ENDLESS:  # of few matches, few are enough
+        needed = needed * share.size / (needed + share.size - 1)
     return max(1, ceil(needed) - share.labelled)

@@ -15,9 +15,11 @@ set with a rule for each value, at most `_TOGETHER` of them at a time.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -34,14 +36,17 @@ from cernis.languages.text.parameters import Constant
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.waits import has_arrow
+from cernis.pattern.write import write_duration
 from cernis.results.counted import CountedMatches
 from cernis.results.matches import Matches
 from cernis.results.term import evaluate_term
 from cernis.run.query import Query
+from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.trace.events import TracedEvents
 from cernis.workbench.chart import draw_lines, list_bars
 from cernis.workbench.diff import MOST_LISTED
+from cernis.workbench.reread import make_rereadable
 from cernis.workbench.tally import EndGroups, MatchNumbers, group_ends, keeps_every_match, tally
 
 MOST_VALUES = 10_000
@@ -74,14 +79,12 @@ class Sweep:
             name: [given[i] for given, _ in self.points] for i, name in enumerate(self.parameters)
         }
         tallies = [found for _, found in self.points]
-        columns["matches"] = [found.total for found in tallies]
-        if any(found.total >= 2**63 for found in tallies):
-            columns["matches"] = [Decimal(found.total) for found in tallies]
+        columns["matches"] = _fit_column([found.total for found in tallies])
         if any(found.keys is not None for found in tallies):
             columns["keys"] = [len(found.keys or ()) for found in tallies]
         if any(found.days is not None for found in tallies):
             columns["days"] = [len(found.days or ()) for found in tallies]
-            columns["per_day"] = [found.per_day or 0.0 for found in tallies]
+            columns["per_day"] = _fit_column([found.per_day or 0.0 for found in tallies])
         return pa.table(columns)
 
     def to_pandas(self) -> Any:
@@ -90,11 +93,13 @@ class Sweep:
 
     def svg(self) -> str:
         """Return the plot: matches by the last parameter, a line for each choice of the others."""
-        lines: dict[str, list[tuple[Any, float]]] = {}
+        lines: dict[str, list[tuple[Any, int]]] = {}
         for given, found in self.points:
             pairs = zip(self.parameters[:-1], given[:-1], strict=True)
-            title = ", ".join(f"{name} = {value}" for name, value in pairs)
-            lines.setdefault(title, []).append((given[-1], float(found.total)))
+            title = ", ".join(f"{name} = {write_value(value)}" for name, value in pairs)
+            last = given[-1]
+            at = write_value(last) if isinstance(last, timedelta) else last
+            lines.setdefault(title, []).append((at, found.total))
         return draw_lines(lines, f"${self.parameters[-1]}", "matches")
 
     def _repr_html_(self) -> str:
@@ -106,7 +111,7 @@ class Sweep:
         names = [f"${name}" for name in self.parameters] + table.column_names[
             len(self.parameters) :
         ]
-        bars = list_bars([float(found.total) for _, found in self.points])
+        bars = list_bars([found.total for _, found in self.points])
         lines = [[*names, ""], *([*row, bar] for row, bar in zip(rows, bars, strict=True))]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
@@ -118,14 +123,39 @@ class Sweep:
         )
 
 
+def _fit_column(numbers: Sequence[float]) -> Sequence[Any]:
+    """Return numbers as Arrow has them: beyond 64 bits as decimals, beyond 76 digits as text."""
+    most = max((n for n in numbers if isinstance(n, int)), default=0)
+    if most < 2**63:
+        return numbers
+    return [Decimal(n) if most < 10**76 else str(n) for n in numbers]
+
+
+def write_value(value: Any) -> str:
+    """Return a value as it is written in a query; of a float, all digits.
+
+    >>> write_value(timedelta(minutes=90))
+    '1 HOUR 30 MINUTES'
+    """
+    match value:
+        case timedelta():
+            return write_duration(Fraction(value // timedelta(microseconds=1)) * 1000)
+        case bool():
+            return str(value).upper()
+        case _:
+            return str(value)
+
+
 def _write_cell(value: Any) -> str:
-    return (
-        f"{value:.4g}"
-        if isinstance(value, float)
-        else f"{value:,}"
-        if isinstance(value, int)
-        else str(value)
-    )
+    match value:
+        case bool() | timedelta():
+            return write_value(value)
+        case float():
+            return f"{value:.4g}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)
 
 
 def sweep(query: Query[Any], events: Any, values: Mapping[str, Any], **options: Any) -> Sweep:
@@ -139,6 +169,7 @@ def sweep(query: Query[Any], events: Any, values: Mapping[str, Any], **options: 
             f"a sweep over {number:,} choices of values; at most {MOST_VALUES:,} are allowed"
         )
     query.bind(**{name: several[0] for name, several in given.items()})  # names and types
+    events = make_rereadable(events)
     for name in reversed(given):
         if found := _sweep_at_once(query, events, name, given, options):
             return found
@@ -146,6 +177,8 @@ def sweep(query: Query[Any], events: Any, values: Mapping[str, Any], **options: 
 
 
 def _list_values(name: str, values: Any) -> list[Constant]:
+    if not isinstance(values, Iterable):
+        raise CernisError(f"a sweep over ${name} needs values in a list, not {values!r}")
     listed = parse_values(values) if isinstance(values, str) else list(values)
     if not listed:
         raise CernisError(f"a sweep over ${name} has no values")
@@ -164,22 +197,22 @@ def parse_values(text: str) -> list[Constant]:
     if not dots:
         return [parse_constant(part.strip()) for part in text.split(",") if part.strip()]
     high, _, step = rest.partition("by")
+    about = repr(text.strip())
     try:
         first, last = Decimal(low.strip()), Decimal(high.strip())
         by = Decimal(step.strip() or "1")
-    except InvalidOperation:
-        raise CernisError(
-            f"{text.strip()!r}: expected FROM..TO by STEP, or values in a list"
-        ) from None
-    if by <= 0 or last < first:
-        raise CernisError(f"{text.strip()!r}: the step must lead from the first value to the last")
-    number = int((last - first) / by) + 1
-    if number > MOST_VALUES:
-        raise CernisError(
-            f"{text.strip()!r}: {number:,} values; at most {MOST_VALUES:,} are allowed"
-        )
+        if not (first.is_finite() and last.is_finite() and by.is_finite()):
+            raise InvalidOperation
+        if by <= 0 or last < first:
+            raise CernisError(f"{about}: the step must lead from the first value to the last")
+        steps = (last - first) / by
+    except ArithmeticError:
+        raise CernisError(f"{about}: expected FROM..TO by STEP, or values in a list") from None
+    if steps >= MOST_VALUES:
+        number = f"{int(steps) + 1:,} values" if steps < _MOST_MATCHES else "too many values"
+        raise CernisError(f"{about}: {number}; at most {MOST_VALUES:,} are allowed")
     is_whole = all(part == part.to_integral_value() for part in (first, by))
-    return [(int if is_whole else float)(first + by * i) for i in range(number)]
+    return [(int if is_whole else float)(first + by * i) for i in range(int(steps) + 1)]
 
 
 def parse_vary(text: str) -> tuple[str, list[Constant]]:
@@ -203,10 +236,15 @@ def _sweep_one_by_one(
     found: list[MatchNumbers] = []
     for begin in range(0, len(choices), _TOGETHER):
         some = choices[begin : begin + _TOGETHER]
-        bound = [query.bind(**dict(zip(given, choice, strict=True))) for choice in some]
-        rules = RuleSet.of({str(i): one for i, one in enumerate(bound)})
-        results = rules.run(events, **options)
-        found += [tally(results[str(i)]) for i in range(len(some))]
+        values = [dict(zip(given, choice, strict=True)) for choice in some]
+        names = [", ".join(f"${name} = {one!r}" for name, one in each.items()) for each in values]
+        bound = {name: query.bind(**each) for name, each in zip(names, values, strict=True)}
+        try:
+            results = RuleSet.of(bound).run(events, **options)
+        except RuleSetError as error:
+            raise CernisError(f"with {error.mistakes[0].removeprefix('rule ')}") from None
+        tallies = {name: tally(own) for name, own in results.items()}
+        found += [tallies[name] for name in names]
     return Sweep(tuple(given), tuple(zip(choices, found, strict=True)), len(choices))
 
 

@@ -19,6 +19,8 @@ from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.results.columns import MatchFields, partition_columns
 from cernis.results.matches import Matches
 
+_MOST = 2**1000
+
 
 def keeps_every_match(pattern: Pattern) -> bool:
     """Whether a match is one whatever other matches there are, and keeps all its variables."""
@@ -45,8 +47,10 @@ class MatchNumbers:
 
     @property
     def per_day(self) -> float | None:
-        """The matches per day of the events."""
-        return None if not self.span else self.total / self.span
+        """The matches per day of the events: beyond a float, the whole ones."""
+        if not self.span:
+            return None
+        return self.total / self.span if self.total < _MOST else self.total // self.span
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from cernis.errors import BudgetError, CernisError, DataError, QueryError
 from cernis.integers import count_noun
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.query import Consume, Pattern, Select, Strategy
+from cernis.pattern.query import Consume, Pattern, Select, SelectedTerm, Strategy
 from cernis.pattern.selection import marked_variables
 from cernis.pattern.write import write_condition, write_formula, write_window
 from cernis.results.columns import MatchFields
@@ -30,6 +31,7 @@ from cernis.run.advice.to_blame import list_trials, write_layer
 from cernis.run.query import Query
 from cernis.run.trace.events import TracedEvents
 from cernis.views.svg import element, write
+from cernis.workbench.reread import make_rereadable
 from cernis.workbench.tally import group_ends, need_matches
 
 MOST_OBSTACLES = 40
@@ -100,10 +102,10 @@ class Funnel:
             fit = "" if step.events is None else f"{count_noun(step.events, 'event')} fit, "
             reached = _write_count(step.reached, "partial match")
             lines.append(f"{number}. {step.text}: {fit}{reached}")
-            lines += [f"   lost to {each.text}: {each.more:,}" for each in step.lost if each.more]
+            lines += [f"   {lost}" for lost in _list_lost(step)]
         lines.append(_write_count(self.matches, "match"))
         for each in self.relaxed:
-            more = f" (+{each.more:,})" if each.more else ""
+            more = f" ({each.more:+,})" if each.more else ""
             lines.append(f"   without {each.text}: {_write_count(each.without, 'match')}{more}")
         if self.finding is not None:
             lines.append(str(self.finding))
@@ -113,9 +115,9 @@ class Funnel:
         most = max((step.reached or 0 for step in self.steps), default=0) or 1
         rows = []
         for step in self.steps:
-            width = 100.0 * float(step.reached or 0) / most
+            width = float(100 * Fraction(step.reached or 0, most))
             bar = element("div", style=f"width:{width:.1f}%;background:#3b6fb6;height:0.9em")
-            lost = "; ".join(f"{each.text}: {each.more:,}" for each in step.lost if each.more)
+            lost = "; ".join(_list_lost(step))
             cells = (
                 write(step.text),
                 write(_write_count(step.reached, "partial match")),
@@ -130,6 +132,14 @@ class Funnel:
         said = "" if self.finding is None else element("p", write(str(self.finding)))
         total = element("p", write(_write_count(self.matches, "match")))
         return element("table", *rows) + total + element("ul", *more) + said
+
+
+def _list_lost(step: FunnelStep) -> Iterator[str]:
+    """Yield what each obstacle of a step costs it; with a `->`, more may fit because of one."""
+    for each in step.lost:
+        if each.more:
+            what = "lost" if each.more > 0 else "owed"
+            yield f"{what} to {each.text}: {abs(each.more):,}"
 
 
 def _write_count(count: int | None, noun: str) -> str:
@@ -154,6 +164,10 @@ def why(
     pattern = query.pattern
     if pattern.grouping is not None:
         raise CernisError("why needs matches; this query gives groups")
+    if pattern.into is not None:
+        pattern = _stop_inserting(pattern)
+        query = Query(pattern)
+    events = make_rereadable(events)
     plain = _free(pattern)
     matches = need_matches(query.run(events, **options), "why")
     chosen = _CountedEnds.of(matches, key, end)
@@ -163,6 +177,18 @@ def why(
     relaxed = tuple(_relax(pattern, total, count))
     finding = None if rows is None else query.trace(matches).why(rows)
     return Funnel(steps, total, relaxed, finding, chosen.describe())
+
+
+def _stop_inserting(pattern: Pattern) -> Pattern:
+    """Return the query of a rule with INSERT INTO as one that reports its matches."""
+    items = tuple(
+        replace(item, alias=f"{item.name}_")  # a component of the partition is a column already
+        if isinstance(item, SelectedTerm) and item.name in pattern.components
+        else item
+        for item in pattern.select.items
+    )
+    select = replace(pattern.select, items=items)
+    return replace(pattern, into=None, select=select, qualified=(), spans={}, source="")
 
 
 def _free(pattern: Pattern) -> Pattern:
@@ -193,20 +219,32 @@ class _CountedEnds:
             raise CernisError("the query has no PARTITION BY, so it has no keys")
         values = None if key is None else key if isinstance(key, tuple) else (key,)
         if values is not None and len(values) != len(components):
-            raise CernisError(f"a key has {count_noun(len(components), 'value')}: {components}")
+            raise CernisError(
+                f"a key has {count_noun(len(components), 'value')}, of {', '.join(components)}"
+            )
         if row is None:
+            if values is not None:
+                _check_key(matches, values)
             return cls(values, None, matches.fields)
         place = TracedEvents(matches.store, matches.pattern).find_place(row)
         if place is None:
             raise DataError(f"no event of this run is row {row}")
         position = matches.store.span.start + place
         if components:
-            keys = group_ends(matches, np.array([position])).keys or [()]
-            values = tuple(keys[0])
+            ((*own,), *_) = group_ends(matches, np.array([position])).keys or [()]
+            if None in own:
+                raise CernisError(
+                    f"row {row} is in no partition: it has no {components[own.index(None)]}"
+                )
+            if values is not None and not _is_same_key(values, own):
+                raise CernisError(
+                    f"row {row} has the key {_write_key(own)}, and not {_write_key(values)}"
+                )
+            values = tuple(own)
         return cls(values, position, matches.fields, row)
 
     def describe(self) -> str:
-        told = [] if self.key is None else [f"key {', '.join(map(repr, self.key))}"]
+        told = [] if self.key is None else [f"key {_write_key(self.key)}"]
         told += [] if self.row is None else [f"matches that end at row {self.row}"]
         return ", ".join(told)
 
@@ -220,8 +258,25 @@ class _CountedEnds:
         if self.key is None:
             return sum(map(int, numbers))
         keys = group_ends(matches, ends, self.fields).tally(numbers).keys or {}
-        same = [n for own, n in keys.items() if tuple(map(str, own)) == tuple(map(str, self.key))]
-        return sum(same)
+        return sum(n for own, n in keys.items() if _is_same_key(own, self.key))
+
+
+def _is_same_key(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether two keys are written in the same way: those of a command line are texts."""
+    return [*map(str, one)] == [*map(str, other)]
+
+
+def _write_key(key: Sequence[Any]) -> str:
+    return ", ".join(map(repr, key))
+
+
+def _check_key(matches: Matches, key: Sequence[Any]) -> None:
+    """Raise an error if no event of the run has a key."""
+    span = matches.store.span
+    positions = np.arange(span.start, span.stop, dtype=np.int64)
+    known = group_ends(matches, positions).keys or []
+    if not any(_is_same_key(own, key) for own in known):
+        raise DataError(f"no event of this run has the key {_write_key(key)}")
 
 
 @dataclass(frozen=True)
