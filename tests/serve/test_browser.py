@@ -85,7 +85,10 @@ def open_page(visitor: BrowserContext, address: str) -> Iterator[Opener]:
     wrong: list[str] = []
 
     def open_one(
-        query: str | None = TRADES, sample: str = "paper-core", size: tuple[int, int] = DESKTOP
+        query: str | None = TRADES,
+        sample: str = "paper-core",
+        size: tuple[int, int] = DESKTOP,
+        language: str = "ceql",
     ) -> Page:
         page = visitor.new_page()
         pages.append(page)
@@ -95,7 +98,8 @@ def open_page(visitor: BrowserContext, address: str) -> Iterator[Opener]:
         page.on("response", lambda got: _note_failure(got.url, got.status, wrong))
         page.on("dialog", lambda dialog: (wrong.append("a dialog"), dialog.dismiss()))
         page.on("request", lambda asked: _note_stranger(asked.url, address, wrong))
-        link = "" if query is None else f"#sample={sample}&language=ceql&query={quote(query)}"
+        chosen = f"sample={sample}&language={language}"
+        link = "" if query is None else f"#{chosen}&query={quote(query)}"
         page.goto(f"/{link}")
         if query is None or query == TRADES:
             expect(page.locator("#count")).not_to_be_empty()
@@ -504,6 +508,35 @@ def test_why_not_names_the_event_and_the_condition(open_page: Opener) -> None:
     expect(answer.locator("li.stopped")).to_contain_text("row 3")
     expect(answer.locator("li.stopped")).to_contain_text("price > 1000")
     keep(page, "why")
+
+
+RISES = """SELECT * FROM Stocks MATCH_RECOGNIZE (
+  ORDER BY ts MEASURES FIRST(price) AS first, LAST(price) AS last
+  PATTERN (a up+) DEFINE up AS price > PREV(price))"""
+
+
+@SIZES
+def test_sql_has_rows_a_timeline_and_why_not(open_page: Opener, size: tuple[int, int]) -> None:
+    page = open_page(RISES, language="sql", size=size)
+    expect(page.locator("#count")).to_have_text("3")
+    expect(page.get_by_role("combobox", name="Language")).to_have_value("sql")
+    lanes = page.get_by_role("list", name="Lanes")
+    expect(lanes).to_contain_text("SELL")
+    page.locator("select", has_text="lanes by variable").select_option("variable")
+    expect(lanes).to_contain_text("UP")
+    matches = page.locator("#panel-matches")
+    expect(matches).to_contain_text("last")
+    expect(matches).to_contain_text("1900")
+    page.get_by_role("tab", name="Why not?").click()
+    for number in (2, 3):
+        page.get_by_role("checkbox", name=f"Pick row {number}", exact=True).check()
+    page.get_by_role("button", name="Why not?", exact=True).click()
+    answer = page.locator(".why-answer")
+    expect(answer).to_contain_text("row 3 does not fit: price = 80, PREV(price) = 80")
+    assert fits(page)
+    keep(page, f"sql-{size[0]}")
+    write(page, RISES.replace("up AS", "upp AS"))
+    expect(page.get_by_role("list", name="Problems")).to_contain_text("'UPP' is no variable")
 
 
 def test_partial_matches_are_counted_step_by_step(open_page: Opener) -> None:
