@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from cernis.cli.main import main
+from cernis.cli.test import run_on_spark
 from cernis.errors import CernisError
 from cernis.workbench.check_case import check_case, pair_matches, run_stream
 from cernis.workbench.expectations import read_file
@@ -246,6 +247,23 @@ def test_a_file_that_cannot_be_read_fails_its_case_alone(monkeypatch: pytest.Mon
     monkeypatch.setattr("cernis.workbench.check_case.run_here", refuse)
     said, _ = outcomes()
     assert said == ["pairs.test.yaml, line 4: pairs.ceql: Permission denied"]
+
+
+def test_a_failure_inside_of_spark_fails_its_case_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failure(Exception):
+        pass
+
+    def fail(**_: object) -> None:
+        raise Failure("[OUT_OF_LUCK] An executor is lost SQLSTATE: 00000")
+
+    Failure.__module__ = "pyspark.errors"
+    monkeypatch.setattr("cernis.cli.test.choose_runner", fail)
+    assert outcomes(executor=run_on_spark) == [
+        ["pairs.test.yaml, line 4: Spark: An executor is lost"],
+        ["pairs.test.yaml, line 11: Spark: An executor is lost"],
+    ]
+    Path("pairs.test.yaml").write_text("cases: [{name: nothing, events: [], expect: none}]")
+    assert outcomes(executor=run_on_spark) == [[]]
 
 
 def test_a_name_that_no_case_has_is_no_success(capfd: Capture) -> None:

@@ -161,7 +161,7 @@ def test_an_answer_may_be_wrong_or_late_and_labelling_goes_on_where_it_ended(
     assert len(Path("l.jsonl").read_text().splitlines()) == 2
     done = CliRunner().invoke(app, call, input="y\n")  # the input ends
     assert (done.exit_code, "match 1 of 2: " in done.output) == (1, True)
-    done = CliRunner().invoke(app, call, input="n\n")
+    done = CliRunner().invoke(app, call, input="  \nNo\n")
     assert (done.exit_code, "match 1 of 1: " in done.output) == (0, True)
     done = CliRunner().invoke(app, call)
     assert done.output.startswith("all matches of the sample have a label\nprecision 50.0% (")

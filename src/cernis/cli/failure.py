@@ -115,8 +115,8 @@ def _message(error: BaseException) -> str:
             return f"error: out of memory: {error}; {_LESS}"
         case MemoryError():
             return f"error: out of memory; {_LESS}"
-        case _ if type(error).__module__.partition(".")[0] in ("pyspark", "py4j"):
-            return _from_spark(error)
+        case _ if (said := describe_spark_failure(error)) is not None:
+            return said
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG | errno.EIO, filename=None):
             _drop_output()
             return f"error: the output, or a temporary file, cannot be written: {error.strerror}"
@@ -130,8 +130,13 @@ def _internal(what: str) -> str:
     return f"internal error: {' '.join(what.split())} (CERNIS_DEBUG=1 shows where)"
 
 
+def describe_spark_failure(error: BaseException) -> str | None:
+    """Return the message of a failure inside of Spark; None: it is no such failure."""
+    is_of_spark = type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+    return _from_spark(error) if is_of_spark else None
+
+
 def _from_spark(error: BaseException) -> str:
-    """Return the message of a failure inside of Spark."""
     text = str(error)
     if ours := _OURS.findall(text):
         return f"error: {ours[-1].rstrip()}"

@@ -404,8 +404,9 @@ def _find_matches(argument: str, reading: ReadingOptions) -> Any:
 
 
 def _read_answer(text: str) -> str:
-    for answer in ("y", "n", "unsure", "quit"):
-        if text and answer.startswith(text.strip().lower()):
+    given = text.strip().lower()
+    for word, answer in (("yes", "y"), ("no", "n"), ("unsure", "unsure"), ("quit", "quit")):
+        if given and word.startswith(given):
             return answer
     raise typer.BadParameter("expected y, n, unsure or quit")
 
