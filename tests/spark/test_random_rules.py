@@ -1,0 +1,104 @@
+"""Random sets of rules over wide events: Spark finds what this process does, batch and stream."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import cernis
+from cernis.spark import batch, recognize_rules
+from tools.cases.rule_sets import make_events, write_rule
+
+SETS = max(1, int(os.environ.get("CERNIS_FUZZ_N", "1")) // 10)
+"""How many sets are tried; `make soak` tries more."""
+RULES, EVENTS = 24, 120
+LATE = datetime(2001, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _few_partitions(spark: Any) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+def make_set(seed: int) -> tuple[dict[str, str], pa.Table]:
+    """Return rules and events, with times and texts as Spark has them."""
+    chance = Random(f"sets on Spark {seed}")
+    rules = {f"r{i}": write_rule(chance) for i in range(RULES)}
+    events = make_events(chance, EVENTS)
+    at = events.schema.get_field_index("ts")
+    times = events.column("ts").cast(pa.timestamp("ms")).cast(pa.timestamp("us", "UTC"))
+    events = events.set_column(at, "ts", times)
+    at = events.schema.get_field_index("Image")
+    return rules, events.set_column(at, "Image", events.column("Image").cast(pa.string()))
+
+
+def list_lines(found: dict[str, Any]) -> list[str]:
+    """Return the lines of all rules, with their names, in any order."""
+    return sorted(
+        json.dumps({"rule": name, **json.loads(line)}, separators=(",", ":"))
+        for name, matches in found.items()
+        for part in matches.lines()
+        for line in part["line"].to_pylist()
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(SETS))
+def test_a_batch_finds_what_this_process_finds(
+    spark: Any, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever way the JVM decides which rows travel, and whoever reads the files."""
+    rules, events = make_set(seed)
+    wanted = list_lines(cernis.rules(rules).run({"log": events}))
+    pq.write_table(events, tmp_path / "log.parquet", row_group_size=32)
+    frame = spark.read.parquet(str(tmp_path / "log.parquet"))
+    monkeypatch.setattr(batch, "_PUSHED_RULES", 8 if seed % 2 else 1000)
+    found = recognize_rules({"log": frame}, rules, read_files=seed % 4 < 2).toArrow()
+    assert sorted(found.column("line").to_pylist()) == wanted
+    assert wanted
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(SETS))
+def test_a_stream_finds_what_a_session_finds(spark: Any, tmp_path: Path, seed: int) -> None:
+    """In micro-batches, with a restart after each. The last event waits for a later one."""
+    rules, events = make_set(seed)
+    late = events.slice(EVENTS - 1).set_column(
+        events.schema.get_field_index("ts"), "ts", pa.array([LATE], events.schema.field("ts").type)
+    )
+    events = pa.concat_tables([events.slice(0, EVENTS - 1), late])
+    found = list_lines(cernis.rules(rules).session().push({"log": events}))
+    wanted = [line for line in found if f'"end":{EVENTS - 1},' not in line]
+    told: list[str] = []
+    checkpoint = str(tmp_path / "checkpoint")
+    (tmp_path / "in").mkdir()
+    numbered = events.append_column("n", pa.array(range(EVENTS), pa.int64()))
+    for number, (first, last) in enumerate(pairwise([0, 41, 80, EVENTS])):
+        piece = numbered.slice(first, last - first)
+        pq.write_table(piece, tmp_path / "in" / f"{number}.parquet")
+        schema = spark.read.parquet(str(tmp_path / "in")).schema
+        frame = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+        found = recognize_rules(
+            {"log": frame}, rules, row="n", tasks=2, checkpoint=checkpoint, ahead=None
+        )
+
+        def take(batch: Any, _: int) -> None:
+            told.extend(batch.toArrow().column("line").to_pylist())
+
+        started = found.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint)
+        started.trigger(availableNow=True).start().awaitTermination()
+    assert sorted(told) == wanted
+    assert wanted
