@@ -344,13 +344,16 @@ class _RuleReader:
                 )
 
     def _read_path(self, path: Path) -> None:
-        if path.is_dir():
-            files = sorted(file for file in path.rglob("*.ceql") if file.is_file())
-            if not files:
-                raise CernisError(f"{path}: no file of rules (.ceql)")
-            for file in files:
-                self._read_path(file)
+        if not path.is_dir():
+            self._read_file(path)
             return
+        files = [file for file in path.rglob("*.ceql") if file.is_file()]
+        if not files:
+            raise CernisError(f"{path}: no file of rules (.ceql)")
+        for file in sorted(files, key=lambda file: file.parts):
+            self._read_file(file)
+
+    def _read_file(self, path: Path) -> None:
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
