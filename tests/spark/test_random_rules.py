@@ -1,4 +1,7 @@
-"""Random sets of rules over wide events: Spark finds what this process does, batch and stream."""
+"""Random sets of rules: Spark finds what this process does, in batch and as a stream.
+
+Detections over wide events, and sequences whose events are compared with any earlier one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,11 +20,13 @@ import pytest
 
 import cernis
 from cernis.spark import batch, recognize_rules
+from tools.cases.far import FAR, make_far_events
 from tools.cases.rule_sets import make_events, write_rule
 
 SETS = max(1, int(os.environ.get("CERNIS_FUZZ_N", "1")) // 10)
 """How many sets are tried; `make soak` tries more."""
 RULES, EVENTS = 24, 120
+KINDS = ("detections", "comparisons")
 LATE = datetime(2001, 1, 1, tzinfo=UTC)
 
 
@@ -33,16 +38,24 @@ def _few_partitions(spark: Any) -> Iterator[None]:
     spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
-def make_set(seed: int) -> tuple[dict[str, str], pa.Table]:
+def make_set(kind: str, seed: int) -> tuple[dict[str, str], pa.Table]:
     """Return rules and events, with times and texts as Spark has them."""
-    chance = Random(f"sets on Spark {seed}")
-    rules = {f"r{i}": write_rule(chance) for i in range(RULES)}
-    events = make_events(chance, EVENTS)
+    chance = Random(f"{kind} on Spark {seed}")
+    if kind == "detections":
+        rules = [write_rule(chance) for _ in range(RULES)]
+        events = make_events(chance, EVENTS)
+        at = events.schema.get_field_index("Image")
+        events = events.set_column(at, "Image", events.column("Image").cast(pa.string()))
+    else:
+        texts = [chance.choice(FAR)(chance, after=False) for _ in range(RULES)]
+        rules = [text if "WITHIN" in text else f"{text} WITHIN 8 EVENTS" for text in texts]
+        rows = [row for _ in range(9) for row in make_far_events(chance, "A B C D ")][:EVENTS]
+        times = accumulate(chance.choice([0, 1, 1]) for _ in rows)
+        rows = [{**row, "ts": time} for row, time in zip(rows, times, strict=True)]
+        events = pa.Table.from_pylist(rows)
     at = events.schema.get_field_index("ts")
     times = events.column("ts").cast(pa.timestamp("ms")).cast(pa.timestamp("us", "UTC"))
-    events = events.set_column(at, "ts", times)
-    at = events.schema.get_field_index("Image")
-    return rules, events.set_column(at, "Image", events.column("Image").cast(pa.string()))
+    return {f"r{i}": rule for i, rule in enumerate(rules)}, events.set_column(at, "ts", times)
 
 
 def list_lines(found: dict[str, Any]) -> list[str]:
@@ -57,11 +70,12 @@ def list_lines(found: dict[str, Any]) -> list[str]:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", range(SETS))
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_finds_what_this_process_finds(
-    spark: Any, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    spark: Any, tmp_path: Path, kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever way the JVM decides which rows travel, and whoever reads the files."""
-    rules, events = make_set(seed)
+    rules, events = make_set(kind, seed)
     wanted = list_lines(cernis.rules(rules).run({"log": events}))
     pq.write_table(events, tmp_path / "log.parquet", row_group_size=32)
     frame = spark.read.parquet(str(tmp_path / "log.parquet"))
@@ -73,9 +87,12 @@ def test_a_batch_finds_what_this_process_finds(
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", range(SETS))
-def test_a_stream_finds_what_a_session_finds(spark: Any, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_finds_what_a_session_finds(
+    spark: Any, tmp_path: Path, kind: str, seed: int
+) -> None:
     """In micro-batches, with a restart after each. The last event waits for a later one."""
-    rules, events = make_set(seed)
+    rules, events = make_set(kind, seed)
     late = events.slice(EVENTS - 1).set_column(
         events.schema.get_field_index("ts"), "ts", pa.array([LATE], events.schema.field("ts").type)
     )

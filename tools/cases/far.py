@@ -179,6 +179,17 @@ def make_ends_query(random: Random, *, after: bool = True) -> str:
     return f"SELECT {strategy}* WHERE {formula}{ending}"
 
 
+FAR = (
+    make_ends_query,
+    make_far_query,
+    make_nested_query,
+    make_nested_query,
+    make_star_query,
+    make_tree_query,
+    make_triple_query,
+)
+
+
 def make_far_events(random: Random, text: str) -> list[dict[str, Any]]:
     """Return events of the types of a query, nearly all with values: long sequences match, too."""
     types = [one for one in "ABCD" if any(f"{one}{after}" in text for after in " )+?")]

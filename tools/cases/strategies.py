@@ -40,14 +40,9 @@ from cernis.pattern.selection import marked_variables, starred_variables
 from tools.cases.conjunctive import JoinCase, JoinFeatures, JoinGrammar
 from tools.cases.crossings import make_crossing_events, make_crossing_query
 from tools.cases.far import (
+    FAR,
     make_clause_query,
-    make_ends_query,
     make_far_events,
-    make_far_query,
-    make_nested_query,
-    make_star_query,
-    make_tree_query,
-    make_triple_query,
 )
 from tools.cases.grammar import Chooser, Events, Features, QueryGrammar, RandomCase, make_cuts
 from tools.cases.guards import make_guarded_events, make_guarded_query
@@ -151,22 +146,11 @@ def guarded_cases(draw: st.DrawFn, /, *, after: bool = True) -> RandomCase:
     return parse(make_guarded_query(random, after=after)), make_guarded_events(random)
 
 
-_FAR = (
-    make_ends_query,
-    make_far_query,
-    make_nested_query,
-    make_nested_query,
-    make_star_query,
-    make_tree_query,
-    make_triple_query,
-)
-
-
 @st.composite
 def crossing_cases(draw: st.DrawFn, /, *, after: bool = True) -> RandomCase:
     """Draw a query that compares events across others, and a stream for it."""
     random = draw(st.randoms(use_true_random=False))
-    make_query = random.choice((make_crossing_query, *_FAR))
+    make_query = random.choice((make_crossing_query, *FAR))
     text = make_query(random, after=after)
     is_crossing = make_query is make_crossing_query
     events = make_crossing_events(random) if is_crossing else make_far_events(random, text)
