@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import cernis
 from cernis.cli.main import main
 from cernis.cli.rule_watch import RuleWatch
-from cernis.errors import CernisError, DataError, StateError
+from cernis.errors import BudgetError, CernisError, DataError, StateError
 from cernis.languages.ceql.parse import use_time_zone
 from cernis.languages.ceql.rules import parse_rules
 from cernis.pattern.query import Consume, Pattern, Strategy
@@ -288,6 +288,20 @@ def test_frozen_rules_are_thawed_by_the_same_rules_alone() -> None:
     assert {name: matches.count() for name, matches in found.items()} == {"a": 1, "b": 1}
     with pytest.raises(DataError, match="before"):
         thawed.push([{"type": "B", "at": 1}])
+
+
+def test_the_error_of_a_spent_budget_names_the_rule() -> None:
+    rules = cernis.rules(
+        {
+            "cheap": "SELECT * WHERE A ; B",
+            "dear": "SELECT * WHERE (A AS a ; B AS b ; B AS c) FILTER a[x] + b[x] < c[x]",
+        }
+    )
+    events = [{"type": type_, "x": 1, "ts": i} for i, type_ in enumerate("AABBBB")]
+    thawed = rules.thaw(rules.session().freeze(), budget=2)
+    for session in (rules.session(budget=2), thawed):
+        with pytest.raises(BudgetError, match=r"^rule dear: the query decides "):
+            session.push(events)["dear"].count()
 
 
 def test_a_session_that_has_failed_says_so_and_begins_from_what_was_frozen() -> None:

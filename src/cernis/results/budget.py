@@ -58,6 +58,8 @@ class Budget:
             raise CernisError("budget must be at least 0")
         self.most = most
         self.on_budget = on_budget
+        self.rule = ""
+        """The name of the rule that spends it, in a session of rules."""
         self.used = 0
         self.was_spent = False
         """Whether it was ever spent, however often it was renewed since."""
@@ -76,8 +78,9 @@ class Budget:
         self.used += candidates
         self.was_spent |= self.spent
         if self.spent and self.on_budget == "fail":
+            where = f"rule {self.rule}: " if self.rule else ""
             raise BudgetError(
-                f"{why} and has more candidates to check "
+                f"{where}{why} and has more candidates to check "
                 f"than its budget of {self.most:,}; narrow the window or the pattern, allow a "
                 "larger budget, or ask for a partial answer"
             )

@@ -386,7 +386,9 @@ class SessionOpener:
 
     def open(self, query: Query[Any], rule: Rule | None = None) -> Session[Any]:
         """Return a session of a query; that of a rule may read few events."""
-        return Session(query.plan, self.options, encode=self._choose_encode(rule))
+        session: Session[Any] = Session(query.plan, self.options, encode=self._choose_encode(rule))
+        session.budget.rule = "" if rule is None else rule.name
+        return session
 
     def _choose_encode(self, rule: Rule | None) -> Encode:
         """Return how to encode the events of a rule: lazily if few events can move it."""
@@ -431,6 +433,7 @@ class SessionOpener:
         else:
             plan = running.session.plan
             running.session = Session[Any].thaw(plan, frozen, options, encode=encode)
+            running.session.budget.rule = running.rules[0].name
 
 
 def list_tests(plans: Iterable[Plan]) -> dict[tuple[Atom, ...], tuple[Test, ...]]:
