@@ -311,6 +311,21 @@ def test_as_many_matches_as_possible_are_paired() -> None:
     assert pair_matches([{"a": 1}, {"b": 1}], found) == {0: 1, 1: 0}
 
 
+def test_a_stream_has_the_messages_of_a_query_and_may_have_no_events() -> None:
+    Path("q.test.yaml").write_text(
+        "query: SELECT * FROM S WHERE A AS a FILTER a[y > 1]\ncases:\n"
+        "  - {name: an unknown attribute, events: [{type: A, x: 1, ts: 1}], expect: 0}\n"
+        "  - {name: no events, events: [], expect: none}\n"
+        "  - {name: no events in a stream, events: {S: []}, expect: none}\n"
+    )
+    for executor in (None, run_stream):
+        (first, *_), *others = outcomes("q.test.yaml", executor=executor)
+        assert first.startswith("q.test.yaml, line 3: line 1, column 39: unknown attribute 'y'"), (
+            first
+        )
+        assert others == [[], []]
+
+
 def test_rows_without_times_are_in_their_order_also_on_a_stream() -> None:
     Path("pairs.test.yaml").write_text(
         "query: SELECT * FROM S WHERE A AS a ; B AS b FILTER b[x >= $t]\n"

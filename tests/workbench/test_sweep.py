@@ -222,6 +222,7 @@ def test_values_are_ranges_or_lists() -> None:
     assert parse_values("1..3") == [1, 2, 3]
     assert parse_values("1.01..1.03 by 0.01") == [1.01, 1.02, 1.03]
     assert parse_vary("$who = ann, bob") == ("who", ["ann", "bob"])
+    assert parse_vary("who = 'a, b', 'it''s', 'a..b', ") == ("who", ["a, b", "it's", "a..b"])
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,18 @@ def test_a_key_that_is_not_that_of_the_end_is_refused() -> None:
         query.why(nameless, end=6)
 
 
+def test_events_fit_a_step_that_satisfy_its_own_filter() -> None:
+    query = cernis.query("SELECT * FROM S WHERE SELL AS s ; (BUY AS b FILTER b[price > 100])+ AS c")
+    _, second = query.why(EVENTS).steps
+    assert second.events == 2
+    query = cernis.query(
+        "SELECT * FROM S WHERE (BUY FILTER BUY[price > 150]) AS b ORDER BY b[price] LIMIT 1 OVERALL"
+    )
+    found = query.why(EVENTS)
+    assert [step.events for step in found.steps] == [1]
+    assert "without LIMIT 1 OVERALL: 1 match" in str(found)
+
+
 def test_fewer_matches_without_a_choice_have_their_sign() -> None:
     query = cernis.query("SELECT NEXT * FROM S WHERE A AS a ; B AS b PARTITION BY [k]")
     events = [{"type": t, "k": k, "ts": i} for i, (t, k) in enumerate(["Au", "Av", "Bu", "Bw"])]

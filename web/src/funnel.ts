@@ -3,7 +3,7 @@
 
 import { api, canCount, type Funnel, type Obstacle, type Run } from "./api.ts";
 import { h, replace, svg } from "./dom.ts";
-import { logOfText, plural, shortCount } from "./numbers.ts";
+import { logOfText, plural, shortCount, shortDifference } from "./numbers.ts";
 import { makeTable } from "./table.ts";
 
 const NOT_COUNTED = "too many to count";
@@ -102,7 +102,7 @@ export class FunnelView {
     const fewer = found.relaxed.map(({ obstacle, without, more }) => [
       h("code", {}, obstacle),
       { value: countOf(without) },
-      { value: more === null || more === "0" ? "" : `+${shortCount(more)}` },
+      { value: more === null || more === "0" ? "" : shortDifference(more) },
     ]);
     const without = [{ name: "without" }, { name: "matches", right: true }, { name: "more", right: true }];
     const total = found.matches === null ? NOT_COUNTED : plural(found.matches, "match", "matches");

@@ -16,6 +16,11 @@ export function shortCount(text: string | number): string {
   return `${digits[0]}.${digits.slice(1, 3)} × 10${power}`;
 }
 
+/** Return a difference of counts, a decimal text, with its sign. */
+export function shortDifference(text: string): string {
+  return text.startsWith("-") ? `−${shortCount(text.slice(1))}` : `+${shortCount(text)}`;
+}
+
 /** Return the base-10 logarithm of a decimal text; 0 for "0". */
 export function logOfText(text: string): number {
   if (!/^[1-9]\d*$/.test(text)) return 0;

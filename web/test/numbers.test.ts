@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { groupDigits, logOfText, plural, shortBytes, shortCount, shortSeconds, showValue } from "../src/numbers.ts";
+import { groupDigits, logOfText, plural, shortBytes, shortCount, shortDifference, shortSeconds, showValue } from "../src/numbers.ts";
 
 test("thousands are separated by commas", () => {
   assert.equal(groupDigits("0"), "0");
@@ -15,6 +15,12 @@ test("a large count is a few digits and a power of ten", () => {
   assert.equal(shortCount("1234567"), "1,234,567");
   assert.equal(shortCount("12345678"), "1.23 × 10⁷");
   assert.equal(shortCount("1" + "0".repeat(120)), "1.00 × 10¹²⁰");
+});
+
+test("a difference has its sign", () => {
+  assert.equal(shortDifference("39"), "+39");
+  assert.equal(shortDifference("-39"), "−39");
+  assert.equal(shortDifference("-12345678"), "−1.23 × 10⁷");
 });
 
 test("the logarithm of a decimal text needs no number that holds it", () => {

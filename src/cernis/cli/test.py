@@ -28,6 +28,7 @@ from cernis.workbench.check_case import (
     RunnableCase,
     check_case,
     flatten,
+    has_no_events,
     run_stream,
     write_events,
 )
@@ -197,8 +198,7 @@ def run_on_spark(case: RunnableCase) -> Mapping[str, FoundMatches]:
 
     A failure inside of Spark is one of the case: others may hold.
     """
-    streams = case.events.values() if isinstance(case.events, Mapping) else (case.events,)
-    if all(isinstance(rows, list) and not rows for rows in streams):
+    if has_no_events(case):
         return _sort_by_rule((), case)  # Spark reads no file without columns
     try:
         return _run_files_on_spark(case)

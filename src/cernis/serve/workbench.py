@@ -42,7 +42,7 @@ def count_funnel(run: HeldRun, key: tuple[str, ...] | None, end: int | None) -> 
                 "step": step.text,
                 "events": write_count(step.events),
                 "reached": write_count(step.reached),
-                "lost": [write_obstacle(each) for each in step.lost if each.more],
+                "lost": [write_obstacle(each) for each in step.lost if each.more and each.more > 0],
             }
             for step in found.steps
         ],

@@ -31,6 +31,7 @@ from cernis.integers import count_noun
 from cernis.languages.ceql.parse import parse_constant, use_time_zone
 from cernis.languages.text.parameters import refuse_unknown, use_parameters
 from cernis.run.query import Query, schema_of_events
+from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.rule_set import RuleSet
 from cernis.workbench.expectations import Expectation, ExpectationFile, ExpectedCase
 
@@ -215,6 +216,9 @@ def run_stream(case: RunnableCase) -> Mapping[str, FoundMatches]:
     from cernis.live.follow import EventQueue, follow
 
     rules = case.rules if case.rules is not None else RuleSet.of({"": case.query})
+    found: dict[str, list[FoundMatch]] = {rule.name: [] for rule in rules}
+    if has_no_events(case):
+        return {name: FoundMatches(0, own) for name, own in found.items()}
     named = case.events if isinstance(case.events, Mapping) else {None: case.events}
     sources: dict[Any, Any] = {}
     for name, events in named.items():
@@ -241,12 +245,22 @@ def run_stream(case: RunnableCase) -> Mapping[str, FoundMatches]:
         queue.close()
         sources[name] = queue
     followed = sources.get(None, sources)
-    found: dict[str, list[FoundMatch]] = {rule.name: [] for rule in rules}
     # an event of a case may be late by any time: the file has it, so it counts
-    for match in follow(rules, followed, once=True, lateness="36500d", **case.options):
-        own = dict(match)
-        found[own.pop("rule")].append(flatten(own))
+    try:
+        for match in follow(rules, followed, once=True, lateness="36500d", **case.options):
+            own = dict(match)
+            found[own.pop("rule")].append(flatten(own))
+    except RuleSetError as error:
+        if case.rules is not None:
+            raise
+        raise CernisError(error.mistakes[0].removeprefix("rule : ")) from None
     return {name: FoundMatches(len(own), own) for name, own in found.items()}
+
+
+def has_no_events(case: RunnableCase) -> bool:
+    """Return whether a case has no rows in any stream: there is no column to read a time from."""
+    streams = case.events.values() if isinstance(case.events, Mapping) else (case.events,)
+    return all(isinstance(rows, list) and not rows for rows in streams)
 
 
 def _queue_rows(tables: Sequence[pa.Table]) -> Any:

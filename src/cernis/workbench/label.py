@@ -277,7 +277,7 @@ class Measured:
         labelled = f", from {count_noun(share.labelled, 'label')}" if share.labelled else ""
         lines = [f"precision {share}{labelled}"]
         more = count_missing(share, width)
-        if more and (share.size or share.labelled):
+        if more:
             number = count_noun(more, "more label", "more labels")
             lines.append(f"about {number} for a width of {width:.0%}")
         if self.unsure:

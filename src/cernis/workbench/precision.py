@@ -41,7 +41,7 @@ class Share:
     high: float
     labelled: int
     size: int = 0
-    """How many matches it is a share of; 0: not known."""
+    """How many matches it is a share of; 0: of a share that has a value, not known."""
 
     @property
     def width(self) -> float:
@@ -102,6 +102,8 @@ def count_missing(share: Share, width: float) -> int:
     >>> count_missing(share, 0.1), count_missing(Share(0.9, share.low, share.high, 10), 0.1)
     (22, 132)
     """
+    if share.value is None and not share.size:
+        return 0  # there are no matches
     if share.value is None:
         needed: float = Z * Z / width**2
     elif share.width <= width:

@@ -14,6 +14,7 @@ set with a rule for each value, at most `_TOGETHER` of them at a time.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ from cernis.workbench.reread import make_rereadable
 from cernis.workbench.tally import EndGroups, MatchNumbers, group_ends, keeps_every_match, tally
 
 MOST_VALUES = 10_000
+_LISTED = re.compile("(?:'(?:[^']|'')*'|[^,])+")
 _TOGETHER = 128
 _MOST_MATCHES = 2**62
 _ATOMS = 32
@@ -188,14 +190,15 @@ def _list_values(name: str, values: Any) -> list[Constant]:
 def parse_values(text: str) -> list[Constant]:
     """Return the values of `1.01..1.20 by 0.01`, or of a list: `1, 2, 5`.
 
-    >>> parse_values("1.0..1.2 by 0.1")
-    [1.0, 1.1, 1.2]
+    >>> parse_values("1.0..1.2 by 0.1"), parse_values("'a, b', 'c..d'")
+    ([1.0, 1.1, 1.2], ['a, b', 'c..d'])
     """
     from cernis.languages.ceql.parse import parse_constant
 
     low, dots, rest = text.partition("..")
-    if not dots:
-        return [parse_constant(part.strip()) for part in text.split(",") if part.strip()]
+    if not dots or "'" in text:
+        parts = (part.strip() for part in _LISTED.findall(text))
+        return [parse_constant(part) for part in parts if part]
     high, _, step = rest.partition("by")
     about = repr(text.strip())
     try:

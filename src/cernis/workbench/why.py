@@ -23,7 +23,7 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Pattern, Select, SelectedTerm, Strategy
 from cernis.pattern.selection import marked_variables
-from cernis.pattern.write import write_condition, write_formula, write_window
+from cernis.pattern.write import write_condition, write_duration, write_formula, write_window
 from cernis.results.columns import MatchFields
 from cernis.results.finding import Finding
 from cernis.results.matches import Matches
@@ -421,8 +421,10 @@ def _find_fitting(
     pattern: Pattern, part: cel.Formula, conditions: Sequence[pred.Condition]
 ) -> Pattern | None:
     """Return the query for the events that fit a step alone; None: it is more than one event."""
-    inner = part
+    inner, conditions = part, [*conditions]
     while isinstance(inner, cel.As | cel.Iterate | cel.Optional | cel.Filter):
+        if isinstance(inner, cel.Filter):
+            conditions += pred.conjuncts(inner.condition)
         inner = inner.body
     if not isinstance(inner, cel.Event):
         return None
@@ -464,9 +466,16 @@ def list_relaxed(pattern: Pattern) -> Iterator[tuple[str, Pattern]]:
         text = f"CONSUME BY {pattern.consume.value}"
         yield text, bare(replace(pattern, consume=Consume.NONE))
     if pattern.limit is not None:
-        yield f"LIMIT {pattern.limit}", bare(replace(pattern, limit=None, order=None))
+        yield _write_limit(pattern), bare(replace(pattern, limit=None, order=None))
     if pattern.suppress is not None:
         yield str(pattern.suppress), bare(replace(pattern, suppress=None))
+
+
+def _write_limit(pattern: Pattern) -> str:
+    order = pattern.order
+    every = "" if order is None or order.every is None else f" EVERY {write_duration(order.every)}"
+    overall = "" if order is None or order.overall is None else f" {order.overall.value}"
+    return f"LIMIT {pattern.limit}{every}{overall}"
 
 
 def _relax(pattern: Pattern, total: int | None, count: _Counter) -> Iterator[Relaxation]:
