@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cernis
+from cernis.plan.rows.write import QueryWriter
 from cernis.run.rows.host import HostLimits
 from tools.cases.row_patterns import RowCase, draw_case
 
@@ -265,6 +266,61 @@ def test_a_clause_without_columns_has_rows(text: str, rows: list[Any] | None) ->
     with pytest.raises(cernis.QueryError, match=r"the clause returns no columns for \*"):
         cernis.sql(whole, tables)
     assert len(cernis.SqlQuery(whole).trace(tables).matches) == 2
+
+
+@pytest.mark.parametrize(
+    ("clause", "marked", "message"),
+    [
+        ("ORDER BY ts PATTERN (A B) DEFINE A AS x > 1, B AS k", "k", "is neither true nor false"),
+        ("ORDER BY ts PATTERN (A B) DEFINE A AS x > 1, B AS k LIKE x", "k LIKE x", "no function"),
+        ("ORDER BY ts PATTERN (A B) DEFINE B AS x > 'y'", "x > 'y'", "could not convert string"),
+        (
+            "ORDER BY ts PATTERN (A) DEFINE A AS k::INT > FIRST(x)",
+            "k::INT > FIRST(x)",
+            "'a' to INT",
+        ),
+        ("ORDER BY ts MEASURES MAX(x) AS n, SUM(k) AS s PATTERN (A)", "SUM", "no function"),
+        ("ORDER BY ts MEASURES x AS n, k - A.ts AS s PATTERN (A)", "k - A.ts", "no function"),
+        ("ORDER BY ts MEASURES PREV(k * b) AS s PATTERN (A)", "PREV(k * b)", "no function"),
+        ("ORDER BY ts MEASURES SUM(k::INT) AS s PATTERN (A)", "SUM(k::INT)", "string 'a' to INT"),
+        ("ORDER BY b - k PATTERN (A) DEFINE A AS x > 1", "b - k", "no function"),
+        ("ORDER BY b PATTERN (A) WITHIN INTERVAL '1' DAY", "INTERVAL '1' DAY", "no function"),
+        ("ORDER BY ts PATTERN (A) DEFINE A AS COALESCE(x, ts) > 1", None, "cannot mix values"),
+    ],
+)
+def test_what_the_host_refuses_has_the_place_of_its_expression(
+    clause: str, marked: str | None, message: str
+) -> None:
+    """The names that the host quotes stand elsewhere, too, or nowhere in the statement."""
+    rows = [{"ts": datetime(2026, 1, 1), "x": 1, "k": "a", "b": True}]
+    text = f"SELECT COUNT(*) FROM t MATCH_RECOGNIZE ({clause})"
+    for connection in (None, duckdb.connect()):
+        with pytest.raises(cernis.CernisError) as raised:
+            cernis.sql(text, t=rows, connection=connection)
+        told, shown, carets, *_ = str(raised.value).split("\n")
+        assert message in told
+        end = carets.rindex("^") + 1
+        assert shown[carets.index("^") : end] == marked or marked is None
+        assert "Candidate" not in str(raised.value)
+
+
+def test_lists_and_joined_texts_have_the_order_of_the_rows() -> None:
+    """Also where threads of the host share the rows of a match."""
+    table = pa.table({"ts": range(260_000)})
+    text = """SELECT * FROM t MATCH_RECOGNIZE (
+      ORDER BY ts MEASURES list(ts) AS l, string_agg(ts, ',') AS s PATTERN (a{7}))"""
+    for row in cernis.sql(text, t=table):
+        assert row["l"] == sorted(row["l"])
+        assert row["s"] == ",".join(map(str, row["l"]))
+
+
+def test_spark_sorts_no_list_by_another_column() -> None:
+    text = CLAUSE.format("MEASURES array_agg(x ORDER BY y DESC) AS l PATTERN (a+)")
+    [plan] = cernis.SqlQuery(text).plans
+    with pytest.raises(cernis.QueryError, match="column 55: Spark has no ORDER BY inside"):
+        QueryWriter(plan, "spark", ("ts", "x", "y")).write_measures("found")
+    rows = [{"ts": ts, "x": ts, "y": 9 - ts} for ts in range(3)]
+    assert rows_of(cernis.sql(text, t=rows)) == [([0, 1, 2],)]
 
 
 def test_what_the_host_has_no_words_for_is_refused() -> None:

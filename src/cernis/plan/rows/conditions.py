@@ -14,7 +14,7 @@ OR and NOT; any other function of several rows is refused by its name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from sqlglot import exp
 
 from cernis.engine.rows import search
 from cernis.engine.rows.search import Programs, Registers
-from cernis.errors import Diagnostic, QueryError
+from cernis.errors import Diagnostic, QueryError, Span
 from cernis.languages.sql.clause import RecognizeClause
 from cernis.languages.sql.terms import (
     AggregateTerm,
@@ -82,6 +82,8 @@ class HostValue:
     terms: tuple[Term, ...]
     missing: bool = False
     """Whether it is the value where there is no such row."""
+    span: Span | None = field(default=None, compare=False)
+    """The condition that has it."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,8 @@ def plan_conditions(clause: RecognizeClause, text: str) -> RowConditions:
             if residual:
                 writer.write(condition, variable, residual)
                 dependent.append(variable)
-        masks.append(None if mask is None else HostValue(mask, terms))
+        span = clause.define[variable].span if variable in clause.define else None
+        masks.append(None if mask is None else HostValue(mask, terms, span=span))
         writer.end()
     if not dependent:
         return RowConditions(tuple(masks), (), None, None, ())
@@ -451,7 +454,7 @@ class _ProgramWriter:
 
     def _add_value(self, value: HostValue) -> int:
         if value not in self.values:
-            self.values.append(value)
+            self.values.append(replace(value, span=self.condition.source.span))
         return self.values.index(value)
 
     def _add_group(

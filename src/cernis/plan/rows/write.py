@@ -15,11 +15,12 @@ Everything is text in one SQL dialect; nothing runs here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlglot
 from sqlglot import exp
 
+from cernis.errors import Diagnostic, QueryError, Span
 from cernis.languages.sql.host_errors import write_host_sql
 from cernis.languages.sql.statement import PLACEHOLDER
 from cernis.languages.sql.terms import (
@@ -28,6 +29,7 @@ from cernis.languages.sql.terms import (
     MatchNumberTerm,
     RowTerm,
     Term,
+    TermExpression,
     name_term,
 )
 from cernis.pattern.row_pattern import RowsPerMatch
@@ -68,6 +70,37 @@ class QueryWriter:
     def write(self, tree: exp.Expr) -> str:
         """Return an expression in the dialect."""
         return write_host_sql(tree, self.dialect, self.plan.text)
+
+    def isolate(self) -> Iterator[tuple[Span | None, QueryWriter]]:
+        """Yield a writer of ORDER BY alone, then of it and each other expression, with its place.
+
+        So what a host says of the whole can be traced to one expression.
+        """
+        clause = self.plan.clause
+        masks = tuple(None for _ in self.plan.conditions.masks)
+        values = tuple(HostValue(exp.null(), ()) for _ in self.plan.conditions.values)
+        measures = tuple(
+            replace(one, expression=TermExpression(exp.null(), (), one.expression.source))
+            for one in self.plan.measures
+        )
+        conditions = replace(self.plan.conditions, masks=masks, values=values)
+        bare = replace(self.plan.recognition, clause=replace(clause, within=None))
+        empty = RowPlan(bare, self.plan.text, self.plan.automaton, conditions, measures)
+        yield clause.order[0].span if clause.order else None, replace(self, plan=empty)
+        if clause.within is not None:
+            own_bound = replace(empty, recognition=self.plan.recognition)
+            yield clause.within.span, replace(self, plan=own_bound)
+        for i, mask in enumerate(self.plan.conditions.masks):
+            if mask is not None:
+                own = replace(conditions, masks=(*masks[:i], mask, *masks[i + 1 :]))
+                yield mask.span, replace(self, plan=replace(empty, conditions=own))
+        for i, value in enumerate(self.plan.conditions.values):
+            own = replace(conditions, values=(*values[:i], value, *values[i + 1 :]))
+            yield value.span, replace(self, plan=replace(empty, conditions=own))
+        for i, measure in enumerate(self.plan.measures):
+            alone = (*measures[:i], measure, *measures[i + 1 :])
+            span = measure.expression.source.span
+            yield span, replace(self, plan=replace(empty, measures=alone))
 
     # --------------------------------------------------------------------- rows
 
@@ -315,6 +348,11 @@ class QueryWriter:
     def _write_term(self, i: int, j: int, term: RowTerm | AggregateTerm, frame: str | None) -> str:
         mapped = self._write_mapped(term.variables)
         if isinstance(term, AggregateTerm):
+            is_ordered = isinstance(term.value.this, exp.Order)
+            if self.dialect == "spark" and isinstance(term.value, exp.ArrayAgg) and is_ordered:
+                span = self.plan.measures[i].expression.source.span
+                found = Diagnostic("Spark has no ORDER BY inside of a list", span)
+                raise QueryError([found], self.plan.text)
             return self._write_aggregate(term, mapped, frame)
         value, counted = self._write_row_value(i, j, term), self.quote(f"@count{i}_{j}")
         if frame is not None and term == RowTerm(None, term.value, shift=term.shift):
@@ -334,14 +372,30 @@ class QueryWriter:
 
     def _write_aggregate(self, term: AggregateTerm, mapped: str, frame: str | None) -> str:
         over = "" if frame is None else f" OVER {frame}"
+        is_sorted = self.dialect == "duckdb" and frame is None
+        value = self._sort_rows(term.value) if is_sorted else term.value
         if self.dialect == "duckdb" or frame is None:
-            text = self.write(term.value)
+            text = self.write(value)
             written = sqlglot.parse_one(text, dialect=self.dialect)
             if isinstance(written, exp.Filter):  # of a function that leaves NULL out
                 own = self.write(written.expression.this)
                 text, mapped = self.write(written.this), f"({own}) AND {mapped}"
             return f"{text} FILTER (WHERE {mapped}){over}"
         return f"{self._write_guarded(term.value, mapped)}{over}"
+
+    def _sort_rows(self, value: exp.Expr) -> exp.Expr:
+        """Return an aggregate that reads the rows of a match in order, if order matters to it.
+
+        Groups have no order: threads of DuckDB may share the rows of a match.
+        """
+        inner = value.this
+        ordered = isinstance(inner, exp.Order | exp.Distinct)
+        if ordered or not isinstance(value, exp.ArrayAgg | exp.GroupConcat):
+            return value
+        place = exp.Ordered(this=exp.column(exp.to_identifier(PLACE, quoted=True)))
+        changed = value.copy()
+        changed.set("this", exp.Order(this=inner.copy(), expressions=[place]))
+        return changed
 
     def _write_guarded(self, value: exp.Expr, mapped: str) -> str:
         """Return an aggregate of the mapped rows, for a host without FILTER in windows."""

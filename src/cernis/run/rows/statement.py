@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from cernis.errors import CernisError, DataError, Diagnostic, QueryError, WarningNote
+from cernis.errors import CernisError, DataError, Diagnostic, QueryError, Span, WarningNote
 from cernis.extras import import_extra
 from cernis.output import UsedFile
 from cernis.plan.rows.matcher import ROW, is_read
@@ -157,15 +157,19 @@ class SqlQuery:
             return runner
 
 
-def _explain(error: Exception, text: str) -> CernisError:
-    """Return an error of DuckDB; where it names a word of the statement, with its place."""
+def _explain(error: Exception, text: str, clause: DuckClause | None = None) -> CernisError:
+    """Return an error of DuckDB, with the place of the expression or the word that it is about."""
     from cernis.languages.sql.host_errors import explain_host_error
 
     duckdb = import_extra("duckdb", PURPOSE)
-    known = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
-    if isinstance(error, known):
-        return explain_host_error(str(error).split("\n\n")[0], text)
-    return translate_error(error)
+    parsed = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
+    of_data = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
+    if not isinstance(error, (*parsed, *of_data)):
+        return translate_error(error)
+    place = None if clause is None else clause.find_culprit()
+    if place is None and isinstance(error, of_data):
+        return translate_error(error)
+    return explain_host_error(str(error).split("\n\n")[0], text, place)
 
 
 def _write(tree: Any, query: SqlQuery) -> str:
@@ -217,8 +221,8 @@ class _DuckRunner:
         plan.check_columns(columns := tuple(schema.column("column_name").to_pylist()))
         if not plan.clause.order:
             self.notes.append("MATCH_RECOGNIZE without ORDER BY: rows are taken as they come")
+        clause = DuckClause(self.cursor, plan, columns, is_own=self.is_own)
         try:
-            clause = DuckClause(self.cursor, plan, columns, is_own=self.is_own)
             number = f'row_number() OVER () AS "{ROW}"'
             traced = [*columns, _GIVEN] if self.traces and plan is self.query.plans[-1] else []
             number += f', row_number() OVER () - 1 AS "{_GIVEN}"' if traced else ""
@@ -232,7 +236,7 @@ class _DuckRunner:
             self.cursor.execute(f"CREATE TEMP TABLE {name} AS {found}")
             clause.drop_rows()
         except Exception as error:
-            raise _explain(error, self.query.text) from None
+            raise _explain(error, self.query.text, clause) from None
 
 
 _INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
@@ -294,7 +298,7 @@ def find_result_schema(plan: Any, schema: pa.Schema, around: SqlQuery | None = N
             matched = RowFeed(plan.matcher).match(table)
             return clause.read_result(clause.write_measures(table, matched), around).schema
         except duckdb.Error as error:
-            raise _explain(error, plan.text) from None
+            raise _explain(error, plan.text, clause) from None
 
 
 class DuckClause:
@@ -317,6 +321,25 @@ class DuckClause:
         self.may_sort = is_own and "collate" not in plan.text.lower()
         self.sorted: pa.Table | None = None
         """The rows in order, if they are in Arrow."""
+        self.numbered = self.joined = ""
+        """The query of the rows, and that of the rows of matches, as far as they are written."""
+
+    def find_culprit(self) -> Span | None:
+        """Return the place of the expression that DuckDB refuses; None: it is none of them."""
+        from cernis.languages.sql.host_errors import find_culprit
+
+        duckdb = import_extra("duckdb", PURPOSE)
+
+        def fails(writer: Any) -> bool:
+            rows = writer.write_rows(self.numbered)
+            try:
+                whole = writer.write_measures(self.joined) if self.joined else rows
+                self.cursor.execute(f"SELECT count(COLUMNS(*)) FROM ({whole})")
+            except duckdb.Error:
+                return True
+            return False
+
+        return find_culprit(self.writer.isolate(), fails) if self.numbered else None
 
     def hold_rows(
         self, numbered: str, *, also: Sequence[str] = (), every: bool = False
@@ -326,6 +349,7 @@ class DuckClause:
         ROW numbers the rows of `numbered` for ties, and becomes their number in the order.
         `every`: also rows that fit no variable.
         """
+        self.numbered = numbered
         writer, q = self.writer, self.writer.quote
         fitting = None if every else writer.write_fitting()
         where = f" WHERE {fitting}" if fitting else ""
@@ -393,6 +417,7 @@ class DuckClause:
             on = f"m.{q(ROW)} = s.{q(ROW)}"
             joined = f"(SELECT m.*{kept} FROM {q(name)} AS m JOIN {self.held} AS s ON {on})"
         self.cursor.register(name, rows)
+        self.joined = joined
         return self.writer.write_measures(joined)
 
     def _add_kept(self, rows: pa.Table, table: pa.Table, matched: MatchedRows) -> pa.Table:
