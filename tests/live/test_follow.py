@@ -101,3 +101,17 @@ def test_rules_are_followed_in_a_file_that_ends(tmp_path: Path) -> None:
 def test_what_cannot_be_followed_is_named() -> None:
     with pytest.raises(cernis.CernisError, match="cannot follow 'list'"):
         cernis.follow(_query(), [make_event(0)])
+
+
+@pytest.mark.parametrize("chunks", [[("S", 0), ("T", 1)], [("T", 0), ("S", 1)], [("S", 0)]])
+def test_inputs_send_in_any_order_and_one_may_send_nothing(
+    chunks: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    """Rows that come alone have the columns of the other input, too, without values."""
+    for name in ("S", "T"):
+        own = [f"A,{time},{name}\n" for each, time in chunks if each == name]
+        (tmp_path / f"{name}.csv").write_text(f"type,ts,{name.lower()}\n" + "".join(own))
+    query = cernis.query("SELECT * FROM S, T WHERE * AS a ; * AS b FILTER a[s = 'S'] OR b[s = 'S']")
+    files = {name: tmp_path / f"{name}.csv" for name in ("S", "T")}
+    found = list(query.follow(files, once=True, lateness="10s"))
+    assert len(found) == query.run(files).count() == len(chunks) - 1
