@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -452,6 +452,10 @@ class GraphTravel:
         known = background if self._files is None else self._files.read()
         self._solver = SolutionWriter(self._plan, known)
         self._schema = SolutionFormat(self._plan, live=options.live).schema
+
+    def unite(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Return solutions of several streams as one table."""
+        return pa.concat_tables(tables, promote_options="default")
 
     def carry(self, number: int, table: pa.Table) -> pa.Table:
         """Return the solutions in events of a stream."""

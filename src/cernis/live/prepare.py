@@ -86,6 +86,7 @@ class RowTravel(Protocol):
     @property
     def counts(self) -> bool: ...
     def carry(self, number: int, table: pa.Table) -> pa.Table: ...
+    def unite(self, tables: Sequence[pa.Table]) -> pa.Table: ...
 
 
 class _Columns(NamedTuple):
@@ -150,6 +151,13 @@ class Travel:
             empty = self._schemas[number].empty_table()
             fields |= {each.name: each.type for each in self.carry(number, empty).schema}
         return pa.schema({**fields, ROW: pa.int64()})
+
+    def unite(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Return rows that travel as one table, also with the columns of inputs without rows."""
+        if not self.has_one:
+            names = [n for n in self.rows.names if n != ROW or n in tables[0].column_names]
+            tables = [self.rows.empty_table().select(names), *tables]
+        return pa.concat_tables(tables, promote_options="default")
 
     @property
     def counts(self) -> bool:

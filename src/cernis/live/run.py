@@ -216,11 +216,7 @@ class LiveRun:
             return
         self._is_dirty = True
         self.bucket.revise(self.store, self._batch)
-        travel = self.prepared.travel
-        if tables and not travel.has_one:  # some inputs may have sent nothing
-            names = [n for n in travel.rows.names if n != ROW or n in tables[0].column_names]
-            tables.insert(0, travel.rows.empty_table().select(names))
-        rows = [pa.concat_tables(tables, promote_options="default")] if tables else []
+        rows = [self.prepared.travel.unite(tables)] if tables else []
         for batch in self.bucket.take_rows(self.store, rows, watermark, lambda *_: None):
             self._counts["matches"] += batch.num_rows
             self.sink.add(self._write_lines(batch))
