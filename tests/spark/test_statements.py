@@ -237,6 +237,15 @@ def test_mistakes_are_those_of_the_statement(spark: SparkSession) -> None:
     frame = spark.range(3)
     with pytest.raises(cernis.QueryError, match=r"line 1, column 37: unknown column 'ix'"):
         cernis_spark.match_recognize(frame, "ORDER BY id PATTERN (a) DEFINE a AS ix > 1")
+    text = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES {} PATTERN (A B) DEFINE {})"
+    for measure, condition, marked in [
+        ("SUM(id) AS s", "A AS id > 1, B AS array(id)", "array(id)"),
+        ("MAX(id) AS m, SUM(array(id)) AS s", "B AS id > 1", "SUM"),
+    ]:
+        with pytest.raises(cernis.QueryError) as raised:
+            cernis_spark.sql(spark, text.format(measure, condition), t=frame)
+        _, shown, carets, *_ = str(raised.value).split("\n")
+        assert shown[carets.index("^") : carets.rindex("^") + 1] == marked
     with pytest.raises(cernis.DataError, match="nowhere"):
         cernis_spark.sql(spark, "SELECT * FROM nowhere MATCH_RECOGNIZE (ORDER BY t PATTERN (a))")
 

@@ -15,7 +15,7 @@ all rows, or partitions with far too many, can be cut into slices of time (`row_
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from sqlglot import exp
 
 from cernis.errors import CernisError, QueryError, Span
-from cernis.languages.sql.host_errors import explain_host_error, write_host_sql
+from cernis.languages.sql.host_errors import explain_host_error, find_culprit, write_host_sql
 from cernis.plan.rows.matcher import CLASSIFIER, EXCLUDED, MATCH, NUMBER, PLACE, ROW, is_read
 from cernis.plan.rows.plan import RowPlan
 from cernis.plan.rows.write import QueryWriter
@@ -167,18 +167,33 @@ class _SparkRunner:
 
     def run(self, text: str, **frames: Any) -> Any:
         """Return the rows of a text; DataFrames stand for the tables of their names."""
-        text = text.replace("{", "{{").replace("}", "}}")
-        for name in frames:
-            text = re.sub(rf"(?<![\w`'\"]){name}(?![\w`'\"])", f"{{{name}}}", text)
         try:
-            return self.spark.sql(text, **frames)
+            return self.spark.sql(_name_frames(text, frames), **frames)
         except PySparkException as error:
             raise self._explain(error) from None
 
-    def _explain(self, error: PySparkException) -> CernisError:
+    def run_clause(
+        self, writer: QueryWriter, write: Callable[[QueryWriter], str], rows: Any
+    ) -> Any:
+        """Return the rows of a query of a clause; `cernis_rows` stands for rows."""
+
+        def fails(one: QueryWriter) -> bool:
+            try:
+                self.spark.sql(_name_frames(write(one), frames), **frames)
+            except PySparkException:
+                return True
+            return False
+
+        frames = {"cernis_rows": rows}
+        try:
+            return self.spark.sql(_name_frames(write(writer), frames), **frames)
+        except PySparkException as error:
+            raise self._explain(error, find_culprit(writer.isolate(), fails)) from None
+
+    def _explain(self, error: PySparkException, place: Span | None = None) -> CernisError:
         """Return an error of Spark as one of the user's statement."""
         first = str(error.getMessage() or error).split("\n")[0]
-        return explain_host_error(first.partition(" SQLSTATE:")[0], self.statement.text)
+        return explain_host_error(first.partition(" SQLSTATE:")[0], self.statement.text, place)
 
     def answer(self, plan: RowPlan) -> None:
         """Make a table of a clause's result, with the clause's name."""
@@ -198,8 +213,8 @@ class _SparkRunner:
             matched = self._match_slices(rows, numbered, writer, pieces)
         else:
             matched = self._match_partitions(numbered, writer)
-        text = writer.write_measures("cernis_matched")
-        self.tables[plan.recognition.name] = self.run(text, cernis_matched=matched)
+        found = self.run_clause(writer, lambda one: one.write_measures("cernis_rows"), matched)
+        self.tables[plan.recognition.name] = found
 
     def _is_cut(self, plan: RowPlan, pieces: int) -> bool:
         """Return whether partitions are cut into slices, which takes twice the work in all."""
@@ -211,7 +226,7 @@ class _SparkRunner:
 
     def _match_partitions(self, numbered: Any, writer: QueryWriter) -> Any:
         """Return the rows of matches: one task reads a partition."""
-        masked = self.run(writer.write_rows("cernis_rows"), cernis_rows=numbered)
+        masked = self.run_clause(writer, lambda one: one.write_rows("cernis_rows"), numbered)
         possible = writer.write_fitting() or writer.write_possible()
         if possible is not None:
             masked = masked.withColumn(_POSSIBLE, F.expr(possible)).filter(F.col(_POSSIBLE))
@@ -228,7 +243,7 @@ class _SparkRunner:
 
         sliced = slice_partitions(rows, numbered, writer, pieces, self.options.sample)
         own = replace(writer, part=SLICE)
-        masked = self.run(own.write_rows("cernis_rows"), cernis_rows=sliced)
+        masked = self.run_clause(own, lambda one: one.write_rows("cernis_rows"), sliced)
         fitting = own.write_fitting()
         if fitting is not None:
             # one row that fits nothing stays between two that fit, and keeps them apart
@@ -254,6 +269,14 @@ class _SparkRunner:
         schema = T.StructType([*_find_fields(masked, kept), *_ADDED])
         work = partial(recognize_rows, ChosenWork(**named))
         return chosen.repartition(pieces).mapInArrow(work, schema)
+
+
+def _name_frames(text: str, frames: Iterable[str]) -> str:
+    """Return a text in which the names of DataFrames stand in braces, as Spark wants them."""
+    text = text.replace("{", "{{").replace("}", "}}")
+    for name in frames:
+        text = re.sub(rf"(?<![\w`'\"]){name}(?![\w`'\"])", f"{{{name}}}", text)
+    return text
 
 
 def _find_fields(frame: Any, names: Iterable[str]) -> list[T.StructField]:
