@@ -146,7 +146,8 @@ class ChunkReader:
                     each.log = each.log.append(placed, each.session.events)
                 segments = each.read(placed.batch, scale)
             is_told = each.is_paced and index in running.router and can_route and len(batch) > 0
-            if is_told and each.session.pipeline.awaits_time:
+            has_found = bool(segments or found.get(index))
+            if is_told and (has_found or each.session.pipeline.awaits_time):
                 assert batch.time is not None
                 segments += each.session.pass_by(int(batch.time[-1]), scale)
             if pattern.into is not None:
