@@ -49,7 +49,7 @@ def make_set(kind: str, seed: int) -> tuple[dict[str, str], pa.Table]:
     else:
         texts = [chance.choice(FAR)(chance, after=False) for _ in range(RULES)]
         rules = [text if "WITHIN" in text else f"{text} WITHIN 8 EVENTS" for text in texts]
-        rows = [row for _ in range(9) for row in make_far_events(chance, "A B C D ")][:EVENTS]
+        rows = [row for _ in range(14) for row in make_far_events(chance, "A B C D ")][:EVENTS]
         times = accumulate(chance.choice([0, 1, 1]) for _ in rows)
         rows = [{**row, "ts": time} for row, time in zip(rows, times, strict=True)]
         events = pa.Table.from_pylist(rows)
