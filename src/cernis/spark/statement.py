@@ -168,9 +168,12 @@ class _SparkRunner:
     def run(self, text: str, **frames: Any) -> Any:
         """Return the rows of a text; DataFrames stand for the tables of their names."""
         try:
-            return self.spark.sql(_name_frames(text, frames), **frames)
+            return self._ask(text, frames)
         except PySparkException as error:
             raise self._explain(error) from None
+
+    def _ask(self, text: str, frames: Mapping[str, Any]) -> Any:
+        return self.spark.sql(_name_frames(text, frames), **frames)
 
     def run_clause(
         self, writer: QueryWriter, write: Callable[[QueryWriter], str], rows: Any
@@ -179,14 +182,14 @@ class _SparkRunner:
 
         def fails(one: QueryWriter) -> bool:
             try:
-                self.spark.sql(_name_frames(write(one), frames), **frames)
+                self._ask(write(one), frames)
             except PySparkException:
                 return True
             return False
 
         frames = {"cernis_rows": rows}
         try:
-            return self.spark.sql(_name_frames(write(writer), frames), **frames)
+            return self._ask(write(writer), frames)
         except PySparkException as error:
             raise self._explain(error, find_culprit(writer.isolate(), fails)) from None
 

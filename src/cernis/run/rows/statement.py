@@ -322,7 +322,7 @@ class DuckClause:
         self.sorted: pa.Table | None = None
         """The rows in order, if they are in Arrow."""
         self.numbered = self.joined = ""
-        """The query of the rows, and that of the rows of matches, as far as they are written."""
+        """The queries of the rows, and of the rows of matches; empty until they are written."""
 
     def find_culprit(self) -> Span | None:
         """Return the place of the expression that DuckDB refuses; None: it is none of them."""
