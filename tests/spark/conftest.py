@@ -18,3 +18,12 @@ def spark() -> Iterator[SparkSession]:
     session = local_session(2, memory="1g", conf={"spark.sql.shuffle.partitions": "4"})
     yield session
     session.stop()
+
+
+@pytest.fixture
+def few_partitions(spark: SparkSession) -> Iterator[None]:
+    """Shuffles make two partitions: a micro-batch has a cost for each."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -23,19 +22,13 @@ from cernis.spark import batch, recognize_rules
 from tools.cases.far import FAR, make_far_events
 from tools.cases.rule_sets import make_events, write_rule
 
+pytestmark = pytest.mark.usefixtures("few_partitions")
+
 SETS = max(1, int(os.environ.get("CERNIS_FUZZ_N", "1")) // 10)
 """How many sets are tried; `make soak` tries more."""
 RULES, EVENTS = 24, 120
 KINDS = ("detections", "comparisons")
 LATE = datetime(2001, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def _few_partitions(spark: Any) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 def make_set(kind: str, seed: int) -> tuple[dict[str, str], pa.Table]:
@@ -74,7 +67,7 @@ def list_lines(found: dict[str, Any]) -> list[str]:
 def test_a_batch_finds_what_this_process_finds(
     spark: Any, tmp_path: Path, kind: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever way the JVM decides which rows travel, and whoever reads the files."""
+    """Whatever rows the JVM sends, and whether Spark or its tasks' Python reads the files."""
     rules, events = make_set(kind, seed)
     wanted = list_lines(cernis.rules(rules).run({"log": events}))
     pq.write_table(events, tmp_path / "log.parquet", row_group_size=32)

@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from time import monotonic, sleep
@@ -26,6 +26,8 @@ from cernis.cli.main import main
 from cernis.errors import CernisError, StateError
 from cernis.run.rules.rule import RuleSetError
 from cernis.spark import progress_of, recognize_rules
+
+pytestmark = pytest.mark.usefixtures("few_partitions")
 
 SCHEMA = pa.schema({"type": pa.string(), "user": pa.string(), "host": pa.int64(), "ts": pa.int64()})
 DDL = "type string, user string, host bigint, ts bigint, n bigint"
@@ -54,14 +56,6 @@ CHANGES = (
     {**KNOWN, **OTHER, **dict([*BUNDLE.items()][1:])},
     {name: KNOWN[name] for name in ("low", "high", "loud", "hosts")} | BUNDLE,
 )
-
-
-@pytest.fixture(autouse=True)
-def _few_partitions(spark: Any) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 def make_events(number: int, seed: int) -> pa.Table:
