@@ -214,6 +214,31 @@ def test_whole_numbers_are_divided_as_in_trino(spark: SparkSession) -> None:
     assert [tuple(row) for row in found] == [(2, 3.0, 2.0)]
 
 
+def test_lists_and_joined_texts_have_the_order_of_the_rows(spark: SparkSession) -> None:
+    """A task of Spark hashes 128 lists, then sorts: it collects one match in two parts."""
+    clause = """ORDER BY t MEASURES {measures} {rows} PATTERN (a b{{6}}) SUBSET u = (a, b)"""
+    known = "FIRST(t) AS t, list(u.x) AS l, string_agg(t, ',') AS s, list(b.x) AS b"
+    frame = spark.range(2000).selectExpr(
+        "id AS t", "if(id % 5 = 0, null, id) AS x", "map('x', id) AS m"
+    )
+    table = [{"t": t, "x": None if t % 5 == 0 else t} for t in range(2000)]
+
+    def compare(measures: str, rows: str) -> None:
+        text = f"SELECT * FROM t MATCH_RECOGNIZE ({clause.format(measures=measures, rows=rows)})"
+        found = cernis_spark.sql(spark, text, t=frame.drop("m"), dialect="duckdb").collect()
+        whole = cernis.sql(text, t=table)
+        expected = [tuple(row.values()) for row in whole]
+        assert len(expected) >= 285
+        assert sorted((tuple(row) for row in found), key=repr) == sorted(expected, key=repr)
+
+    compare(known, "")
+    compare("list(u.x) AS l, string_agg(b.x, ',') AS s, FINAL list(x) AS f", "ALL ROWS PER MATCH")
+    text = clause.format(measures="collect_list(x) AS l, array_agg(m) AS m", rows="")
+    first, *_ = sorted(cernis_spark.match_recognize(frame, text).collect())
+    assert first["l"] == [1, 2, 3, 4, 6]
+    assert first["m"] == [{"x": t} for t in range(7)]
+
+
 @pytest.mark.parametrize("partition", ["", "PARTITION BY k"])
 def test_slices_of_time_have_the_matches_of_the_whole(spark: SparkSession, partition: str) -> None:
     """One of the keys has most rows; conditions and measures look beyond the slices."""

@@ -314,6 +314,20 @@ def test_lists_and_joined_texts_have_the_order_of_the_rows() -> None:
         assert row["s"] == ",".join(map(str, row["l"]))
 
 
+@pytest.mark.parametrize(
+    ("dialect", "expected"),
+    [("oracle", "123"), ("trino", "123"), ("databricks", "123"), ("duckdb", "1,2,3")],
+)
+def test_joined_texts_have_the_separator_of_their_database(dialect: str, expected: str) -> None:
+    text = CLAUSE.format("MEASURES LISTAGG(ts) AS s, LISTAGG(ts, '-') AS t PATTERN (a+)")
+    if dialect == "duckdb":
+        text = text.replace("LISTAGG", "STRING_AGG")
+    found = cernis.sql(
+        text.replace("COUNT(*)", "*"), t=[{"ts": n} for n in (1, 2, 3)], dialect=dialect
+    )
+    assert rows_of(found) == [(expected, "1-2-3")]
+
+
 def test_spark_sorts_no_list_by_another_column() -> None:
     text = CLAUSE.format("MEASURES array_agg(x ORDER BY y DESC) AS l PATTERN (a+)")
     [plan] = cernis.SqlQuery(text).plans

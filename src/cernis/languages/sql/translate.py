@@ -67,6 +67,8 @@ _FROM_ONE = ("spark", "databricks", "flink")
 """Dialects whose DAYOFWEEK of a Sunday is 1."""
 _STRICT = ("oracle", "snowflake")
 """Dialects whose GREATEST and LEAST are NULL where a value is; the library knows others."""
+_JOINED = ("oracle", "spark", "databricks", "trino")
+"""Dialects whose LISTAGG joins texts with nothing between them; the library writes a comma."""
 _PARTS_OF_DAYS = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 _THREE = exp.Literal.number(3)
 _TIMESTAMP_LITERAL = "%Y-%m-%d %H:%M:%S.%f"
@@ -109,6 +111,8 @@ def translate(tree: exp.Expr, dialect: str, text: str, offset: int) -> exp.Expr:
                 return _write_interval(*node.expressions)
             case exp.DayOfWeek() if dialect in _FROM_ONE:
                 return exp.paren(exp.Add(this=node.copy(), expression=exp.Literal.number(1)))
+            case exp.GroupConcat() if dialect in _JOINED and node.args.get("separator") is None:
+                node.set("separator", exp.Literal.string(""))
             case exp.Greatest() | exp.Least() if dialect in _STRICT:
                 node.set("ignore_nulls", False)
         return node

@@ -371,9 +371,11 @@ class QueryWriter:
         return f"({pick}(named_struct('v', {value}), CASE WHEN {mapped} THEN {place} END){over}).v"
 
     def _write_aggregate(self, term: AggregateTerm, mapped: str, frame: str | None) -> str:
+        is_list = isinstance(term.value, exp.ArrayAgg)
+        if self.dialect == "spark" and is_list and not isinstance(term.value.this, exp.Distinct):
+            return self._write_spark_list(term.value, mapped, frame)
         over = "" if frame is None else f" OVER {frame}"
-        is_sorted = self.dialect == "duckdb" and frame is None
-        value = self._sort_rows(term.value) if is_sorted else term.value
+        value = self._sort_rows(term.value) if frame is None else term.value
         if self.dialect == "duckdb" or frame is None:
             text = self.write(value)
             written = sqlglot.parse_one(text, dialect=self.dialect)
@@ -386,16 +388,34 @@ class QueryWriter:
     def _sort_rows(self, value: exp.Expr) -> exp.Expr:
         """Return an aggregate that reads the rows of a match in order, if order matters to it.
 
-        Groups have no order: threads of DuckDB may share the rows of a match.
+        Groups have no order: threads of DuckDB and tasks of Spark may share the rows of a match.
         """
         inner = value.this
-        ordered = isinstance(inner, exp.Order | exp.Distinct)
-        if ordered or not isinstance(value, exp.ArrayAgg | exp.GroupConcat):
+        if isinstance(inner, exp.Distinct) or not isinstance(value, exp.ArrayAgg | exp.GroupConcat):
             return value
         place = exp.Ordered(this=exp.column(exp.to_identifier(PLACE, quoted=True)))
         changed = value.copy()
-        changed.set("this", exp.Order(this=inner.copy(), expressions=[place]))
+        if isinstance(inner, exp.Order):
+            changed.this.append("expressions", place)
+        else:
+            changed.set("this", exp.Order(this=inner.copy(), expressions=[place]))
         return changed
+
+    def _write_spark_list(self, value: exp.Expr, mapped: str, frame: str | None) -> str:
+        """Return a list of the rows of a match, in order.
+
+        COLLECT_LIST has no order and leaves NULL out, so it collects structures.
+        """
+        item = self.write(value.this)
+        if value.args.get("nulls_excluded"):
+            mapped = f"({item}) IS NOT NULL AND {mapped}"
+        entry = f"named_struct('place', {self.quote(PLACE)}, 'item', {item})"
+        if frame is None:
+            earlier = "(a, b) -> CASE WHEN a.place < b.place THEN -1 ELSE 1 END"
+            rows = f"array_sort(collect_list({entry}) FILTER (WHERE {mapped}), {earlier})"
+        else:
+            rows = f"collect_list(CASE WHEN {mapped} THEN {entry} END) OVER {frame}"
+        return f"transform({rows}, a -> a.item)"
 
     def _write_guarded(self, value: exp.Expr, mapped: str) -> str:
         """Return an aggregate of the mapped rows, for a host without FILTER in windows."""
