@@ -1,8 +1,9 @@
 """What the SQL library leaves untranslated between dialects, or translates wrongly.
 
-`translate` follows the library's parser. Formats of TO_CHAR become those of `strftime`, which the
-library writes for each host; a format with other elements is refused, and so are those of numbers.
-Oracle's table DUAL becomes a query of one row.
+`translate` follows the library's parser. Formats of Oracle's TO_CHAR and of Trino's
+FORMAT_DATETIME become those of `strftime` (`formats`), which are written for each host; a format
+with other elements is refused, and so are those of numbers. Oracle's table DUAL becomes a query of
+one row. Only the host knows whether its TRUNC without a format is of a time or of a number.
 
 Functions for the time between two times count full units (Trino, Flink, Spark, Databricks), or
 where a unit ends and the next begins (DuckDB, Snowflake): between 10:59 and 11:01 lies no hour, or
@@ -23,36 +24,59 @@ none: its text asks for the types of the operands, and the result is a DOUBLE.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import sqlglot
 from sqlglot import exp
 
 from cernis.errors import Diagnostic, QueryError, Span
-
-_ELEMENTS = {
-    "YYYY": "%Y",
-    "YY": "%y",
-    "RRRR": "%Y",
-    "RR": "%y",
-    "MM": "%m",
-    "MON": "%b",
-    "DD": "%d",
-    "DY": "%a",
-    "HH24": "%H",
-    "HH12": "%I",
-    "HH": "%I",
-    "MI": "%M",
-    "SS": "%S",
-    "FF6": "%f",
-    "AM": "%p",
-    "PM": "%p",
-}
-_LEXEME = re.compile(
-    rf"({'|'.join(sorted(_ELEMENTS, key=len, reverse=True))})|\"([^\"%]*)\"|[-/.,:; ]",
-    re.IGNORECASE,
+from cernis.languages.sql.formats import (
+    JODA_ELEMENTS,
+    ORACLE_ELEMENTS,
+    read_joda_format,
+    read_oracle_format,
+    unquote_java_format,
+    write_spark_format,
 )
+
 _NATIVE = ("duckdb", "spark", "databricks")
 """Dialects of hosts, which read their own formats."""
+_JAVA = ("spark", "databricks", "flink")
+"""Dialects whose formats of times have quotes around words."""
+_STRFTIME = "strftime"
+"""The note at a function that its format is one of `strftime`, whichever host runs it."""
+_WHOLE_OR_DAY = "@trunc"
+"""Oracle's TRUNC without a format: of a number, or of a time."""
+_TRUNC = {
+    "duckdb": sqlglot.parse_one(
+        """cast_to_type(CASE
+            WHEN typeof(x) LIKE 'TIMESTAMP%' OR typeof(x) = 'DATE'
+            THEN CAST(CAST(CAST(x AS TEXT) AS DATE) AS TEXT)
+            WHEN typeof(x) IN ('FLOAT', 'DOUBLE')
+            THEN CAST(trunc(CAST(CAST(x AS TEXT) AS DOUBLE)) AS TEXT)
+            ELSE split_part(CAST(x AS TEXT), '.', 1) END, x)""",
+        dialect="duckdb",
+    ),
+    "spark": sqlglot.parse_one(
+        """from_csv(CASE
+            WHEN typeof(x) LIKE 'timestamp%' OR typeof(x) = 'date'
+            THEN CAST(CAST(CAST(x AS STRING) AS DATE) AS STRING)
+            WHEN typeof(x) IN ('float', 'double')
+            THEN CAST(CAST(CAST(x AS STRING) AS DOUBLE)
+              - CAST(CAST(x AS STRING) AS DOUBLE) % 1 AS STRING)
+            WHEN CAST(x AS STRING) LIKE '%E-%' THEN '0'
+            ELSE split_part(CAST(x AS STRING), '.', 1) END, concat('v ', typeof(x))).v""",
+        dialect="spark",
+    ),
+}
+"""Oracle's TRUNC of a time or a number x. All branches are texts: they must have one type."""
+_SPARK_FUNCTIONS = {
+    exp.TimeToStr: "DATE_FORMAT",
+    exp.StrToTime: "TO_TIMESTAMP",
+    exp.StrToDate: "TO_DATE",
+}
+_CLOCK = re.compile("%-?[HIMSfp]")
+_ROWNUM_HINT = "FETCH FIRST n ROWS ONLY, or ROW_NUMBER() OVER (ORDER BY …)"
 _TRUNC_UNITS = {
     **dict.fromkeys(("HH24", "HH12", "HH"), "HOUR"),
     **dict.fromkeys(("DD", "DDD", "J"), "DAY"),
@@ -91,20 +115,33 @@ def translate(tree: exp.Expr, dialect: str, text: str, offset: int) -> exp.Expr:
         match node:
             case exp.Select() if dialect not in _NATIVE:
                 node.set("hint", None)
-            case exp.StrToTime() if node.args["format"].name == _TIMESTAMP_LITERAL:
-                return exp.cast(node.this, "timestamp")
+            case exp.TimeToStr() | exp.StrToTime() | exp.StrToDate():
+                return _translate_format(node, dialect)
             case exp.ToChar() if node.args.get("format") is not None:
                 return _translate_to_char(node, dialect, text, offset)
+            case exp.ParseDatetime() if dialect == "trino":
+                form = _read_joda(node, node.args["format"], text, offset)
+                return _note_format(exp.StrToTime(this=node.this, format=form))
+            case exp.Anonymous(this=str(name), expressions=[value, form]) if (
+                name.upper() == "FORMAT_DATETIME" and dialect == "trino"
+            ):
+                form = _read_joda(node, form, text, offset)
+                return _note_format(exp.TimeToStr(this=value, format=form))
             case exp.Table() if not node.db and node.name.upper() == "DUAL":
                 return _write_dual(node) if dialect in ("oracle", "snowflake") else node
             case exp.DateDiff() if _counts_full_units(node, dialect):
                 sides = {"this": node.this, "expression": node.expression}
                 return exp.TimestampDiff(**sides, unit=node.args["unit"])
-            case exp.StrToDate() | exp.StrToTime() if dialect == "oracle":
-                form = node.args["format"].name.replace("RRRR", "%Y").replace("RR", "%y")
-                node.set("format", exp.Literal.string(form))
             case exp.DateTrunc() if dialect == "oracle":
                 return _translate_trunc(node, text, offset)
+            case exp.Anonymous(this=str(name), expressions=[value]) if (
+                dialect == "oracle" and name.upper() == "TRUNC"
+            ):
+                return exp.Anonymous(this=_WHOLE_OR_DAY, expressions=[value])
+            case exp.Column() if dialect == "oracle" and _is_row_number(node):
+                span = _locate(node.this, node, offset)
+                found = Diagnostic("ROWNUM is not supported", span, suggestion=_ROWNUM_HINT)
+                raise QueryError([found], text)
             case exp.Floor() if node.args.get("to") is not None:
                 return exp.TimestampTrunc(this=node.this, unit=exp.var(node.args["to"].name))
             case exp.Anonymous(this=str(name)) if name.upper() == "NUMTODSINTERVAL":
@@ -117,7 +154,52 @@ def translate(tree: exp.Expr, dialect: str, text: str, offset: int) -> exp.Expr:
                 node.set("ignore_nulls", False)
         return node
 
-    return tree.transform(change, copy=False)
+    return _change_inner_first(tree, change)
+
+
+def _change_inner_first(tree: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """Return a tree whose nodes are changed; the method of the library leaves out arguments."""
+    for node in reversed([*tree.walk()]):
+        changed = change(node)
+        if node is tree:
+            return changed
+        if changed is not node:
+            node.replace(changed)
+    raise AssertionError("a tree has a root")
+
+
+def _is_row_number(column: exp.Column) -> bool:
+    name = column.this
+    return name.name.upper() == "ROWNUM" and not column.table and not name.args.get("quoted")
+
+
+def _translate_format(node: exp.Expr, dialect: str) -> exp.Expr:
+    """Return a function whose format is one of `strftime`; formats of Java stay."""
+    form = node.args.get("format")
+    if form is None or form.name == _TIMESTAMP_LITERAL:
+        return exp.cast(node.this, "date" if isinstance(node, exp.StrToDate) else "timestamp")
+    if not isinstance(form, exp.Literal) or dialect in _JAVA:
+        return node
+    if dialect == "oracle":
+        told = form.name.replace("RRRR", "%Y").replace("RR", "%y")
+        kind = exp.StrToTime if _CLOCK.search(told) else type(node)
+        node = kind(this=node.this, format=exp.Literal.string(told))
+    return _note_format(node)
+
+
+def _note_format(node: exp.Expr) -> exp.Expr:
+    node.meta[_STRFTIME] = True
+    return node
+
+
+def _read_joda(node: exp.Expr, form: exp.Expr, text: str, offset: int) -> exp.Expr:
+    read = read_joda_format(form.name) if isinstance(form, exp.Literal) else None
+    if read is None:
+        known = f"a text of {', '.join(JODA_ELEMENTS)}"
+        name = "PARSE_DATETIME" if isinstance(node, exp.ParseDatetime) else "FORMAT_DATETIME"
+        message = f"{name}: the format is not supported"
+        raise QueryError([Diagnostic(message, _locate(form, node, offset), known)], text)
+    return exp.Literal.string(read)
 
 
 def _translate_trunc(node: exp.DateTrunc, text: str, offset: int) -> exp.Expr:
@@ -156,17 +238,14 @@ def _translate_to_char(node: exp.ToChar, dialect: str, text: str, offset: int) -
     if dialect in _NATIVE:
         return exp.Anonymous(this="TO_CHAR", expressions=[node.this, form])
     told = str(form.this) if isinstance(form, exp.Literal) else ""
-    written, at = "", 0
-    while at < len(told) and (lexeme := _LEXEME.match(told, at)):
-        element, quoted = lexeme.groups()
-        written += _ELEMENTS[element.upper()] if element else quoted or lexeme[0].strip('"')
-        at = lexeme.end()
-    if not told or at < len(told):
+    written = read_oracle_format(told)
+    if written is None:
         span = _locate(form, node, offset)
-        known = ", ".join(_ELEMENTS)
+        known = ", ".join(ORACLE_ELEMENTS)
         message = "TO_CHAR: only formats of times are supported"
         raise QueryError([Diagnostic(message, span, expected=f"a text of {known}")], text)
-    changed = exp.TimeToStr(this=node.this, format=exp.Literal.string(written))
+    form = exp.Literal.string(written)
+    changed = _note_format(exp.TimeToStr(this=node.this, format=form))
     names = re.findall("MON|DY", told, re.IGNORECASE)
     if dialect == "oracle" and names and all(name.isupper() for name in names):
         return exp.Upper(this=changed)
@@ -199,20 +278,62 @@ def write_differences(tree: exp.Expr, dialect: str) -> exp.Expr:
     """
 
     def change(node: exp.Expr) -> exp.Expr:
-        unit = node.args.get("unit")
-        if isinstance(node, exp.Select) and dialect == "duckdb":
+        if isinstance(node, exp.Anonymous) and node.this == _WHOLE_OR_DAY:
+            return _write_trunc(node.expressions[0], dialect)
+        if isinstance(node, exp.AddMonths) and node.args.get("preserve_end_of_month"):
+            return _write_months(node)
+        return _write_for_spark(node) if dialect == "spark" else _write_for_duckdb(node)
+
+    return _change_inner_first(tree, change)
+
+
+def _write_trunc(value: exp.Expr, dialect: str) -> exp.Expr:
+    """Return a number without its fraction, or a time without its time of the day."""
+    tree = _TRUNC[dialect].copy()
+    for column in [*tree.find_all(exp.Column)]:
+        column.replace(value.copy())
+    return tree
+
+
+def _write_months(node: exp.AddMonths) -> exp.Expr:
+    """Return a time some months later; the last day of a month becomes one, with its clock."""
+    day = exp.Interval(this=exp.Literal.string("1"), unit=exp.var("DAY"))
+    months = _write_interval(node.expression, exp.var("MONTH"))
+    time = exp.paren(node.this)
+    following = exp.Add(this=time, expression=day)
+    later = exp.Sub(this=exp.Add(this=following, expression=months), expression=day)
+    is_last = exp.EQ(this=exp.Day(this=following.copy()), expression=exp.Literal.number(1))
+    same = exp.Add(this=time.copy(), expression=months.copy())
+    return exp.Case().when(is_last, later).else_(same)
+
+
+def _write_for_duckdb(node: exp.Expr) -> exp.Expr:
+    unit = node.args.get("unit")
+    match node:
+        case exp.Select():
             node.set("hint", None)
-        if isinstance(node, exp.TimestampDiff) and unit is not None and dialect == "duckdb":
+        case exp.TimestampDiff() if unit is not None:
             parts = [exp.Literal.string(unit.name), node.expression, node.this]
             return exp.Anonymous(this="DATE_SUB", expressions=parts)
-        return _write_for_spark(node) if dialect == "spark" else node
-
-    return tree.transform(change, copy=False)
+        case exp.AddMonths():
+            months = _write_interval(node.expression, exp.var("MONTH"))
+            return exp.cast(exp.Add(this=node.this, expression=months), "date")
+        case exp.TimeToStr() | exp.StrToTime() | exp.StrToDate():
+            form = node.args.get("format")
+            if isinstance(form, exp.Literal) and not node.meta.get(_STRFTIME):
+                node.set("format", exp.Literal.string(unquote_java_format(form.name)))
+    return node
 
 
 def _write_for_spark(node: exp.Expr) -> exp.Expr:
     unit = node.args.get("unit")
     match node:
+        case exp.TimeToStr() | exp.StrToTime() | exp.StrToDate() if node.meta.get(_STRFTIME):
+            is_read = not isinstance(node, exp.TimeToStr)
+            form = write_spark_format(node.args["format"].name, reads=is_read)
+            if form is not None:
+                name = _SPARK_FUNCTIONS[type(node)]
+                return exp.Anonymous(this=name, expressions=[node.this, exp.Literal.string(form)])
         case exp.DateDiff() if unit is not None:
             sides = {
                 name: exp.TimestampTrunc(this=node.args[name], unit=unit.copy())
