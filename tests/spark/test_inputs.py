@@ -129,6 +129,18 @@ def test_nothing_at_all_has_an_answer_with_the_right_columns(spark: Any) -> None
                 assert found.collect() == []
 
 
+@pytest.mark.parametrize("time", ["timestamp", "timestamp_ntz", "date", "bigint", "double"])
+def test_a_stream_without_columns_stands_beside_one_with_times(spark: Any, time: str) -> None:
+    value = "DATE '2026-01-01'" if time not in ("bigint", "double") else "1"
+    frames = {
+        "S": spark.sql(f"SELECT CAST({value} AS {time}) AS ts, 3 AS v"),
+        "T": spark.createDataFrame([], "struct<>"),
+    }
+    query = "SELECT * FROM S, T WHERE (S AS a OR T AS b) FILTER a[v > 2] AND b[w > 2]"
+    for streams in (frames, dict(reversed(frames.items()))):
+        assert len(recognize(streams, query).collect()) == 1
+
+
 @pytest.mark.parametrize(
     "columns",
     [{"type": pa.int64()}, {"x": pa.int64()}, {"type": pa.string(), "x": pa.bool_()}],

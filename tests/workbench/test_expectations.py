@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -36,6 +37,7 @@ cases:
       FAIL,bob,2024-01-02 10:00:10
     expect: none
 """
+EVERYWHERE = Path(__file__).parent / "everywhere"
 Capture = pytest.CaptureFixture[str]
 
 
@@ -64,6 +66,12 @@ def test_cases_that_hold_pass(capfd: Capture) -> None:
 
 def test_the_same_file_holds_on_a_stream() -> None:
     assert outcomes(executor=run_stream) == [[], []]
+
+
+@pytest.mark.parametrize("path", sorted(EVERYWHERE.iterdir()), ids=lambda path: path.name)
+def test_cases_with_odd_streams_hold_in_this_process_and_on_a_stream(path: Path) -> None:
+    for executor in (None, run_stream):
+        assert {*map(tuple, outcomes(str(path), executor=executor))} == {()}
 
 
 def test_a_case_that_differs_shows_how(capfd: Capture) -> None:
@@ -348,3 +356,31 @@ def test_a_file_without_times_is_a_stream_in_the_order_of_its_rows(
         "cases: [{name: a pair, events: S.csv, expect: [{a: 0, b: 1}]}]\n"
     )
     assert main(["test", "q.test.yaml", "--engine", "stream"]) == 0
+
+
+def test_streams_are_named_and_never_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    Path("q.test.yaml").write_text(
+        "query: SELECT * FROM `../out` WHERE A AS a\n"
+        "cases: [{name: a name, events: {'../out': \"type,ts\\nA,1\\n\"}, expect: 1}]\n"
+    )
+    for executor in (None, run_stream):
+        assert outcomes("q.test.yaml", executor=executor) == [[]]
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_what_is_not_for_a_language_is_refused() -> None:
+    query = "SELECT ?x FROM STREAM S <urn:s> WHERE { SEQ (A) DEFINE GPM A ON S { ?x <urn:p> 1 } }"
+    Path("g.spaseq").write_text(query)
+    Path("g.test.yaml").write_text(
+        "cases:\n"
+        "  - {name: rows, events: [{ts: 1}], expect: 1}\n"
+        "  - {name: params, params: {t: 1}, events: [], expect: 1}\n"
+    )
+    said = "g.test.yaml, line"
+    assert outcomes("g.test.yaml") == [
+        [f"{said} 2: events and background of SPAseQ are RDF: lines of it, or a file"],
+        [f"{said} 3: `params` is not for SPAseQ"],
+    ]
+    Path("pairs.test.yaml").write_text("cases: [{name: a, background: {}, events: [], expect: 1}]")
+    assert outcomes() == [["pairs.test.yaml, line 1: `background` is for SPAseQ"]]

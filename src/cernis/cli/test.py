@@ -9,7 +9,7 @@ from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
 
 import typer
@@ -215,14 +215,17 @@ def _run_files_on_spark(case: RunnableCase) -> Mapping[str, FoundMatches]:
     with TemporaryDirectory() as folder:
         place = Path(folder)
         text, language, rules = "", "ceql", None
-        if case.rules is not None:
+        options = dict(case.options)
+        if case.is_graphs:
+            text, language = str(case.query), "spaseq"
+        elif case.rules is not None:
             rules = "\n".join(f"RULE `{rule.name}` AS {rule.query};" for rule in case.rules)
         else:
             text = str(case.query)
             is_conjunctive = getattr(case.query, "conjunctive", None) is not None
             language = "cq" if is_conjunctive else "ceql"
         written = write_events(case.events, place / "events")
-        options = dict(case.options)
+        background = options.pop("background", ())
         named = options.pop("tables", {}).items()
         tables = {name: write_events(rows, place / "tables" / name) for name, rows in named}
         arguments = RunArguments(
@@ -230,6 +233,7 @@ def _run_files_on_spark(case: RunnableCase) -> Mapping[str, FoundMatches]:
             language=language,
             files=written if isinstance(written, dict) else [written],
             rules=rules,
+            background=_name_background(background),
             options=RunOptions(**options, tables=tables),
         )
         output = place / "found.jsonl"
@@ -238,6 +242,13 @@ def _run_files_on_spark(case: RunnableCase) -> Mapping[str, FoundMatches]:
             choose_runner(on_spark=True).run(arguments, delivery)
         with output.open(encoding="utf-8") as lines:
             return _sort_by_rule(lines, case)
+
+
+def _name_background(background: Any) -> list[str]:
+    """Return files of background knowledge as the command line names them."""
+    if isinstance(background, Mapping):
+        return [f"{name}={path}" for name, path in background.items()]
+    return [str(background)] if background else []
 
 
 def _sort_by_rule(lines: Iterable[str], case: RunnableCase) -> Mapping[str, FoundMatches]:

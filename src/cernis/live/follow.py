@@ -125,6 +125,8 @@ class _QueuePieces:
         first = self.input.take()
         self._next = [] if first is None else [self._read(first)]
         self.schema = self._next[0].schema if self._next else pa.schema({})
+        if first is None:
+            self.count = 0
 
     def _read(self, events: Any) -> Reader:
         return read_events(self.label, events, self.opening)
@@ -201,17 +203,20 @@ def follow(
     idle: Interval | None = None,
     ahead: Interval | None = None,
     once: bool = False,
+    row: str | None = None,
     **reading: Any,
 ) -> FollowedMatches:
     """Return the matches in inputs that grow, as they are certain.
 
     `source` is what `cernis stream` takes (`-`, a file, a folder, `tcp://…`), an
     `EventQueue`, or a dict of stream names to these. Events may be `lateness` late, and at most
-    `ahead` of the clock; after `idle` without events, time passes as on the clock. With a
-    `checkpoint`, another run goes on where this one ends: matches since its last commit come
-    again. `reading` are the options of `Query.run` that say how events are read, with `background`
-    and `live` for RDF. A match is a dict, of a query with the columns of `Matches.to_arrow`, of
-    rules and of RDF as `cernis stream` writes it. Waits for the first events.
+    `ahead` of the clock; after `idle` without events, time passes as on the clock. `row` is a
+    column of row numbers, which also orders events of one time; without it, rows are numbered as
+    they come. With a `checkpoint`, another run goes on where this one ends: matches since its
+    last commit come again. `reading` are the options of `Query.run` that say how events are read,
+    with `background` and `live` for RDF. A match is a dict, of a query with the columns of
+    `Matches.to_arrow`, of rules and of RDF as `cernis stream` writes it. Waits for the first
+    events.
     """
     named = source if isinstance(source, Mapping) else {None: source}
     inputs = dict(_open(name, each, once=once) for name, each in named.items())
@@ -219,7 +224,7 @@ def follow(
     resume_inputs(inputs, store)
     silence = None if idle is None else parse_milliseconds("idle", idle) / 1000
     own = {name: reading.pop(name) for name in ("background", "live") if name in reading}
-    options = LiveOptions(reading=RunOptions(**reading))
+    options = LiveOptions(reading=RunOptions(**reading), row=row)
     if isinstance(query, RuleSet):
         prepared = prepare_rules(query, inputs, options)
     elif isinstance(query, Query):

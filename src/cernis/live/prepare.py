@@ -95,7 +95,15 @@ class _Columns(NamedTuple):
     name: str
     label: str
     schema: pa.Schema
-    time_column: str | None
+    is_blank: bool
+
+    @classmethod
+    def of(cls, source: Source, needed: Sequence[pa.Field]) -> _Columns:
+        """Describe a source; one that ended without columns has those that are needed."""
+        schema = source.schema
+        if source.is_blank:
+            schema = pa.schema([*schema, *needed])
+        return cls(source.name, source.label, schema, source.is_blank)
 
 
 class Travel:
@@ -104,19 +112,21 @@ class Travel:
     def __init__(
         self, sources: Sequence[Source], tables: Tables | None, row: str | None = None
     ) -> None:
-        self.sources = [_Columns(s.name, s.label, s.schema, s.time_column) for s in sources]
+        first = _first_timed(sources)
+        self._time = first.time_column
+        assert self._time is not None
+        numbers = [] if row is None else [pa.field(row, pa.int64())]
+        needed = [first.schema.field(self._time), *numbers]
+        self.sources = [_Columns.of(source, needed) for source in sources]
         self._tables = tables
         self.row = row
         self.has_one = len(sources) == 1
         """Whether there is one input."""
-        self._schemas = [source.schema for source in sources]
-        time = self.sources[0].time_column
-        assert time is not None
-        self._time = time
+        self._schemas = [source.schema for source in self.sources]
         for own, source in zip(self._schemas, sources, strict=True):
             if row is not None and row not in own.names:
                 raise DataError(f"{source.label}: there is no column {row!r} of row numbers")
-        kinds = [own.field(time).type for own in self._schemas]
+        kinds = [own.field(self._time).type for own in self._schemas]
         self.time_type = kinds[0]
         for kind in kinds[1:]:
             self.time_type = common_type(self.time_type, kind)
@@ -133,6 +143,7 @@ class Travel:
             StreamColumns(
                 name=source.name,
                 columns={name: self.name(number, name) for name in self._list_names(number)},
+                is_blank=source.is_blank,
             )
             for number, source in enumerate(self.sources)
         )
@@ -242,8 +253,10 @@ class LiveOptions:
                 input_.is_stamped = self.reading.time == ARRIVED
         mistakes = Mistakes(self.reading.on_error)
         sources = self.reading.open_sources(inputs, streams, mistakes, declared)
-        for source in sources:
-            if source.time_column is None:
+        untimed = [source for source in sources if source.time_column is None]
+        has_times = len(untimed) < len(sources)
+        for source in untimed:
+            if not (has_times and source.is_blank):
                 raise DataError(
                     f"stream {source.name!r}: a stream is read in order of time, and has no time "
                     "column; name it with --time, or add one"
@@ -382,9 +395,14 @@ def _decode_rows(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(decoded, type_.value_type)
 
 
+def _first_timed(sources: Sequence[Source]) -> Source:
+    """Return the first source with times; one that ended without columns has none."""
+    return next(source for source in sources if source.time_column is not None)
+
+
 def _fix_columns(reading: RunOptions, sources: Sequence[Source]) -> RunOptions:
     """Return how events are read that have travelled."""
-    first = sources[0]
+    first = _first_timed(sources)
     return replace(reading, time=first.time_column, type=first.type_column)
 
 

@@ -253,6 +253,7 @@ def make_frames(events: Any, names: tuple[str, ...], options: JobOptions) -> tup
         _set_types_and_times(stream, df, options, has_name=has_name, is_blank=empty)
         for (stream, df), empty in zip(chosen, blank, strict=True)
     ]
+    timed = _time_blank(timed, blank)
     shared = share_times(timed, is_ticked=any(TICKS in df.columns for df, _ in timed))
     frames = tuple(
         make_frame(stream, df, time, options, is_blank=empty)
@@ -262,6 +263,27 @@ def make_frames(events: Any, names: tuple[str, ...], options: JobOptions) -> tup
     if len({bool(frame.source.isStreaming) for frame in frames}) > 1:
         raise DataError("some streams are streaming DataFrames and some are not: make them alike")
     return frames
+
+
+def _time_blank(
+    timed: Sequence[tuple[Any, str | None]], blank: Sequence[bool]
+) -> list[tuple[Any, str | None]]:
+    """Give streams without columns the time column that the others have, so that they merge."""
+    known = [each for each, empty in zip(timed, blank, strict=True) if not empty]
+    if not known:
+        return [*timed]
+    df, time = known[0]
+    fields = [df.schema[name] for name in (time, TICKS) if name in df.columns]
+    return [
+        (_add_nulls(own, fields), time) if empty else (own, own_time)
+        for (own, own_time), empty in zip(timed, blank, strict=True)
+    ]
+
+
+def _add_nulls(df: Any, fields: Sequence[T.StructField]) -> Any:
+    for field in fields:
+        df = set_column(df, field.name, F.lit(None).cast(field.dataType), field.metadata)
+    return df
 
 
 def _set_types_and_times(

@@ -458,6 +458,7 @@ def _list_streams(frames: Sequence[Frame], columns: Columns) -> tuple[StreamColu
             name=frame.stream,
             columns=(own := columns[frame.stream]),
             types={name: type_ for name in own if (type_ := frame.own_type(name)) is not None},
+            is_blank=frame.is_blank,
         )
         for frame in frames
     )

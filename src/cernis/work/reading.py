@@ -213,6 +213,8 @@ class StreamColumns:
     columns: Mapping[str, str]
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
     """The original types of attributes that travel in a carrier."""
+    is_blank: bool = False
+    """Whether the stream has neither columns nor rows."""
 
     def select(self, table: pa.Table) -> pa.Table:
         """Return the columns under the names of their attributes, and computed ones."""

@@ -89,7 +89,10 @@ class RuleWork(RowWork):
     def known_streams(self) -> list[KnownStream]:
         """The streams with the columns that travel."""
         empty = self.rows.empty_table()
-        return [KnownStream(own.name, own.select(empty).schema) for own in self.streams]
+        return [
+            KnownStream(own.name, own.select(empty).schema, is_blank=own.is_blank)
+            for own in self.streams
+        ]
 
 
 def make_rules(texts: Iterable[RuleText]) -> RuleSet:

@@ -13,13 +13,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,8 +40,13 @@ from cernis.workbench.expectations import Expectation, ExpectationFile, Expected
 MOST_COMPARED = 10_000
 """The most matches of a case that are listed; a larger number is counted alone."""
 _SHOWN = 10
-_READING = {"time", "format", "columns", "delimiter", "quote"}
-"""Options that say how a file is read, and which of its columns is the time."""
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+"""A literal of RDF that is a text without language or type."""
+_GRAPH_SETTINGS = ("events", "background", "time", "time_unit")
+_ANY = "36500d"
+"""How late events may be: the file has them, so they count."""
+_NUMBERS = "number in the case"
+"""A column of rows that are read as a stream beside those of other streams."""
 FoundMatch = Mapping[str, Any]
 """A match as a line of JSON has it, without levels: rows of variables, values, components."""
 
@@ -53,6 +60,11 @@ class RunnableCase:
     rules: RuleSet | None
     events: Any
     options: Mapping[str, Any]
+
+    @property
+    def is_graphs(self) -> bool:
+        """Whether it is about RDF streams."""
+        return self.rules is None and not isinstance(self.query, Query)
 
 
 @dataclass(frozen=True)
@@ -115,12 +127,18 @@ def prepare_case(file: ExpectationFile, case: ExpectedCase) -> Iterator[Runnable
     options = {name: settings[name] for name in names if name in settings}
     with TemporaryDirectory() as folder, _named_without(folder):
         place = Path(folder)
-        named = settings.get("tables", {}).items()
-        options["tables"] = {name: _open(rows, place, f"table-{name}") for name, rows in named}
-        given = settings["events"]
-        events: Any = _open(given, place, "events")
-        if isinstance(given, Mapping):
-            events = {name: _open(rows, place, name) for name, rows in given.items()}
+        tables = settings.get("tables", {}).items()
+        options["tables"] = {
+            name: _open(rows, place, f"table-{_name_file(name)}") for name, rows in tables
+        }
+        if file.lang == "spaseq":
+            yield _prepare_graphs(file, settings, place)
+            return
+        if "background" in settings:
+            raise CernisError("`background` is for SPAseQ")
+        (place / "tables").mkdir()
+        options["tables"] = _open_all(settings.get("tables", {}), place / "tables", "tables")
+        events = _open_all(settings["events"], place, "events")
         params = {name: _read_param(each) for name, each in settings.get("params", {}).items()}
         with use_time_zone(settings.get("time_zone")), use_parameters(params):
             if file.rules is not None:
@@ -144,17 +162,7 @@ def _named_without(folder: str) -> Iterator[None]:
 def _parse(
     file: ExpectationFile, events: Any, options: Mapping[str, Any], params: Mapping[str, Any]
 ) -> Any:
-    source, lang = file.query, file.lang
-    assert source is not None
-    if isinstance(source, Path):
-        lang = {".cq": "cq", ".spaseq": "spaseq"}.get(source.suffix, lang)
-        text = source.read_text(encoding="utf-8-sig")
-    else:
-        text = source
-    if lang == "spaseq":
-        from cernis.rdf.query import GraphQuery
-
-        return GraphQuery(text)
+    text, lang = _read_query(file), file.lang
     try:
         query: Query[Any] = Query(text, lang=lang)
     except CernisError:
@@ -166,16 +174,54 @@ def _parse(
     return query
 
 
+def _read_query(file: ExpectationFile) -> str:
+    source = file.query
+    assert source is not None
+    return source if isinstance(source, str) else source.read_text(encoding="utf-8-sig")
+
+
+def _prepare_graphs(
+    file: ExpectationFile, settings: Mapping[str, Any], place: Path
+) -> RunnableCase:
+    """Parse a query over RDF streams, whose events and background are files or texts of RDF."""
+    from cernis.rdf.query import GraphQuery
+
+    other = [name for name in settings if name not in _GRAPH_SETTINGS]
+    if other:
+        raise CernisError(f"`{other[0]}` is not for SPAseQ")
+    options = {name: settings[name] for name in ("time", "time_unit") if name in settings}
+    if "background" in settings:
+        options["background"] = _open_all(settings["background"], place, "background", "ttl")
+    events = _open_all(settings["events"], place, "events", "nq")
+    return RunnableCase(GraphQuery(_read_query(file)), None, events, options)
+
+
 def _read_param(value: Any) -> Any:
     """Return the value of a parameter; YAML has no durations, so `5 MINUTES` is a text there."""
     read = parse_constant(value) if isinstance(value, str) else value
     return read if isinstance(read, timedelta) else value
 
 
-def _open(rows: Any, folder: Path, name: str) -> Any:
+def _open_all(given: Any, folder: Path, name: str, form: str = "csv") -> Any:
+    """Return events, or these by name, with texts in files of this form."""
+    if not isinstance(given, Mapping):
+        return _open(given, folder, name, form)
+    return {own: _open(rows, folder, _name_file(own), form) for own, rows in given.items()}
+
+
+def _name_file(name: str) -> str:
+    """Return a name of a stream or a graph as that of a file: it may be a path, or an IRI."""
+    return quote(name, safe=" ").replace(".", "%2E")
+
+
+def _open(rows: Any, folder: Path, name: str, form: str = "csv") -> Any:
+    if form != "csv" and isinstance(rows, list):
+        if rows:
+            raise CernisError("events and background of SPAseQ are RDF: lines of it, or a file")
+        rows = ""
     if not isinstance(rows, str):
         return rows
-    path = folder / f"{name}.csv"
+    path = folder / f"{name}.{form}"
     path.write_text(rows, encoding="utf-8")
     return path
 
@@ -188,16 +234,12 @@ def run_here(case: RunnableCase) -> Mapping[str, FoundMatches]:
     if case.rules is not None:
         found = case.rules.run(case.events, **case.options)
         return {name: _list_found(own) for name, own in found.items()}
-    assert case.query is not None
-    options = dict(case.options)
-    if not isinstance(case.query, Query):  # RDF streams have neither types nor tables
-        options = {name: options[name] for name in ("time", "time_unit") if name in options}
-    return {"": _list_found(case.query.run(case.events, **options))}
+    return {"": _list_found(case.query.run(case.events, **case.options))}
 
 
 def _list_found(result: Any) -> FoundMatches:
     listed: list[FoundMatch] = []
-    for batch in result.lines():
+    for batch in _lines_of(result):
         room = MOST_COMPARED - len(listed)
         listed += [flatten(json.loads(line)) for line in batch.column("line").to_pylist()[:room]]
         if len(listed) >= MOST_COMPARED:
@@ -205,51 +247,51 @@ def _list_found(result: Any) -> FoundMatches:
     return FoundMatches(len(result) if len(listed) >= MOST_COMPARED else len(listed), listed)
 
 
+def _lines_of(result: Any) -> Iterator[pa.RecordBatch]:
+    """Return the matches as JSON, in a column of batches."""
+    found: Iterator[pa.RecordBatch]
+    found = result.lines() if hasattr(result, "lines") else result.placed_lines()
+    return found
+
+
 def list_all(result: Any) -> FoundMatches:
     """Return all matches of a result, as lines have them."""
-    lines = [line for batch in result.lines() for line in batch.column("line").to_pylist()]
+    lines = [line for batch in _lines_of(result) for line in batch.column("line").to_pylist()]
     return FoundMatches(len(lines), [flatten(json.loads(line)) for line in lines])
 
 
 def run_stream(case: RunnableCase) -> Mapping[str, FoundMatches]:
     """Run a case as a stream in this process, event after event, without looking ahead."""
-    from cernis.live.follow import EventQueue, follow
+    from cernis.live.follow import follow
 
+    if case.is_graphs:
+        named = case.query.name_streams(case.events)
+        matches = follow(case.query, named, once=True, lateness=_ANY, **case.options)
+        own = [flatten(each) for each in matches]
+        return {"": FoundMatches(len(own), own)}
     rules = case.rules if case.rules is not None else RuleSet.of({"": case.query})
     found: dict[str, list[FoundMatch]] = {rule.name: [] for rule in rules}
     if has_no_events(case):
         return {name: FoundMatches(0, own) for name, own in found.items()}
     named = case.events if isinstance(case.events, Mapping) else {None: case.events}
+    column = _NUMBERS if len(named) > 1 else None
     sources: dict[Any, Any] = {}
+    count = 0
     for name, events in named.items():
-        if isinstance(events, Path):
-            if _READING & case.options.keys():
-                sources[name] = events
-                continue
-            (source, *_) = open_events(events, type=None)
-            if "ts" in source.reader.schema.names:
-                sources[name] = events
-                continue
-        if not isinstance(events, list):
-            (source, *_) = open_events(events, type=None)
-            tables = [piece.table for piece in source.reader.pieces(None)]
-            if "ts" in source.reader.schema.names or "time" in case.options:
-                sources[name] = _queue_rows(tables)
-                continue
-            events = [event for table in tables for event in table.to_pylist()]
-        # without times, rows are in their order
-        timed = "time" in case.options or any("ts" in event for event in events)
-        queue = EventQueue(len(events) + 1)
-        for row, event in enumerate(events):
-            queue.put(event if timed else {**event, "ts": row})
-        queue.close()
-        sources[name] = queue
+        rows, has_times = _list_rows(events, case.options)
+        if isinstance(events, Path) and has_times and column is None:
+            sources[name] = events
+        else:
+            numbered = zip(rows, range(count, count + len(rows)), strict=True)
+            time = None if has_times else "ts"  # without times, rows are in their order
+            sources[name] = _queue([_set(row, (column, time), n) for row, n in numbered])
+        count += len(rows)
     followed = sources.get(None, sources)
-    # an event of a case may be late by any time: the file has it, so it counts
     try:
-        for match in follow(rules, followed, once=True, lateness="36500d", **case.options):
-            own = dict(match)
-            found[own.pop("rule")].append(flatten(own))
+        options = {"once": True, "lateness": _ANY, "row": column, **case.options}
+        for match in follow(rules, followed, **options):
+            line = dict(match)
+            found[line.pop("rule")].append(flatten(line))
     except RuleSetError as error:
         if case.rules is not None:
             raise
@@ -263,11 +305,34 @@ def has_no_events(case: RunnableCase) -> bool:
     return all(isinstance(rows, list) and not rows for rows in streams)
 
 
-def _queue_rows(tables: Sequence[pa.Table]) -> Any:
-    """Return a queue of the rows of tables, one after the other, as columns of their types."""
+def _list_rows(events: Any, options: Mapping[str, Any]) -> tuple[list[Any], bool]:
+    """Return rows as dicts, or as batches of a row where they have types; whether they have times.
+
+    Inputs are read side by side, so rows of several are numbered here, as all other engines do.
+    """
+    if isinstance(events, list):
+        return events, "time" in options or not events or any("ts" in row for row in events)
+    (source, *_) = open_events(events, type=None)
+    tables = [piece.table for piece in source.reader.pieces(None)]
+    if "time" in options or "ts" in source.reader.schema.names:
+        return [row for table in tables for row in table.to_batches(max_chunksize=1)], True
+    return [row for table in tables for row in table.to_pylist()], False
+
+
+def _set(row: Any, columns: Iterable[str | None], number: int) -> Any:
+    """Return a row with its number in some columns."""
+    for name in columns:
+        if name is not None and isinstance(row, pa.RecordBatch):
+            row = row.append_column(name, pa.array([number]))
+        elif name is not None:
+            row = {**row, name: number}
+    return row
+
+
+def _queue(rows: Sequence[Any]) -> Any:
+    """Return a queue of rows, one after the other."""
     from cernis.live.follow import EventQueue
 
-    rows = [row for table in tables for row in table.to_batches(max_chunksize=1)]
     queue = EventQueue(len(rows) + 1)
     for row in rows:
         queue.put(row)
@@ -278,7 +343,9 @@ def _queue_rows(tables: Sequence[pa.Table]) -> Any:
 def write_events(events: Any, folder: Path) -> Any:
     """Return events as files, for engines that read files."""
     if isinstance(events, Mapping):
-        return {name: write_events(rows, folder / name) for name, rows in events.items()}
+        return {
+            name: write_events(rows, folder / _name_file(name)) for name, rows in events.items()
+        }
     if isinstance(events, Path):
         return events
     folder.mkdir(parents=True, exist_ok=True)
@@ -287,24 +354,36 @@ def write_events(events: Any, folder: Path) -> Any:
         row, (name, reason) = next(iter(failed.items()))
         raise CernisError(f"event {row}, {name}: {reason}")
     path = folder / "events.parquet"
-    pq.write_table(_type_nulls(table), path)
+    pq.write_table(table, path)
     return path
-
-
-def _type_nulls(table: pa.Table) -> pa.Table:
-    """Give columns without a value a type that every reader has."""
-    fields = [
-        pa.field(f.name, pa.string() if pa.types.is_null(f.type) else f.type) for f in table.schema
-    ]
-    return table.cast(pa.schema(fields))
 
 
 def flatten(line: Mapping[str, Any]) -> FoundMatch:
     """Return the fields of a line without levels; variables before values of the same name."""
     flat = {k: v for k, v in line.items() if k not in ("vars", "values", "partition", "bindings")}
-    for level in ("partition", "values", "bindings", "vars"):
+    for level in ("partition", "values", "vars"):
         flat |= line.get(level) or {}
-    return flat
+    bound = line.get("bindings") or {}
+    return flat | {name: _read_bound(value) for name, value in bound.items()}
+
+
+def _read_bound(value: Any) -> Any:
+    """Return what a variable of SPAseQ is bound to, as an expectation has it.
+
+    >>> _read_bound('"2.5"^^<http://www.w3.org/2001/XMLSchema#decimal>'), _read_bound('"ann"')
+    (2.5, 'ann')
+    """
+    if isinstance(value, list):
+        return [*map(_read_bound, value)]
+    if not isinstance(value, str):
+        return value
+    from cernis.languages.spaseq.terms import show_term
+
+    shown = show_term(value)
+    if shown != value or _TEXT.fullmatch(shown):
+        with suppress(ValueError):
+            return json.loads(shown)
+    return shown
 
 
 # --------------------------------------------------------------------- comparison

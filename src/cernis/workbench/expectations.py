@@ -27,7 +27,10 @@ _LONGEST_NAME = 1000
 SUFFIXES = (".test.yaml", ".test.yml")
 _QUERY_SUFFIXES = (".ceql", ".cq", ".spaseq")
 _LANGUAGES = ("ceql", "cq", "spaseq")
-_SHARED = ("params", "tables", "time", "type", "time_unit", "time_zone", "complete", "events")
+_SHARED = (
+    "params", "tables", "background", "time", "type", "time_unit", "time_zone", "complete",
+    "events",
+)  # fmt: skip
 _FILE_KEYS = ("query", "rules", "lang", *_SHARED, "cases")
 _CASE_KEYS = ("name", *_SHARED, "expect")
 _EXPECT_KEYS = ("count", "matches", "contains")
@@ -76,13 +79,13 @@ class ExpectationFile:
             if isinstance(source, Path):
                 yield from sorted(source.rglob("*.ceql")) if source.is_dir() else (source,)
         for case in self.cases:
-            tables = case.settings.get("tables", {})
-            named = [*_list_values(case.settings.get("events")), *tables.values()]
-            yield from (each for each in named if isinstance(each, Path))
+            for key in ("events", "tables", "background"):
+                named = _list_values(case.settings.get(key))
+                yield from (each for each in named if isinstance(each, Path))
 
 
-def _list_values(events: Any) -> list[Any]:
-    return [*events.values()] if isinstance(events, Mapping) else [events]
+def _list_values(given: Any) -> list[Any]:
+    return [*given.values()] if isinstance(given, Mapping) else [given]
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
@@ -172,6 +175,8 @@ class _FileReader:
                     f"the other is in line {first}"
                 )
             seen[case.name] = case.line
+        if isinstance(query, Path):
+            lang = {".cq": "cq", ".spaseq": "spaseq"}.get(query.suffix, lang)
         return ExpectationFile(self.path, self.text, query, rules, lang, tuple(cases))
 
     def _find_query(self, root: Node) -> Path:
@@ -271,7 +276,7 @@ class _FileReader:
                 continue
             node = nodes[name]
             match name:
-                case "events":
+                case "events" | "background":
                     settings[name] = self._read_streams(node)
                 case "tables":
                     settings[name] = self._read_named(node, "tables")
@@ -303,7 +308,7 @@ class _FileReader:
         return {name: self._read_rows(each) for name, each in self._list_items(node)}
 
     def _read_rows(self, node: Node) -> Any:
-        """Return rows that are written here, a text of CSV, or the path of a file."""
+        """Return rows that are written here, a text of CSV or RDF, or the path of a file."""
         if isinstance(node, SequenceNode):
             for each in node.value:
                 if not isinstance(each, MappingNode):

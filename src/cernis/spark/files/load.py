@@ -239,7 +239,7 @@ def _is_known_to_spark(file: str) -> bool:
     opened = pq.ParquetFile(file)
     schema, metadata = opened.schema_arrow, opened.metadata
     names = {name.lower() for name in schema.names}
-    if len(names) < len(schema.names) or names & {"_metadata", ROW, TICKS}:
+    if not names or len(names) < len(schema.names) or names & {"_metadata", ROW, TICKS}:
         return False
     codecs = {
         metadata.row_group(i).column(j).compression
