@@ -16,6 +16,7 @@ from threading import Thread
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from cernis.events.batch import Int64s
@@ -55,6 +56,34 @@ class InputEnded(NamedTuple):
     error: Exception | None = None
     done: Sequence[str] = ()
     position: Any = None
+
+
+def join_arrivals(arrived: Sequence[Arrival | InputEnded]) -> Iterator[Arrival | InputEnded]:
+    """Yield what has come, pieces of an input that follow each other as one."""
+    waiting: list[Arrival] = []
+    for each in arrived:
+        if isinstance(each, Arrival) and (not waiting or _are_alike(waiting[0], each)):
+            waiting.append(each)
+            continue
+        yield from _join(waiting)
+        waiting = [each] if isinstance(each, Arrival) else []
+        if isinstance(each, InputEnded):
+            yield each
+    yield from _join(waiting)
+
+
+def _are_alike(one: Arrival, other: Arrival) -> bool:
+    return one.input == other.input and one.table.schema.equals(other.table.schema)
+
+
+def _join(arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
+    if len(arrivals) < 2:
+        return arrivals
+    last = arrivals[-1]
+    tables = pa.concat_tables([each.table for each in arrivals])
+    ticks = np.concatenate([each.ticks for each in arrivals])
+    done = [name for each in arrivals for name in each.done]
+    return [Arrival(last.input, tables, ticks, last.position, done)]
 
 
 class InputReaders:

@@ -28,7 +28,7 @@ import pyarrow as pa
 from cernis.compiled.tiers import expect_events
 from cernis.errors import CernisError, StateError
 from cernis.events.batch import Bools, Int64s
-from cernis.live.arrivals import Arrival, InputEnded, InputReaders
+from cernis.live.arrivals import Arrival, InputEnded, InputReaders, join_arrivals
 from cernis.live.clock import EventClock
 from cernis.live.inputs import KnownText, LiveInput, describe_input, resume_input
 from cernis.live.prepare import Prepared, check_rules, record_rules
@@ -200,7 +200,7 @@ class LiveRun:
         """Read rows that have come; with `last`, nothing follows, and all of them are read."""
         now, before = monotonic(), self.clock.watermark
         tables = []
-        for each in arrived:
+        for each in join_arrivals(arrived):
             if isinstance(each, InputEnded):
                 if each.error is not None:
                     raise each.error

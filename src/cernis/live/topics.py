@@ -37,6 +37,8 @@ _PATIENCE = 30.0
 _LOOK_AGAIN = 30.0
 _LONGEST = 300.0
 """Seconds for which a broker that is away is waited for."""
+_RETRY = 2
+"""Milliseconds: while the broker ends a transaction, it refuses the offsets of the next one."""
 _LOG_LEVEL = 2
 """librdkafka itself says what is critical; errors come back from its calls."""
 
@@ -314,7 +316,8 @@ class TopicSink(Sink):
 
         servers = _connect_to(self._topic)
         try:
-            producer = Producer({"linger.ms": 1, **servers, "transactional.id": self._run})
+            own = {"linger.ms": 1, "retry.backoff.ms": _RETRY, **servers}
+            producer = Producer({**own, "transactional.id": self._run})
             producer.init_transactions(_PATIENCE)
             consumer = Consumer({**servers, "group.id": self._run, "enable.auto.commit": False})
             self._group = consumer.consumer_group_metadata()
