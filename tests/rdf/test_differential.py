@@ -277,7 +277,7 @@ def count_all_ways(seed: int, within: int) -> Counted:
         }
         return Counted(numbers, ways)
     read = read_steps(segments[-1].memory, chosen)
-    sliding = count_sliding(segments)
+    sliding = count_sliding(segments[-1].memory, chosen)
     assert sliding is not None or session.engine.is_sorted
     ways = {"sliding": sliding, "values": count_values(*read), "ranges": count_ranges(*read)}
     return Counted(numbers, ways)

@@ -32,8 +32,11 @@ class LinkedMatches(CorrelatedMatches):
         # segments between two collections share their records, and their array of counters
         for _, group in groupby(self._segments, key=lambda one: id(one.memory.counters)):
             segments = list(group)
-            is_sorted = segments[-1].memory.counters[BRANCHES] > 1
-            numbers = _count_trees(segments) if is_sorted else count_sliding(segments)
+            memory, chosen = segments[-1].memory, choose_vertices(segments)
+            if memory.counters[BRANCHES] > 1:
+                numbers = _count_trees(segments, chosen)
+            else:
+                numbers = count_sliding(memory, chosen)
             if numbers is None:
                 found += [count_matches(segment) for segment in segments]
                 continue
@@ -47,9 +50,8 @@ _FEW_PAIRS = 32
 sorted."""
 
 
-def _count_trees(segments: list[DagSegment]) -> list[int] | None:
+def _count_trees(segments: list[DagSegment], chosen: Chosen) -> list[int] | None:
     """Return the number of matches of every root where runs wait in trees; None: it takes long."""
-    chosen = choose_vertices(segments)
     if chosen.ended.any():
         numbers = count_ended(segments, chosen, place_runs(segments[-1].memory, chosen))
         return _count_pairs(segments, chosen) if numbers is None else numbers

@@ -54,7 +54,7 @@ from cernis.engine.dag.steps import (
     RunPlaces,
     find_lost,
     find_places,
-    read_groups,
+    list_groups,
 )
 
 
@@ -92,9 +92,10 @@ def takes_groups(segment: DagSegment, chosen: Chosen) -> bool:
 
 def _find_waiting(memory: r.RunMemory, chosen: Chosen, key: Ints, asked: Ints) -> _Waiting | None:
     """Return the rounds in the groups that roots ask; None: a join key has several in turns."""
-    filed = read_groups(memory, chosen.number)
-    filed = filed[np.isin(filed[:, 1], asked)]
-    vertex, group = filed[:, 0], filed[:, 1]
+    groups = list_groups(memory, chosen)
+    is_asked = np.isin(groups.item, asked)
+    vertex = np.repeat(np.arange(len(chosen.start)), np.diff(groups.first))[is_asked]
+    group = groups.item[is_asked]
     if (chosen.rounds[vertex] < 0).any() or len(np.unique(vertex)) != len(vertex):
         return None
     order = np.lexsort((vertex, key[vertex]))

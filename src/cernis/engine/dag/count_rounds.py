@@ -39,6 +39,7 @@ from cernis.engine.dag.slide import MomentLog, count_log, find_last_asked, numbe
 from cernis.engine.dag.steps import (
     Chosen,
     Ints,
+    NumberLists,
     Steps,
     find_lost,
     find_places,
@@ -50,13 +51,6 @@ from cernis.engine.residues import add, count_exactly, reduce
 _DONE, _NO_ROOM, _GIVES_UP = 0, -1, -2
 _SAMPLE = 8
 """So many moments or roots are looked at, twice, to estimate the number of pairs."""
-
-
-class NumberLists(NamedTuple):
-    """A list for each of some things: `first[i]:first[i + 1]` are the items of i."""
-
-    first: Ints
-    item: Ints
 
 
 class _RoundRows(NamedTuple):

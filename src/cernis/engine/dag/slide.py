@@ -26,7 +26,6 @@ products a float holds, and put together by the Chinese remainder theorem.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -36,14 +35,15 @@ from numpy.typing import NDArray
 from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.dag import records as r
-from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.steps import (
     AskedRanges,
+    Chosen,
     Ints,
     PlacedValues,
     Places,
     Steps,
     find_places,
+    list_groups,
 )
 from cernis.engine.residues import EXACT, count_large, reduce
 from cernis.engine.settings import LAST_TIME
@@ -326,13 +326,9 @@ def _slide(log, scratch, prime, limit, out):
     return DONE
 
 
-def count_sliding(segments: Sequence[DagSegment]) -> list[int] | None:
-    """Return the number of matches of every root; None: groups are too many, or not known.
-
-    The segments share their records: those of the last include those of the others.
-    """
-    roots = np.concatenate([segment.roots for segment in segments])
-    log = _read_log(segments[-1].memory, roots)
+def count_sliding(memory: r.RunMemory, chosen: Chosen) -> list[int] | None:
+    """Return the number of matches of every root; None: groups are too many, or not known."""
+    log = _log_groups(memory, chosen)
     return None if log is None else count_log(log)
 
 
@@ -407,28 +403,16 @@ def _new_scratch(groups: int, room: int) -> SlideScratch:
     )
 
 
-def _read_log(memory: r.RunMemory, roots: NDArray[np.void]) -> MomentLog | None:
-    """Return the vertices that the roots may reach; None: some have no group.
+def _log_groups(memory: r.RunMemory, chosen: Chosen) -> MomentLog | None:
+    """Return the vertices, with the groups that they ask and are filed in; None: some have none.
 
     Ranges of search trees, and states that were frozen before there were groups, have 0.
     """
-    used = int(memory.counters[r.VERTICES])
-    last = min(int(roots["vertex"].max(initial=0)) + 1, used)
-    is_chosen = memory.vertices["start"][:last] >= roots["bound"].min(initial=2**62)
-    is_chosen[0] = False
-    chosen = np.flatnonzero(is_chosen)
-    place = np.where(is_chosen, np.cumsum(is_chosen) - 1, -1)
-    vertices = memory.vertices[chosen]
-    asking = vertices["count"] > 0
-    asked = np.full(len(chosen), -1, np.int64)
-    asked[asking] = memory.sources["group"][vertices["first"][asking]]
-    nodes = memory.nodes[1 : int(memory.counters[r.NODES])]
-    ends = np.zeros(len(chosen) + 2, np.int64)
-    _count_filed(nodes, place, ends[2:])
-    ends = np.cumsum(ends)
-    filed = np.empty(ends[-1], np.int64)
-    _list_filed(nodes, place, ends[1:], filed)
-    both = np.concatenate([asked[asking], filed])
+    asking = chosen.vertices["count"] > 0
+    asked = np.full(len(chosen.start), -1, np.int64)
+    asked[asking] = memory.sources["group"][chosen.vertices["first"][asking]]
+    filed = list_groups(memory, chosen)
+    both = np.concatenate([asked[asking], filed.item])
     least, most = int(both.min(initial=1)), int(both.max(initial=1))
     if least == 0:
         return None
@@ -436,66 +420,18 @@ def _read_log(memory: r.RunMemory, roots: NDArray[np.void]) -> MomentLog | None:
     if groups > _MOST_SPREAD * (len(both) + 1024):
         names, both = np.unique(both, return_inverse=True)
         groups, least = len(names), 0
-    asked[asking], filed = np.split(both - least, [np.count_nonzero(asking)])
-    first = np.zeros(len(chosen) + 1, np.int64)
-    filed = filed[: _drop_doubles(ends, filed, np.full(groups, -1, np.int64), first)]
-    begin = vertices["position"] - vertices["rank"]
-    new = np.ones(len(chosen) + 1, np.bool_)
-    new[1:-1] = begin[1:] != begin[:-1]
-    moment = np.cumsum(new[:-1]) - 1
-    last_asked = np.full(groups, -1, np.int64)
-    last_asked[asked[asking]] = moment[asking]
-    root_first = np.zeros(len(chosen) + 1, np.int64)
-    root_first[1:] = np.cumsum(np.bincount(place[roots["vertex"]], minlength=len(chosen)))
+    asked[asking], item = np.split(both - least, [np.count_nonzero(asking)])
     return MomentLog(
-        np.flatnonzero(new),
-        vertices["start"].copy(),
+        chosen.moment_first,
+        chosen.start,
         asked,
         asked + asking,
-        first,
-        filed,
-        last_asked,
-        root_first,
-        roots["bound"].copy(),
+        filed.first,
+        item,
+        find_last_asked(chosen.moment_first, asked, asked + asking, groups),
+        chosen.root_first,
+        chosen.bound,
     )
-
-
-@kernel
-def _count_filed(nodes, place, filed):
-    """Count the nodes of each vertex that has a place."""
-    for node in nodes:
-        vertex = node["vertex"]
-        if vertex < len(place) and place[vertex] >= 0:
-            filed[place[vertex]] += 1
-
-
-@kernel
-def _list_filed(nodes, place, ends, filed):
-    """Write the group of each node, vertex by vertex; `ends` moves from beginnings to ends."""
-    for node in nodes:
-        vertex = node["vertex"]
-        if vertex < len(place) and place[vertex] >= 0:
-            at = place[vertex]
-            filed[ends[at]] = node["group"]
-            ends[at] += 1
-
-
-@kernel
-def _drop_doubles(ends, filed, seen, first):
-    """Write the groups of each vertex to the front, each once; return the number of all.
-
-    A node that was copied has the vertex and the group of the first.
-    """
-    kept = 0
-    for v in range(len(first) - 1):
-        for f in range(ends[v], ends[v + 1]):
-            group = filed[f]
-            if seen[group] != v:
-                seen[group] = v
-                filed[kept] = group
-                kept += 1
-        first[v + 1] = kept
-    return kept
 
 
 @kernel

@@ -165,17 +165,6 @@ def _read_trees(memory: r.RunMemory, place_of: Ints) -> tuple[Ints, Ints]:
     return trees, found[: _list_places(memory.branches, place_of, trees, last, before, found)]
 
 
-def read_groups(memory: r.RunMemory, place_of: Ints) -> Ints:
-    """Return the places in groups: (vertex, group, 0, 0)."""
-    nodes = memory.nodes[1 : int(memory.counters[r.NODES])]
-    nodes = nodes[nodes["vertex"] < len(place_of)]
-    owner = place_of[nodes["vertex"]]
-    pairs = np.unique((owner << 32 | nodes["group"])[owner >= 0])
-    found = np.zeros((len(pairs), 4), np.int64)
-    found[:, 0], found[:, 1] = pairs >> 32, pairs & (2**32 - 1)
-    return found
-
-
 class Chosen(NamedTuple):
     """The vertices that roots may reach, in the order of their moments, without their places."""
 
@@ -240,11 +229,71 @@ def choose_vertices(segments: Sequence[DagSegment]) -> Chosen:
     )
 
 
+class NumberLists(NamedTuple):
+    """A list for each of some things: `first[i]:first[i + 1]` are the items of i."""
+
+    first: Ints
+    item: Ints
+
+
+@kernel
+def _count_filed(nodes, number, filed):
+    """Count the nodes of each vertex that is chosen."""
+    for node in nodes:
+        vertex = node["vertex"]
+        if vertex < len(number) and number[vertex] >= 0:
+            filed[number[vertex]] += 1
+
+
+@kernel
+def _list_filed(nodes, number, ends, filed):
+    """Write the group of each node, vertex by vertex; `ends` moves from beginnings to ends."""
+    for node in nodes:
+        vertex = node["vertex"]
+        if vertex < len(number) and number[vertex] >= 0:
+            at = number[vertex]
+            filed[ends[at]] = node["group"]
+            ends[at] += 1
+
+
+@kernel
+def _drop_doubles(ends, filed, first):
+    """Write the groups of each vertex to the front, each once; return the number of all.
+
+    A node that was copied has the vertex and the group of the first. A vertex has few groups.
+    """
+    kept = 0
+    for v in range(len(first) - 1):
+        for f in range(ends[v], ends[v + 1]):
+            at = first[v]
+            while at < kept and filed[at] != filed[f]:
+                at += 1
+            if at == kept:
+                filed[kept] = filed[f]
+                kept += 1
+        first[v + 1] = kept
+    return kept
+
+
+def list_groups(memory: r.RunMemory, chosen: Chosen) -> NumberLists:
+    """Return the groups that each vertex is filed in."""
+    nodes, size = memory.nodes[1 : int(memory.counters[r.NODES])], len(chosen.start)
+    ends, first = np.zeros(size + 2, np.int64), np.zeros(size + 1, np.int64)
+    _count_filed(nodes, chosen.number, ends[2:])
+    ends = np.cumsum(ends)
+    filed = np.empty(ends[-1], np.int64)
+    _list_filed(nodes, chosen.number, ends[1:], filed)
+    return NumberLists(first, filed[: _drop_doubles(ends, filed, first)])
+
+
 def read_steps(memory: r.RunMemory, chosen: Chosen) -> tuple[Steps, Places]:
     """Return the vertices that the roots may reach, and their places."""
     vertices, operator, size = chosen.vertices, chosen.operator, len(chosen.start)
     trees, in_trees = _read_trees(memory, chosen.number)
-    in_groups = read_groups(memory, chosen.number)
+    groups = list_groups(memory, chosen)
+    in_groups = np.zeros((len(groups.item), 4), np.int64)
+    in_groups[:, 0] = np.repeat(np.arange(size), np.diff(groups.first))
+    in_groups[:, 1] = groups.item
     asking = np.flatnonzero(vertices["count"] > 0)
     sources = memory.sources[vertices["first"][asking]]
     by_range = operator[asking] != ALL
