@@ -105,6 +105,16 @@ def _read_million_keys(tables: dict[str, Table]) -> list[float]:
     return [read_number(tables["Events per second by keys"][-1]["to one key"])]
 
 
+def _list_latency(source: str) -> Callable[[dict[str, Table]], list[float]]:
+    """Return what lists the medians of the latency from a source."""
+
+    def read(tables: dict[str, Table]) -> list[float]:
+        rows = tables["From the event that makes a match certain to its line"]
+        return [read_number(row["median, ms"]) for row in rows if row["from"] == source]
+
+    return read
+
+
 def _list_memory(tables: dict[str, Table]) -> list[float]:
     """List the peak of each kind of query on the longest stream, to that on the shortest."""
     rows = tables["Memory of the process"]
@@ -166,6 +176,31 @@ AIMS = (
         _list_stream,
         0.7,
         why="the JVM compiles and plans anew for each micro-batch; rows cost little of it",
+    ),
+    Aim(
+        "the median from the event that ends a match to its line, from a pipe",
+        "live",
+        _list_latency("pipe"),
+        5.0,
+        least=False,
+        unit=" ms",
+        why="a step takes 2 to 4 ms however few events it has: it is some thousand calls of Python",
+    ),
+    Aim(
+        "the same from topic to topic",
+        "live",
+        _list_latency("Kafka"),
+        20.0,
+        least=False,
+        unit=" ms",
+        why="a match waits for the step and the transaction before it; the broker shares the cores",
+    ),
+    Aim(
+        "a stream in one process to reading its input",
+        "live",
+        _list_column("Events per processor second", "share"),
+        0.6,
+        why="Parquet is read in 90 ns an event, and recognizing with a key takes 175",
     ),
     Aim(
         "what the fit of costs predicts of a larger size, to what is measured",

@@ -24,7 +24,7 @@ from cernis.events.source import Chunk
 from cernis.live.inputs import InputStopped, LiveInput
 
 _MOST_PIECES = 64
-_MOST_ROWS = 1 << 18
+_MOST_ROWS, _FEW_ROWS = 1 << 18, 1 << 12
 
 
 class ArrivingSource(Protocol):
@@ -80,10 +80,12 @@ def _join(arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
     if len(arrivals) < 2:
         return arrivals
     last = arrivals[-1]
-    tables = pa.concat_tables([each.table for each in arrivals])
+    table = pa.concat_tables([each.table for each in arrivals])
+    if table.num_rows < _FEW_ROWS:  # what follows looks at each chunk
+        table = table.combine_chunks()
     ticks = np.concatenate([each.ticks for each in arrivals])
     done = [name for each in arrivals for name in each.done]
-    return [Arrival(last.input, tables, ticks, last.position, done)]
+    return [Arrival(last.input, table, ticks, last.position, done)]
 
 
 class InputReaders:
