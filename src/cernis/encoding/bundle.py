@@ -173,8 +173,15 @@ class BundleEncoder:
         """Return how many codes there are."""
         return int(self._firsts[-1])
 
+    @property
+    def automata(self) -> int:
+        return len(self._automata)
+
     def encode(self, batch: EventBatch, places: Int64s) -> Int64s:
-        """Return a code per event; `places` are those of the automata that read the events."""
+        """Return a code per event; `places` are those of the automata that read the events.
+
+        The code of an event that none of them reads, -1, means nothing.
+        """
         codes = self._firsts[places]
         found = self._classes.encode(batch)
         groups = zip(self._groups, self._classes.groups, found, strict=True)
@@ -223,6 +230,48 @@ class BundleEncoder:
         own = np.flatnonzero(seen[first : int(self._firsts[place + 1])]) + first
         truths = [self.find_vector(code)[1] for code in own.tolist()]
         return SeenTruths(self._automata[place].atoms, truths)
+
+
+class GrownEncoder:
+    """The encoder of automata to which some were added, which have an encoder of their own.
+
+    >>> a, b = AskedAtoms.of((TypeIs("A"),)), AskedAtoms.of((TypeIs("B"),))
+    >>> encoder = GrownEncoder(BundleEncoder([a], "type"), BundleEncoder([b], "type"))
+    >>> codes = encoder.encode(EventBatch.of(pa.table({"type": ["A", "B"]})), np.array([0, 1]))
+    >>> [encoder.find_vector(code) for code in codes.tolist()]
+    [(0, (True,)), (1, (True,))]
+    """
+
+    def __init__(self, settled: BundleEncoder, recent: BundleEncoder) -> None:
+        self._settled, self._recent = settled, recent
+
+    def __len__(self) -> int:
+        """Return how many codes there are."""
+        return len(self._settled) + len(self._recent)
+
+    def encode(self, batch: EventBatch, places: Int64s) -> Int64s:
+        """Return a code per event, as that of all automata does."""
+        first = self._settled.automata
+        is_recent = places >= first
+        if not is_recent.any():
+            return self._settled.encode(batch, places)
+        codes = self._settled.encode(batch, np.where(is_recent, -1, places))
+        recent = self._recent.encode(batch, np.where(is_recent, places - first, -1))
+        return np.where(is_recent, recent + len(self._settled), codes)
+
+    def find_vector(self, code: int) -> tuple[int, Vector]:
+        """Return the place of an automaton, and the truth of its atoms."""
+        if code < len(self._settled):
+            return self._settled.find_vector(code)
+        place, vector = self._recent.find_vector(code - len(self._settled))
+        return place + self._settled.automata, vector
+
+    def list_truths(self, place: int, seen: Bools) -> SeenTruths:
+        """Return the truths of the atoms of an automaton, for the codes that are seen."""
+        if place < self._settled.automata:
+            return self._settled.list_truths(place, seen)
+        own = seen[len(self._settled) :]
+        return self._recent.list_truths(place - self._settled.automata, own)
 
 
 def _split_parts(

@@ -18,6 +18,7 @@ the states of all of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Any, cast
 
 import numpy as np
@@ -43,6 +44,14 @@ class BundleTables:
         """Of each automaton, the numbers of its symbols."""
         self._symbols = self._edges = 0
         self.arrays = _new_arrays(8, 8, 64)
+
+    def add(self, units: Sequence[UnaryTables]) -> BundleTables:
+        """Return tables with more automata; either grows without the other."""
+        made = copy(self)
+        made.units = (*self.units, *units)
+        made.labels, made._label_numbers = [*self.labels], {**self._label_numbers}
+        made._columns = [*self._columns, *(np.empty(0, np.int64) for _ in units)]
+        return made
 
     def label(self, names: frozenset[str]) -> int:
         """Return the number of a label set."""

@@ -9,7 +9,7 @@ Cost contract: one look-up for each value, however many constants there are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -80,10 +80,17 @@ class ConstantIndex:
         return self._search if isinstance(self._search, RangeSearch) else None
 
 
+TestIndex = tuple[IndexKind, ConstantIndex, Int64s]
+"""A kind, an index of constants, and the numbers of their tests."""
+_RECENT = 8
+"""All tests are indexed anew when one in so many is new."""
+
+
 class TestTable:
     """Tests that rules may be found by, with a number each, and indexes of their constants.
 
-    It grows when rules come: what is indexed stays so.
+    It grows when rules come: the tests that are new have small indexes of their own, until there
+    are many of them.
     """
 
     __test__ = False
@@ -91,8 +98,11 @@ class TestTable:
     def __init__(self) -> None:
         self.size = 0
         self._kinds: dict[IndexKind, dict[Constant, int]] = {}
-        self._new: dict[IndexKind, dict[Constant, int]] = {}
-        self._indexes: list[tuple[IndexKind, ConstantIndex, Int64s]] = []
+        self._recent: dict[IndexKind, dict[Constant, int]] = {}
+        """The tests that came after those of the large indexes."""
+        self._large: list[TestIndex] = []
+        self._indexes: list[TestIndex] = []
+        self._settled = self._indexed = 0
 
     def number(self, test: ConstantTest) -> int:
         """Return the number of a test, which is added if it is new."""
@@ -100,18 +110,30 @@ class TestTable:
         known = self._kinds.setdefault(kind, {})
         if (number := known.get(test.value)) is None:
             number = known[test.value] = self.size
-            self._new.setdefault(kind, {})[test.value] = number
+            self._recent.setdefault(kind, {})[test.value] = number
             self.size += 1
         return number
 
     @property
-    def indexes(self) -> list[tuple[IndexKind, ConstantIndex, Int64s]]:
-        """Kinds, an index of constants of each, and the numbers of their tests."""
-        for kind, new in self._new.items():
-            numbers = np.array([*new.values()], np.int64)
-            self._indexes.append((kind, ConstantIndex(kind.form, [*new]), numbers))
-        self._new = {}
+    def indexes(self) -> list[TestIndex]:
+        """Kinds, an index of constants of each, and the numbers of their tests.
+
+        It is another list when there are new tests.
+        """
+        if self._indexed < self.size:
+            self._indexed = self.size
+            if _RECENT * (self.size - self._settled) > self._settled:
+                self._large, self._settled = _index_tests(self._kinds), self.size
+                self._recent = {}
+            self._indexes = [*self._large, *_index_tests(self._recent)]
         return self._indexes
+
+
+def _index_tests(kinds: Mapping[IndexKind, Mapping[Constant, int]]) -> list[TestIndex]:
+    return [
+        (kind, ConstantIndex(kind.form, [*known]), np.array([*known.values()], np.int64))
+        for kind, known in kinds.items()
+    ]
 
 
 def find_column(table: pa.Table, kind: IndexKind, type_column: str) -> pa.ChunkedArray | None:

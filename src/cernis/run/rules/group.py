@@ -29,6 +29,7 @@ several columns. State: one arena, and the events of all rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -41,7 +42,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cernis.automata.unary.determinize import Deterministic
-from cernis.encoding.bundle import BundleEncoder, MergedAlphabet
+from cernis.encoding.bundle import BundleEncoder, GrownEncoder, MergedAlphabet
 from cernis.encoding.clock import Clock, read_time_clocks
 from cernis.encoding.encode import Encode, SeenTruths
 from cernis.encoding.keys import OwnedKeys
@@ -92,6 +93,8 @@ class RuleGroup:
     renewed: Mapping[int, Unary] = field(default_factory=dict)
     """Automata that a session does not share, by the indices of their rules."""
     _machines: dict[str, BundleMachine] = field(default_factory=dict, repr=False)
+    _earlier: dict[str, BundleMachine] = field(default_factory=dict, repr=False)
+    """The machines of the group that this one was before its rules changed."""
     _right_for: list[Schema] = field(default_factory=list, repr=False)
 
     @property
@@ -159,8 +162,12 @@ class RuleGroup:
 
     def make_machine(self, type_column: str) -> BundleMachine:
         """Return the automata of all rules of a bundle, which sessions share."""
-        known = self._machines.get(type_column)
-        return known or self._machines.setdefault(type_column, BundleMachine(self, type_column))
+        if (known := self._machines.get(type_column)) is not None:
+            return known
+        before = self._earlier.pop(type_column, None)
+        made = None if before is None else before.change(self.units)
+        made = made or BundleMachine(self.units, self.labels, type_column)
+        return self._machines.setdefault(type_column, made)
 
     # -------------------------------------------------------------- changes
 
@@ -177,6 +184,7 @@ class RuleGroup:
             self.is_family,
             self.known_labels,
             renewed,
+            _earlier={**self._earlier, **self._machines},
         )
 
     def add(self, rules: Sequence[Rule]) -> RuleGroup:
@@ -194,7 +202,9 @@ class RuleGroup:
         return self._change(renewed={**self.renewed, **renewed})
 
     def _change(self, **changes: Any) -> RuleGroup:
-        return replace(self, labels=self.known_labels, _machines={}, _right_for=[], **changes)
+        earlier = {**self._earlier, **self._machines}
+        fresh: dict[str, Any] = {"_machines": {}, "_earlier": earlier, "_right_for": []}
+        return replace(self, labels=self.known_labels, **fresh, **changes)
 
     @property
     def known_labels(self) -> tuple[frozenset[str], ...]:
@@ -289,18 +299,58 @@ def merge_alphabet(unary: Unary) -> MergedAlphabet:
     return found
 
 
+_RECENT = 8
+"""A bundle gets a machine from the start when one in so many of its rules has come or left."""
+
+
 class BundleMachine:
     """The automata of a bundle: how events become symbols, and the tables of the kernel.
 
-    Sessions share it, in any threads.
+    Sessions share it, in any threads. When rules change, the next machine goes on with what this
+    one has learned: automata keep their places, and those that come have the next ones.
     """
 
-    def __init__(self, group: RuleGroup, type_column: str) -> None:
-        self.tables = BundleTables([unit.tables for unit in group.units], group.labels)
-        self._alphabets = [merge_alphabet(unit) for unit in group.units]
-        self._encoder = BundleEncoder([each.asked for each in self._alphabets], type_column)
+    def __init__(
+        self, units: Sequence[Unary], labels: Sequence[frozenset[str]], type_column: str
+    ) -> None:
+        self._type_column = type_column
+        self._units = [*units]
+        """By their places; those of rules that have left among them."""
+        self._places = np.arange(len(units))
+        """The places of the automata of the rules."""
+        self.tables = BundleTables([unit.tables for unit in units], labels)
+        self._alphabets = [merge_alphabet(unit) for unit in units]
+        self._settled = self._make_encoder(0)
+        self._encoder: BundleEncoder | GrownEncoder = self._settled
         self._symbols = np.full(len(self._encoder), -1, np.int32)
         self._growth = RLock()
+
+    def _make_encoder(self, first: int) -> BundleEncoder:
+        return BundleEncoder([each.asked for each in self._alphabets[first:]], self._type_column)
+
+    def change(self, units: Sequence[Unary]) -> BundleMachine | None:
+        """Return a machine for other automata, most of which are those of this one.
+
+        None: too many are others.
+        """
+        settled = self._settled.automata
+        known = {id(unit): place for place, unit in enumerate(self._units)}
+        new = [unit for unit in units if id(unit) not in known]
+        places = {id(unit): place for place, unit in enumerate(new, len(self._units))} | known
+        own = np.array([places[id(unit)] for unit in units], np.int64)
+        missing = settled - int((own < settled).sum())
+        if _RECENT * (len(self._units) + len(new) - settled + missing) > settled:
+            return None
+        made = copy(self)
+        made._places = own
+        made._units = [*self._units, *new]
+        made._alphabets = [*self._alphabets, *map(merge_alphabet, new)]
+        made._encoder = GrownEncoder(self._settled, made._make_encoder(settled))
+        with self._growth:  # both use the encoder
+            made.tables = self.tables.add([unit.tables for unit in new])
+            recent = np.full(len(made._encoder) - len(self._settled), -1, np.int32)
+            made._symbols = np.append(self._symbols[: len(self._settled)], recent)
+        return made
 
     @property
     def codes(self) -> int:
@@ -310,7 +360,7 @@ class BundleMachine:
     def encode(self, batch: EventBatch, automata: Int64s, seen: Bools) -> Int32s:
         """Return a symbol per event, of the automata that read them; mark the codes in `seen`."""
         with self._growth:
-            codes = self._encoder.encode(batch, automata)
+            codes = self._encoder.encode(batch, self._places[automata])
             seen[codes] = True
             symbols = self._symbols[codes]
             if symbols.min(initial=0) < 0:
@@ -322,23 +372,29 @@ class BundleMachine:
         """Learn the symbols of codes that occur for the first time."""
         new: dict[int, list[tuple[int, int]]] = {}
         for code in codes:
-            index, vector = self._encoder.find_vector(code)
-            new.setdefault(index, []).append((code, self._alphabets[index].symbol(vector)))
-        self.tables.grow(new)
-        for index, pairs in new.items():
-            numbers = self.tables.number_symbols(index)
+            place, vector = self._encoder.find_vector(code)
+            new.setdefault(place, []).append((code, self._alphabets[place].symbol(vector)))
+        known = self.tables.number_symbols
+        self.tables.grow(
+            place
+            for place, pairs in new.items()
+            if max(symbol for _, symbol in pairs) >= len(known(place))
+        )
+        for place, pairs in new.items():
+            numbers = known(place)
             for code, symbol in pairs:
                 self._symbols[code] = numbers[symbol]
 
     def list_truths(self, index: int, seen: Bools) -> SeenTruths:
         """Return the truths of the atoms of an automaton, for the codes that are seen."""
-        return self._encoder.list_truths(index, seen)
+        return self._encoder.list_truths(int(self._places[index]), seen)
 
     def number_states(self, index: int, states: Sequence[Any]) -> list[int]:
         """Return the numbers of the states of an automaton, which is worked out for them."""
         with self._growth:
-            numbers = self.tables.units[index].number_states(states)
-            self.tables.grow([index])
+            place = int(self._places[index])
+            numbers = self.tables.units[place].number_states(states)
+            self.tables.grow([place])
             return numbers
 
     def label(self, names: frozenset[str]) -> int:

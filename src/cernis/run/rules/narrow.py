@@ -28,7 +28,7 @@ from cernis.encoding.ranges import read_numbers
 from cernis.engine.branches import FAIL, PASS, BranchingPrograms
 from cernis.events.batch import Bools, EventBatch, Int64s
 from cernis.pattern.simple_tests import ConstantTest, Form, NeededTests, TestUnion
-from cernis.run.rules.constants import TestTable, find_column, is_indexed
+from cernis.run.rules.constants import TestIndex, TestTable, find_column, is_indexed
 
 _UNASKED = PASS
 """A rule that any single test finds has no program."""
@@ -55,6 +55,7 @@ class ProgramTable:
         self._arrays = BranchingPrograms(*(np.empty(0, np.int64) for _ in range(3)))
         self._begins = np.empty(0, np.int64)
         self._asks = np.zeros((0, 0), np.bool_)
+        self._asked_of: list[TestIndex] = []
         self._index_of = np.empty(0, np.int64)
 
     def __len__(self) -> int:
@@ -90,14 +91,17 @@ class ProgramTable:
     @property
     def programs(self) -> BranchingPrograms:
         """All programs as arrays."""
-        if len(self._arrays.test) < len(self._code[0]):
-            self._arrays = BranchingPrograms(*(np.array(each, np.int64) for each in self._code))
+        known = len(self._arrays.test)
+        if known < len(self._code[0]):
+            pairs = zip(self._arrays, self._code, strict=True)
+            self._arrays = BranchingPrograms(*(np.append(a, b[known:]) for a, b in pairs))
         return self._arrays
 
     def list_asking(self, begins: Int64s) -> Bools:
         """Return which indexes of tests the programs ask that begin with some tests."""
         test, indexes = self.programs.test, self.tests.indexes
-        if self._asks.shape != (len(self._known), len(indexes)):
+        if len(self._asks) != len(self._known) or self._asked_of is not indexes:
+            self._asked_of = indexes
             self._begins = np.array([begin for _, begin in self._known.values()], np.int64)
             index_of = np.empty(self.tests.size, np.int64)
             for place, (_, _, numbers) in enumerate(indexes):

@@ -18,6 +18,7 @@ search of two thousand events for all tests of all rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,8 @@ LEAST_SAMPLED = 256
 """Fewer events are no sample."""
 _RARER = 16
 """A router samples again when it has read so many times as many events."""
+_RECENT = 8
+"""All rules are indexed anew when one in so many has come or left since."""
 _STALE = 4
 """Programs are written anew when so many times as many are known as there are rules."""
 _UNSEEN = {Form.EQUAL: 0.5, Form.FOLDED: 0.5, Form.PART: 0.25, Form.RANGE: 0.75}
@@ -86,48 +89,125 @@ class _ChosenTests(NamedTuple):
         return _ChosenTests(needed, by_kind)
 
 
+class _Readers(NamedTuple):
+    """Where the rules of an index are now: it outlives rules, and their numbers change."""
+
+    targets: Int64s
+    """The target of each reader; -1: it has left."""
+    owners: Int64s
+
+    @staticmethod
+    def of(pairs: Sequence[tuple[int, int]]) -> _Readers:
+        return _Readers(*np.array(pairs, np.int64).reshape(-1, 2).T)
+
+
 class _Constants(NamedTuple):
     """The constants of one kind that rules compare an attribute with, and the rules of each."""
 
     kind: IndexKind
     constants: ConstantIndex
     counts: Int64s
-    """How many rules compare each constant."""
+    """How many readers compare each constant."""
     firsts: Int64s
-    """Where the rules of each constant begin in the arrays below."""
-    targets: Int64s
-    owners: Int64s
+    """Where the readers of each constant begin in the array below."""
+    readers: Int64s
 
     @staticmethod
-    def of(kind: IndexKind, readers: Mapping[Constant, Sequence[tuple[int, int]]]) -> _Constants:
-        """`readers` are the targets and owners of the rules that compare each constant."""
+    def of(kind: IndexKind, readers: Mapping[Constant, Sequence[int]]) -> _Constants:
+        """`readers` are the numbers of those that compare each constant."""
         index = ConstantIndex(kind.form, [*readers])
         counts = np.array([*map(len, readers.values())], np.int64)
-        every = np.array([pair for each in readers.values() for pair in each], np.int64)
-        firsts = np.cumsum(counts) - counts
-        return _Constants(kind, index, counts, firsts, *every.T)
+        every = np.array([*chain.from_iterable(readers.values())], np.int64)
+        return _Constants(kind, index, counts, np.cumsum(counts) - counts, every)
 
-    def find(self, column: pa.ChunkedArray) -> Iterator[tuple[int, Int64s, Int64s]]:
+    def find(
+        self, column: pa.ChunkedArray, now: _Readers
+    ) -> Iterator[tuple[int, Int64s, Int64s]]:
         """Yield each target that reads some rows, these rows, and their owners."""
         rows, numbers = self.constants.find(column)
         if not len(rows):
             return
-        counts, readers = self.counts[numbers], self.firsts[numbers]
+        counts, at = self.counts[numbers], self.firsts[numbers]
         if counts.max() > 1:
             before = np.cumsum(counts) - counts
-            readers = np.repeat(readers - before, counts) + np.arange(counts.sum())
+            at = np.repeat(at - before, counts) + np.arange(counts.sum())
             rows = np.repeat(rows, counts)
-        targets = self.targets[readers]
-        order = sort_numbers(targets, int(self.targets.max()) + 1)
+        readers = self.readers[at]
+        targets = now.targets[readers]
+        if targets.min() < 0:
+            there = targets >= 0
+            rows, readers, targets = rows[there], readers[there], targets[there]
+            if not len(rows):
+                return
+        order = sort_numbers(targets, int(targets.max()) + 1)
         cuts = np.flatnonzero(np.diff(targets[order])) + 1
         for own in np.split(order, cuts):
-            yield int(targets[own[0]]), rows[own], self.owners[readers[own]]
+            yield int(targets[own[0]]), rows[own], now.owners[readers[own]]
 
-    def list_readers(self) -> dict[int, Int64s]:
+    def list_readers(self, now: _Readers) -> dict[int, Int64s]:
         """Return the owners that compare any constant, by target."""
-        pairs = np.unique(np.stack([self.targets, self.owners], axis=1), axis=0)
+        own = self.readers[now.targets[self.readers] >= 0]
+        if not len(own):
+            return {}
+        pairs = np.unique(np.stack([now.targets[own], now.owners[own]], axis=1), axis=0)
         targets, firsts = np.unique(pairs[:, 0], return_index=True)
         return dict(zip(targets.tolist(), np.split(pairs[:, 1], firsts[1:]), strict=True))
+
+
+class _Layers(NamedTuple):
+    """Indexes over the tests of readers: large ones, and small ones of readers that came later."""
+
+    settled: Sequence[_ChosenTests]
+    """The tests of each reader, by its number; those who have left among them."""
+    recent: Sequence[_ChosenTests]
+    """The tests of the readers with the next numbers."""
+    large: Sequence[_Constants]
+    small: Sequence[_Constants]
+
+    @staticmethod
+    def of(chosen: Sequence[_ChosenTests]) -> _Layers:
+        return _Layers(chosen, (), _index_tests(chosen, 0), ())
+
+    @property
+    def indexes(self) -> tuple[_Constants, ...]:
+        return (*self.large, *self.small)
+
+    def change(
+        self, chosen: Mapping[tuple[int, int], _ChosenTests]
+    ) -> tuple[_Layers, _Readers] | None:
+        """Return the indexes over other tests, and where their readers are.
+
+        None: so many have changed that all are to be indexed anew.
+        """
+        free: dict[int, list[int]] = {}
+        for number, choice in enumerate(self.settled):
+            free.setdefault(id(choice), []).append(number)
+        pairs, recent = [_NOWHERE] * len(self.settled), dict[tuple[int, int], _ChosenTests]()
+        for pair, choice in chosen.items():
+            if known := free.get(id(choice)):
+                pairs[known.pop()] = pair
+            else:
+                recent[pair] = choice
+        left = sum(map(len, free.values()))
+        if _RECENT * (len(recent) + left) > len(self.settled):
+            return None
+        small = _index_tests([*recent.values()], len(self.settled))
+        layers = self._replace(recent=[*recent.values()], small=small)
+        return layers, _Readers.of([*pairs, *recent])
+
+
+_NOWHERE = (-1, -1)
+
+
+def _index_tests(chosen: Sequence[_ChosenTests], first: int) -> list[_Constants]:
+    """Return indexes over the tests of readers, which are numbered from the first on."""
+    grouped: dict[IndexKind, dict[Constant, list[int]]] = {}
+    for number, choice in enumerate(chosen, first):
+        for kind, values in choice.by_kind.items():
+            constants = grouped.setdefault(kind, {})
+            for value in values:
+                constants.setdefault(value, []).append(number)
+    return [_Constants.of(kind, each) for kind, each in grouped.items()]
 
 
 class _SampledTests:
@@ -185,7 +265,7 @@ class Router:
     ) -> None:
         """`rules` are those of each target: one that runs alone, or several.
 
-        A router that was there `before` knows how often tests hold.
+        A router that was there `before` knows how often tests hold, and has indexes.
         """
         self.type_column = type_column
         self._rules = dict(rules)
@@ -214,44 +294,46 @@ class Router:
             self._sample = _SampledTests(self._programs.tests, type_column)
             if before is not None and before._sample is not None:
                 self._sample.take_over(before._sample)
-                self._choices = before._choices
                 self._read, self._sample_at = before._read, before._sample_at
         self._waiting: list[EventBatch] = []
-        self._chosen: dict[tuple[int, int | None], _ChosenTests] = {}
-        self._built: list[_Constants] | None = None
+        self._chosen: dict[tuple[int, int], _ChosenTests] = {}
+        self._built: tuple[_Layers, _Readers] | None = None
+        self._before: _Layers | None = None
+        """Indexes over the tests of rules most of which are there still."""
+        if before is not None:
+            self._choices = dict(before._choices)
+            self._before = before._before if before._built is None else before._built[0]
 
     def _choose(self) -> None:
         """Choose the tests of each rule by what is known of the events, and index them."""
         sample = self._sample
         weigh = guess_weight if sample is None or not sample.rows else sample.weigh
-        chosen: dict[tuple[int, int | None], _ChosenTests] = {}
+        chosen: dict[tuple[int, int], _ChosenTests] = {}
         for target in self._targets:
             for owner, needed in self._rules[target].wanted.items():
                 known = self._choices.get(id(needed))
                 if known is None:
                     known = self._choices[id(needed)] = _ChosenTests.of(needed, weigh)
-                chosen[target, owner] = known
+                chosen[target, owner or 0] = known
         if chosen != self._chosen:
             self._chosen, self._built = chosen, None
+        self._choices = {id(each.needed): each for each in self._chosen.values()}
 
     @property
-    def _indexes(self) -> list[_Constants]:
+    def _layers(self) -> tuple[_Layers, _Readers]:
         """The indexes over the tests that are chosen; they are built when they are needed."""
         if self._built is None:
             self._built = self._build()
         return self._built
 
-    def _build(self) -> list[_Constants]:
+    def _build(self) -> tuple[_Layers, _Readers]:
         if not self._chosen:
             self._choose()
-        grouped: dict[IndexKind, dict[Constant, list[tuple[int, int]]]] = {}
-        for (target, owner), choice in self._chosen.items():
-            reader = (target, owner or 0)
-            for kind, values in choice.by_kind.items():
-                constants = grouped.setdefault(kind, {})
-                for value in values:
-                    constants.setdefault(value, []).append(reader)
-        return [_Constants.of(kind, each) for kind, each in grouped.items()]
+        known = None if self._before is None else self._before.change(self._chosen)
+        self._before = None
+        if known is not None:
+            return known
+        return _Layers.of([*self._chosen.values()]), _Readers.of([*self._chosen])
 
     def _sample_events(self, batch: EventBatch) -> None:
         """Look at some events, if it is time to; fewer than some hundred tell nothing."""
@@ -280,15 +362,18 @@ class Router:
     @property
     def constants(self) -> dict[IndexKind, list[Constant]]:
         """The constants of each index: every event that can move a rule has one of them."""
-        return {index.kind: [*index.constants.constants] for index in self._indexes}
+        found: dict[IndexKind, list[Constant]] = {}
+        for index in self._layers[0].indexes:
+            found.setdefault(index.kind, []).extend(index.constants.constants)
+        return found
 
     @property
     def attributes(self) -> dict[str, int]:
         """How many constants are indexed, by attribute."""
         found: dict[str, int] = {}
-        for index in self._indexes:
-            name = index.kind.attribute or self.type_column
-            found[name] = found.get(name, 0) + len(index.counts)
+        for kind, constants in self.constants.items():
+            name = kind.attribute or self.type_column
+            found[name] = found.get(name, 0) + len(constants)
         return found
 
     def route(self, batch: EventBatch) -> dict[int, RoutedEvents]:
@@ -298,7 +383,7 @@ class Router:
         """
         self._sample_events(batch)
         found: dict[int, list[RoutedEvents]] = {}
-        for part, (name, _) in enumerate(batch.parts if self._indexes else ()):
+        for part, (name, _) in enumerate(batch.parts if self._layers[0].indexes else ()):
             for target, at, owners in self._find_events(batch, part):
                 streams, wanted = self._rules[target]
                 if not streams or name in streams:
@@ -325,7 +410,8 @@ class Router:
     def _find_events(self, batch: EventBatch, part: int) -> Iterator[tuple[int, Int64s, Int64s]]:
         """Yield targets with the events of a part that can move them, and the owners of these."""
         table, events = batch.parts[part][1], None
-        for index in self._indexes:
+        layers, now = self._layers
+        for index in layers.indexes:
             column = find_column(table, index.kind, self.type_column)
             if column is None:
                 continue
@@ -333,11 +419,11 @@ class Router:
                 events = _order_rows(batch, part, table.num_rows)
             if not is_indexed(column, index.kind):
                 every = np.arange(len(column)) if events is None else events[events >= 0]
-                for target, owners in index.list_readers().items():
+                for target, owners in index.list_readers(now).items():
                     at = every if len(owners) == 1 else np.repeat(every, len(owners))
                     yield target, at, np.tile(owners, len(every))
                 continue
-            for target, rows, owners in index.find(column):
+            for target, rows, owners in index.find(column, now):
                 if events is None:
                     yield target, rows, owners
                 else:
