@@ -19,14 +19,20 @@ The growth exponent fits the cost of an event as a power of the number of rules:
 separate runs". The memory of detections is the peak of a process that runs them (`rules_process`).
 
 Sessions of detections are also measured by the size of a push: each push has a cost for each rule.
+And some files of a folder of detections change while a session runs: the folder is read again, the
+session updated, and a few events are pushed twice. The first of these pushes does what the change
+has left to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from time import process_time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +58,11 @@ DETECTIONS = "detections"
 PUSHES = "detections, by the size of a push"
 _PUSHED_RULES, _PUSHED = 1000, 20_000
 """The rules that are pushed to, and the events of small pushes."""
+CHANGES = "detections that change"
+_CHANGING_RULES, _CHANGED, _CHANGES = 3000, 10, 5
+"""The rules of a session, how many of them change at a time, and how often."""
+_FIRST, _FEW = 2500, 100
+"""The events before the first change, and those of a push after each."""
 QUERY = (
     "SELECT * FROM S WHERE (LOGIN AS a ; FAIL AS b ; SUDO AS c) "
     "FILTER a[host = 'h{0}'] AND b[host = 'h{0}'] AND c[host = 'h{0}'] "
@@ -112,7 +123,44 @@ def run_rules(scale: BenchmarkScale, step: Step) -> list[Record]:
         case: Case = {"workload": DETECTIONS, "rules": number}
         records.append(Record(NAME, "peak", peak, "B", case))
     number = max(each for each in scale.detections if each <= _PUSHED_RULES)
-    return records + _measure_pushes(number, log, scale.pushes)
+    records += _measure_pushes(number, log, scale.pushes)
+    number = max(each for each in scale.detections if each <= _CHANGING_RULES)
+    return records + _measure_changes(number, log)
+
+
+def _measure_changes(number: int, log: pa.Table) -> list[Record]:
+    """Measure what it costs that some of these detections change while a session runs."""
+    spent: dict[str, list[float]] = {}
+
+    def measure(name: str, call: Callable[[], Any]) -> Any:
+        begin = process_time()
+        found = call()
+        spent.setdefault(name, []).append(1000 * (process_time() - begin))
+        return found
+
+    first = min(_FIRST, log.num_rows // 2)
+    few = min(_FEW, (log.num_rows - first) // (2 * _CHANGES))
+    chance = Random(SEED)
+    with TemporaryDirectory() as folder:
+
+        def write(i: int, seed: int) -> None:
+            text = f"RULE r{i} AS {write_detection(i, seed)}\n"
+            Path(folder, f"r{i}.ceql").write_text(text, encoding="utf-8")
+
+        for i in range(number):
+            write(i, 0)
+        session = cernis.rules(Path(folder)).session()
+        session.push(log.slice(0, first))
+        changed = min(_CHANGED, number)
+        for turn in range(_CHANGES):
+            for i in chance.sample(range(number), changed):
+                write(i, turn + 1)
+            rules = measure("read again", lambda: cernis.rules(Path(folder)))
+            measure("update", partial(session.update, rules))
+            for after, name in enumerate(("next push", "any push"), 2 * turn):
+                measure(name, partial(session.push, log.slice(first + after * few, few)))
+    case: Case = {"workload": CHANGES, "rules": number, "changed": changed}
+    return [Record(NAME, name, min(own), "ms", case) for name, own in spent.items()]
 
 
 def _measure_pushes(number: int, log: pa.Table, sizes: Sequence[int]) -> list[Record]:
@@ -203,6 +251,18 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
             own = [record for record in records if record.case["workload"] == PUSHES]
             titles = {"rules": "rules", "rows in a push": "rows", "events/s": "rate"}
             found.append(tabulate(own, "Rate of a session by the size of a push", "rate", titles))
+            continue
+        if workload == CHANGES:
+            own = [record for record in records if record.case["workload"] == CHANGES]
+            titles = {
+                "rules": "rules",
+                "changed": "changed",
+                "reading the folder again, ms": "read again",
+                "update, ms": "update",
+                "next push, ms": "next push",
+                "any other push, ms": "any push",
+            }
+            found.append(tabulate(own, "Cost of a change while a session runs", "update", titles))
             continue
         own = [record for record in records if record.case["workload"] == workload]
         title = f"Cost of an event by the number of rules of {workload}"

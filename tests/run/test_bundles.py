@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from threading import Thread
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.errors import StateError
-from cernis.run.rules import shared_rules
+from cernis.run.rules import layers, shared_rules
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.session import RuleSession
@@ -196,6 +197,12 @@ def test_the_matches_of_a_bundle_become_events_in_the_order_of_the_oracle(
 @given(st.data())
 def test_rules_join_and_leave_a_bundle_that_runs(data: st.DataObject) -> None:
     """In pieces, with restarts, and with rules that come, go and change."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(layers, "SHARE", data.draw(st.sampled_from([0, 8])))
+        change_again_and_again(data)
+
+
+def change_again_and_again(data: st.DataObject) -> None:
     rules, whole = data.draw(rule_sets()), data.draw(logs())
     session, alone = rules.session(), run_alone(rules)
     for piece in split_batches(range(whole.num_rows), data.draw(cuts(whole.num_rows))):
@@ -218,6 +225,49 @@ def test_rules_join_and_leave_a_bundle_that_runs(data: st.DataObject) -> None:
                     del texts[name]
             rules = cernis.rules(texts)
             assert session.update(rules) == alone.update(rules)
+
+
+@pytest.mark.parametrize("share", [0, 8])
+def test_a_bundle_that_changes_again_and_again_knows_what_it_has_learned(
+    monkeypatch: pytest.MonkeyPatch, share: int
+) -> None:
+    """With an encoder of its own for the rules that have come, or all built anew."""
+    monkeypatch.setattr(layers, "SHARE", share)
+    chance = Random(9)
+
+    def write(number: int) -> str:
+        key = f"host = 'h{number}'"
+        likes = [f"user LIKE '{chance.choice('xy')}.*'", f"size > {chance.randrange(9)}"]
+        tests = [f"a[{key} AND {chance.choice(likes)}]", f"b[{key} AND {chance.choice(likes)}]"]
+        steps = f"{chance.choice('AB')} AS a ; {chance.choice('AB')} AS b"
+        return f"SELECT * FROM S WHERE ({steps}) FILTER {' AND '.join(tests)} WITHIN 9 ms"
+
+    texts = {f"r{i}": write(i) for i in range(12)}
+    session, alone = (make(cernis.rules(texts)) for make in (RuleSet.session, run_alone))
+    found = 0
+    for turn in range(12):
+        rows = [
+            {
+                "type": chance.choice("AB"),
+                "host": f"h{chance.randrange(16)}",
+                "user": chance.choice(["x1", "y1", None]),
+                "size": chance.randrange(9),
+                "ts": 200 * turn + i // 9,
+            }
+            for i in range(200)
+        ]
+        results = session.push(rows)
+        assert_same(results, alone.push(rows))
+        found += sum(count(results).values())
+        for number in chance.sample(range(16), 2):
+            texts.pop(f"r{number}", None)
+            if chance.random() < 0.8:
+                texts[f"r{number}"] = write(number)
+        assert session.update(cernis.rules(texts)) == alone.update(cernis.rules(texts))
+        assert any(each.group is not None for each in session.running)
+        if chance.random() < 0.3:
+            session = session.rules.thaw(session.freeze())
+    assert found > 200
 
 
 @some

@@ -21,7 +21,7 @@ from cernis.encoding.ranges import RangeSearch
 from cernis.events.batch import EventBatch
 from cernis.pattern.simple_tests import Form, Interval
 from cernis.plan.equalities import choose_tests, find_equalities, find_needed, list_tests
-from cernis.run.rules import routing
+from cernis.run.rules import layers, routing
 from cernis.run.rules.routing import RoutedRules, Router
 from tools.cases.rule_sets import make_events, write_rule, write_step
 
@@ -32,6 +32,12 @@ CASES = min(int(os.environ.get("CERNIS_FUZZ_N", "12")), 2000)
 def list_found(result: Any) -> str:
     found = result.to_arrow().to_pylist() if hasattr(result, "to_arrow") else list(result)
     return repr(found)  # NaN is what it is
+
+
+def list_values(result: Any) -> str:
+    """Return what was found, without the numbers of rows: a rule that came later has others."""
+    table = result.to_arrow()
+    return repr(table.drop_columns({"start", "end"} & {*table.schema.names}).to_pylist())
 
 
 def push_all(session: Any, pieces: list[pa.Table]) -> list[Any]:
@@ -229,6 +235,36 @@ def test_rules_that_change_are_found_by_their_own_conditions() -> None:
         own = cernis.rules({"r": after[f"r{number}"]}).session().push({"log": events.slice(300)})
         assert found[f"r{number}"].count() == own["r"].count(), after[f"r{number}"]
     assert sum(each.count() for each in found.values())
+
+
+@pytest.mark.parametrize("seed", range(max(1, CASES // 10)))
+@pytest.mark.parametrize("share", [0, 8])
+def test_what_rules_find_does_not_depend_on_the_changes_before(
+    monkeypatch: pytest.MonkeyPatch, seed: int, share: int
+) -> None:
+    """With changed rules beside the others in each index, or all built anew, and with restarts."""
+    monkeypatch.setattr(layers, "SHARE", share)
+    chance = Random(f"changes {seed}")
+    texts = {f"r{i}": write_rule(chance) for i in range(12)}
+    events = make_events(chance, 400)
+    session = cernis.rules(texts).session()
+    alone: dict[str, Any] = {}
+    for first in range(0, 400, 80):
+        part = {"log": events.slice(first, 80)}
+        found = session.push(part)
+        for name, text in texts.items():
+            if name not in alone:
+                alone[name] = cernis.rules({"r": text}).session()
+            assert list_values(found[name]) == list_values(alone[name].push(part)["r"]), text
+        for name in chance.sample(sorted(texts), chance.randrange(5)):
+            alone.pop(name)
+            del texts[name]
+            for new in chance.sample([name, f"{name} {first}"], chance.randrange(3)):
+                texts[new] = write_rule(chance)
+        texts = dict(chance.sample([*texts.items()], len(texts)))
+        session.update(cernis.rules(texts))
+        if chance.random() < 0.3:
+            session = session.rules.thaw(session.freeze())
 
 
 def test_steps_that_share_a_constant_are_found_by_it() -> None:

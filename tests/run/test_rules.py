@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.pattern.selection import counts_only
 from cernis.pattern.simple_tests import ConstantTest
 from cernis.plan.equalities import find_equalities, why_whole
+from cernis.run.rules import rule_files
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
@@ -523,6 +525,35 @@ def test_a_folder_that_is_read_again_costs_the_files_that_changed(
     with use_time_zone("Europe/Berlin"):
         assert "Berlin" in str(cernis.rules(tmp_path)["b"])
     assert "Berlin" not in str(cernis.rules(tmp_path)["b"])
+
+
+def test_files_that_have_not_changed_for_a_while_are_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    read = Path.read_text
+
+    def read_text(path: Path, encoding: str) -> str:
+        if path.suffix == ".ceql":
+            opened.append(path.name)
+        return read(path, encoding)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    for name in ("a", "b", "sub/c"):
+        file = tmp_path / f"{name}.ceql"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"RULE {file.stem} AS SELECT * WHERE A AS a FILTER a[x = 1]")
+    known = cernis.rules(tmp_path), cernis.rules(tmp_path)
+    assert opened == ["a.ceql", "b.ceql", "c.ceql"] * 2  # the clock of the files may not tell
+    monkeypatch.setattr(rule_files, "_TICK", 0)
+    assert [*cernis.rules(tmp_path)] == [*known[0]] == [*cernis.rules(tmp_path)]
+    assert opened == ["a.ceql", "b.ceql", "c.ceql"] * 3
+    before, other = (tmp_path / "b.ceql").stat(), tmp_path / "other"
+    other.write_text("RULE b AS SELECT * WHERE A AS a FILTER a[x = 2]")
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.rename(tmp_path / "b.ceql")
+    assert "x = 2" in str(cernis.rules(tmp_path)["b"])
+    assert opened[9:] == ["b.ceql"]
 
 
 def test_the_command_line_checks_and_explains_a_folder_of_rules(

@@ -137,7 +137,7 @@ class Source:
         """Whether the source has neither columns nor rows that can be read."""
         reader = self.reader
         has_rows = reader.has_rows if isinstance(reader, TextReader) else reader.count != 0
-        return not self.columns.names and not has_rows
+        return not len(self.columns) and not has_rows
 
     @property
     def _readers(self) -> tuple[Reader, ...]:

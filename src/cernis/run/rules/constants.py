@@ -22,6 +22,7 @@ from cernis.events.attributes import attribute
 from cernis.events.batch import Int64s
 from cernis.events.source import kind_of
 from cernis.pattern.simple_tests import Constant, ConstantTest, Form, Interval
+from cernis.run.rules.layers import are_few
 from cernis.schema import Kind
 
 _KINDS: dict[Kind, tuple[type[Constant], ...]] = {
@@ -82,8 +83,6 @@ class ConstantIndex:
 
 TestIndex = tuple[IndexKind, ConstantIndex, Int64s]
 """A kind, an index of constants, and the numbers of their tests."""
-_RECENT = 8
-"""All tests are indexed anew when one in so many is new."""
 
 
 class TestTable:
@@ -122,7 +121,7 @@ class TestTable:
         """
         if self._indexed < self.size:
             self._indexed = self.size
-            if _RECENT * (self.size - self._settled) > self._settled:
+            if not are_few(self.size - self._settled, self._settled):
                 self._large, self._settled = _index_tests(self._kinds), self.size
                 self._recent = {}
             self._indexes = [*self._large, *_index_tests(self._recent)]

@@ -68,6 +68,7 @@ from cernis.run.feed import EncodedBatch, Feed, Keys, push_pieces
 from cernis.run.freeze import read_state, thaw_pipeline
 from cernis.run.pipeline import Pipeline, make_run
 from cernis.run.query import Query
+from cernis.run.rules.layers import are_few
 from cernis.run.rules.owned_suppress import OwnedClauses, OwnedSuppressor, SilencedMatches
 from cernis.run.rules.routing import RoutedRules, sort_numbers
 from cernis.run.rules.rule import Rule
@@ -299,10 +300,6 @@ def merge_alphabet(unary: Unary) -> MergedAlphabet:
     return found
 
 
-_RECENT = 8
-"""A bundle gets a machine from the start when one in so many of its rules has come or left."""
-
-
 class BundleMachine:
     """The automata of a bundle: how events become symbols, and the tables of the kernel.
 
@@ -339,7 +336,7 @@ class BundleMachine:
         places = {id(unit): place for place, unit in enumerate(new, len(self._units))} | known
         own = np.array([places[id(unit)] for unit in units], np.int64)
         missing = settled - int((own < settled).sum())
-        if _RECENT * (len(self._units) + len(new) - settled + missing) > settled:
+        if not are_few(len(self._units) + len(new) - settled + missing, settled):
             return None
         made = copy(self)
         made._places = own

@@ -34,6 +34,7 @@ from cernis.run.rules.constants import (
     find_column,
     is_indexed,
 )
+from cernis.run.rules.layers import are_few
 from cernis.run.rules.narrow import ProgramTable, RuleConditions
 
 _SAMPLED = 2048
@@ -42,8 +43,6 @@ LEAST_SAMPLED = 256
 """Fewer events are no sample."""
 _RARER = 16
 """A router samples again when it has read so many times as many events."""
-_RECENT = 8
-"""All rules are indexed anew when one in so many has come or left since."""
 _STALE = 4
 """Programs are written anew when so many times as many are known as there are rules."""
 _UNSEEN = {Form.EQUAL: 0.5, Form.FOLDED: 0.5, Form.PART: 0.25, Form.RANGE: 0.75}
@@ -120,9 +119,7 @@ class _Constants(NamedTuple):
         every = np.array([*chain.from_iterable(readers.values())], np.int64)
         return _Constants(kind, index, counts, np.cumsum(counts) - counts, every)
 
-    def find(
-        self, column: pa.ChunkedArray, now: _Readers
-    ) -> Iterator[tuple[int, Int64s, Int64s]]:
+    def find(self, column: pa.ChunkedArray, now: _Readers) -> Iterator[tuple[int, Int64s, Int64s]]:
         """Yield each target that reads some rows, these rows, and their owners."""
         rows, numbers = self.constants.find(column)
         if not len(rows):
@@ -189,7 +186,7 @@ class _Layers(NamedTuple):
             else:
                 recent[pair] = choice
         left = sum(map(len, free.values()))
-        if _RECENT * (len(recent) + left) > len(self.settled):
+        if not are_few(len(recent) + left, len(self.settled)):
             return None
         small = _index_tests([*recent.values()], len(self.settled))
         layers = self._replace(recent=[*recent.values()], small=small)

@@ -29,6 +29,7 @@ from cernis.plan.equalities import choose_tests, find_needed, is_paced, why_whol
 from cernis.plan.templates import Template, find_template
 from cernis.run.query import Query
 from cernis.run.requirements import list_columns
+from cernis.run.rules.rule_files import Stamp, list_rule_files
 
 _SHOWN = 10
 """So many names are shown of rules that have something in common."""
@@ -104,6 +105,11 @@ class Rule:
     def equalities(self) -> frozenset[ConstantTest] | None:
         """Tests of which one holds for every event that can move it, where no event is known."""
         return None if self.needed is None else choose_tests(self.needed)
+
+    @cached_property
+    def types(self) -> tuple[ConstantTest, ...]:
+        """Those of `equalities` that are types."""
+        return tuple(test for test in self.equalities or () if test.attribute is None)
 
     @cached_property
     def template(self) -> Template | None:
@@ -300,19 +306,30 @@ _texts: WeakValueDictionary[tuple[str, str | None], _ReadText] = WeakValueDictio
 changes costs the files that changed."""
 
 
-def _read_rules(text: str) -> _ReadText:
-    """Parse the rules of a text, if it is not one that is in use.
+_files: WeakValueDictionary[tuple[str, Stamp, str | None, frozenset[str]], _ReadText] = (
+    WeakValueDictionary()
+)
+"""The files with such texts, by what tells whether they or what they mean have changed."""
+
+
+def _list_user_functions() -> frozenset[str]:
+    return frozenset(FUNCTIONS.keys() - BUILTIN)
+
+
+def _read_rules(text: str, functions: frozenset[str]) -> tuple[_ReadText, bool]:
+    """Parse the rules of a text, if it is not one that is in use; return whether it is one now.
 
     What a text means may change with the values of parameters and the functions of users.
     """
     key, capitals = (text, find_time_zone()), text.upper()
-    is_fixed = not any(name in capitals for name in ("$", *(FUNCTIONS.keys() - BUILTIN)))
+    is_fixed = not any(name in capitals for name in ("$", *functions))
     known = _texts.get(key) if is_fixed else None
     if known is None:
         known = _ReadText(parse_rules(text))
-        if is_fixed and all(rule.mistake is None for rule in known.rules):
+        is_fixed = is_fixed and all(rule.mistake is None for rule in known.rules)
+        if is_fixed:
             _texts[key] = known
-    return known
+    return known, is_fixed
 
 
 class _RuleReader:
@@ -322,6 +339,7 @@ class _RuleReader:
         self.rules: list[Rule] = []
         self.mistakes: list[_Mistake] = []
         self._origins: dict[str, str] = {}
+        self._functions = _list_user_functions()
 
     def read(self, source: Any) -> None:
         match source:
@@ -345,28 +363,39 @@ class _RuleReader:
 
     def _read_path(self, path: Path) -> None:
         if not path.is_dir():
-            self._read_file(path)
+            self._read_file(str(path))
             return
-        files = [file for file in path.rglob("*.ceql") if file.is_file()]
+        files = list_rule_files(path)
         if not files:
             raise CernisError(f"{path}: no file of rules (.ceql)")
-        for file in sorted(files, key=lambda file: file.parts):
-            self._read_file(file)
+        for file in files:
+            self._read_file(*file)
 
-    def _read_file(self, path: Path) -> None:
+    def _read_file(self, path: str, stamp: Stamp | None = None) -> None:
+        key = None if stamp is None else (path, stamp, find_time_zone(), self._functions)
+        if key is not None and (known := _files.get(key)) is not None:
+            self._add_all(known, path)
+            return
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise CernisError(f"{path}: cannot be read: {error}") from error
-        self._read_text(text, str(path))
+        read, is_fixed = self._read_text(text, path)
+        if read is not None and key is not None and is_fixed:
+            _files[key] = read
 
-    def _read_text(self, text: str, origin: str) -> None:
+    def _read_text(self, text: str, origin: str) -> tuple[_ReadText | None, bool]:
+        """Add the rules of a text; return them, and whether they are known from now on."""
         try:
-            read = _read_rules(text)
+            read, is_fixed = _read_rules(text, self._functions)
         except CernisError as error:
             told = f"{origin}: {error}" if origin else str(error)
             self.mistakes.append(_Mistake(told, None, origin))
-            return
+            return None, False
+        self._add_all(read, origin)
+        return read, is_fixed
+
+    def _add_all(self, read: _ReadText, origin: str) -> None:
         for index, rule in enumerate(read.rules):
             where = f"{origin}, line {rule.line}" if origin else f"line {rule.line}"
             if rule.mistake is not None:

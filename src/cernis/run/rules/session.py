@@ -158,12 +158,17 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         The session goes on as it was.
         """
         self.guard.check()
+        with make_lasting():
+            return self._update(rules)
+
+    def _update(self, rules: SharedRules) -> RuleChanges:
         plan_rules(rules)
         changes = compare_rules(self.rules, rules)
         names = {*changes.kept}
         kept = [each for each in self.running if any(rule.name in names for rule in each.rules)]
         self._is_updated = True
-        self._matches = Counter({name: self._matches[name] for name in names})
+        matches = self._matches.items()
+        self._matches = Counter({name: number for name, number in matches if name in names})
         groups: list[RuleGroup] = []
         if self._has_groups:
             before = [each.group.keep(names) for each in kept if each.group is not None]

@@ -283,14 +283,17 @@ def find_bundles(
 
     `before` are bundles that run, whose rules stay in them and may get others.
     """
-    inside = {*apart, *list_members(before)}
+    alone = {*apart}
+    inside = alone.union(list_members(before))
     made = {rule.query.pattern.into for rule in rules}
     kinds: dict[BundleKind, list[Rule]] = {}
-    routed = (rule for rule in rules if rule.name not in apart)
-    tests = (test for rule in routed for test in rule.equalities or ())
-    readers = Counter(test for test in tests if test.attribute is None)
-    for rule in rules:
-        if rule.name not in inside and made.isdisjoint(rule.query.pattern.streams):
+    free = [rule for rule in rules if rule.name not in inside]
+    readers: Counter[ConstantTest] = Counter()
+    if any(rule.types for rule in free):
+        routed = (rule for rule in rules if rule.name not in alone)
+        readers.update(test for rule in routed for test in rule.types)
+    for rule in free:
+        if made.isdisjoint(rule.query.pattern.streams):
             kind = find_kind(rule)
             if kind is not None and not _shares_types(rule, readers):
                 kinds.setdefault(kind, []).append(rule)
