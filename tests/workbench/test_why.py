@@ -199,10 +199,25 @@ def test_the_budget_of_candidates_can_be_set(
     monkeypatch.chdir(tmp_path)
     Path("S.csv").write_text("type,x,ts\n" + "".join(f"A,{i},{i}\n" for i in range(8)))
     query = "SELECT * FROM S WHERE A+ AS a FILTER AVG(a[x]) > 3"
-    assert main(["why", query, "-e", "S.csv", "--budget", "9"]) == 1
+    assert main(["why", query, "-e", "S.csv", "--budget", "9", "--end", "7"]) == 1
     assert "has more candidates to check than its budget of 9; narrow" in capfd.readouterr().err
     assert main(["why", query, "-e", "S.csv", "--budget", "9999"]) == 0
     assert "lost to AVG(a[x]) > 3: " in capfd.readouterr().out
+
+
+def test_a_spent_budget_leaves_what_can_be_counted() -> None:
+    rows = [{"type": "BA"[i % 2], "x": i, "ts": i} for i in range(16)]
+    query = cernis.query("SELECT * FROM S WHERE B AS b ; A+ AS a FILTER b[x > 3] AND AVG(a[x]) > 9")
+    found = query.why(rows, budget=9)
+    assert "has more candidates to check than its budget of 9" in found.spent
+    first, second = found.steps
+    assert (first.events, first.reached, second.events, second.reached) == (6, 6, 8, None)
+    without = {each.text: each.without for each in found.relaxed}
+    assert (
+        without["AVG(a[x]) > 9"]
+        == cernis.query("SELECT * FROM S WHERE B AS b ; A+ AS a FILTER b[x > 3]").run(rows).count()
+    )
+    assert "not counted: it would take too many candidates" in str(found)
 
 
 def test_rules_that_insert_are_counted_and_their_readers_are_named(

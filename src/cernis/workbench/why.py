@@ -73,6 +73,8 @@ class Funnel:
     finding: Finding | None = None
     """Of the rows that were given: whether they match, and the first obstacle."""
     about: str = ""
+    spent: str = ""
+    """Why the matches are not counted, if they are not."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -103,13 +105,16 @@ class Funnel:
             reached = _write_count(step.reached, "partial match")
             lines.append(f"{number}. {step.text}: {fit}{reached}")
             lines += [f"   {lost}" for lost in _list_lost(step)]
-        lines.append(_write_count(self.matches, "match"))
+        lines.append(self._write_total())
         for each in self.relaxed:
             more = f" ({each.more:+,})" if each.more else ""
             lines.append(f"   without {each.text}: {_write_count(each.without, 'match')}{more}")
         if self.finding is not None:
             lines.append(str(self.finding))
         return "\n".join(lines)
+
+    def _write_total(self) -> str:
+        return f"not counted: {self.spent}" if self.spent else _write_count(self.matches, "match")
 
     def _repr_html_(self) -> str:
         most = max((step.reached or 0 for step in self.steps), default=0) or 1
@@ -130,7 +135,7 @@ class Funnel:
             for each in self.relaxed
         ]
         said = "" if self.finding is None else element("p", write(str(self.finding)))
-        total = element("p", write(_write_count(self.matches, "match")))
+        total = element("p", write(self._write_total()))
         return element("table", *rows) + total + element("ul", *more) + said
 
 
@@ -159,7 +164,7 @@ def why(
 
     `rows` are those that should have been a match; `key` is a value of PARTITION BY, or a tuple of
     values; `end` is the row at which a match should have ended. The other options are those of
-    `Query.run`.
+    `Query.run`. Where the query spends its budget, the funnel has what can be counted.
     """
     pattern = query.pattern
     if pattern.grouping is not None:
@@ -169,14 +174,20 @@ def why(
         query = Query(pattern)
     events = make_rereadable(events)
     plain = _free(pattern)
-    matches = need_matches(query.run(events, **options), "why")
-    chosen = _CountedEnds.of(matches, key, end)
+    try:
+        matches = need_matches(query.run(events, **options), "why")
+        chosen = _CountedEnds.of(matches, key, end)
+        total = chosen.add_up(matches, is_end=True)
+        finding = None if rows is None else query.trace(matches).why(rows)
+        spent = ""
+    except BudgetError as error:
+        if any(asked is not None for asked in (rows, key, end)):
+            raise
+        chosen, total, finding, spent = _CountedEnds(), None, None, str(error)
     count = _Counter(events, options, chosen)
     steps = tuple(_list_steps(plain, count))
-    total = chosen.add_up(matches, is_end=True)
     relaxed = tuple(_relax(pattern, total, count))
-    finding = None if rows is None else query.trace(matches).why(rows)
-    return Funnel(steps, total, relaxed, finding, chosen.describe())
+    return Funnel(steps, total, relaxed, finding, chosen.describe(), spent)
 
 
 def _stop_inserting(pattern: Pattern) -> Pattern:
@@ -206,10 +217,11 @@ def _free(pattern: Pattern) -> Pattern:
 class _CountedEnds:
     """Which ends count: all, those of a key, those up to an event."""
 
-    key: tuple[Any, ...] | None
-    end: int | None
+    key: tuple[Any, ...] | None = None
+    end: int | None = None
     """A position."""
-    fields: MatchFields
+    fields: MatchFields | None = None
+    """How keys are read; None: no key was asked for."""
     row: int | None = None
 
     @classmethod
