@@ -8,6 +8,7 @@ from typing import Any
 
 _OPERATORS = ["=", "=", "<", "<=", ">", ">=", "!="]
 _STEPS = ["{}", "{}", "{}", "{}", "({} OR D)", "{}+", "({} ; D)", "({} : D)", "({} -> D)", "{}?"]
+_ENDINGS = ["{}+", "{}+", "{}?", "{}{{0,}}"]
 _WINDOWS = ["", " WITHIN 6 EVENTS", " WITHIN 9 EVENTS", " WITHIN 5 MILLISECONDS"]
 _STRATEGIES = ["", "", "", "", "", "NEXT ", "LAST ", "MAX ", "LONGEST "]
 _PARTITIONS = ["", "", "", " PARTITION BY [c]"]
@@ -179,7 +180,30 @@ def make_ends_query(random: Random, *, after: bool = True) -> str:
     return f"SELECT {strategy}* WHERE {formula}{ending}"
 
 
+def make_ending_query(random: Random, *, after: bool = True) -> str:
+    """Return the text of a query whose last compared event iterates, or may be left out."""
+    size, is_keyed = random.choice([1, 1, 2, 2, 3]), random.random() < 0.15
+    row, conditions, known = f"{random.choice('AAB')} AS v0", list[str](), [0]
+    for i in range(1, size + 1):
+        kind = random.choice(_STEPS[:5] + _STEPS if i < size else _ENDINGS)
+        separator = random.choices([" ; ", " : "], [20, 1])[0]
+        row += f"{separator}{kind.format(random.choice('AAB'))} AS v{i}"
+        if i == size or (kind in _STEPS[:5] and random.random() < 0.7):
+            name, op = random.choice("ppk"), random.choice(_OPERATORS[2:6])
+            scale = random.choice(_SCALED) if i < size else ""
+            conditions.append(f"v{i}[{name}] {op} v{random.choice([0, *known])}[{name}]{scale}")
+            conditions += [f"v0[k] = v{i}[k]"] if is_keyed else []
+            known.append(i)
+    following = random.choice(["", "", "", " ; D AS w", " ; (A OR B)+ AS w"])
+    formula = f"({row}{following}) FILTER {' AND '.join(conditions)}"
+    formula = f"({formula})+" if random.random() < 0.1 else formula
+    strategy = random.choice(_STRATEGIES if after else _STRATEGIES[:-1])
+    ending = f"{random.choice(_PARTITIONS)}{random.choice(_WINDOWS)}"
+    return f"SELECT {strategy}* WHERE {formula}{ending}"
+
+
 FAR = (
+    make_ending_query,
     make_ends_query,
     make_far_query,
     make_nested_query,

@@ -25,6 +25,9 @@ outer centre go on when it has passed its own stages.
 Values that the centre and all rays have in common, `a[k] = b[k] AND b[k] = c[k]`, are the *key* of
 a star: every index of it is kept by key. A part between the rays may have it or not.
 
+The last ray is one event that each match has. Where it iterates, or may be left out, the automaton
+gets a path of its own for each case first (`split_paths`).
+
 Cost contract: a few transitions for each pair of events; searches of the graph.
 """
 
@@ -45,6 +48,7 @@ from cernis.automata.correlated.pcea import (
     Transition,
     Unindexed,
 )
+from cernis.automata.correlated.split_paths import split_paths
 from cernis.automata.unary.tidy import find_reachable
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
@@ -53,6 +57,8 @@ from cernis.pattern.waits import Path, Place
 
 Equal = tuple[tuple[str, str], ...]
 """Attributes of two events that are equal."""
+_MOST_SPLITS = 8
+"""Each split copies the states of a star."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,30 +199,95 @@ def gather_middles(
         is_left = pair is not None and verdicts[place].how is How.CANDIDATE
         if is_left and pair and not unindexed.explain(pair.op, pair.earlier, pair.later):
             pairs.setdefault(pair.first, {}).setdefault(pair.last, []).append(pair)
-    far = [pair for lasts in pairs.values() for own in lasts.values() for pair in own]
-    equal = [pair for pair in far if pair.op == "="]
+    conditions = _Conditions(pcea, graph, pairs)
+    best, count = GatheredMiddles(pcea, {}), 0
+    for one in (conditions, conditions.split_paths()):
+        for inner_first in (True, False):
+            made = _gather(one, formula, verdicts, unindexed, inner_first)
+            if len(made.verdicts) > count:
+                best, count = made, len(made.verdicts)
+    left = (pair for pair in conditions.far if pair.place not in best.verdicts)
+    return replace(best, left=_explain_left(pcea, graph, compared, left, verdicts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Conditions:
+    """An automaton, and the conditions that links between its neighbours leave."""
+
+    pcea: PCEA
+    graph: _StateOrder
+    pairs: dict[int, dict[int, list[FarPair]]]
+    """By the states of the earlier and of the later event."""
+
+    @property
+    def far(self) -> list[FarPair]:
+        """All pairs."""
+        return [pair for lasts in self.pairs.values() for own in lasts.values() for pair in own]
+
+    def split_paths(self) -> _Conditions:
+        """Return the automaton with paths of their own to last rays that iterate, or are optional.
+
+        A condition may have several pairs of states then.
+        """
+        found = self
+        for _ in range(_MOST_SPLITS):
+            made = next(filter(None, map(found._split_path, sorted(found.pairs))), None)
+            if made is None:
+                break
+            found = made
+        return found
+
+    def _split_path(self, centre: int) -> _Conditions | None:
+        last = max(self.pairs[centre], key=lambda state: self.graph.count_before(state, centre))
+        between = self.graph.find_between(centre, last)
+        made = split_paths(self.pcea, centre, between, last)
+        if made is None:
+            return None
+        pairs: dict[int, dict[int, list[FarPair]]] = {}
+        copied = (
+            replace(pair, first=first, last=end)
+            for pair in self.far
+            for path in made.paths
+            for first in path.get(pair.first, (pair.first,))[-1:]
+            for end in path.get(pair.last, (pair.last,))
+        )
+        for pair in dict.fromkeys(copied):
+            pairs.setdefault(pair.first, {}).setdefault(pair.last, []).append(pair)
+        return _Conditions(made.pcea, _StateOrder(made.pcea), pairs)
+
+
+def _gather(
+    conditions: _Conditions,
+    formula: cel.Formula,
+    verdicts: Mapping[Place, Verdict],
+    unindexed: Unindexed,
+    inner_first: bool,
+) -> GatheredMiddles:
+    """Return the automaton with the stars that can be gathered, inner ones first or last."""
+    pcea, graph, pairs = conditions.pcea, conditions.graph, conditions.pairs
+    ends, equal = _Ends(formula, unindexed), [pair for pair in conditions.far if pair.op == "="]
+    made, arrows = pcea, frozenset[str]()
+    judged, begun = dict[FarPair, Verdict](), set[int]()
     spans = {
         centre: max(len(graph.find_between(centre, last)) for last in pairs[centre])
         for centre in pairs
     }
-    ends, best = _Ends(formula, unindexed), GatheredMiddles(pcea, {})
-    inner_first = sorted(pairs, key=lambda state: (spans[state], state))
-    for centres in (inner_first, inner_first[::-1]):
-        found, begun = GatheredMiddles(pcea, {}), set[int]()
-        for centre in centres:
-            rays = _find_rays(pcea, graph, centre, pairs[centre], ends)
-            for some in _choose_rays(rays):
-                if any(pair.place in found.verdicts for ray in some for pair in ray.pairs):
-                    continue
-                star = _Star(pcea, graph, centre, some, StarConditions(pairs, ends, equal))
-                made = star.gather(found.pcea, begun)
-                if made is not None:
-                    begun |= star.begun
-                    judged = found.verdicts | star.judge(verdicts)
-                    found = GatheredMiddles(made, judged, arrows=found.arrows | star.arrows)
-        best = max(best, found, key=lambda each: len(each.verdicts))
-    left = (pair for pair in far if pair.place not in best.verdicts)
-    return replace(best, left=_explain_left(pcea, graph, compared, left, verdicts))
+    centres = sorted(pairs, key=lambda state: (spans[state], state), reverse=not inner_first)
+    for centre in centres:
+        rays = _find_rays(pcea, graph, centre, pairs[centre], ends)
+        for some in _choose_rays(rays):
+            if any(pair in judged for ray in some for pair in ray.pairs):
+                continue
+            star = _Star(pcea, graph, centre, some, StarConditions(pairs, ends, equal))
+            gathered = star.gather(made, begun)
+            if gathered is not None:
+                begun |= star.begun
+                judged |= star.judge(verdicts)
+                made, arrows = gathered, arrows | star.arrows
+    left = {pair.place for pair in conditions.far if pair not in judged}
+    decided = sorted(judged.items(), key=lambda item: ("across" in item[1].why, len(item[1].why)))
+    found = {pair.place: verdict for pair, verdict in decided if pair.place not in left}
+    return GatheredMiddles(made, found, arrows=arrows)
 
 
 def _unite_alternatives(pcea: PCEA, compared: frozenset[str]) -> PCEA:
@@ -392,8 +463,8 @@ class _StateOrder:
         )
 
     def count_before(self, state: int, centre: int) -> int:
-        """Return how many states may come before a state, after the centre."""
-        return len(_walk(self.before, state, {centre}))
+        """Return how many other states may come before a state, after the centre."""
+        return len(_walk(self.before, state, {centre, state}))
 
 
 def _walk(steps: Mapping[int, set[int]], begin: int, without: set[int]) -> set[int]:
@@ -716,20 +787,20 @@ class _Star:
             made.append(t)
         return replace(pcea, transitions=tuple(made))
 
-    def judge(self, verdicts: Mapping[Place, Verdict]) -> dict[Place, Verdict]:
+    def judge(self, verdicts: Mapping[Place, Verdict]) -> dict[FarPair, Verdict]:
         """Return the verdicts of the conditions that the star decides."""
         found, names = {}, self.pcea.names
         for pair in self.equal:
             if self.key.covers(pair):
                 why = "all events of the star have it"
-                found[pair.place] = Verdict(verdicts[pair.place].text, How.EQUAL, why)
+                found[pair] = Verdict(verdicts[pair.place].text, How.EQUAL, why)
         for i, ray in enumerate(self.rays):
             between = frozenset(self.previous[1 : i + 1]).union(*self.regions[: i + 1])
             across = ", ".join(dict.fromkeys(names[state] for state in sorted(between)))
             for pair in ray.pairs:
                 why = f"across {across}" if across else "all its pairs are neighbours"
                 how = KIND_OF.get(pair.op, How.ORDERED)
-                found[pair.place] = Verdict(verdicts[pair.place].text, how, why)
+                found[pair] = Verdict(verdicts[pair.place].text, how, why)
         for star in self.inner:
             found |= {} if star is None else star.judge(verdicts)
         return found
