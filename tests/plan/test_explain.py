@@ -401,7 +401,7 @@ def test_three_events_in_any_order_are_compared_by_order() -> None:
 
 def test_a_condition_on_a_part_of_the_match_is_checked_on_each_candidate() -> None:
     said = entries(
-        "SELECT * FROM S WHERE (A AS x ; B AS y ; C+ AS z FILTER x[k] < z[k]) ; D WITHIN 10 EVENTS"
+        "SELECT * FROM S WHERE (A AS x ; B AS y ; C :+ AS z FILTER x[k] < z[k]) ; D WITHIN 9 EVENTS"
     )
     assert said["class"] == RESIDUAL
     assert said["conditions"] == [
