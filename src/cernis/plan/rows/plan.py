@@ -182,12 +182,14 @@ class RowPlan:
             and not column.name.startswith("@")
             and not isinstance(column.this, exp.Star)
         ]
-        if self.clause.rows is not RowsPerMatch.ONE:
-            mistakes += [
-                Diagnostic(f"the rows have a column '{measure.name}', too", measure.span)
-                for measure in self.measures
-                if measure.name.lower() in known
-            ]
+        returned = set(known)
+        if self.clause.rows is RowsPerMatch.ONE:
+            returned = {part.tree.name.lower() for part in self.clause.partition}
+        mistakes += [
+            Diagnostic(f"the rows have a column '{measure.name}', too", measure.span)
+            for measure in self.measures
+            if measure.name.lower() in returned
+        ]
         if mistakes:
             raise QueryError(mistakes, self.text)
 
