@@ -24,11 +24,10 @@ from hypothesis import strategies as st
 
 from benchmarks.spaseq.queries import WORKLOADS
 from cernis.engine.dag.count import count_matches
-from cernis.engine.dag.count_maps import count_decided, count_ended
-from cernis.engine.dag.count_rounds import list_pairs, slide_pairs, sum_pairs
+from cernis.engine.dag.count_pairs import list_pairs, slide_pairs, sum_pairs
+from cernis.engine.dag.count_ranges import count_once, count_rounds, count_steps
 from cernis.engine.dag.slide import count_sliding, count_values
-from cernis.engine.dag.slide_ranges import count_once, count_ranges
-from cernis.engine.dag.steps import choose_vertices, place_runs, read_steps
+from cernis.engine.dag.steps import choose_vertices, read_steps
 from cernis.engine.linked import runtime
 from cernis.pattern import graph as g
 from cernis.pattern.spaseq import SelectedExpression, SpaseqQuery
@@ -38,6 +37,7 @@ from cernis.rdf.reading import merge
 from cernis.rdf.reading.events import GraphEvents
 from cernis.rdf.session import GraphSession
 from cernis.rdf.shape import shape_answers
+from cernis.results.linked import join_segments
 from cernis.testing.spaseq.graph_patterns import Triples
 from cernis.testing.spaseq.oracle import SpaseqMatch, find_matches
 from tools.cases.spaseq.corpus import comparable_match, write_background, write_stream
@@ -261,25 +261,25 @@ def count_all_ways(seed: int, within: int) -> Counted:
     if not segments:
         return Counted([], {})
     numbers = [number for segment in segments for number in count_matches(segment)]
-    chosen = choose_vertices(segments)
+    segment = join_segments(segments)
+    chosen = choose_vertices(segment)
     if session.engine.has_ended:
-        ended = count_ended(segments, chosen, place_runs(segments[-1].memory, chosen))
-        rounds = slide_pairs(segments, chosen, list_pairs(segments, chosen))
+        ended = count_rounds(segment, chosen)
+        rounds = slide_pairs(segment, chosen, list_pairs(segment, chosen))
         return Counted(numbers, {"ended": ended, "rounds": rounds})
     if (chosen.rounds >= 0).any():
-        runs = place_runs(segments[-1].memory, chosen)
-        pairs = list_pairs(segments, chosen)
+        pairs = list_pairs(segment, chosen)
         ways = {
-            "decided": count_decided(segments, chosen, runs),
-            "once": count_once(segments, chosen),
-            "pairs": sum_pairs(segments, chosen, pairs),
-            "rounds": slide_pairs(segments, chosen, pairs),
+            "decided": count_rounds(segment, chosen),
+            "once": count_once(segment, chosen),
+            "pairs": sum_pairs(segment, chosen, pairs),
+            "rounds": slide_pairs(segment, chosen, pairs),
         }
         return Counted(numbers, ways)
-    read = read_steps(segments[-1].memory, chosen)
-    sliding = count_sliding(segments[-1].memory, chosen)
+    read = read_steps(segment.memory, chosen)
+    sliding = count_sliding(segment.memory, chosen)
     assert sliding is not None or session.engine.is_sorted
-    ways = {"sliding": sliding, "values": count_values(*read), "ranges": count_ranges(*read)}
+    ways = {"sliding": sliding, "values": count_values(*read), "ranges": count_steps(*read)}
     return Counted(numbers, ways)
 
 
@@ -307,9 +307,9 @@ def test_rounds_at_different_times_are_counted_once() -> None:
         segment for batch in session.open(falls.streams(400)) for segment in session.read(batch)
     ]
     numbers = [number for segment in segments for number in count_matches(segment)]
-    chosen = choose_vertices(segments)
+    segment = join_segments(segments)
     assert max(numbers) > 1
-    assert count_once(segments, chosen) == numbers
+    assert count_once(segment, choose_vertices(segment)) == numbers
 
 
 @some

@@ -11,10 +11,10 @@ import pytest
 
 import cernis
 from cernis.engine.dag.count import count_matches
-from cernis.engine.dag.count_maps import count_ended
-from cernis.engine.dag.count_rounds import list_pairs, slide_pairs
+from cernis.engine.dag.count_pairs import list_pairs, slide_pairs
+from cernis.engine.dag.count_ranges import count_rounds
 from cernis.engine.dag.records import VERTICES
-from cernis.engine.dag.steps import choose_vertices, place_runs
+from cernis.engine.dag.steps import choose_vertices
 from cernis.engine.linked import runtime
 from cernis.rdf.reading import merge
 from cernis.rdf.session import GraphSession
@@ -202,10 +202,10 @@ def test_rows_of_another_search_tree_take_no_runs(sequence: str) -> None:
     session = cernis.query(text, lang="spaseq").session(time_unit="s")
     segments = [segment for batch in session.open(write(events)) for segment in session.read(batch)]
     numbers = [number for segment in segments for number in count_matches(segment)]
-    chosen = choose_vertices(segments)
-    runs = place_runs(segments[-1].memory, chosen)
-    by_pairs = slide_pairs(segments, chosen, list_pairs(segments, chosen))
-    assert by_pairs == count_ended(segments, chosen, runs) == numbers
+    segment = linked.join_segments(segments)
+    chosen = choose_vertices(segment)
+    by_pairs = slide_pairs(segment, chosen, list_pairs(segment, chosen))
+    assert by_pairs == count_rounds(segment, chosen) == numbers
 
 
 @pytest.mark.parametrize(

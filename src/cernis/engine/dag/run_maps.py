@@ -3,8 +3,8 @@
 A run has two numbers: in how many ways it has taken rounds so far, and how many of these wait for
 the next step. It begins with (1, 0), or with (1, n) where n is a sum over other runs, and leaves
 the window with (0, 0). A round is a linear map of both numbers, the same for all runs of a range of
-values. A root is a sum of the first numbers over a range, or of the second. `count_maps` says
-which.
+values. A root is a sum of the first numbers over a range, or of the second. `count_ranges`
+says which.
 
 Runs lie side by side in the order of their values, in a segment tree for each join key. A node has
 the sums of both numbers, and a map that its children have not had yet (lazy propagation).
@@ -17,7 +17,7 @@ counted again modulo primes (`residues`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,25 +26,12 @@ from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.compiled.tiers import call_patiently, cut_events
 from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND
-from cernis.engine.dag.steps import Chosen, Ints, RunPlaces, Steps
+from cernis.engine.dag.steps import Chosen, Ints, RunPlaces, RunRanges, find_moments
 from cernis.engine.residues import add, count_exactly, reduce
 
 WAYS, READY = range(2)
 """The two numbers of a run."""
 Floats = NDArray[np.float64]
-
-
-class RunRanges(NamedTuple):
-    """Ranges of runs that a moment takes or asks for, by their places (`steps`)."""
-
-    moment: Ints
-    key: Ints
-    begin: Ints
-    end: Ints
-
-    def pick(self, which: NDArray[Any]) -> RunRanges:
-        """Return some of the ranges."""
-        return RunRanges(*(column[which] for column in self))
 
 
 class RunMaps(NamedTuple):
@@ -255,17 +242,6 @@ class _RunLeaves:
         is_last = (end == self.first[key + 1]) & (begin < end)
         right = np.where(is_last, self.begin[key] + (1 << height), right)
         return np.stack([left, np.maximum(left, right), height], axis=1)
-
-
-def find_moments(chosen: Chosen | Steps) -> Ints:
-    """Return the moment of each vertex."""
-    return np.repeat(np.arange(len(chosen.moment_first) - 1), np.diff(chosen.moment_first))
-
-
-def find_vertices(chosen: Chosen | Steps) -> tuple[Ints, Ints]:
-    """Return the numbers of roots, and their vertices."""
-    vertex = np.repeat(np.arange(len(chosen.start)), np.diff(chosen.root_first))
-    return chosen.root_first[0] + np.arange(len(vertex)), vertex
 
 
 def map_taken(ranges: RunRanges) -> RunMaps:

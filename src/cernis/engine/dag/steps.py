@@ -2,8 +2,8 @@
 
 A place is a vertex in an index: a search tree, or a group of runs that are asked as one. Places lie
 side by side in the order of their index and of the values in it, so that a question is an interval
-of places. `slide`, `slide_ranges` and `count_rounds` count by these. `count_maps` counts by the
-places of the runs alone that wait in search trees for rounds (`place_runs`).
+of places. `slide`, `count_ranges` and `count_pairs` count by these, and by the places of the runs
+alone that wait in search trees for rounds (`place_runs`).
 
 Cost contract: O(n log n) for n vertices inside the window of the first root, and linear in the
 branches of search trees: once for all roots.
@@ -11,8 +11,7 @@ branches of search trees: once for all roots.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,13 +184,9 @@ class Chosen(NamedTuple):
     """Per moment, the bound of the next root: nobody asks for earlier starts."""
 
 
-def choose_vertices(segments: Sequence[DagSegment]) -> Chosen:
-    """Return the vertices that the roots may reach.
-
-    The segments share their records: those of the last include those of the others.
-    """
-    memory, links = segments[-1].memory, segments[-1].links
-    roots = np.concatenate([segment.roots for segment in segments])
+def choose_vertices(segment: DagSegment) -> Chosen:
+    """Return the vertices that the roots may reach."""
+    links, memory, roots = segment
     last = min(int(roots["vertex"].max(initial=0)) + 1, int(memory.counters[r.VERTICES]))
     vertices = memory.vertices[:last]
     chosen = np.flatnonzero(vertices["start"] >= roots["bound"].min(initial=2**62))
@@ -284,6 +279,17 @@ def list_groups(memory: r.RunMemory, chosen: Chosen) -> NumberLists:
     filed = np.empty(ends[-1], np.int64)
     _list_filed(nodes, chosen.number, ends[1:], filed)
     return NumberLists(first, filed[: _drop_doubles(ends, filed, first)])
+
+
+def find_moments(chosen: Chosen | Steps) -> Ints:
+    """Return the moment of each vertex."""
+    return np.repeat(np.arange(len(chosen.moment_first) - 1), np.diff(chosen.moment_first))
+
+
+def find_vertices(chosen: Chosen | Steps) -> tuple[Ints, Ints]:
+    """Return the numbers of roots, and their vertices."""
+    vertex = np.repeat(np.arange(len(chosen.start)), np.diff(chosen.root_first))
+    return chosen.root_first[0] + np.arange(len(vertex)), vertex
 
 
 def read_steps(memory: r.RunMemory, chosen: Chosen) -> tuple[Steps, Places]:
@@ -395,6 +401,19 @@ def find_places(values: PlacedValues, key: Ints, ranges: AskedRanges) -> tuple[I
     return begin, end
 
 
+class RunRanges(NamedTuple):
+    """Ranges of runs that moments take or ask for, by their places."""
+
+    moment: Ints
+    key: Ints
+    begin: Ints
+    end: Ints
+
+    def pick(self, which: NDArray[Any]) -> RunRanges:
+        """Return some of the ranges."""
+        return RunRanges(*(column[which] for column in self))
+
+
 def place_runs(memory: r.RunMemory, chosen: Chosen) -> RunPlaces:
     """Return the places of the runs in search trees that vertices with rounds ask for."""
     asking = np.flatnonzero(chosen.rounds >= 0)
@@ -425,19 +444,13 @@ def spread(first: Ints, index: Ints) -> tuple[Ints, Ints]:
     return owner, np.arange(len(owner)) + begin
 
 
-class LostEnds(NamedTuple):
-    """Rows that have ended rounds and are no vertices any more: the collector has dropped them."""
+def find_lost(segment: DagSegment, chosen: Chosen, runs: RunPlaces) -> RunRanges:
+    """Return what rows have taken that are no vertices any more: the collector has dropped them.
 
-    round: Ints
-    """The vertex of the last round before each,"""
-    asking: Ints
-    """and the first vertex after it that ends rounds of the same runs."""
-    ranges: AskedRanges
-
-
-def find_lost(segment: DagSegment, chosen: Chosen, key: Ints) -> LostEnds:
-    """Return the rows that the tree of the first row of each join key knows of."""
-    links, memory = segment.links, segment.memory
+    The tree of the first row of each join key knows of them. Each comes after the last round before
+    it, and its moment is that of this round.
+    """
+    links, memory, key = segment.links, segment.memory, runs.key
     sources = memory.sources[chosen.rounds]
     kinds = links.kind[links.store[sources["link"]]]
     enders = np.flatnonzero((chosen.rounds >= 0) & (kinds == r.ENDED_ONCE))
@@ -457,7 +470,8 @@ def find_lost(segment: DagSegment, chosen: Chosen, key: Ints) -> LostEnds:
     is_below = links.rounds[sources["link"][asking]] < 0
     operator = np.where(is_below, r.LESS_EQUAL, r.GREATER_EQUAL)
     ranges = AskedRanges(operator, branches["high"].copy(), branches["low"].copy())
-    return LostEnds(number[kept], asking, ranges)
+    moment, own = find_moments(chosen)[number[kept]], key[asking]
+    return RunRanges(moment, own, *find_places(runs.values, own, ranges))
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""How many matches end at each root, where rounds are looked up: by the pairs of a run and a round.
+"""How many matches end at each root, where rounds are looked up: by pairs of a run and a round.
 
 `rounds` finds the rounds of a run when they are asked for. For counting, the pairs of a run and a
 round that fits it are listed once, for all roots.
@@ -16,12 +16,15 @@ Cost contract: linear in the pairs, and in the rounds that lead to roots; of `sl
 `slide` with a vertex for each pair. `sum_pairs` gives up where runs have had another step before,
 or roots are further than a step from the rounds. Numbers are floats, exact below 2^53; larger ones
 are added again modulo primes (`residues`), from the same pairs. Where pairs are many and runs have
-just begun, `slide_ranges` and `count_maps` count in less time.
+just begun, `count_ranges` counts in less time.
+
+Why two ways: with a group for each run, `slide` also counts what `sum_pairs` does, in ten to a
+hundred times the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +45,7 @@ from cernis.engine.dag.steps import (
     NumberLists,
     Steps,
     find_lost,
-    find_places,
+    find_moments,
     place_runs,
     read_steps,
 )
@@ -146,12 +149,13 @@ def list_rounds_below(links, memory, vertex, bound, items):
 
 
 @kernel
-def _find_ends(segment, steps, ends, items, span, roots):
+def _find_ends(segment, steps, ends, items, span):
     """List the rounds that lead to some roots, while there is room.
 
     `span` has the first root, the one after the last, and how many rounds there were before. Return
     the root that comes next, the number of rounds, and a status.
     """
+    roots = segment.roots
     begin, end, size = span
     for i in range(begin, end):
         ends.first[i] = size
@@ -228,27 +232,20 @@ class RoundPairs(NamedTuple):
     """Whether these have had no step before."""
 
 
-def list_pairs(segments: Sequence[DagSegment], chosen: Chosen) -> RoundPairs:
-    """Return the pairs of all vertices with rounds.
-
-    The segments share their records: those of the last include those of the others.
-    """
+def list_pairs(segment: DagSegment, chosen: Chosen) -> RoundPairs:
+    """Return the pairs of all vertices with rounds."""
     moments, size = len(chosen.moment_first) - 1, len(chosen.start)
-    runs = _list_all(_find_pairs, (moments, size), (segments[-1], chosen))
+    runs = _list_all(_find_pairs, (moments, size), (segment, chosen))
     assert runs is not None
     is_new = chosen.vertices["count"] == 0
     return RoundPairs(runs, bool(is_new[runs.item].all()))
 
 
-def sum_pairs(
-    segments: Sequence[DagSegment], chosen: Chosen, pairs: RoundPairs
-) -> list[int] | None:
+def sum_pairs(segment: DagSegment, chosen: Chosen, pairs: RoundPairs) -> list[int] | None:
     """Return the number of matches of every root; None: not all matches are a run with rounds."""
-    segment, size = segments[-1], len(chosen.start)
-    roots = np.concatenate([one.roots for one in segments])
-    ends = None
+    size, roots, ends = len(chosen.start), len(segment.roots), None
     if pairs.are_new:
-        ends = _list_all(_find_ends, (len(roots), len(roots)), (segment, chosen), roots)
+        ends = _list_all(_find_ends, (roots, roots), (segment, chosen))
     if ends is None:
         return None
     turned = NumberLists(np.zeros(size + 2, np.int64), np.empty_like(pairs.runs.item))
@@ -256,7 +253,7 @@ def sum_pairs(
     rows, order = _read_rows(segment, chosen), np.argsort(-chosen.bound, kind="stable")
 
     def count(prime: float) -> NDArray[np.float64]:
-        totals, out = np.zeros(size), np.empty(len(roots))
+        totals, out = np.zeros(size), np.empty(roots)
         call_patiently(_sum_roots, chosen, rows, turned, ends, prime, order, totals, out)
         return out
 
@@ -271,7 +268,6 @@ def _list_all(
     find: Callable[..., Any],
     sizes: tuple[int, int],
     records: tuple[DagSegment, Chosen],
-    *beside: NDArray[np.void],
 ) -> NumberLists | None:
     """Return the lists that a kernel writes; None: it gives up.
 
@@ -284,7 +280,7 @@ def _list_all(
         begin, status = piece.start, _NO_ROOM
         while status == _NO_ROOM:
             span = (begin, piece.stop, size)
-            begin, size, status = call_patiently(find, *records, found, items, span, *beside)
+            begin, size, status = call_patiently(find, *records, found, items, span)
             if status == _GIVES_UP:
                 return None
             if status == _NO_ROOM:
@@ -295,25 +291,21 @@ def _list_all(
     return NumberLists(found.first, found.item[:size])
 
 
-def estimate_pairs(segments: Sequence[DagSegment], steps: Chosen) -> int:
+def estimate_pairs(segment: DagSegment, chosen: Chosen) -> int:
     """Return about how many pairs there are, with the rounds that lead to roots; 0: `sum_pairs`
     gives up. It looks at a sample."""
-    moments, roots = len(steps.moment_first) - 1, np.concatenate([one.roots for one in segments])
+    moments, roots = len(chosen.moment_first) - 1, len(segment.roots)
     items, numbers = np.empty((2, 1 << 16), np.int64)
-    found = NumberLists(np.empty(len(steps.start) + len(roots), np.int64), numbers)
+    found = NumberLists(np.empty(len(chosen.start) + roots, np.int64), numbers)
     total = 0.0
-    finds: list[tuple[Callable[..., Any], int, tuple[Any, ...]]] = [
-        (_find_pairs, moments, ()),
-        (_find_ends, len(roots), (roots,)),
-    ]
-    for find, number, beside in finds:
+    for find, number in ((_find_pairs, moments), (_find_ends, roots)):
         piece = min(number, _SAMPLE)
         # windows fill up in the first half
         for begin in (number // 2, number - piece):
             span = (begin, min(begin + piece, number), 0)
-            args = segments[-1], steps, found, items, span, *beside
-            end, size, status = call_patiently(find, *args)
-            has_more = not beside and (steps.vertices["count"][numbers[:size]] > 0).any()
+            end, size, status = call_patiently(find, segment, chosen, found, items, span)
+            is_run = find is _find_pairs
+            has_more = is_run and (chosen.vertices["count"][numbers[:size]] > 0).any()
             if status == _GIVES_UP or has_more:
                 return 0
             # without room for the first one, there are at least so many
@@ -328,7 +320,7 @@ def _read_rows(segment: DagSegment, chosen: Chosen) -> _RoundRows:
     assert links.rounds is not None
     link = segment.memory.sources["link"][chosen.rounds]
     return _RoundRows(
-        np.repeat(np.arange(len(chosen.moment_first) - 1), np.diff(chosen.moment_first)),
+        find_moments(chosen),
         np.where(is_round, np.abs(links.rounds[link]), 0).astype(np.int8),
         links.kind[links.store[link]].astype(np.int8),
         chosen.operator != r.EQUAL,
@@ -463,12 +455,10 @@ def _finish(steps, groups, is_kept, pairs, v):
     pairs.log.root_first[n + 1] = counters[ROOTS]
 
 
-def slide_pairs(
-    segments: Sequence[DagSegment], chosen: Chosen, pairs: RoundPairs
-) -> list[int] | None:
+def slide_pairs(segment: DagSegment, chosen: Chosen, pairs: RoundPairs) -> list[int] | None:
     """Return the number of matches of every root; None: groups are too many."""
-    steps, places = read_steps(segments[-1].memory, chosen)
-    rows = _read_rows(segments[-1], chosen)
+    steps, places = read_steps(segment.memory, chosen)
+    rows = _read_rows(segment, chosen)
     groups = number_values(steps, places)
     waits = np.isin(places.home, steps.asked[chosen.rounds >= 0])
     current = np.full((len(steps.start), 2), -1, np.int64)
@@ -479,7 +469,7 @@ def slide_pairs(
     number = np.where(chosen.rounds < 0, 1, np.diff(pairs.runs.first))
     log = _new_log(steps, number, current)
     log.counters[GROUPS] = groups.number + 3 * len(runs)
-    _write_log(pairs.runs, rows, steps, groups, ~waits, _list_lost(segments[-1], chosen), log)
+    _write_log(pairs.runs, rows, steps, groups, ~waits, _list_lost(segment, chosen), log)
     asked = log.log.moment_first, log.log.asked, log.log.asked_end, int(log.counters[GROUPS])
     counts = count_log(
         log.log._replace(last_asked=find_last_asked(*asked), bound=steps.bound[log.root])
@@ -494,13 +484,11 @@ def slide_pairs(
 
 def _list_lost(segment: DagSegment, chosen: Chosen) -> NumberLists:
     """Return for each moment the runs that rows after it took that are no vertices any more."""
-    runs = place_runs(segment.memory, chosen)
-    lost = find_lost(segment, chosen, runs.key)
-    begin, end = find_places(runs.values, runs.key[lost.asking], lost.ranges)
-    moment = np.searchsorted(chosen.moment_first, lost.round, side="right") - 1
-    order = np.argsort(moment, kind="stable")
-    taken = [runs.vertex[begin[k] : end[k]] for k in order.tolist()]
-    number = np.bincount(moment, end - begin, len(chosen.moment_first) - 1).astype(np.int64)
+    runs, moments = place_runs(segment.memory, chosen), len(chosen.moment_first) - 1
+    lost = find_lost(segment, chosen, runs)
+    order = np.argsort(lost.moment, kind="stable")
+    taken = [runs.vertex[lost.begin[k] : lost.end[k]] for k in order.tolist()]
+    number = np.bincount(lost.moment, lost.end - lost.begin, moments).astype(np.int64)
     return NumberLists(
         np.append(0, np.cumsum(number)), np.concatenate([np.empty(0, np.int64), *taken])
     )

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 import cernis
 from cernis.engine.dag.count import count_matches
+from cernis.engine.dag.count_ranges import count_steps
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.slide import count_values
-from cernis.engine.dag.slide_ranges import count_ranges
 from cernis.engine.dag.steps import Places, Steps, choose_vertices, read_steps
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.session import GraphSession
+from cernis.results.linked import join_segments
 
 pytest.importorskip("pyoxigraph")
 
@@ -76,7 +77,7 @@ def find_segments(session: GraphSession, events: bytes) -> list[DagSegment]:
 
 
 def read(segments: list[DagSegment]) -> tuple[Steps, Places]:
-    return read_steps(segments[-1].memory, choose_vertices(segments))
+    return read_steps(segments[-1].memory, choose_vertices(join_segments(segments)))
 
 
 def count_each(segments: list[DagSegment]) -> list[int]:
@@ -93,7 +94,7 @@ def test_it_agrees_with_counting_each_end(seed: int) -> None:
     query = open_query(steps, (rng.choice(ORDERS), third, ""), rng.randint(1, 30), tumbling)
     segments = find_segments(query.session(), write_events(rng, 40))
     if segments:
-        assert count_ranges(*read(segments)) in (count_each(segments), None)
+        assert count_steps(*read(segments)) in (count_each(segments), None)
         assert count_values(*read(segments)) == count_each(segments)
 
 
@@ -113,7 +114,7 @@ def test_three_steps_by_one_value_are_counted_as_the_window_slides(
     query = open_query(steps, (f"FILTER ({second})", f"FILTER ({third})", ""), 20)
     for seed in range(3):
         segments = find_segments(query.session(), write_steady_events(seed))
-        assert count_ranges(*read(segments)) == count_each(segments)
+        assert count_steps(*read(segments)) == count_each(segments)
 
 
 @pytest.mark.parametrize(
@@ -127,5 +128,5 @@ def test_it_gives_up_where_steps_are_asked_by_another_value_and_at_four_steps(
     query = open_query(steps, orders, 20)
     events = write_steady_events(3)
     segments = find_segments(query.session(), events)
-    assert count_ranges(*read(segments)) is None
+    assert count_steps(*read(segments)) is None
     assert query.run({"S": events}).count() == sum(count_each(segments))
