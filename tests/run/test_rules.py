@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cernis
+from cernis.cli import run
 from cernis.cli.main import main
 from cernis.cli.rule_watch import RuleWatch
 from cernis.errors import BudgetError, CernisError, DataError, StateError
@@ -306,6 +307,121 @@ def test_the_error_of_a_spent_budget_names_the_rule() -> None:
             session.push(events)["dear"].count()
 
 
+DEAR = "SELECT * WHERE (A AS a ; B AS b ; B AS c) FILTER a[x] + b[x] < c[x]"
+MANY = [{"type": type_, "x": i, "ts": i} for i, type_ in enumerate("AABBBB")]
+
+
+def test_a_rule_whose_budget_is_spent_is_left_out_and_the_others_go_on() -> None:
+    texts = {"cheap": "SELECT * WHERE A ; B", "dear": DEAR}
+    listed = "SELECT MAX * FROM S WHERE (A AS a ; B+ AS b) FILTER a[x] < b[x]"
+    for dear in (DEAR, listed):
+        rules = cernis.rules({**texts, "dear": dear}, on_bad_rule="skip")
+        session = rules.session(budget=2)
+        assert {name: own.count() for name, own in session.push(MANY[:1]).items()} == {
+            "cheap": 0,
+            "dear": 0,
+        }
+        found = session.push(MANY[1:])
+        assert {name: own.count() for name, own in found.items()} == {"cheap": 8}
+        assert session.rules.names == ("cheap",) == (*session.metrics(),)
+        assert session.notes[0] == "1 rule has stopped, the others go on"
+        assert session.notes[1].startswith("rule dear: the query ")
+        assert session.stopped == {"dear": session.notes[1]}
+        session.push([])
+        assert session.notes[1] == session.stopped["dear"]
+        session = session.rules.thaw(session.freeze(), budget=2)
+        later = session.push([{"type": "B", "x": 1, "ts": 9}])
+        assert {name: own.count() for name, own in later.items()} == {"cheap": 2}
+        assert session.metrics()["cheap"].matches == 10
+        assert str(session.update(cernis.rules(texts))) == "added dear; kept cheap"
+
+
+def test_a_rule_that_reads_what_one_without_budget_inserts_stops_as_well() -> None:
+    insert = f"INSERT INTO D {DEAR.replace('*', 'a[x] AS x', 1)}"
+    texts = {
+        "reader": "SELECT * FROM D WHERE D",
+        "again": "INSERT INTO E SELECT D[x] AS x FROM D WHERE D",
+        "last": "SELECT * FROM E WHERE E",
+        "cheap": "SELECT * FROM S WHERE A",
+        "dear": insert.replace("WHERE", "FROM S WHERE"),
+    }
+    session = cernis.rules(texts, on_bad_rule="skip").session(budget=2)
+    found = session.push({"S": MANY})
+    assert {name: own.count() for name, own in found.items()} == {"cheap": 2}
+    assert session.notes[0] == "4 rules have stopped, the others go on"
+    assert "rule reader: rule dear inserts into D, and has stopped" in session.notes
+    assert "rule last: rule again inserts into E, and has stopped" in session.notes
+    assert session.push({"S": [{"type": "A", "x": 1, "ts": 9}]})["cheap"].count() == 1
+
+
+def test_rules_of_one_shape_have_a_budget_each() -> None:
+    texts = {
+        f"r{i}": "SELECT * FROM S WHERE (A AS a ; B AS b ; B AS c) "
+        f"FILTER a[k = {i}] AND b[k = {i}] AND c[k = {i}] AND a[x] + b[x] < c[x]"
+        for i in range(12)
+    }
+    rows = [{**event, "k": k, "ts": k} for k in range(12) for event in MANY[: 3 + k // 6 * 3]]
+    session = cernis.rules(texts, on_bad_rule="skip").session(budget=2)
+    found = session.push(rows)
+    assert [*found] == [f"r{i}" for i in range(6)]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "count"])
+def test_the_command_line_goes_on_without_a_rule_whose_budget_is_spent(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], form: str
+) -> None:
+    cheap = "SELECT A[x] AS x FROM S WHERE A ; B"
+    dear = DEAR.replace("SELECT *", "SELECT c[x] AS x FROM S")
+    rules = tmp_path / "rules.ceql"
+    rules.write_text(f"RULE dear AS {dear}; RULE cheap AS {cheap}")
+    pq.write_table(pa.Table.from_pylist(MANY), tmp_path / "S.parquet")
+    output = str(tmp_path / f"found.{form}")
+    wanted = ["--count"] if form == "count" else ["--output", output]
+    told = ["run", str(rules), "--events", str(tmp_path / "S.parquet"), "--budget", "2"]
+    assert main([*told, *wanted]) == 1
+    assert "rule dear: the query decides" in capfd.readouterr().err
+    assert main([*told, *wanted, "--on-bad-rule", "skip"]) == 0
+    out, err = capfd.readouterr()
+    assert "note: 1 rule has stopped, the others go on\n" in err
+    assert f"note: {rules}: rule dear: the query decides" in err
+    if form == "count":
+        assert out == "cheap\t8\n"
+    elif form == "jsonl":
+        lines = Path(output).read_text().splitlines()
+        assert [json.loads(line)["rule"] for line in lines] == ["cheap"] * 8
+    else:
+        assert pq.read_table(output)["rule"].to_pylist() == ["cheap"] * 8
+
+
+def test_a_budget_that_is_spent_while_matches_are_listed_ends_the_list_of_one_rule(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = run._list_lines
+
+    def list_lines(matches: Any, limit: int | None, *, events: bool) -> Any:
+        yield from listed(matches, limit, events=events)
+        if len(matches) == 2:
+            raise BudgetError("rule a: the query is dear")
+
+    monkeypatch.setattr(run, "_list_lines", list_lines)
+    texts = "RULE a AS SELECT * FROM S WHERE A; RULE b AS SELECT * FROM S WHERE B"
+    (tmp_path / "rules.ceql").write_text(texts)
+    pq.write_table(pa.Table.from_pylist(MANY), tmp_path / "S.parquet")
+    told = ["run", str(tmp_path / "rules.ceql"), "--events", str(tmp_path / "S.parquet")]
+    told += ["--output", str(tmp_path / "found.jsonl")]
+    assert main(told) == 1
+    assert main([*told, "--on-bad-rule", "skip"]) == 0
+    assert (
+        "note: rule a: the query is dear; its other matches are missing" in capfd.readouterr().err
+    )
+
+
+def test_the_last_rule_whose_budget_is_spent_is_an_error() -> None:
+    session = cernis.rules({"dear": DEAR}, on_bad_rule="skip").session(budget=2)
+    with pytest.raises(BudgetError, match=r"^rule dear: the query decides "):
+        session.push(MANY)
+
+
 def test_a_session_that_has_failed_says_so_and_begins_from_what_was_frozen() -> None:
     text = "SELECT MAX * FROM S WHERE (A AS a ; B+ AS b) FILTER a[x] < b[x]"
     rules = cernis.rules({"pairs": text, "all": "SELECT * FROM S WHERE B"})
@@ -373,6 +489,29 @@ rule a rule: line 4, column 42: LIMIT must not be negative
   RULE `a rule` AS SELECT * FROM S WHERE A LIMIT -1
                                            ^^^^^^^^"""
     )
+
+
+def test_of_many_mistakes_the_first_are_shown_and_the_others_are_counted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(30):
+        (tmp_path / f"{number:02}.ceql").write_text("title: a rule of another tool")
+    assert main(["check", str(tmp_path)]) == 1
+    err = capfd.readouterr().err
+    assert err.count("expected: RULE name AS SELECT …") == 20
+    assert err.endswith("\nand 10 more mistakes\n")
+    assert main(["check", "--json", str(tmp_path)]) == 1
+    problems = json.loads(capfd.readouterr().out)["problems"]
+    assert [Path(one["message"].split(":")[0]).stem for one in problems] == [
+        f"{number:02}" for number in range(30)
+    ]
+    (tmp_path / "30.ceql").write_text("RULE a AS SELECT * WHERE A")
+    assert main(["check", "--on-bad-rule", "skip", str(tmp_path)]) == 0
+    out, err = capfd.readouterr()
+    assert out == "ok: 1 rule\n"
+    assert err.startswith("note: 30 rules are left out\n")
+    assert err.count("expected: RULE name AS SELECT …") == 20
+    assert len(cernis.rules(tmp_path, on_bad_rule="skip").refused) == 30
 
 
 def test_a_text_without_rules_is_no_rule_set() -> None:

@@ -15,7 +15,13 @@ from typing import NamedTuple
 from cernis.cli.metrics import StreamMetrics
 from cernis.cli.terminal import print_message
 from cernis.errors import CernisError
-from cernis.run.rules.rule import Rule, RuleSetError, plan_rules, revise_rules
+from cernis.run.rules.rule import (
+    Rule,
+    RuleSetError,
+    plan_rules,
+    revise_rules,
+    shorten_mistakes,
+)
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.rules.shared_rules import compare_rules
 
@@ -69,7 +75,7 @@ class RuleWatch:
         revision = self.look(check)
         if revision is None:
             return False
-        for mistake in revision.refused:
+        for mistake in shorten_mistakes(revision.refused):
             print_message(f"rules: refused, and what was there stays: {mistake}")
         changes = compare_rules(self.rules, revision.rules)
         numbers = {word: len(names) for word, names in changes._asdict().items() if word != "kept"}

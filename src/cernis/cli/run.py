@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,7 +35,7 @@ from cernis.cli.deliver import (
 from cernis.cli.terminal import print_note
 from cernis.compiled.tiers import announce_compiling
 from cernis.engine.unary.aggregate import is_compiled
-from cernis.errors import CernisError
+from cernis.errors import BudgetError, CernisError
 from cernis.events.pipe import announce_waiting
 from cernis.pattern.query import Unit
 from cernis.results.matches import Matches
@@ -141,6 +141,9 @@ def parse_graph_query(arguments: RunArguments, delivery: Delivery) -> GraphQuery
     return query
 
 
+Piece = TypeVar("Piece")
+
+
 class _FoundHere(FoundByRules):
     """What the rules of a set have found in one pass over the events."""
 
@@ -154,30 +157,51 @@ class _FoundHere(FoundByRules):
         self._session = RuleSession(rules, arguments.options)
         self._found = self._session.collect(arguments.files)
         self.names = [*self._found]
+        self._spent: list[str] = []
+        """What is told of rules whose budget is spent while their matches are listed."""
 
     def count_rules(self) -> Sequence[CountedRule]:
         numbers = self._session.metrics()
         pairs = self._found.items()
-        return [CountedRule(name, own.count(), numbers[name]) for name, own in pairs]
+        counted = ((name, self._stop_spent(_count(own))) for name, own in pairs)
+        return [CountedRule(name, number, numbers[name]) for name, own in counted for number in own]
 
     def list_lines(self, delivery: Delivery) -> Shares:
         for name, matches in self._found.items():
-            for lines in _list_lines(matches, delivery.limit, events=delivery.events):
-                yield name, lines
+            listed = _list_lines(matches, delivery.limit, events=delivery.events)
+            yield from ((name, lines) for lines in self._stop_spent(listed))
 
     def list_tables(self, delivery: Delivery) -> tuple[pa.Schema, Shares]:
         limit = delivery.limit
-        runs = {name: list_batches(own, delivery, limit) for name, own in self._found.items()}
-        firsts = {name: next(run) for name, run in runs.items()}
+        pairs = self._found.items()
+        runs = {name: self._stop_spent(list_batches(own, delivery, limit)) for name, own in pairs}
+        begun = ((name, next(run, None)) for name, run in runs.items())
+        firsts = {name: first for name, first in begun if first is not None}
         united = unite_columns([first.schema for first in firsts.values()])
-        whole = ((name, chain([firsts[name]], run)) for name, run in runs.items())
+        whole = ((name, chain([first], runs[name])) for name, first in firsts.items())
         batches = ((name, batch) for name, run in whole for batch in run)
         tables = ((name, pa.Table.from_batches([batch])) for name, batch in batches)
         return united, ((name, fill_table(table, united)) for name, table in tables)
 
     def notes(self) -> Iterable[str]:
+        from cernis.run.rules.prepare import note_stopped
+
         pairs = ((rule, self._found[rule.name].notes) for rule in self._session.rules)
-        return list_notes(pairs, common=self._session.notes)
+        listed = list_notes(pairs, common=self._session.notes)
+        return [*listed, *note_stopped(self._session.stopped), *self._spent]
+
+    def _stop_spent(self, results: Iterator[Piece]) -> Iterator[Piece]:
+        """Yield what a rule has found, up to where its budget is spent if others go on then."""
+        try:
+            yield from results
+        except BudgetError as error:
+            if not self._session.rules.skips:
+                raise
+            self._spent.append(f"{error}; its other matches are missing")
+
+
+def _count(matches: Any) -> Iterator[int]:
+    yield matches.count()
 
 
 def _list_lines(

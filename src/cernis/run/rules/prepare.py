@@ -16,7 +16,12 @@ from cernis.events.order import Scale
 from cernis.events.source import DescribedStream
 from cernis.integers import count_noun
 from cernis.run.rules.derived import KnownStream, unite_schemas
-from cernis.run.rules.rule import RuleSetError, describe_mistake, shorten_names
+from cernis.run.rules.rule import (
+    RuleSetError,
+    describe_mistake,
+    shorten_mistakes,
+    shorten_names,
+)
 from cernis.run.rules.running import RunningRule, RunningRules, SessionOpener
 from cernis.run.rules.streams import choose_streams
 
@@ -152,7 +157,14 @@ def note_refused(refused: Sequence[str]) -> Iterator[str]:
     """Yield what is wrong with rules that were left out."""
     if refused:
         yield f"{count_noun(len(refused), 'rule is', 'rules are')} left out"
-        yield from refused
+        yield from shorten_mistakes(refused)
+
+
+def note_stopped(stopped: Mapping[str, str]) -> Iterator[str]:
+    """Yield why rules were left out that had run until then."""
+    if stopped:
+        yield f"{count_noun(len(stopped), 'rule has', 'rules have')} stopped, the others go on"
+        yield from shorten_mistakes([*stopped.values()])
 
 
 def _blame(

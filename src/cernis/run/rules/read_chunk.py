@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.compiled.tiers import expect_events
+from cernis.errors import BudgetError
 from cernis.events.batch import EventBatch, share_events
 from cernis.events.order import Scale
 from cernis.run.rules.derived import (
@@ -58,6 +59,8 @@ class ChunkReading(NamedTuple):
     """No event before this time, in nanoseconds, comes after the chunk."""
     last: bool = False
     """Whether no further event comes."""
+    stops: bool = False
+    """Whether a rule whose budget is spent stops alone."""
 
     def limit(self, bound: DerivedBound | None, scale: Scale) -> ChunkReading:
         """Return how a rule reads that has read up to a bound."""
@@ -127,35 +130,56 @@ class ChunkReader:
             how = how._replace(until=int(self.input.time[-1]) * scale.unit_ns)
         chunk = _RuleChunk(batch, scale, first, how, {}, {}, routed)
         for index in running.list_reading(routed) if can_route else running.order:
-            each, pattern = running[index], running.patterns[index]
-            if can_route and index in running.router:
-                placed = self._place_routed(index, chunk)
-            elif pattern.into is not None or running.reads_derived(index):
-                placed = self._place_merged(index, chunk)
-            else:
-                if pattern.streams not in views:
-                    views[pattern.streams] = confine(batch, pattern.streams)
-                placed = PlacedBatch(views[pattern.streams], _NO_PATHS)
-            tables = each.session.tables
-            if placed is not None and tables is not None and len(placed.batch):
-                placed = placed.join(tables)
-            segments: list[Any] = []
-            has_events = placed is not None and len(placed.batch) > 0
-            if placed is not None and has_events:
-                if pattern.into is not None:
-                    each.log = each.log.append(placed, each.session.events)
-                segments = each.read(placed.batch, scale)
-            is_told = each.is_paced and index in running.router and can_route and len(batch) > 0
-            has_found = bool(segments or found.get(index))
-            if is_told and (has_found or each.session.pipeline.awaits_time):
-                assert batch.time is not None
-                segments += each.session.pass_by(int(batch.time[-1]), scale)
-            if pattern.into is not None:
-                self._derive(index, segments, chunk)
-            elif has_events or segments:
-                found.setdefault(index, []).extend(segments)
+            if index in running.stopped:
+                continue
+            try:
+                self._read_rule(index, chunk, views, found)
+            except BudgetError as error:
+                if not how.stops:
+                    raise
+                running.stop(index, error)
+        for index in running.stopped:
+            found.pop(index, None)
         bound = find_least(chunk.bounds.values())
         self.input = self.input.forget_before(self.events if bound is None else bound.path[0])
+
+    def _read_rule(
+        self,
+        index: int,
+        chunk: _RuleChunk,
+        views: dict[tuple[str, ...], EventBatch],
+        found: Findings,
+    ) -> None:
+        """Let a rule, or a group, read its events of a chunk; `views` are those of streams."""
+        running, (batch, scale, *_) = self.running, chunk
+        can_route = scale.unit_ns is not None
+        each, pattern = running[index], running.patterns[index]
+        if can_route and index in running.router:
+            placed = self._place_routed(index, chunk)
+        elif pattern.into is not None or running.reads_derived(index):
+            placed = self._place_merged(index, chunk)
+        else:
+            if pattern.streams not in views:
+                views[pattern.streams] = confine(batch, pattern.streams)
+            placed = PlacedBatch(views[pattern.streams], _NO_PATHS)
+        tables = each.session.tables
+        if placed is not None and tables is not None and len(placed.batch):
+            placed = placed.join(tables)
+        segments: list[Any] = []
+        has_events = placed is not None and len(placed.batch) > 0
+        if placed is not None and has_events:
+            if pattern.into is not None:
+                each.log = each.log.append(placed, each.session.events)
+            segments = each.read(placed.batch, scale)
+        is_told = each.is_paced and index in running.router and can_route and len(batch) > 0
+        has_found = bool(segments or found.get(index))
+        if is_told and (has_found or each.session.pipeline.awaits_time):
+            assert batch.time is not None
+            segments += each.session.pass_by(int(batch.time[-1]), scale)
+        if pattern.into is not None:
+            self._derive(index, segments, chunk)
+        elif has_events or segments:
+            found.setdefault(index, []).extend(segments)
 
     def _place_routed(self, index: int, chunk: _RuleChunk) -> PlacedBatch | None:
         """Return the events of the input that can move a rule, or a group."""

@@ -11,7 +11,7 @@ Cost: parsing, some milliseconds for each rule. The plan of a rule is made when 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from cernis.error_codes import find_kind
 from cernis.errors import CernisError, Diagnostic, QueryError, WarningNote
+from cernis.integers import count_noun
 from cernis.languages.ceql.parse import find_time_zone
 from cernis.languages.ceql.rules import ParsedRule, parse_rules
 from cernis.pattern.functions import BUILTIN, FUNCTIONS, find_user_functions
@@ -35,8 +36,12 @@ _SHOWN = 10
 """So many names are shown of rules that have something in common."""
 
 
+_MOST_MISTAKES = 20
+"""So many mistakes are shown of a rule set."""
+
+
 class RuleSetError(CernisError):
-    """The mistakes of a rule set, of all its rules."""
+    """The mistakes of a rule set, of all its rules; its text has the first of them."""
 
     def __init__(
         self, mistakes: Sequence[str], rules: Sequence[str] = (), codes: Sequence[str] = ()
@@ -45,7 +50,7 @@ class RuleSetError(CernisError):
 
         `codes` are those of the mistakes; without them, the mistakes are ones of queries.
         """
-        super().__init__("\n".join(mistakes))
+        super().__init__("\n".join(shorten_mistakes(mistakes)))
         self.mistakes = tuple(mistakes)
         self.rules = tuple(rules)
         self.codes = tuple(codes) or tuple(
@@ -269,6 +274,17 @@ def shorten_names(names: Sequence[str]) -> str:
     """Return the first names, and how many there are more."""
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+def shorten_mistakes(mistakes: Sequence[str]) -> Iterator[str]:
+    """Yield the first mistakes, and how many there are more.
+
+    >>> [*shorten_mistakes([str(number) for number in range(22)])][-2:]
+    ['19', 'and 2 more mistakes']
+    """
+    yield from mistakes[:_MOST_MISTAKES]
+    if (more := len(mistakes) - _MOST_MISTAKES) > 0:
+        yield f"and {count_noun(more, 'more mistake')}"
 
 
 def name_warning(rule: Rule, warning: WarningNote) -> WarningNote:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from cernis.automata.unary.cea import Test
 from cernis.encoding.encode import AtomEncoder, Encode, Encoder, KnownGroups
 from cernis.encoding.lazy import LazyEncoder
+from cernis.errors import BudgetError
 from cernis.events.batch import EventBatch, Int32s, Int64s, take_events
 from cernis.events.order import Scale
 from cernis.events.store import EventStore
@@ -44,7 +45,7 @@ from cernis.run.rules.derived import (
 from cernis.run.rules.group import GroupSession, RuleGroup
 from cernis.run.rules.pending import DerivedBound, PendingEvents, find_bound
 from cernis.run.rules.routing import RoutedRules, Router
-from cernis.run.rules.rule import Rule, order_rules
+from cernis.run.rules.rule import Rule, describe_mistake, order_rules
 from cernis.run.session import RunOptions, Session
 
 RuleWarnings = Callable[[int], tuple[str, ...]]
@@ -317,6 +318,8 @@ class RunningRules:
         """Those that may report something in a chunk of which they read no event."""
         self._reading = [i for i in self.order if self._reads_each_chunk(i)]
         self._ranks = {index: rank for rank, index in enumerate(self.order)}
+        self.stopped: dict[int, str] = {}
+        """Why rules read no more."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -335,6 +338,33 @@ class RunningRules:
         own = self._running[index]
         return index not in self.router or own.is_paced or own.pattern.into is not None
 
+    def stop(self, index: int, error: BudgetError) -> None:
+        """Let a rule whose budget is spent read no more, and those that read what it inserts.
+
+        Raise the error for rules that share an engine, and where no rule would be left.
+        """
+        if self._running[index].group is not None:
+            raise error
+        self._stop(index, str(error))
+        if len(self.stopped) == len(self._running):
+            raise error
+
+    def _stop(self, index: int, why: str) -> None:
+        self.stopped[index] = why
+        into, name = self.patterns[index].into, self._running[index].rules[0].name
+        for other, pattern in enumerate(self.patterns):
+            if into is not None and into in pattern.streams and other not in self.stopped:
+                self._stop(other, f"rule {name} inserts into {into}, and has stopped")
+
+    def list_stopped(self) -> dict[str, str]:
+        """Return what is wrong with rules that read no more, by their names."""
+        pairs = ((rule, why) for i, why in self.stopped.items() for rule in self._running[i].rules)
+        return {rule.name: _describe_stop(rule, why) for rule, why in pairs}
+
+    def find_index(self, name: str) -> int:
+        """Return the index of the rule, or of the group, with a rule of this name."""
+        return self._members[name][0]
+
     def list_reading(self, routed: Collection[int]) -> list[int]:
         """Return the indices that have something to do with a chunk, in order."""
         return sorted({*routed, *self._reading}, key=self._ranks.__getitem__)
@@ -349,16 +379,15 @@ class RunningRules:
         return own.pattern.into is not None or own.session.pipeline.awaits_time
 
     @cached_property
-    def _members(self) -> dict[str, tuple[RunningRule, int]]:
-        """Each rule by its name, and its index among those that share a session."""
-        return {
-            rule.name: (own, index) for own in self._running for index, rule in enumerate(own.rules)
-        }
+    def _members(self) -> dict[str, tuple[int, int]]:
+        """The index of each rule by its name, and that among those that share a session."""
+        pairs = enumerate(self._running)
+        return {rule.name: (i, index) for i, own in pairs for index, rule in enumerate(own.rules)}
 
     def report_nothing(self, told: RuleNotes, name: str) -> Any:
         """Return the result of a rule that has found nothing."""
         own, index = self._members[name]
-        return own.report_nothing(index, told)
+        return self._running[own].report_nothing(index, told)
 
     def route(self, batch: EventBatch) -> dict[int, RoutedBatch]:
         """Return the events that can move each rule, by its index; without any, it is left out."""
@@ -373,6 +402,12 @@ class RunningRules:
             taken = replace(take_events(batch, own.at, streams, names), owners=own.owners)
             found.update((index, RoutedBatch(taken, own.at)) for index in indices)
         return found
+
+
+def _describe_stop(rule: Rule, why: str) -> str:
+    if why.startswith(f"rule {rule.name}: "):  # the error of a budget has its rule
+        return f"{rule.origin}: {why}" if rule.origin else why
+    return describe_mistake(rule.name, rule.origin, why)
 
 
 class SessionOpener:

@@ -17,16 +17,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cernis.cycles import make_lasting
 from cernis.errors import (
+    BudgetError,
     DataError,
     MemoryShortage,
     StateError,
@@ -55,6 +57,7 @@ from cernis.run.rules.prepare import (
     check_rules,
     note_missing,
     note_refused,
+    note_stopped,
     split_groups,
 )
 from cernis.run.rules.read_chunk import (
@@ -80,7 +83,6 @@ from cernis.run.rules.streams import name_streams, unite_declared
 from cernis.run.session import OpenedEvents, RunOptions, Session
 from cernis.run.stream_session import EventSession
 
-Results = TypeVar("Results", bound=Mapping[str, Any])
 _NUMBERS = tuple(each.name for each in fields(SessionMetrics))
 _FORGET_EVERY = 1 << 22
 """A rule set with more places, records and batches than this forgets when they have doubled."""
@@ -108,6 +110,8 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         self.progress = StreamPosition()
         self._types = SampledTypes()
         self._is_updated = False
+        self.stopped: dict[str, str] = {}
+        """The rules that were left out as their budget was spent, and the error of each."""
         self._matches: Counter[str] = Counter()
         """How many matches of each rule were pushed."""
         self._time_column: str | None = options.time_column
@@ -175,6 +179,8 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
             alone = [each.rules[0].name for each in kept if each.group is None]
             groups = rules.extend_groups(before, alone)
         self.rules = rules
+        for name in rules.names:
+            self.stopped.pop(name, None)
         self._use(self._opener.start(rules.rules, groups, kept))
         return changes
 
@@ -240,10 +246,13 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
     def _collect_all(self, reading: OpenedEvents, *, last: bool) -> Mapping[str, Any]:
         if not last:
             self.renew_budget()
-            return self._answer(self._read(reading))
+            answer = self._answer(self._read(reading))
+            self._drop_stopped()
+            return answer
         read = self._read(reading, forget=False)
         self._read_last(read, reading.ordering.scale, forget=False)
         found = self._conclude(read, last=True, warns=True)
+        self._drop_stopped()
         if self.strict:
             pairs = ((rule, list_warnings(found[rule.name].notes)) for rule in self.rules)
             self._refuse([(rule, one) for rule, several in pairs for one in several])
@@ -254,7 +263,21 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         read: Findings = {}
         if self._reader.scale is not None:
             self._read_last(read, self._reader.scale)
-        return self._count(self._conclude(read, last=last))
+        found = self._count(dict(self._conclude(read, last=last)))
+        self._drop_stopped()
+        return found
+
+    def _drop_stopped(self) -> None:
+        """Leave out the rules that have stopped, as their budget is spent."""
+        stopped = self.running.list_stopped()
+        if not stopped:
+            return
+        left = [rule for rule in self.rules if rule.name not in stopped]
+        before = {*note_stopped(self.stopped)}
+        self._update(type(self.rules)(left, self.rules.refused, skips=True))
+        self.stopped |= stopped
+        notes = (note for note in self.notes if note not in before)
+        self.notes = [*notes, *note_stopped(self.stopped)]
 
     def _forget_if_due(self) -> None:
         self.forget_if_due()
@@ -318,18 +341,21 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         for batch in join_batches(batches, len(self.rules)):
             times = extend_span(times, batch, ordering.unit_ns)
             self._types.add(batch)
-            self._reader.read(batch, ordering.scale, read, ChunkReading(forget=forget))
+            how = ChunkReading(forget=forget, stops=self.rules.skips)
+            self._reader.read(batch, ordering.scale, read, how)
         self.mistakes.complete()
         self.progress = ordering.progress
         odd = () if times is None else check_times(sources, times)
         self.notes = [*ordering.notes, *note_skipped(sources), *map(WarningNote.of, odd)]
         self.notes += [*note_refused(self.rules.refused), *note_missing(self.missing)]
+        self.notes += note_stopped(self.stopped)
         return read
 
     def _read_last(self, read: Findings, scale: Scale, *, forget: bool = True) -> None:
         """Let rules read what others derive now that no further event comes."""
         if self.running.made:
-            self._reader.read(self._empty, scale, read, ChunkReading(forget=forget, last=True))
+            how = ChunkReading(forget=forget, last=True, stops=self.rules.skips)
+            self._reader.read(self._empty, scale, read, how)
 
     @property
     def _empty(self) -> EventBatch:
@@ -376,22 +402,48 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
                 for found in running.session.pass_watermark(until, scale):
                     yield running.rules[0].name, found
 
-    def _list_found(self, read: Findings, told: RuleNotes = SILENT) -> Iterator[tuple[str, Any]]:
-        """Yield what rules may have found: those that have read events, or heed the time."""
+    def _list_found(
+        self, read: Findings, told: RuleNotes = SILENT, *, stops: bool = False
+    ) -> Iterator[tuple[str, Any]]:
+        """Yield what rules may have found: those that have read events, or heed the time.
+
+        With `stops`, a rule whose budget is spent stops alone.
+        """
         for place in self.running.list_due(read):
-            running = self.running[place]
-            if parts := self._reader.take_found(place):
-                yield from running.join_found(parts, told, every=False)
-            elif running.pattern.into is None:
-                yield from running.conclude(read.get(place, []), told, every=False)
+            if place not in self.running.stopped:
+                with self._stop_spent(place, stops=stops):
+                    yield from [*self._list_found_by(place, read, told)]
+
+    def _list_found_by(
+        self, place: int, read: Findings, told: RuleNotes
+    ) -> Iterator[tuple[str, Any]]:
+        running = self.running[place]
+        if parts := self._reader.take_found(place):
+            yield from running.join_found(parts, told, every=False)
+        elif running.pattern.into is None:
+            yield from running.conclude(read.get(place, []), told, every=False)
+
+    @contextmanager
+    def _stop_spent(self, place: int, *, stops: bool) -> Iterator[None]:
+        """Stop a rule whose budget is spent here, if it stops alone."""
+        try:
+            yield
+        except BudgetError as error:
+            if not stops:
+                raise
+            self.running.stop(place, error)
 
     # ------------------------------------------------------------- answers
 
     def _answer(self, read: Findings) -> RuleResults:
         """Return what each rule has found so far; the matches are counted."""
         told = RuleNotes(tuple(self.notes), self.mistakes.used)
-        found = self._count(dict(self._list_found(read, told)))
-        return RuleResults(self.running.numbers, found, partial(self.running.report_nothing, told))
+        listed = dict(self._list_found(read, told, stops=self.rules.skips))
+        found, names = self._count(listed), self.running.numbers
+        if self.running.stopped:
+            stopped = self.running.list_stopped()
+            names = {name: number for name, number in names.items() if name not in stopped}
+        return RuleResults(names, found, partial(self.running.report_nothing, told))
 
     def _conclude(
         self, read: Findings, *, last: bool = False, warns: bool = False
@@ -401,18 +453,23 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         for place, running in enumerate(self.running):
             warn = self._find_warnings(place) if warns else None
             told = RuleNotes(tuple(self.notes), self.mistakes.used, warn)
-            if running.pattern.into is None:
-                found.update(running.conclude(read.get(place, []), told, last=last))
-            else:
-                found.update(running.join_found(self._reader.take_found(place), told))
-        return {name: found[name] for name in self.rules.names}
+            if place in self.running.stopped:
+                continue
+            with self._stop_spent(place, stops=self.rules.skips):
+                if running.pattern.into is None:
+                    found.update(running.conclude(read.get(place, []), told, last=last))
+                else:
+                    found.update(running.join_found(self._reader.take_found(place), told))
+        return {name: found[name] for name in self.rules.names if name in found}
 
-    def _count(self, found: Results) -> Results:
-        """Return what rules have found, counted."""
+    def _count(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return what rules have found, counted, without the rules that have stopped."""
         for name, each in found.items():
             if not (isinstance(each, Matches) and each.match_set.is_empty()):
-                self._matches[name] += each.count()
-        return found
+                with self._stop_spent(self.running.find_index(name), stops=self.rules.skips):
+                    self._matches[name] += each.count()
+        stopped = self.running.list_stopped()
+        return {name: each for name, each in found.items() if name not in stopped}
 
     def _find_warnings(self, place: int) -> RuleWarnings | None:
         """Return the warnings about the events of rules that have read all events of their types.

@@ -26,7 +26,7 @@ from cernis.pattern.query import Consume, Pattern, Strategy, Suppression, Unit
 from cernis.pattern.selection import counts_only
 from cernis.pattern.simple_tests import COMPUTED, Constant, ConstantTest
 from cernis.pattern.window import Window
-from cernis.plan.plan import Unary
+from cernis.plan.plan import Guarantee, Unary
 from cernis.run.query import Query
 from cernis.run.rules.group import RuleGroup, merge_alphabet
 from cernis.run.rules.rule import Rule, shorten_names
@@ -52,7 +52,7 @@ class SharedRules:
         self, rules: Iterable[Rule], refused: Sequence[str] = (), *, skips: bool = False
     ) -> None:
         """`refused` are the mistakes of rules that were left out; `skips` leaves out further ones
-        that do not fit the events."""
+        that do not fit the events, or whose budget is spent."""
         self.rules = tuple(rules)
         self.refused = tuple(refused)
         self.skips = skips
@@ -70,7 +70,7 @@ class SharedRules:
     @cached_property
     def families(self) -> list[RuleGroup]:
         """The rules that differ in a constant alone."""
-        return find_families(self.rules)
+        return find_families(self.rules, bounded=self.skips)
 
     def list_planned(self) -> list[Rule]:
         """Return the rules that need a plan of their own: one of a family is planned for all."""
@@ -96,7 +96,8 @@ class SharedRules:
         """
         bundles = [each for each in running if not each.is_family]
         before = [each for each in running if each.is_family]
-        families = find_families(self.rules, before, [*alone, *list_members(bundles)])
+        inside = [*alone, *list_members(bundles)]
+        families = find_families(self.rules, before, inside, bounded=self.skips)
         apart = [*alone, *list_members(families)]
         return [*families, *find_bundles(self.rules, bundles, apart)]
 
@@ -158,11 +159,16 @@ def _is_same(rule: Rule, other: Rule) -> bool:
 
 
 def find_families(
-    rules: Sequence[Rule], before: Sequence[RuleGroup] = (), apart: Collection[str] = ()
+    rules: Sequence[Rule],
+    before: Sequence[RuleGroup] = (),
+    apart: Collection[str] = (),
+    *,
+    bounded: bool = False,
 ) -> list[RuleGroup]:
     """Return the families of rules, of which some run `apart`.
 
-    `before` are families that run, whose rules stay in them and may get others.
+    `before` are families that run, whose rules stay in them and may get others. With `bounded`, no
+    new one has candidates: they would share the budget of one rule.
     """
     inside = {*apart, *list_members(before)}
     running = {family.template.shared: family for family in before if family.rules}
@@ -185,7 +191,9 @@ def find_families(
             found.append(running[key].add(own[len(running[key].rules) :]))
         elif len(own) >= SMALLEST:
             try:
-                found.append(RuleGroup(tuple(own), (*range(len(own)),), Query(key[-1]), True))
+                group = RuleGroup(tuple(own), (*range(len(own)),), Query(key[-1]), True)
+                if not bounded or group.whole.plan.guarantee is not Guarantee.RESIDUAL:
+                    found.append(group)
             except CernisError:  # no query of its own: the attribute is taken
                 continue
     return found
