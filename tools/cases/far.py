@@ -202,7 +202,36 @@ def make_ending_query(random: Random, *, after: bool = True) -> str:
     return f"SELECT {strategy}* WHERE {formula}{ending}"
 
 
+def make_spread_query(random: Random, *, after: bool = True) -> str:
+    """Return the text of a query that bounds the greatest and the least values of an iteration."""
+    low, high = random.choice(["<", "<=", "="]), random.choice([">", ">="])
+    limit, other = random.choice([0, 1, 1.5, 2, 3]), random.choice([1, 2, 3, 4])
+    conditions = random.sample(
+        [
+            f"MAX(t[p]) - MIN(t[p]) {low} {limit}",
+            f"MAX(t[p]) {low} MIN(t[p]) * {limit}",
+            f"{limit} + MIN(t[p]) {high} MAX(t[p])",
+            f"MAX(t[p]) - a[p] {low} {limit}",
+            f"a[p] - {limit} * MIN(t[p]) {low} 1",
+            f"MAX(t[p]) {low} {other + limit}",
+            f"MIN(t[p]) {high} {other - limit}",
+            f"MAX(t[p]) {high} {other}",
+            f"SUM(t[p]) {random.choice([low, high])} {other + 3}",
+            f"SUM(t[k]) {low} {other}",
+            "COUNT(t) > 1",
+        ],
+        random.choice([1, 2, 2, 3]),
+    )
+    before = "C AS a ; " if "a[p]" in " ".join(conditions) else random.choice(["", "", "C AS a ; "])
+    iterated = random.choice(["A+", "A+", "(A OR B)+", "A :+", "A ->+"])
+    row = f"{before}{iterated} AS t{random.choice(['', '', ' ; C AS b'])}"
+    strategy = random.choice(_STRATEGIES if after else _STRATEGIES[:-1])
+    ending = f"{random.choice(_PARTITIONS)}{random.choice(_WINDOWS)}"
+    return f"SELECT {strategy}* WHERE ({row}) FILTER {' AND '.join(conditions)}{ending}"
+
+
 FAR = (
+    make_spread_query,
     make_ending_query,
     make_ends_query,
     make_far_query,

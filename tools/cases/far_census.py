@@ -30,6 +30,7 @@ from tools.cases.far import (
     make_far_events,
     make_far_query,
     make_nested_query,
+    make_spread_query,
     make_star_query,
     make_tree_query,
     make_triple_query,
@@ -45,6 +46,7 @@ KINDS: dict[str, Callable[[Random], str]] = {
     "any order": make_triple_query,
     "first and last": make_ends_query,
     "iterated last": make_ending_query,
+    "spread": make_spread_query,
     "crossing": make_crossing_query,
 }
 

@@ -99,19 +99,18 @@ def read_numbers(
 
 
 def read_weights(batch: EventBatch, path: tuple[str, ...]) -> npt.NDArray[np.float64]:
-    """Return the values of an attribute as the nearest float64; 0 where there is no number.
+    """Return the values of an attribute as the nearest float64; NaN where there is no number.
 
     >>> batch = EventBatch.of(pa.table({"type": ["A", "B"], "price": [2**60 + 1, None]}))
     >>> read_weights(batch, ("price",)).tolist()
-    [1.152921504606847e+18, 0.0]
+    [1.152921504606847e+18, nan]
     """
 
     def read_part(_: str, table: pa.Table) -> npt.NDArray[np.float64]:
         column = attribute(table, path)
         type_ = pa.null() if column is None else value_type(column.type)
         if column is None or not is_number(type_):
-            return np.zeros(table.num_rows)
-        found = pc.fill_null(as_floats(column.cast(type_)), 0).to_numpy()
-        return np.asarray(np.nan_to_num(found, nan=0.0, posinf=np.inf, neginf=-np.inf))
+            return np.full(table.num_rows, np.nan)
+        return np.asarray(pc.fill_null(as_floats(column.cast(type_)), np.nan).to_numpy())
 
     return np.asarray(batch.interleave(read_part), np.float64)

@@ -251,6 +251,8 @@ def _merge_verdicts(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def _describe_bound(bound: WeightBound) -> str:
+    if bound.is_extreme:
+        return "on each candidate, which is left as soon as its values lie too far apart"
     if bound.attribute is None:
         return "on each candidate, which is left as soon as it counts more"
     return "on each candidate, which is left as soon as the sum is beyond, if values have one sign"

@@ -8,7 +8,8 @@
 - `COUNT(x) >= 3` is `{3,}` if x holds the events of one iteration of single events, and the like.
 - `MAX(x[a]) <= 5` of such an iteration asks each event (NULLs are left out), and needs one that has
   a value; `MAX(x[a]) >= 5` needs one event. So do MIN, FIRST and LAST: the iteration is split at
-  the first such event. Elsewhere every event is asked, which prunes, and candidates are checked.
+  the first such event. Beside `MAX(x[a]) >= 5`, `MIN(x[a]) > 2` asks each event, and needs no more.
+  Elsewhere every event is asked, which prunes, and candidates are checked.
 - `PREV(x)[a] + 5 > y[b]` compares calculated attributes of neighbours, `a + 5` and `b`: each side
   looks at one of the two events.
 - `x INCREASING BY a` is `PREV(x)[a] < x[a]` if nothing of the match stands between two events of x.
@@ -190,14 +191,20 @@ class _Lowering:
     ) -> tuple[cel.Formula, pred.Condition | None]:
         """Return the body with iterations split at an event, and what is left of the condition."""
         left: list[pred.Condition] = []
-        present = _find_present(condition)
-        for part in pred.conjuncts(condition):
+        present, known = _find_present(condition), set[tuple[str, pred.Attribute]]()
+        # bounds on every event come last: whether some event has a value may be known then
+        for part in sorted(pred.conjuncts(condition), key=_is_bound):
             split = _read_split(part)
             changed = None
             if split is not None:
-                changed = _change_rounds(body, split.variable, split.apply)
-            if changed is not None:
+                is_known = split.bounds is not None and (split.variable, split.bounds) in known
+                changed = body if is_known else _change_rounds(body, split.variable, split.apply)
+            if changed is not None and split is not None:
                 self.decided.append(part)
+                if changed is body and split.every is not None:
+                    left.append(pred.Holds(split.variable, split.every, span=part.span))
+                elif split.finds is not None:
+                    known.add((split.variable, split.finds))
                 body = changed
                 continue
             ends = _compare_ends(part, body, present)
@@ -294,6 +301,10 @@ class _Split(NamedTuple):
     after: pred.Predicate | None
     every: pred.Predicate | None = None
     """What every event passes."""
+    finds: pred.Attribute | None = None
+    """What the event has a number of."""
+    bounds: pred.Attribute | None = None
+    """What every event is asked for, with no more asked of that one."""
     name: str | None = None
     """A hidden variable for the event."""
     is_first: bool = False
@@ -351,11 +362,18 @@ def _read_split(condition: pred.Condition) -> _Split | None:
                 return None
             before = pred.Or((pred.Negation(at), is_null))
             if op not in _WORSE[function]:
-                return _Split(x, before, at, None)
+                return _Split(x, before, at, None, finds=a)
             outside = _OUTSIDE[function] if op == "=" else pred.OPPOSITE[op]
             every = pred.Or((pred.Negation(pred.Comparison(outside, a, limit)), is_null))
-            return _Split(x, pred.And((before, every)), at, every, every)
+            bounds = None if op == "=" else a
+            return _Split(x, pred.And((before, every)), at, every, every, finds=a, bounds=bounds)
     return None
+
+
+def _is_bound(condition: pred.Condition) -> bool:
+    """Whether a condition asks every event of an iteration that has a value."""
+    split = _read_split(condition)
+    return split is not None and split.bounds is not None
 
 
 # ------------------------------------------------------- y[a] < LAST(x[a])

@@ -525,7 +525,7 @@ class CorrelatedFeed(Feed):
         self.engine.measure_gaps(scale.ticks)
 
     def _read_weights(self, batch: EventBatch) -> NDArray[np.int64]:
-        """Return the bits of the values that are added up: 0 where there is no number."""
+        """Return the bits of the values that are added up: NaN where there is no number."""
         rows = np.zeros((len(self.tables.weights), len(batch)))
         for row, name in zip(rows, self.tables.weights, strict=True):
             row[:] = read_weights(batch, tuple(name.split(".")))

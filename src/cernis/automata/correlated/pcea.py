@@ -308,17 +308,24 @@ class Apart:
 
 @dataclass(frozen=True, slots=True)
 class WeightBound:
-    """The weights of the events of a variable add up to at most `limit`."""
+    """The weights of the events of a variable add up to at most `limit`, or the greatest of them.
+
+    Several bounds in a row may be terms of one condition: the last one has the limit of their sum.
+    """
 
     variable: str | None
     """None: all events of the match."""
     attribute: str | None
     """None: each event weighs 1."""
-    sign: int
-    """The weight is the value, or its opposite; it bounds nothing where one is negative."""
+    sign: float
+    """What the value is multiplied by; a sum bounds nothing where a weight is negative."""
     limit: float
     text: str = ""
     """The condition."""
+    is_extreme: bool = False
+    """Whether the greatest weight counts, not the sum."""
+    terms: int = 1
+    """How many bounds up to this one have the limit together; 0: a later one has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -737,6 +737,8 @@ class CorrelatedTables:
             sign=np.array([b.sign for b in self.bounds], np.float64),
             limit=np.array([b.limit for b in self.bounds], np.float64),
             counts=np.array(marks, np.uint8).reshape(len(self.labels), len(self.bounds)),
+            extreme=_flags([b.is_extreme for b in self.bounds]),
+            terms=_ints([b.terms for b in self.bounds]),
         )
 
     def _conditions(self) -> FarConditions:

@@ -8,7 +8,8 @@ outside the window costs a step if later runs of its list are inside.
 
 The kernel fills fixed buffers and goes on where it stopped; choices are taken last in
 first out, so memory is bounded by the longest match, not by the answer. Where a match has a bound
-on the sum of its weights, a branch that exceeds it is left at once (`SumBounds`).
+on the sum of its weights, or on the greatest, a branch that exceeds it is left at once
+(`SumBounds`).
 
 Where an order stands beside a gap, the index knows which runs have ended lately, not which have
 begun in the window: a run outside the window costs a step.
@@ -92,7 +93,7 @@ def _new_walk(size: int, bounds: int = 0) -> DagWalk:
 
 
 _SPARE = 1e-9
-"""Rounding makes a sum larger by a smaller part than this."""
+"""Rounding makes a sum larger by a smaller part than this, a difference by that of its sides."""
 
 
 def _find_limits(segment: DagSegment) -> SumBounds:
@@ -100,7 +101,7 @@ def _find_limits(segment: DagSegment) -> SumBounds:
     bounds, memory = segment.links.bounds, segment.memory
     limits = bounds.limit + _SPARE * np.abs(bounds.limit)
     for b, fact in enumerate(bounds.fact.tolist()):
-        if fact >= 0:
+        if fact >= 0 and not bounds.extreme[b]:
             facts = np.ascontiguousarray(memory.facts[1 : memory.counters[r.VERTICES], fact])
             weights = bounds.sign[b] * facts.view(np.float64)
             if (weights < 0).any():
@@ -115,15 +116,23 @@ def _stays_inside(bounds, memory, walk, vertex):
     label = memory.vertices[vertex]["label"]
     inside = True
     for b in range(len(bounds.fact)):
-        total = 0.0 if depth == 0 else walk.totals[depth - 1, b]
+        is_extreme = bounds.extreme[b] != 0
+        total = -np.inf if is_extreme else 0.0
+        if depth > 0:
+            total = walk.totals[depth - 1, b]
         if bounds.counts[label, b]:
             fact = bounds.fact[b]
             weight = 1.0
             if fact >= 0:
                 weight = bounds.sign[b] * memory.facts[vertex, fact : fact + 1].view(np.float64)[0]
-            total += weight
+            if weight == weight:
+                total = max(total, weight) if is_extreme else total + weight
         walk.totals[depth, b] = total
-        inside = inside and total <= bounds.limit[b]
+        whole, size = 0.0, 0.0
+        for k in range(b + 1 - bounds.terms[b], b + 1):
+            whole += walk.totals[depth, k]
+            size += abs(walk.totals[depth, k])
+        inside = inside and not whole > bounds.limit[b] + _SPARE * size
     return inside
 
 

@@ -40,14 +40,21 @@ class FarConditions(NamedTuple):
 
 
 class SumBounds(NamedTuple):
-    """Sums of weights that no match exceeds: the listing leaves a branch that does."""
+    """Sums of weights that no match exceeds: the listing leaves a branch that does.
+
+    Or greatest weights, which one more event does not lower either.
+    """
 
     fact: NDArray[np.int32]
-    """The fact that holds the value, as the bits of a float; -1: each event weighs 1."""
+    """The fact that holds the value, as the bits of a float; -1: each event weighs 1. NaN: none."""
     sign: NDArray[np.float64]
     limit: NDArray[np.float64]
     counts: NDArray[np.uint8]
     """Per label and bound, whether the event counts."""
+    extreme: NDArray[np.uint8]
+    """Whether the greatest weight counts, not the sum."""
+    terms: NDArray[np.int32]
+    """How many bounds up to this one have the limit together; 0: a later one has it."""
 
 
 class Links(NamedTuple):
@@ -123,7 +130,14 @@ def links_of_runs() -> Links:
         width=np.zeros(5, np.int32),
         steps=sequences(1),
         conditions=FarConditions(none, none, none, sides, sides),
-        bounds=SumBounds(none, none.astype(np.float64), none.astype(np.float64), sides),
+        bounds=SumBounds(
+            none,
+            none.astype(np.float64),
+            none.astype(np.float64),
+            sides,
+            none.astype(np.uint8),
+            none,
+        ),
         since=none,
         own=none,
         once=np.zeros(4 + 4 * len(ways), np.uint8),
