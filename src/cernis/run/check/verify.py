@@ -11,6 +11,11 @@ searched one by one.
 The rejected design was to filter the finished match by its variables: a condition
 inside an iteration must hold in each round, and the finished match has forgotten the
 rounds.
+
+`cernis.run.trace.why` fits rows into a formula, too, but by another search: its rows have no atoms
+yet, so it builds parts from the events up and carries along each condition that fails, where this
+one knows the marks, splits them from the top and stops at the first that fails. For the marks of a
+candidate that search takes 10 times as long where it has 6 events, and 90 times with 26.
 """
 
 from __future__ import annotations

@@ -11,6 +11,11 @@ Between the rows, NOT, `->` and guards read the events of the partition one by o
 
 The rejected design was to replay the automaton with the rows alone: its states know which test
 failed, and not which condition of the query, and listed plans have none.
+
+Candidates are checked by another search (`cernis.run.check.verify`), which shares the tests of
+single conditions: it knows which atom marked which event, splits these marks from the top, and
+stops at the first condition that fails. Here neither is known, and parts that fail are kept, so
+this search takes 10 to 90 times as long for the same marks.
 """
 
 from __future__ import annotations
