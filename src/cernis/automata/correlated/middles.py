@@ -200,12 +200,12 @@ def gather_middles(
         if is_left and pair and not unindexed.explain(pair.op, pair.earlier, pair.later):
             pairs.setdefault(pair.first, {}).setdefault(pair.last, []).append(pair)
     conditions = _Conditions(pcea, graph, pairs)
-    best, count = GatheredMiddles(pcea, {}), 0
-    for one in (conditions, conditions.split_paths()):
-        for inner_first in (True, False):
+    best, places = GatheredMiddles(pcea, {}), {pair.place for pair in conditions.far}
+    for splits, inner_first in ((False, True), (False, False), (True, True), (True, False)):
+        if best.verdicts.keys() < places:
+            one = conditions.split_paths() if splits else conditions
             made = _gather(one, formula, verdicts, unindexed, inner_first)
-            if len(made.verdicts) > count:
-                best, count = made, len(made.verdicts)
+            best = max(best, made, key=lambda each: len(each.verdicts))
     left = (pair for pair in conditions.far if pair.place not in best.verdicts)
     return replace(best, left=_explain_left(pcea, graph, compared, left, verdicts))
 
