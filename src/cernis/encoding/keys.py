@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,25 @@ class KeyCoder:
         """Return a code per event, or -1."""
         return batch.interleave(lambda _, table: self._part(table))
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether keys are attributes alone, and no values of functions."""
+        return not any(name.endswith(")") for group in self.groups for name in group)
+
+    def encode_some(self, batch: EventBatch, at: Int64s) -> Int64s:
+        """Return a code, or -1, for each of some events."""
+        index = at if batch.index is None else batch.index[at]
+        codes = np.empty(len(at), np.int64)
+        for number in range(len(batch.parts)):
+            own = slice(None) if batch.which is None else batch.which[at] == number
+            codes[own] = batch.read_part(number, partial(self._take_part, pa.array(index[own])))
+        return codes
+
+    def _take_part(self, rows: pa.Array, _: str, table: pa.Table) -> Int64s:
+        names = {start for name in chain(*self.groups) for start in (name, name.split(".")[0])}
+        own = [name for name in table.column_names if name in names] or table.column_names[:1]
+        return self._part(table.select(own).take(rows))
+
     def _part(self, table: pa.Table) -> Int64s:
         components = zip(self._keys.components, self._paths, strict=True)
         return self._keys.codes([_first_present(table, paths, part) for part, paths in components])
@@ -141,6 +161,10 @@ class OwnedKeys(KeyCoder):
             nothing = pa.chunked_array([np.zeros(len(batch), np.int64)])
             found = [self._keys.components[0].codes(nothing)]
         return self._keys.codes([batch.owners, *found])
+
+    @property
+    def is_plain(self) -> bool:
+        return False  # the owner is a part of it
 
     def list_owners(self) -> Int64s:
         """Return the owner of each key; -1 where a key is gone."""

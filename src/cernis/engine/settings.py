@@ -85,6 +85,11 @@ class Settings:
     LONGEST asks for no other."""
 
     @property
+    def counts_keys(self) -> bool:
+        """Whether all events of a partition count, also those that move nothing."""
+        return self.partitioned and self.window == EVENT_WINDOW
+
+    @property
     def rules(self) -> Rules:
         """The rules of the kernels, which consume nothing where a strategy chooses later."""
         consume = CONSUME_NOTHING if self.resolve else self.consume

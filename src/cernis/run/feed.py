@@ -10,7 +10,7 @@ per event. The codes of values expire with the partial matches that hold them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import gcd
@@ -47,6 +47,7 @@ from cernis.engine.unary.freeze import (
     thaw_unary,
 )
 from cernis.engine.unary.levels import LevelInput, arrange_events, count_levels
+from cernis.engine.unary.moving import MovingKeys
 from cernis.engine.unary.real import make_real
 from cernis.engine.unary.runtime import UnaryEngine
 from cernis.errors import DataError
@@ -85,6 +86,20 @@ Keys = NDArray[np.int64]
 Engine = UnaryEngine | CorrelatedEngine | SlidingAggregator
 
 _FORGET_CODES = 1 << 16
+_MANY = 2
+"""All keys are read where one in so many events can move something."""
+
+
+ReadKeys = Callable[[NDArray[np.int64]], Keys]
+"""Returns the keys of some events of a batch."""
+
+
+class _ReadAhead(NamedTuple):
+    """What is known of a batch before it is read."""
+
+    batch: EventBatch
+    symbols: NDArray[np.int32]
+    keys: MovingKeys
 
 
 class Feed(ABC):
@@ -95,14 +110,41 @@ class Feed(ABC):
         self.alphabet = alphabet
         self.encoder = encode(alphabet.atoms)
         self._numbers = np.empty(0, np.int32)
+        self._ahead: _ReadAhead | None = None
 
     def _encode_symbols(self, batch: EventBatch) -> NDArray[np.int32]:
+        if self._ahead is not None and self._ahead.batch is batch:
+            return self._ahead.symbols
         codes = self.encoder.encode(batch)
         unknown = self.encoder.vectors[len(self._numbers) :]
         if unknown:
             new = np.array([self.alphabet.symbol(vector) for vector in unknown], np.int32)
             self._numbers = np.concatenate([self._numbers, new])
         return self._numbers[codes]
+
+    def read_keys(self, batch: EventBatch, read: ReadKeys) -> Keys | None:
+        """Return the keys of a batch, -1 for events that move nothing; None: all keys matter."""
+        return None
+
+    def _read_moving(
+        self, batch: EventBatch, engine: UnaryEngine | SlidingAggregator, read: ReadKeys
+    ) -> Keys | None:
+        if engine.settings.counts_keys:
+            return None
+        symbols = self._encode_symbols(batch)
+        engine.tables.add_symbols()
+        engine.fit_tables()
+        moving = engine.inert[symbols] == 0
+        if _MANY * np.count_nonzero(moving) > len(moving):
+            return None
+        keys = MovingKeys(moving, engine.inert, read)
+        self._ahead = _ReadAhead(batch, symbols, keys)
+        return keys.numbers
+
+    def _take_moving(self, batch: EventBatch) -> MovingKeys | None:
+        """Return the keys of a batch that were read ahead."""
+        ahead, self._ahead = self._ahead, None
+        return None if ahead is None or ahead.batch is not batch else ahead.keys
 
     @abstractmethod
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
@@ -173,12 +215,14 @@ class ReadSlice(NamedTuple):
     """Those that it read first, whose matches are not its own."""
 
 
-def push_pieces(engine: UnaryEngine, encoded: EncodedBatch) -> list[Any]:
+def push_pieces(
+    engine: UnaryEngine, encoded: EncodedBatch, moving: MovingKeys | None = None
+) -> list[Any]:
     """Let an engine read a batch; return the compact sets of its matches."""
     return [
         segment
         for _, (symbols, keys, clock) in encoded.cut()
-        for segment in engine.push(symbols, keys=keys, **_clock(clock))
+        for segment in engine.push(symbols, keys=keys, moving=moving, **_clock(clock))
     ]
 
 
@@ -194,14 +238,17 @@ class UnaryFeed(Feed):
         self.read: list[ReadSlice] | None = None
         """All batches of the run, for the aggregator to count their matches; None: not kept."""
 
+    def read_keys(self, batch: EventBatch, read: ReadKeys) -> Keys | None:
+        return self._read_moving(batch, self.engine, read)
+
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
-        symbols = self._encode_symbols(batch)
+        symbols, moving = self._encode_symbols(batch), self._take_moving(batch)
         self.tables.add_symbols()
         self.engine.fit_tables()
         encoded = EncodedBatch(symbols, keys, clock)
         if self.read is not None:
             self.read[-1].batches.append(encoded)
-        return push_pieces(self.engine, encoded)
+        return push_pieces(self.engine, encoded, moving)
 
     def find(
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
@@ -300,20 +347,21 @@ class SlidingFeed(Feed):
     def _make_engine(self, unary: Unary, settings: Settings) -> SlidingAggregator:
         return SlidingAggregator(unary.tables, settings, tuple(self.measures))
 
+    def read_keys(self, batch: EventBatch, read: ReadKeys) -> Keys | None:
+        return self._read_moving(batch, self.engine, read)
+
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
-        symbols = self._encode_symbols(batch)
+        symbols, moving = self._encode_symbols(batch), self._take_moving(batch)
         self.engine.tables.add_symbols()
         self.engine.fit_tables()
         columns = self._read_measures(batch)
         encoded = EncodedBatch(symbols, keys, clock)
         if self.read is not None:
             self.read.append(encoded)
-        found = [
-            self.engine.push(
-                symbols, [column.cut(piece) for column in columns], keys=keys, **_clock(clock)
-            )
-            for piece, (symbols, keys, clock) in encoded.cut()
-        ]
+        found = []
+        for piece, (some, own, ticks) in encoded.cut():
+            cut = [column.cut(piece) for column in columns]
+            found.append(self.engine.push(some, cut, keys=own, moving=moving, **_clock(ticks)))
         return [each for each in found if len(each.ends)]
 
     def _read_measures(self, batch: EventBatch) -> list[MeasuredColumn]:
@@ -398,6 +446,9 @@ class StartFeed(SlidingFeed):
         if scale.unit_ns is None:
             raise DataError("GROUP BY EVERY needs a column of times")
         self._tick = scale.unit_ns
+
+    def read_keys(self, batch: EventBatch, read: ReadKeys) -> None:
+        return None  # it has a kernel of its own
 
     def take(self, batch: EventBatch, keys: Keys | None, clock: Clock | None) -> list[Any]:
         symbols = self._encode_symbols(batch)

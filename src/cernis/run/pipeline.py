@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from math import floor
 from time import perf_counter
 from typing import Any
@@ -310,7 +311,18 @@ class Pipeline:
         forget = self.plan.pattern.forget
         if isinstance(self.keys, LifeCoder) and forget is not None:
             return self.keys.encode(batch, scale.ticks(forget, "FORGET AFTER"))
-        return self.keys.encode(batch) if isinstance(self.keys, KeyCoder) else None
+        if not isinstance(self.keys, KeyCoder):
+            return None
+        keys = None
+        if self.keys.is_plain and self._may_leave_keys:
+            keys = self.feed.read_keys(batch, partial(self.keys.encode_some, batch))
+        return self.keys.encode(batch) if keys is None else keys
+
+    @property
+    def _may_leave_keys(self) -> bool:
+        """Whether events that move nothing need no key."""
+        asked = any(stage.asks_keys for stage in self.stages)
+        return not asked and self.clock is None and self.limit.most is None
 
     def _read_clock(self, batch: EventBatch, keys: Numbers | None, scale: Scale) -> Clock | None:
         """Return the times and window bounds of the events; None for a window of events."""

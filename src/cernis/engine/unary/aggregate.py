@@ -32,6 +32,7 @@ from cernis.engine.settings import (
 )
 from cernis.engine.unary import semiring, stacks
 from cernis.engine.unary import slide as kernel
+from cernis.engine.unary.moving import MovingKeys
 from cernis.engine.unary.semiring import NO_VALUE, Weights, new_pool
 from cernis.engine.unary.tables import UnaryArrays, UnaryTables
 from cernis.errors import BudgetError
@@ -155,10 +156,12 @@ class SlidingAggregator:
         bounds: NDArray[np.int64] | None = None,
         usable: NDArray[np.uint8] | None = None,
         begins: NDArray[np.bool_] | None = None,
+        moving: MovingKeys | None = None,
     ) -> EndAggregates:
         """Read a batch of events and return the aggregates of the matches that end in it.
 
-        Matches begin only with events that `begins` says; None: with any.
+        Matches begin only with events that `begins` says; None: with any. `keys` may be a part of
+        those of `moving`, which are not all known.
         """
         events = stacks.SlidingEvents(
             symbols,
@@ -174,6 +177,8 @@ class SlidingAggregator:
         found: list[EndAggregates] = []
         at = 0
         while True:
+            if moving is not None and moving.fit(self._arrays.inert):
+                self._reserve_keys(int(moving.numbers.max()) + 1)
             status, at, detail = kernel.slide(
                 self._arrays,
                 self.memory,
@@ -208,6 +213,11 @@ class SlidingAggregator:
         self.position += len(symbols)
         self._advance_bound(events.bounds, -1)
         return join_found(found)
+
+    @property
+    def inert(self) -> NDArray[np.uint8]:
+        """Of each symbol, whether it moves nothing in the states that are known."""
+        return self._arrays.inert
 
     @property
     def residues(self) -> int:

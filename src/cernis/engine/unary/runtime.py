@@ -36,6 +36,7 @@ from cernis.engine.unary import resolve as choosing
 from cernis.engine.unary import step as kernel
 from cernis.engine.unary.arena import ArenaSegment, UnaryMemory
 from cernis.engine.unary.collect import copy_live, link_starts, move_slots
+from cernis.engine.unary.moving import MovingKeys
 from cernis.engine.unary.tables import UnaryTables
 from cernis.engine.unary.thresholds import RunThresholds
 from cernis.errors import BudgetError
@@ -83,8 +84,12 @@ class UnaryEngine:
         clocks: NDArray[np.int64] | None = None,
         bounds: NDArray[np.int64] | None = None,
         usable: NDArray[np.uint8] | None = None,
+        moving: MovingKeys | None = None,
     ) -> list[ArenaSegment]:
-        """Read a batch of events and return the matches that end in it."""
+        """Read a batch of events and return the matches that end in it.
+
+        `keys` may be a part of those of `moving`, which are not all known.
+        """
         events = kernel.UnaryEvents(
             symbols,
             _NO_NUMBERS if keys is None else keys,
@@ -99,6 +104,8 @@ class UnaryEngine:
         starts: list[NDArray[np.int64]] = []
         at = 0
         while True:
+            if moving is not None and moving.fit(self._arrays.inert):
+                self._reserve_keys(int(moving.numbers.max()) + 1)
             status, at, detail = kernel.step(
                 tuple(self._arrays),
                 tuple(self.memory),
@@ -133,6 +140,11 @@ class UnaryEngine:
         self.position += len(symbols)
         self._advance_bound(events.bounds, -1)
         return segments
+
+    @property
+    def inert(self) -> NDArray[np.uint8]:
+        """Of each symbol, whether it moves nothing in the states that are known."""
+        return self._arrays.inert
 
     @property
     def records(self) -> int:

@@ -57,6 +57,7 @@ class BestFirst(Stage):
     """Orders the matches of one run, and holds the best of open intervals."""
 
     name = "best"
+    asks_keys = False
     drops = True
 
     def __init__(self, run: Run, order: OrderBy) -> None:

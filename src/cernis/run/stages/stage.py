@@ -122,6 +122,8 @@ class Stage:
     """Whether a match decides about later ones, so that none is certain after a partial answer."""
     drops: bool = False
     """Whether a match that was opened may not be reported, or not as one match."""
+    asks_keys: bool = True
+    """Whether it asks for the keys of events that move no match."""
     silenced: int = 0
     """How many matches it has silenced."""
 
@@ -273,6 +275,7 @@ class CompactSets(OpeningStage):
     """Opens the compact sets of a query whose matches the engine decides."""
 
     name = "compact"
+    asks_keys = False
 
     def open(self, segments: list[Any], stages: Stages) -> MatchSet:
         plan = self.run.plan
@@ -282,6 +285,7 @@ class CompactSets(OpeningStage):
 class ClosingStage(Stage, ABC):
     """The last stage of some queries: it makes a table of the matches."""
 
+    asks_keys = False
     passed: int | None = None
     """The time of the last event that the run was told of and has not read, in nanoseconds."""
 

@@ -57,6 +57,7 @@ class Suppressor(Stage):
     """Silences the matches of one run."""
 
     name = "silences"
+    asks_keys = False
     is_chained = drops = True
 
     def __init__(self, run: Run, suppress: Suppression) -> None:
