@@ -117,6 +117,15 @@ def test_a_replay_completes_what_the_run_completes(case: tuple[Pattern, Events])
         assert {one.state for one in step.states} <= names
 
 
+def test_partial_matches_are_not_exact_where_conditions_are_decided_while_listing() -> None:
+    text = "SELECT * FROM S WHERE (A AS a : B AS b : C AS c) FILTER {} > 0 AND c[x] > b[x]"
+    events = [{"type": kind, "x": x, "ts": x} for x, kind in enumerate("ABC")]
+    for condition, is_exact in (("c[x]", True), ("c[x] > a[x] AND b[x]", False)):
+        query = cernis.query(text.format(condition))
+        step = query.trace(query.run(events)).step(2)
+        assert (step.completed, step.exact) == (1, is_exact)
+
+
 BUYS = "SELECT * FROM S WHERE (BUY AS b ; SELL+ AS s) FILTER b[price > 120] WITHIN 4 EVENTS"
 
 

@@ -90,9 +90,13 @@ class Trace:
 
     @property
     def _is_exact(self) -> bool:
-        """Whether the partial matches of the automaton that is shown are those of the query."""
-        found = self.plan.correlated
-        return self.plan.exact and (found is None or (found.unique and found.drawn is None))
+        """Whether the partial matches of the automaton that is shown are those of the query.
+
+        Not where conditions are decided while matches are listed.
+        """
+        found, tables = self.plan.correlated, self.plan.tables
+        is_whole = found is None or (found.unique and found.drawn is None)
+        return self.plan.exact and is_whole and (tables is None or not tables.apart)
 
     def _find_place(self, row: int) -> int:
         place = self.events.find_place(row)
