@@ -465,6 +465,22 @@ def test_declarations_before_the_first_rule_are_those_of_all() -> None:
     assert cernis.rules(text + "a[x = 1]").names == ("a",)
 
 
+def test_declarations_that_begin_many_texts_are_parsed_once() -> None:
+    begin = "CREATE STREAM S { EVENT A { many:int, columns:string } }\n"
+    texts = [f"{begin}RULE r{i} AS SELECT * FROM S WHERE A AS a" for i in range(3)]
+    texts[1] = texts[1].replace("many", "other")
+    one, other, same = (rule.pattern for text in texts for rule in parse_rules(text))
+    assert one is not None
+    assert other is not None
+    assert same is not None
+    assert same.declared is one.declared
+    assert other.declared != one.declared
+    wrong = begin.replace("string", "text")
+    for _ in range(2):
+        ((*_, mistake),) = parse_rules(f"{wrong}RULE r AS SELECT * FROM S WHERE A AS a")
+        assert "'text'" in str(mistake)
+
+
 def test_all_mistakes_of_all_rules_come_together() -> None:
     with pytest.raises(RuleSetError) as raised:
         cernis.rules(
