@@ -139,6 +139,8 @@ class Stock:
     """The events, the few that CORE gets, the names of symbols, and a code per event."""
 
     events: pa.Table
+    encoded: pa.Table
+    """The same events, with their strings in dictionaries."""
     few: pa.Table
     names: list[str]
     codes: npt.NDArray[np.int32]
@@ -148,7 +150,8 @@ class Stock:
         events = stock_stream(scale.events, SEED)
         names = sorted(pc.unique(events["name"]).to_pylist())
         codes = encode_symbols(events, names)
-        return cls(events, events.slice(0, scale.peer_events), names, codes)
+        encoded = stock_stream(scale.events, SEED, dictionary=True)
+        return cls(events, encoded, events.slice(0, scale.peer_events), names, codes)
 
 
 def _describe_case(case: SequenceCase) -> str:
@@ -185,6 +188,7 @@ def _make_contestants(
     run_bare_pass(stock.codes[:1], weights)
     entered = {
         "recognised": time_call(partial(queries["recognised"].run, stock.events, threads=1)),
+        "dictionaries": time_call(partial(queries["recognised"].run, stock.encoded, threads=1)),
         "silent": time_call(partial(queries["silent"].run, stock.events, threads=1)),
         "next that fits": time_call(
             partial(queries["next that fits"].run, stock.events, threads=1)
@@ -259,6 +263,8 @@ def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator
         case: Case = {"n": n, "window": window}
         yield Record(NAME, "times CORE", divide(here, core), "×", case)
         yield Record(NAME, "share of bare pass", divide(here, bare), "×", case)
+        encoded = find(records, "dictionaries", n=n, window=window)
+        yield Record(NAME, "dictionaries to bare pass", divide(encoded, bare), "×", case)
         following = find(records, "next that fits", n=n, window=window)
         for other, measure in (("contiguous", "-> to :"), ("recognised", "-> to ;")):
             rate = find(records, other, n=n, window=window)
@@ -307,6 +313,7 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
         "matches/event": "matches",
         "bare pass": "bare pass",
         "share": "share of bare pass",
+        "share, dictionaries": "dictionaries to bare pass",
         "CORE": lambda case: _find_rates(records, **case)[1],
         "times CORE": "times CORE",
         "CORE, all matches": "CORE all",
@@ -381,9 +388,11 @@ never comes, as in CORE's own experiments. *first match*: with `LIMIT 1`, writte
 Arrow. *all matches*: everything written to Arrow, where that is bounded; *matches/s* is
 the rate of the writing alone. *bare pass*: a
 compiled loop that only looks up each event's symbol; *share* is what part of its rate
-remains. CORE gets its events ready-made in memory. Its rate is the better of *silent* and
-*first match*; the rate of Cernis is the worse of *recognised* and *silent*. The columns `->` and
-`:` are *recognised* with the next that fits (Flink's followedBy) and with contiguity, not `;`.
+remains, and *share, dictionaries* what *recognised* keeps of it where the strings of the events
+are encoded as dictionaries. CORE gets its events ready-made in memory. Its rate is the better of
+*silent* and *first match*; the rate of Cernis is the worse of *recognised* and *silent*. The
+columns `->` and `:` are *recognised* with the next that fits (Flink's followedBy) and with
+contiguity, not `;`.
 """,
     run=run_sequences,
     tables=build_tables,

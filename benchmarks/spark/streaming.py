@@ -26,6 +26,7 @@ WAYS = {
 }
 GRAPH_WAYS = {"SPAseQ": "a SPAseQ query", "parsed": "parsed only"}
 _MEASURES = ("wall", "processor")
+_STATELESS = "median of a query without state"
 
 
 def run_streaming(scale: BenchmarkScale, step: Step) -> list[Record]:
@@ -95,6 +96,8 @@ def _record_ratios(records: Sequence[Record], scale: BenchmarkScale) -> Iterator
         NAME, f"state, {longer // length} times the stream", divide(sizes[1], sizes[0]), "×"
     )
     yield Record(NAME, f"state, {wider // same} times the window", divide(sizes[2], sizes[1]), "×")
+    waits = (find(records, f"latency, {name}") for name in ("median", _STATELESS))
+    yield Record(NAME, "latency of a match to that of a query without state", divide(*waits), "×")
 
 
 # -------------------------------------------------------------------- show
