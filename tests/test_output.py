@@ -169,6 +169,7 @@ def test_a_run_that_is_ended_leaves_the_former_file(number: int) -> None:
     code = (
         "import os, signal, time, cernis.events.csv_text as text\n"
         "signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # so have background jobs\n"
         "class Slow(text.CsvReader):\n"
         "    def pieces(self, columns):\n"
         "        yield from super().pieces(columns)\n"
