@@ -34,7 +34,7 @@ FUZZ     = HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -n $(JOBS) -
 	           tests/engine/rows tests/run/rows tests/streaming/test_row_stream.py tests/streaming/test_row_partitions.py tests/spark/test_row_groups.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock audit oldest nightly endless endless-live endless-spark demo test package lint types imports unit fuzz exhaustive soak row-peers crash bench bench-peer site pages docs-check format web web-test clean
+.PHONY: help setup lock audit oldest nightly endless endless-live endless-spark demo test package lint types imports kernels unit fuzz exhaustive soak row-peers crash bench bench-peer site pages docs-check format web web-test clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,7 +101,9 @@ bench-peer: ## CORE (the package pycer, needs Python 3.13) for `make bench` to c
 
 # ------------------------------------------------------------------ checks
 
-test: lint types imports unit ## Everything that must hold: style, types, imports, tests
+test: lint imports ## Everything that must hold: style, imports, types, tests
+	@$(MAKE) --no-print-directory --jobs 2 types kernels
+	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/.dev ## Style
 	@echo "==> style"
@@ -115,6 +117,10 @@ types: $(VENV)/.dev ## Types
 imports: $(VENV)/.dev ## Direction of imports
 	@echo "==> imports"
 	@$(BIN)/lint-imports
+
+kernels: $(VENV)/.dev # once, as tests have it; else each of their processes does, side by side
+	@echo "==> compiling the engine"
+	@NUMBA_BOUNDSCHECK=1 $(BIN)/cernis warm >/dev/null
 
 unit: $(VENV)/.dev web/node_modules ## Tests, doctests and the examples of the documentation
 	@echo "==> tests"
