@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 __all__ = ["KINDS", "WARNINGS", "ErrorKind", "explain_code", "find_kind"]
 
-_PLACE = re.compile(r"^.*?line \d+, column \d+: ")
+_LOCATION = re.compile(r"^.*?line \d+, column \d+: ")
 _QUOTED = re.compile(r"'[^']*'")
 
 
@@ -364,12 +364,12 @@ def explain_code(code: str) -> tuple[str, str] | None:
 def find_kind(errors: tuple[str, ...], message: str) -> ErrorKind:
     """Return the kind of a message; `errors` are the class of its error and those above it.
 
-    Names in quotes have no part in it, nor has the place in the query.
+    Names in quotes have no part in it, nor has the location in the query.
 
     >>> find_kind(("QueryError", "CernisError"), "line 1, column 8: unknown variable 'twice'").code
     'unknown-name'
     """
-    text = _QUOTED.sub("'…'", _PLACE.sub("", message.partition("\n")[0]))
+    text = _QUOTED.sub("'…'", _LOCATION.sub("", message.partition("\n")[0]))
     for error in errors:
         for kind in KINDS:
             if error in kind.errors and re.search(kind.words, text):

@@ -133,12 +133,12 @@ class Diagnostic:
 
     def to_dict(self, source: str) -> dict[str, Any]:
         """Return plain values for JSON; lines and columns count from 1."""
-        place: dict[str, Any] = {"line": None, "column": None, "length": None}
+        location: dict[str, Any] = {"line": None, "column": None, "length": None}
         if self.span is not None:
             line, column, _, _ = _locate(source, self.span.start)
-            place = {"line": line, "column": column, "length": self.span.end - self.span.start}
-        told = {"code": self.find_code(), "message": neutralize(self.message)}
-        return {**told, **place, "expected": self.expected, "help": self.suggestion}
+            location = {"line": line, "column": column, "length": self.span.end - self.span.start}
+        values = {"code": self.find_code(), "message": neutralize(self.message)}
+        return {**values, **location, "expected": self.expected, "help": self.suggestion}
 
 
 def _locate(source: str, position: int) -> tuple[int, int, str, int]:

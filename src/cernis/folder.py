@@ -21,8 +21,8 @@ from pathlib import Path
 
 @cache
 def own_folder() -> Path | None:
-    """Return the folder, made if it is missing; None if there is no place for one."""
-    return next((place for place in _places() if is_ours(place)), None)
+    """Return the folder, made if it is missing; None if it can be made nowhere."""
+    return next((folder for folder in _list_folders() if is_ours(folder)), None)
 
 
 def write_whole(file: Path, content: bytes, mode: int = 0o600) -> None:
@@ -33,7 +33,7 @@ def write_whole(file: Path, content: bytes, mode: int = 0o600) -> None:
     os.replace(unfinished, file)
 
 
-def _places() -> Iterator[Path]:
+def _list_folders() -> Iterator[Path]:
     if sys.platform == "win32":
         home = os.environ.get("LOCALAPPDATA", "")
     elif sys.platform == "darwin":
@@ -55,7 +55,7 @@ def is_ours(folder: Path) -> bool:
         return False
     if not stat.S_ISDIR(found.st_mode) or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return False
-    if sys.platform == "win32":  # both places are the user's own there
+    if sys.platform == "win32":  # both folders are the user's own there
         return True
     return found.st_uid == _user() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 

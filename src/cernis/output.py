@@ -1,7 +1,7 @@
 """Files that a run writes: they appear whole, and never in place of a file that the run reads.
 
-An output is written beside its place, under a hidden name (`.cernis-…`), and moved there when it
-is complete. An error, Ctrl-C or a kill leaves no file of that name, and one that was there
+An output is written beside its final path, under a hidden name (`.cernis-…`), and moved there when
+it is complete. An error, Ctrl-C or a kill leaves no file of that name, and one that was there
 before as it was. Standard output (`-`), devices and pipes are written directly.
 """
 

@@ -17,7 +17,7 @@ longer to compile than many a kernel: the rest are *inner* functions, which beco
 only as a part of their callers (`cernis.compiled.inner`), and which are optimized once there
 (`cernis.compiled.entry`). And a call from another kernel
 widens integers: Numba would compile a function again for each constant and each width that it is
-called with. The types of a call are found once, not at each place (`cernis.compiled.calls`), what
+called with. The types of a call are found once, not at each use (`cernis.compiled.calls`), what
 LLVM would remove is not made (`cernis.compiled.lowering`), and no function gets the code that lets
 C call it. All of that uses private parts of Numba, and is behind one interface
 (`cernis.compiled.faster`): a Numba without these parts compiles the same kernels, more slowly.
@@ -128,7 +128,7 @@ def _compile(function: Function, pipeline: Any, **options: bool | str) -> Functi
     if KernelCache is not None:
         compiled._cache = KernelCache(function, options)
     else:
-        with suppress(RuntimeError):  # no place to keep it
+        with suppress(RuntimeError):  # no folder to keep it in
             compiled.enable_caching()
     return cast(Function, compiled)
 

@@ -1,13 +1,13 @@
 """Compiled kernels on disk: a file for each kernel, each version of it and each signature.
 
 They are in `NUMBA_CACHE_DIR` where that is set and this user's alone, and otherwise in Cernis' own
-folder (`cernis.folder`): a place that executors can write to and that all workers of a machine and
-all applications share, wherever their copy of the package is.
+folder (`cernis.folder`): executors can write to it, and all workers of a machine and all
+applications share it, wherever their copy of the package is.
 
 The name of a file identifies its content: it has a digest of the kernel (`identity`), of what
 compiles it, and of the versions of Python, NumPy and Numba, and one of the types of its arguments
 and the processor. So a file never changes, and any number of processes can read and write at once:
-they write the same bytes to the same place, and where they can, they compile in turns (`turns`).
+they write the same bytes to the same file, and where they can, they compile in turns (`turns`).
 (Numba's own files have an index, which processes overwrite for each other: one signature can then
 find the code of another.)
 
@@ -113,7 +113,7 @@ class KernelCache:
     def _file(self, sig: Any, codegen: Any) -> Path:
         folder = _folder()
         if folder is None:
-            raise FileNotFoundError("no place for compiled code")
+            raise FileNotFoundError("no folder for compiled code")
         kinds = sig if isinstance(sig, tuple) else (*sig.args, sig.return_type)
         words = ([spelled(kind) for kind in kinds], codegen.magic_tuple())
         return folder / f"{self._name}{self._digest}-{_digest(words)}.nbc"

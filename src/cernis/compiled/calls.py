@@ -1,4 +1,4 @@
-"""Calls of Numba's own functions on numbers, typed once in a process and not at each place.
+"""Calls of Numba's own functions on numbers, typed once in a process and not at each use.
 
 A third of the calls in a kernel are operators on integers, and reads of an array at an integer.
 Numba finds the type of each anew: it goes through all that it knows of an operator (sets, texts,

@@ -17,7 +17,7 @@ A kernel that counts may have far more to do than there are events. It is compil
 of a second even where the process is cold (`call_patiently`).
 
 Kernels that go over a column have another form, of NumPy or Arrow. It takes a few times as long for
-a row as compiled code does, and a hundredth of plain Python: it runs in their place, cold or hot,
+a row as compiled code does, and a hundredth of plain Python: it runs instead of them, cold or hot,
 until it has taken half a second (`arrays_first`).
 
 Cost contract: in the whole life of a process, plain Python takes at most about as long as

@@ -4,7 +4,7 @@ Each distinct atom that compares a column with constants is evaluated once for a
 classes of values (`encode`). A table per group of atoms then maps an automaton and a class to the
 bits of the automaton's own atoms, so an event's bits are one look-up per group. Other atoms, such
 as those that compare two columns or look for a text, are evaluated row by row, each on the events
-of the automata that ask it. The code of an event is the place of its bits among those of all
+of the automata that ask it. The code of an event is the rank of its bits among those of all
 automata.
 
 The other atoms of a test are *merged* into one (`MergedAlphabet`). It is evaluated on the events
@@ -157,8 +157,8 @@ class BundleEncoder:
         self._firsts = np.cumsum([0, *(1 << size for size in self._sizes)])
         numbers: dict[Atom, int] = {}
         every = [
-            (numbers.setdefault(atom, len(numbers)), place, bit)
-            for place, each in enumerate(automata)
+            (numbers.setdefault(atom, len(numbers)), index, bit)
+            for index, each in enumerate(automata)
             for atom, bit in each.plain
         ]
         asked, whose, bits = np.array(every, np.int64).reshape(-1, 3).T
@@ -177,59 +177,59 @@ class BundleEncoder:
     def automata(self) -> int:
         return len(self._automata)
 
-    def encode(self, batch: EventBatch, places: Int64s) -> Int64s:
-        """Return a code per event; `places` are those of the automata that read the events.
+    def encode(self, batch: EventBatch, indices: Int64s) -> Int64s:
+        """Return a code per event; `indices` has the automaton that reads each.
 
-        The code of an event that none of them reads, -1, means nothing.
+        An index of -1 means that no automaton reads the event; its code means nothing.
         """
-        codes = self._firsts[places]
+        codes = self._firsts[indices]
         found = self._classes.encode(batch)
         groups = zip(self._groups, self._classes.groups, found, strict=True)
         for group, (_, classes), numbers in groups:
-            codes += group.find_bits(classes)[places, numbers]
+            codes += group.find_bits(classes)[indices, numbers]
         if self._has_rows:
-            bits = codes - self._firsts[places]
-            parts = _split_parts(batch, places, bits)
+            bits = codes - self._firsts[indices]
+            parts = _split_parts(batch, indices, bits)
             rows = iter([self._find_row_bits(*part) for part in parts])
             codes += batch.interleave(lambda _, __: next(rows))
         return codes
 
-    def _find_row_bits(self, table: pa.Table, places: Int64s, bits: Int64s) -> Int64s:
+    def _find_row_bits(self, table: pa.Table, indices: Int64s, bits: Int64s) -> Int64s:
         """Return the bits of the atoms that are evaluated row by row.
 
-        A row has the place of its automaton and the bits of the other atoms.
+        A row has the index of its automaton and the bits of the other atoms.
         """
-        order = np.argsort(places, kind="stable")
-        cuts = np.searchsorted(places[order], np.arange(len(self._sizes) + 1))
+        order = np.argsort(indices, kind="stable")
+        cuts = np.searchsorted(indices[order], np.arange(len(self._sizes) + 1))
         asked: dict[pred.Predicate, list[Int64s]] = {}
         own_bits: dict[pred.Predicate, dict[int, int]] = {}
-        for place in np.flatnonzero(np.diff(cuts)).tolist():
-            rows = order[cuts[place] : cuts[place + 1]]
-            for each in self._automata[place].rows:
+        for index in np.flatnonzero(np.diff(cuts)).tolist():
+            rows = order[cuts[index] : cuts[index + 1]]
+            for each in self._automata[index].rows:
                 own = rows[bits[rows] & each.needs == each.needs]
                 if len(own):
                     asked.setdefault(each.predicate, []).append(own)
-                    own_bits.setdefault(each.predicate, {})[place] = each.bit
-        found = np.zeros(len(places), np.int64)
+                    own_bits.setdefault(each.predicate, {})[index] = each.bit
+        found = np.zeros(len(indices), np.int64)
         columns = RowColumns(table)
         for predicate, several in asked.items():
             rows = np.concatenate(several) if len(several) > 1 else several[0]
             rows, whose = find_true(predicate, columns, rows), own_bits[predicate]
-            found[rows] += np.array([whose[place] for place in places[rows].tolist()], np.int64)
+            found[rows] += np.array([whose[index] for index in indices[rows].tolist()], np.int64)
         return found
 
     def find_vector(self, code: int) -> tuple[int, Vector]:
-        """Return the place of an automaton, and the truth of its atoms."""
-        place = int(np.searchsorted(self._firsts, code, side="right")) - 1
-        bits = code - int(self._firsts[place])
-        return place, tuple(bool(bits >> i & 1) for i in range(self._sizes[place]))
+        """Return the index of an automaton, and the truth of its atoms."""
+        index = int(np.searchsorted(self._firsts, code, side="right")) - 1
+        bits = code - int(self._firsts[index])
+        return index, tuple(bool(bits >> i & 1) for i in range(self._sizes[index]))
 
-    def list_truths(self, place: int, seen: Bools) -> SeenTruths:
+    def list_truths(self, index: int, seen: Bools) -> SeenTruths:
         """Return the truths of the atoms of an automaton, for the codes that are seen."""
-        first = int(self._firsts[place])
-        own = np.flatnonzero(seen[first : int(self._firsts[place + 1])]) + first
+        first = int(self._firsts[index])
+        own = np.flatnonzero(seen[first : int(self._firsts[index + 1])]) + first
         truths = [self.find_vector(code)[1] for code in own.tolist()]
-        return SeenTruths(self._automata[place].atoms, truths)
+        return SeenTruths(self._automata[index].atoms, truths)
 
 
 class GrownEncoder:
@@ -249,42 +249,42 @@ class GrownEncoder:
         """Return how many codes there are."""
         return len(self._settled) + len(self._recent)
 
-    def encode(self, batch: EventBatch, places: Int64s) -> Int64s:
-        """Return a code per event, as that of all automata does."""
+    def encode(self, batch: EventBatch, indices: Int64s) -> Int64s:
+        """Return a code per event, like `BundleEncoder.encode` over all automata."""
         first = self._settled.automata
-        is_recent = places >= first
+        is_recent = indices >= first
         if not is_recent.any():
-            return self._settled.encode(batch, places)
-        codes = self._settled.encode(batch, np.where(is_recent, -1, places))
-        recent = self._recent.encode(batch, np.where(is_recent, places - first, -1))
+            return self._settled.encode(batch, indices)
+        codes = self._settled.encode(batch, np.where(is_recent, -1, indices))
+        recent = self._recent.encode(batch, np.where(is_recent, indices - first, -1))
         return np.where(is_recent, recent + len(self._settled), codes)
 
     def find_vector(self, code: int) -> tuple[int, Vector]:
-        """Return the place of an automaton, and the truth of its atoms."""
+        """Return the index of an automaton, and the truth of its atoms."""
         if code < len(self._settled):
             return self._settled.find_vector(code)
-        place, vector = self._recent.find_vector(code - len(self._settled))
-        return place + self._settled.automata, vector
+        index, vector = self._recent.find_vector(code - len(self._settled))
+        return index + self._settled.automata, vector
 
-    def list_truths(self, place: int, seen: Bools) -> SeenTruths:
+    def list_truths(self, index: int, seen: Bools) -> SeenTruths:
         """Return the truths of the atoms of an automaton, for the codes that are seen."""
-        if place < self._settled.automata:
-            return self._settled.list_truths(place, seen)
+        if index < self._settled.automata:
+            return self._settled.list_truths(index, seen)
         own = seen[len(self._settled) :]
-        return self._recent.list_truths(place - self._settled.automata, own)
+        return self._recent.list_truths(index - self._settled.automata, own)
 
 
 def _split_parts(
-    batch: EventBatch, places: Int64s, bits: Int64s
+    batch: EventBatch, indices: Int64s, bits: Int64s
 ) -> list[tuple[pa.Table, Int64s, Int64s]]:
-    """Return the table of each part, the automaton that reads each row, and its bits; -1: none."""
+    """Return each part's table, and per row the index of its automaton (-1: none) and its bits."""
     if batch.which is None and batch.index is None:
-        return [(batch.parts[0][1], places, bits)]
+        return [(batch.parts[0][1], indices, bits)]
     found = []
     for part, (_, table) in enumerate(batch.parts):
         at = np.arange(len(batch)) if batch.which is None else np.flatnonzero(batch.which == part)
         own = np.full((2, table.num_rows), -1, np.int64)
-        own[:, at if batch.index is None else batch.index[at]] = places[at], bits[at]
+        own[:, at if batch.index is None else batch.index[at]] = indices[at], bits[at]
         found.append((table, own[0], own[1]))
     return found
 

@@ -30,7 +30,7 @@ _NO_BITS = np.frombuffer(b"", np.uint8)  # read-only, as all arrays of `read_onl
 
 
 class Nulls(NamedTuple):
-    """Which rows of a column are NULL: Arrow's bitmap, and the place of the first row in it."""
+    """Which rows of a column are NULL: Arrow's bitmap, and the index of the first row in it."""
 
     bits: Bytes
     offset: int

@@ -405,21 +405,21 @@ def _words(values: pa.Array) -> _Words:
     high, low = np.empty(len(values), np.int64), np.zeros(len(values), np.int64)
     if pa.types.is_floating(type_):
         floats = values.cast(pa.float64()).fill_null(np.nan).to_numpy()
-        sort, place = partial(_sort_floats, floats, high), partial(_place_floats, floats, high)
-        arrays_first(_place_floats, sort, place)
+        sort, loop = partial(_sort_floats, floats, high), partial(_write_floats, floats, high)
+        arrays_first(_write_floats, sort, loop)
         return high, None
     if kind == NUMBER:
         unsigned = pa.types.is_uint64(type_)
         numbers = values.view(pa.int64()) if unsigned else values.cast(pa.int64())
         args = _fill(numbers), unsigned, high, low
-        place = partial(_place_integers, *args)
-        more = arrays_first(_place_integers, partial(_sort_integers, *args), place)
+        loop = partial(_write_integers, *args)
+        more = arrays_first(_write_integers, partial(_sort_integers, *args), loop)
     elif kind in (BOOLEAN, INSTANT, CLOCK_TIME, DURATION):
         ticks, factor = (values.cast(pa.int64()), 1) if kind == BOOLEAN else ticks_of(values)
         middle = INFINITY + (kind << KIND_BITS) + (1 << KIND_BITS - 1)
         some = _fill(ticks), factor, middle, high, low
-        place = partial(_place_ticks, *some)
-        more = arrays_first(_place_ticks, partial(_sort_ticks, *some), place)
+        loop = partial(_write_ticks, *some)
+        more = arrays_first(_write_ticks, partial(_sort_ticks, *some), loop)
     else:
         return np.full(len(values), NOTHING, np.int64), None
     valid = valid_rows(values)
@@ -445,13 +445,13 @@ def _look_up(words: _Words, index: pa.Array) -> _Words:
 
 
 def _sort_floats(numbers: npt.NDArray[np.float64], high: Int64s) -> Literal[True]:
-    """Do the work of `_place_floats`."""
+    """Do the work of `_write_floats` by NumPy."""
     high[:] = np.where(numbers == numbers, to_sortable(numbers), NOTHING)
     return True
 
 
 def _sort_integers(numbers: Int64s, unsigned: bool, high: Int64s, low: Int64s) -> bool | None:
-    """Do the work of `_place_integers`, unless some number has too many bits for a float64."""
+    """Do the work of `_write_integers`, unless some number has too many bits for a float64."""
     least, most = numbers.min(initial=0), numbers.max(initial=0)
     if most >= 1 << 53 or least < (0 if unsigned else -(1 << 53)):
         return None
@@ -460,7 +460,7 @@ def _sort_integers(numbers: Int64s, unsigned: bool, high: Int64s, low: Int64s) -
 
 
 def _sort_ticks(ticks: Int64s, factor: int, middle: int, high: Int64s, low: Int64s) -> bool:
-    """Do the work of `_place_ticks`."""
+    """Do the work of `_write_ticks`."""
     upper, lower = (ticks >> 31) * factor, (ticks & 0x7FFFFFFF) * factor
     total = ((upper & 0x7FFFFFFF) << 31) + lower
     high[:] = middle + (upper >> 31) + (total >> _REST_BITS)
@@ -469,7 +469,7 @@ def _sort_ticks(ticks: Int64s, factor: int, middle: int, high: Int64s, low: Int6
 
 
 @kernel
-def _place_floats(numbers: npt.NDArray[np.float64], high: Int64s) -> bool:
+def _write_floats(numbers: npt.NDArray[np.float64], high: Int64s) -> bool:
     """Write the words of floats."""
     floats = high.view(np.float64)
     for i in range(len(numbers)):
@@ -483,7 +483,7 @@ def _place_floats(numbers: npt.NDArray[np.float64], high: Int64s) -> bool:
 
 
 @kernel
-def _place_integers(numbers: Int64s, unsigned: bool, high: Int64s, low: Int64s) -> bool:
+def _write_integers(numbers: Int64s, unsigned: bool, high: Int64s, low: Int64s) -> bool:
     """Write first words, and second words that are not 0; return whether there are such.
 
     With `unsigned`, a negative number stands for itself plus 2**64.
@@ -511,11 +511,11 @@ def _place_integers(numbers: Int64s, unsigned: bool, high: Int64s, low: Int64s) 
 
 
 @kernel
-def _place_ticks(ticks: Int64s, factor: int, middle: int, high: Int64s, low: Int64s) -> bool:
+def _write_ticks(ticks: Int64s, factor: int, middle: int, high: Int64s, low: Int64s) -> bool:
     """Write `ticks * factor` around the middle of a region: its bits from 62 on, and those below.
 
     The product may have 93 bits, so 31 bits of the ticks are multiplied at a time. Writes and
-    returns as `_place_integers` does.
+    returns as `_write_integers` does.
     """
     more = False
     for i in range(len(ticks)):

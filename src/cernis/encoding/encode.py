@@ -150,7 +150,7 @@ class ClassEncoder:
 
     @property
     def groups(self) -> list[tuple[tuple[int, ...], list[Vector]]]:
-        """Of each group: the places of its atoms, and the truth of these in each class."""
+        """Return for each group the indices of its atoms, and their truth in each class."""
         return [(group.atoms, group.classes) for group in self._groups]
 
     def encode(self, batch: EventBatch) -> list[npt.NDArray[np.int64]]:
@@ -445,7 +445,7 @@ class _Group:
 
 
 KnownGroups = MutableMapping[tuple[tuple[Path, ...], tuple[tuple[int, _AtomTest], ...]], _Group]
-"""Groups by their columns, and by their atoms with the places that these have in an encoder."""
+"""Groups by their columns, and by their atoms with the indices of these in an encoder."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -453,7 +453,7 @@ class _Digit:
     """One group's digit in the codes of some rows.
 
     `lookup` maps what the kernel finds to class numbers. `add` runs the kernel with that lookup,
-    scaled to the digit's place in the code.
+    scaled to the digit's position in the code.
     """
 
     lookup: npt.NDArray[np.int64]
@@ -735,6 +735,6 @@ def _in_order_of_appearance(values: classify.Codes, most: int) -> list[int]:
     """
     rows = np.arange(len(values))
     first = np.full(most, len(values))
-    first[values[::-1]] = rows[::-1]  # of repeated places, NumPy keeps the last
+    first[values[::-1]] = rows[::-1]  # of repeated indices, NumPy keeps the last
     distinct = np.flatnonzero(first < len(values))
     return [int(value) for value in distinct[np.argsort(first[distinct])]]

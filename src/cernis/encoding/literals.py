@@ -6,7 +6,7 @@ two values is dropped. Capitals do not count: values are folded as LOWER does, a
 small letters.
 
 Cost contract: one pass over the bytes of a column, whatever the number of texts, and some hundred
-nanoseconds for each place where one stands. Turned down: a set of RE2 is asked value by value
+nanoseconds for each occurrence of one. Turned down: a set of RE2 is asked value by value
 from Python, and its automaton is bounded by a budget of memory, beyond which it fails; a test with
 Arrow for each text costs a pass each.
 """
@@ -76,8 +76,8 @@ class LiteralSearch:
         """Return row times the number of texts plus the number of a text, ascending."""
         if not pa.types.is_dictionary(chunk.type):
             return self._search(chunk)
-        places, numbers = np.divmod(self._search(chunk.dictionary), self._count)
-        cuts = np.searchsorted(places, np.arange(len(chunk.dictionary) + 1))
+        values, numbers = np.divmod(self._search(chunk.dictionary), self._count)
+        cuts = np.searchsorted(values, np.arange(len(chunk.dictionary) + 1))
         indices = np.asarray(pc.fill_null(chunk.indices.cast(pa.int64()), len(cuts) - 1))
         counts = np.append(np.diff(cuts), 0)[indices]
         before = np.cumsum(counts) - counts

@@ -112,8 +112,8 @@ class LifeCoder:
     def find_last(self, lives: Int64s) -> Int64s:
         """Return the time of the last event of each life; the least one if it is over."""
         order = np.argsort(self._life, kind="stable")
-        place = np.searchsorted(self._life, lives, sorter=order)
-        keys = order[np.minimum(place, len(order) - 1)]
+        rank = np.searchsorted(self._life, lives, sorter=order)
+        keys = order[np.minimum(rank, len(order) - 1)]
         return np.where(self._life[keys] == lives, self._last[keys], _EARLIEST)
 
     def keep_only(self, lives: Int64s) -> None:

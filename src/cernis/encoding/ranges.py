@@ -4,9 +4,9 @@ The bounds of all ranges cut the line into pieces, and a binary tree stands over
 range is kept at the few nodes whose pieces it is made of. The ranges of a number are those at the
 nodes above its piece.
 
-Cost contract: per number a binary search and a step for each level of the tree, and per range that
-it lies in one place. Memory: two places for each range and level. Turned down: a list of ranges for
-each piece, which is quadratic in ranges that overlap.
+Cost contract: per number a binary search, a step for each level of the tree, and one entry for each
+range that it lies in. Memory: two entries for each range and level. Turned down: a list of ranges
+for each piece, which is quadratic in ranges that overlap.
 """
 
 from __future__ import annotations

@@ -29,17 +29,17 @@ def list_distinct(*parts: Numbers) -> Numbers:
 
 
 def renumber(names: Numbers, kept: Numbers) -> Numbers:
-    """Return the place of each name among those kept, or -1.
+    """Return the index of each name among those kept, or -1.
 
     >>> renumber(np.array([7, 3, -1, 5]), np.array([3, 7])).tolist()
     [1, 0, -1, -1]
     """
     most = max(int(names.max(initial=NOWHERE)), int(kept.max(initial=NOWHERE)))
-    return find_places(kept, most + 1)[names]
+    return find_indices(kept, most + 1)[names]
 
 
-def find_places(kept: Numbers, size: int) -> Numbers:
-    """Return the place among those kept of each name below `size`, and of -1, or -1."""
-    places = np.full(size + 1, NOWHERE, np.int64)  # the last one is for -1
-    places[kept] = np.arange(len(kept))
-    return places
+def find_indices(kept: Numbers, size: int) -> Numbers:
+    """Return the index among those kept, or -1, of each name below `size` and of -1."""
+    indices = np.full(size + 1, NOWHERE, np.int64)  # the last one is for -1
+    indices[kept] = np.arange(len(kept))
+    return indices

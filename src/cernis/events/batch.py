@@ -62,7 +62,7 @@ class StoredEvents:
         return sum(table.nbytes for _, table in self.parts)
 
     def find_rows(self, at: Int64s) -> Int64s:
-        """Return the row numbers of the events at some places."""
+        """Return the row numbers of the events at some indices."""
         return at + self.rows if isinstance(self.rows, int) else self.rows[at]
 
 
@@ -71,7 +71,7 @@ class ChosenEvents(NamedTuple):
 
     stored: StoredEvents
     at: Int32s | None
-    """Their places; None: they are all."""
+    """Their indices; None: all of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,14 +133,14 @@ def select_events(batch: EventBatch, kept: Sequence[Bools]) -> EventBatch:
     """Return the events that are kept, by marks for the rows of each part."""
     marks = iter(kept)
     mask = batch.interleave(lambda _, __: next(marks))
-    places = [np.cumsum(keep) - 1 for keep in kept]
+    indices = [np.cumsum(keep) - 1 for keep in kept]
     which, index = batch.which, batch.index
     if which is not None and index is not None:
         starts = np.cumsum([0, *map(len, kept[:-1])])
-        index = np.concatenate(places)[starts[which] + index][mask]
+        index = np.concatenate(indices)[starts[which] + index][mask]
         which = which[mask]
     elif index is not None:
-        index = places[0][index][mask]
+        index = indices[0][index][mask]
     parts = zip(batch.parts, kept, strict=True)
     return replace(
         batch,
@@ -159,7 +159,7 @@ def take_events(
     streams: Sequence[str] = (),
     columns: Collection[str] | None = None,
 ) -> EventBatch:
-    """Return a copy of the events at some places, any number of times; those of some streams.
+    """Return a copy of the events at some indices, any number of times; those of some streams.
 
     Where stores share the events, `columns` names those that are copied, with times and types.
 
@@ -169,18 +169,18 @@ def take_events(
     """
     index = at if batch.index is None else batch.index[at]
     which = np.zeros(len(at), np.int16) if batch.which is None else batch.which[at]
-    parts, places = [], np.empty(len(at), np.int64)
+    parts, indices = [], np.empty(len(at), np.int64)
     numbers = [i for i, (name, _) in enumerate(batch.parts) if not streams or name in streams]
     renumbered = np.zeros(len(at), np.int16)
-    for number, place in enumerate(numbers):
-        name, table = batch.parts[place]
+    for number, part in enumerate(numbers):
+        name, table = batch.parts[part]
         if columns is not None and batch.chosen is not None:
             keeps = {*columns, batch.type_column, batch.time_column}
             known = [one for one in table.column_names if one in keeps or is_computed(one)]
             table = table.select(known or table.column_names[:1])
-        own = np.flatnonzero(which == place) if len(numbers) > 1 else np.arange(len(at))
+        own = np.flatnonzero(which == part) if len(numbers) > 1 else np.arange(len(at))
         parts.append((name, table.take(pa.array(index[own]))))
-        places[own], renumbered[own] = np.arange(len(own)), number
+        indices[own], renumbered[own] = np.arange(len(own)), number
     is_one = len(parts) == 1
     return replace(
         batch,
@@ -188,13 +188,13 @@ def take_events(
         time=None if batch.time is None else batch.time[at],
         parts=tuple(parts),
         which=None if is_one else renumbered,
-        index=None if is_one else places,
+        index=None if is_one else indices,
         chosen=choose_stored(batch, at),
     )
 
 
 def take_parts(whole: EventBatch, at: Int64s) -> EventBatch:
-    """Return the events at some places, with those tables alone that these are in."""
+    """Return the events at some indices, with only the tables that these are in."""
     used = [0] if whole.which is None else np.unique(whole.which[at]).tolist()
     return take_events(whole, at, [whole.parts[number][0] for number in used])
 
@@ -205,7 +205,7 @@ def share_events(batch: EventBatch) -> EventBatch:
 
 
 def choose_stored(batch: EventBatch, at: Int64s) -> ChosenEvents | None:
-    """Return what stores keep for the events at some places; None: a copy of these."""
+    """Return what stores keep for the events at some indices; None: a copy of these."""
     if batch.chosen is None:
         return None
     stored, before = batch.chosen

@@ -215,8 +215,8 @@ def _with_constant(
     if isinstance(constant, str):
         if times.is_text(type_):
             return _ARROW[op](column, pa.scalar(replace_surrogates(constant), type_))
-        moment = parse_instant(constant, type_)
-        return None if moment is None else _integers_with(op, times.to_integers(column), moment)
+        instant = parse_instant(constant, type_)
+        return None if instant is None else _integers_with(op, times.to_integers(column), instant)
     if isinstance(constant, bool):
         if not pa.types.is_boolean(type_):
             return None
@@ -308,7 +308,7 @@ def _decimals_with(op: pred.Operator, column: pa.Array, constant: pred.Number) -
 
 
 def to_unscaled(constant: int | Decimal, scale: int) -> Fraction:
-    """Return a constant in units of the last place of decimals.
+    """Return a constant in units of the last digit of decimals.
 
     >>> to_unscaled(Decimal("1.234"), 2)
     Fraction(617, 5)

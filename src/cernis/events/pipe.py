@@ -106,7 +106,7 @@ class Pipe:
         return PipeStream(self, look)
 
     def read(self, at: int, size: int, *, keep: bool) -> bytes:
-        """Return up to `size` bytes from a place on; none at the end."""
+        """Return up to `size` bytes from an offset on; none at the end."""
         if at < len(self._kept):
             return bytes(self._kept[at : at + size])
         if not keep and self._kept:

@@ -23,7 +23,7 @@ _FEW_ROWS = 1 << 11
 """Tables with fewer rows are checked as a whole."""
 
 
-class Place(NamedTuple):
+class RowSource(NamedTuple):
     """Where a row stands (`trades.csv, line 4 (row 2)`) and its text where there is one."""
 
     where: str
@@ -31,11 +31,11 @@ class Place(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some rows of an input; `place` says where the i-th of them stands."""
+    """Some rows of an input; `source(i)` says where the i-th of them stands."""
 
     table: pa.Table
     rows: Int64s
-    place: Callable[[int], Place]
+    source: Callable[[int], RowSource]
     file: str | None = None
     """The file that they are in, if the input has several; its rows count from `first` on."""
     first: int = 0
@@ -66,7 +66,7 @@ class Reader(Protocol):
 def number_rows(label: str, table: pa.Table, first: int) -> Piece:
     """Return a piece of consecutive rows from `first` on."""
     rows = np.arange(first, first + table.num_rows, dtype=np.int64)
-    return Piece(table, rows, lambda i: Place(f"{label}, row {first + i}"))
+    return Piece(table, rows, lambda i: RowSource(f"{label}, row {first + i}"))
 
 
 def number_slices(label: str, table: pa.Table, first: int) -> Iterator[Piece]:
@@ -75,8 +75,8 @@ def number_slices(label: str, table: pa.Table, first: int) -> Iterator[Piece]:
         yield number_rows(label, table.slice(start, BATCH_ROWS), first + start)
 
 
-def _row_of(label: str, rows: Int64s, i: int) -> Place:
-    return Place(f"{label}, row {rows[i]}")
+def _row_of(label: str, rows: Int64s, i: int) -> RowSource:
+    return RowSource(f"{label}, row {rows[i]}")
 
 
 class TableReader:

@@ -1,10 +1,10 @@
 """Copy what stores still choose of the events that they share, and drop the rest.
 
-Stores of several queries share the events of a batch, and each has places in it
+Stores of several queries share the events of a batch, and each has indices into it
 (`store.StoredBatch`). A query whose window is long keeps few events of many batches: then these
 would stay whole. Small batches, of which each store has one of its own, are joined.
 
-Cost contract: one pass over the places of all stores; a copy of an event when half of the events
+Cost contract: one pass over the indices of all stores; a copy of an event when half of the events
 around it are gone, or when its batch is small. So an event is copied a few times, whatever the
 number of stores.
 """
@@ -35,15 +35,15 @@ class SharedSize(NamedTuple):
 
 
 def measure_shared(stores: Iterable[EventStore]) -> SharedSize:
-    """Return how many events stores keep together; the places of each store are memory, too."""
-    events, tables, places = dict[StoredEvents, int](), dict[int, int](), 0
+    """Return how many events stores keep together; the indices of each store are memory, too."""
+    events, tables, indices = dict[StoredEvents, int](), dict[int, int](), 0
     for store in stores:
         for batch in store.batches:
             events[batch.events] = batch.events.size
-            places += 0 if batch.at is None else batch.at.nbytes
+            indices += 0 if batch.at is None else batch.at.nbytes
     for each in events:
         tables.update((id(table), table.nbytes) for _, table in each.parts)
-    return SharedSize(sum(events.values()), places + sum(tables.values()))
+    return SharedSize(sum(events.values()), indices + sum(tables.values()))
 
 
 class _Moved(NamedTuple):
@@ -51,7 +51,7 @@ class _Moved(NamedTuple):
 
     events: StoredEvents
     numbers: Int32s
-    """The new place of each event that is still chosen."""
+    """The new index of each event that is still chosen."""
 
 
 def repack(stores: Sequence[EventStore]) -> None:
@@ -99,7 +99,7 @@ def _group_small(chosen: dict[StoredEvents, Bools]) -> Iterator[list[StoredEvent
 def _copy_chosen(
     group: Sequence[StoredEvents], chosen: dict[StoredEvents, Bools]
 ) -> Iterator[tuple[StoredEvents, _Moved]]:
-    """Yield where each of these goes: the chosen events of all are copied to one place."""
+    """Yield where each of these goes: the chosen events of all are copied into one batch."""
     copies = [copy_stored(events, np.flatnonzero(chosen[events])) for events in group]
     whole = copies[0]
     if len(copies) > 1:
@@ -115,7 +115,7 @@ def _copy_chosen(
 def _move_batches(
     batches: Iterable[StoredBatch], moved: dict[StoredEvents, _Moved]
 ) -> Iterator[StoredBatch]:
-    """Yield the batches of a store with the places that their events have now."""
+    """Yield the batches of a store with the new indices of their events."""
     for events, group in groupby(
         batches, lambda each: moved[each.events].events if each.events in moved else each.events
     ):
@@ -124,12 +124,12 @@ def _move_batches(
             if own[0].events is events:
                 yield from own
                 continue
-            places = [_move(each, moved[each.events].numbers) for each in own]
+            indices = [_move(each, moved[each.events].numbers) for each in own]
             if is_thinned:
-                for each, at in zip(own, places, strict=True):
+                for each, at in zip(own, indices, strict=True):
                     yield each._replace(events=events, at=at)
             else:
-                at = np.concatenate(places)
+                at = np.concatenate(indices)
                 yield StoredBatch(own[0].base, len(at), events, at)
 
 

@@ -262,7 +262,7 @@ class Source:
         self, piece: Piece, column: str, bad: Bools, describe: Callable[[int], str]
     ) -> None:
         for i in np.flatnonzero(bad).tolist():
-            where, text = piece.place(i)
+            where, text = piece.source(i)
             file, row = piece.file or self.label, int(piece.rows[i]) - piece.first
             self.mistakes.bad(file, row, column, describe(i), text=text, where=where)
 
@@ -282,8 +282,8 @@ class Source:
             self._report(piece, self._typed_by, bad, lambda i: f"{_to_python(given[i])!r} {reason}")
             kept = pa.array(~bad)
             table, values = table.filter(kept), values.filter(kept)
-            place, at = piece.place, np.flatnonzero(~bad)
-            piece = piece._replace(rows=piece.rows[~bad], place=lambda i: place(int(at[i])))
+            source, at = piece.source, np.flatnonzero(~bad)
+            piece = piece._replace(rows=piece.rows[~bad], source=lambda i: source(int(at[i])))
         if values is not given or self.type_column != self._typed_by:
             table = _set_column(table, self.type_column, values)
         return piece._replace(table=table)

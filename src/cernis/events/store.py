@@ -47,7 +47,7 @@ _SMALL, _SEVERAL = 1 << 10, 64
 
 
 class StoredBatch(NamedTuple):
-    """A batch of a store: the events at some places of stored ones, or all of these."""
+    """A batch of a store: the stored events at some indices, or all of these."""
 
     base: int
     size: int
@@ -86,12 +86,12 @@ class StoredBatch(NamedTuple):
 
     def thin(self, positions: Int64s) -> StoredBatch:
         """Return a copy of the events at these positions, which ascend."""
-        events = StoredEvents.of(copy_stored(self.events, self.find_places(positions)))
+        events = StoredEvents.of(copy_stored(self.events, self.find_indices(positions)))
         base, size = int(positions[0]), int(positions[-1] - positions[0]) + 1
         return StoredBatch(base, size, events, None, positions)
 
-    def find_places(self, positions: Int64s) -> Int64s:
-        """Return where its events at some positions stand among the stored ones."""
+    def find_indices(self, positions: Int64s) -> Int64s:
+        """Return the indices of its events at some positions, among the stored ones."""
         local = positions - self.base
         if self.positions is not None:
             local = np.searchsorted(self.positions, positions)
@@ -229,8 +229,8 @@ class EventStore:
     def stream_at(self, position: int) -> str:
         """Return the stream of an event."""
         [(stored, own)] = self._split(np.array([position], np.int64))
-        (place,), events = stored.find_places(own), stored.events
-        return events.parts[0 if events.which is None else int(events.which[place])][0]
+        (index,), events = stored.find_indices(own), stored.events
+        return events.parts[0 if events.which is None else int(events.which[index])][0]
 
     def locate(self, error: RowError, position: int) -> DataError:
         """Return an error of a value with the stream and the row of its event."""
@@ -269,7 +269,7 @@ class EventStore:
             return positions + shift
         distinct, back = _distinct(positions)
         found = [
-            stored.events.find_rows(stored.find_places(own))
+            stored.events.find_rows(stored.find_indices(own))
             for stored, own in self._split(distinct)
         ]
         rows = np.concatenate([np.empty(0, np.int64), *found])
@@ -325,10 +325,10 @@ class EventStore:
         path = tuple(name.split("."))
         distinct, back = _distinct(positions)
         kinds = np.zeros(len(distinct), np.int8)
-        for table, rows, places in self._read_parts(distinct):
+        for table, rows, own in self._read_parts(distinct):
             column = attribute(table, path)
             if column is not None:
-                kinds[places] = kinds_in(column)[rows]
+                kinds[own] = kinds_in(column)[rows]
         return kinds if back is None else kinds[back]
 
     def column_of_kind(self, positions: Int64s, name: str, kind: int) -> pa.Array:
@@ -402,10 +402,10 @@ class EventStore:
         return value_type(type_)
 
     def _read_parts(self, distinct: Int64s) -> Iterator[tuple[pa.Table, Int64s, Int64s]]:
-        """Yield each table with rows of it, and the places of these among ascending positions."""
+        """Yield each table with rows of it, and the indices of these among ascending positions."""
         start = 0
         for stored, own in self._split(distinct):
-            for table, rows, at in _per_part(stored.events, stored.find_places(own)):
+            for table, rows, at in _per_part(stored.events, stored.find_indices(own)):
                 yield table, rows, np.arange(start, start + len(own))[at]
             start += len(own)
 
@@ -414,7 +414,7 @@ class EventStore:
     ) -> pa.Array:
         """Return one attribute, or its values of one kind, of the events at ascending positions."""
         arrays: list[pa.Array] = []
-        places: list[Int64s] = []
+        indices: list[Int64s] = []
         for table, rows, own in self._read_parts(distinct):
             if path[-1].endswith(")"):  # calculated: of these rows alone
                 table, rows = take_sources(table, path, rows), np.arange(len(rows))
@@ -426,10 +426,10 @@ class EventStore:
                 arrays.append(pa.nulls(len(rows), type_))
             else:
                 arrays.append(cast_to(_contiguous(found.take(pa.array(rows))), type_))
-            places.append(own)
+            indices.append(own)
         if len(arrays) < 2:
             return arrays[0] if arrays else pa.nulls(0, type_)
-        whole, back = pa.concat_arrays(arrays), np.concatenate(places)
+        whole, back = pa.concat_arrays(arrays), np.concatenate(indices)
         if (back[1:] > back[:-1]).all():
             return whole
         inverse = np.empty(len(back), np.int64)
@@ -482,21 +482,21 @@ def _list_types(schema: pa.Schema) -> Mapping[str, pa.DataType]:
 
 
 def copy_stored(events: StoredEvents, at: Int64s) -> EventBatch:
-    """Return a copy of the events at some places."""
+    """Return a copy of the events at some indices."""
     rows = events.find_rows(np.arange(events.size, dtype=np.int64))
     return take_parts(EventBatch(0, rows, None, events.parts, events.which, events.index), at)
 
 
-def _spread(values: pa.Array, places: Int32s | None) -> pa.Array:
-    """Return the values at the places that `_distinct` gave; None: all values.
+def _spread(values: pa.Array, indices: Int32s | None) -> pa.Array:
+    """Return the values at the indices that `_distinct` gave; None: all values.
 
     Columns are taken one by one: Arrow takes structs in twice the time of their columns.
     """
-    return values if places is None else pc.take(values, pa.array(places), boundscheck=False)
+    return values if indices is None else pc.take(values, pa.array(indices), boundscheck=False)
 
 
 def _distinct(positions: Int64s) -> tuple[Int64s, Int32s | None]:
-    """Return the positions ascending, each once, and the place of each question among them.
+    """Return the positions ascending, each once, and the index of each given one among them.
 
     Matches share events, so a block asks for few events many times. Positions of a block lie
     close together, where marking beats sorting.
@@ -515,8 +515,8 @@ def _distinct(positions: Int64s) -> tuple[Int64s, Int32s | None]:
     present = np.zeros(reach, np.bool_)
     marked = positions - low
     present[marked] = True
-    places = np.cumsum(present, dtype=np.int32) - np.int32(1)
-    return np.flatnonzero(present) + low, places[marked]
+    indices = np.cumsum(present, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(present) + low, indices[marked]
 
 
 def _per_part(

@@ -26,7 +26,7 @@ from cernis.errors import DataError
 from cernis.events.batch import Bools, Int64s
 from cernis.events.mistakes import Mistakes
 from cernis.events.pipe import Pipe
-from cernis.events.reader import Piece, Place
+from cernis.events.reader import Piece, RowSource
 from cernis.events.records import show_short
 
 BLOCK_BYTES = 1 << 23
@@ -171,24 +171,24 @@ class TextReader:
             row, line = row + total, line + count_byte(block, b"\n")
             self.position = TextPosition(self._offset, row, line)
             if len(rows):
-                place = partial(self._find_place, block, rows, first_row, first_line)
-                yield Piece(table, rows, place)
+                source = partial(self._find_source, block, rows, first_row, first_line)
+                yield Piece(table, rows, source)
         self.count = row
 
-    def _find_place(self, block: bytes, rows: Int64s, row: int, line: int, i: int) -> Place:
+    def _find_source(self, block: bytes, rows: Int64s, row: int, line: int, i: int) -> RowSource:
         record = next(islice(self._records(block), int(rows[i]) - row, None), None)
-        return self._place(int(rows[i]), line, record)
+        return self._make_source(int(rows[i]), line, record)
 
-    def _place(self, row: int, line: int, record: tuple[int, str] | None) -> Place:
+    def _make_source(self, row: int, line: int, record: tuple[int, str] | None) -> RowSource:
         if record is None:
-            return Place(f"{self.label}, row {row}")
-        return Place(f"{self.label}, line {line + record[0]} (row {row})", record[1])
+            return RowSource(f"{self.label}, row {row}")
+        return RowSource(f"{self.label}, line {line + record[0]} (row {row})", record[1])
 
     def _report(self, block: bytes, row: int, line: int, bad: Bad) -> None:
         """Report bad rows, one by one."""
         records = dict(enumerate(self._records(block))) if bad else {}
         for number, (column, reason) in sorted(bad.items()):
-            where, text = self._place(row + number, line, records.get(number))
+            where, text = self._make_source(row + number, line, records.get(number))
             self.mistakes.bad(self.label, row + number, column, reason, text=text, where=where)
 
     def _open(self) -> Any:

@@ -4,7 +4,7 @@
 never defines or imports one: a name that nobody registered in this process is an unknown function.
 Tasks of Spark receive the functions with the plan that calls them.
 
-Cost contract: one call for each batch and place in the query.
+Cost contract: one call for each batch and each use in the query.
 """
 
 from __future__ import annotations

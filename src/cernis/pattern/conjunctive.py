@@ -188,7 +188,7 @@ class ConjunctiveQuery:
         return tuple(atom.columns for atom in self.atoms)
 
     @cached_property
-    def moments(self) -> dict[str, tuple[int, ...]]:
+    def timestamps(self) -> dict[str, tuple[int, ...]]:
         """For each timestamp, the atoms that have it."""
         found: dict[str, list[int]] = {}
         for index, atom in enumerate(self.atoms):

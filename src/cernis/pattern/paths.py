@@ -32,8 +32,8 @@ def follow_path(
             nodes = [subject, *(make_blank() for _ in steps[1:]), object_]
             return [
                 one
-                for place, step in enumerate(steps)
-                for one in follow_path(nodes[place], step, nodes[place + 1], make_blank)
+                for i, step in enumerate(steps)
+                for one in follow_path(nodes[i], step, nodes[i + 1], make_blank)
             ]
         case g.PathChoice(paths):
             ways = (follow_path(subject, one, object_, make_blank) for one in paths)

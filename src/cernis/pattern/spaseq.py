@@ -87,7 +87,7 @@ Element = GpmName | GpmConjunction | GpmDisjunction
 
 @dataclass(frozen=True, slots=True)
 class SequenceStep:
-    """One place of a sequence."""
+    """One step of a sequence."""
 
     element: Element
     link: Separator | None

@@ -84,7 +84,7 @@ def is_nullable(node: cel.Formula) -> bool:
 
 
 def list_first(node: cel.Formula, path: Path = ()) -> Iterator[tuple[Path, cel.Formula]]:
-    """Yield what can begin a formula: its first atoms, and any NOT or ALL in such a place.
+    """Yield what can begin a formula: its first atoms, and any NOT or ALL at its beginning.
 
     >>> A, B, C = map(cel.Event, "ABC")
     >>> [found.type for _, found in list_first(cel.Sequence((cel.Optional(A), B, C)))]

@@ -8,7 +8,7 @@ takes the one that holds for the fewest events, by what is known of them (`run.r
 samples them).
 
 An event that no test sees changes nothing where only the order of events counts. A query for which
-the places of other events count, or the time that they bring, reads every event (`why_whole`).
+the positions of other events count, or the time that they bring, reads every event (`why_whole`).
 
 Cost contract: a walk over the tests of an automaton.
 """
@@ -84,7 +84,7 @@ def list_tests(needed: NeededTests) -> frozenset[ConstantTest]:
 
 def why_whole(plan: Plan) -> str:
     """Return why a rule reads every event; empty: it reads those that can move it."""
-    if why := _why_places_count(plan.pattern):
+    if why := _why_positions_count(plan.pattern):
         return why
     if plan.listed or plan.head is not None:
         return "candidates are checked one by one"
@@ -107,10 +107,10 @@ def is_paced(plan: Plan) -> bool:
     plans = (plan, *plan.guards)
     if any(one.listed or one.head is not None for one in plans):
         return False
-    return not _why_places_count(plain) and find_needed(plan) is not None
+    return not _why_positions_count(plain) and find_needed(plan) is not None
 
 
-def _why_places_count(pattern: Pattern) -> str:
+def _why_positions_count(pattern: Pattern) -> str:
     """Return what looks at events that no test sees, or at their times."""
     if pattern.within is not None and pattern.within.unit is not Unit.TIME:
         return "the window is not in time"

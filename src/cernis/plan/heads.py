@@ -52,8 +52,8 @@ class Head:
         """How many atoms come before the first that is needed; 0 where there is no order."""
         if self.order is None:
             return 0
-        places = [self.order.index(column.atom) for column in self.columns]
-        return min(places, default=len(self.order) - 1)
+        ranks = [self.order.index(column.atom) for column in self.columns]
+        return min(ranks, default=len(self.order) - 1)
 
     @property
     def dated(self) -> str | None:
@@ -78,10 +78,10 @@ def make_head(query: ConjunctiveQuery, order: Sequence[int] | None) -> Head | No
     rank = range(len(query.atoms)) if order is None else order
     columns = []
     for name in dict.fromkeys(query.head):
-        moment = name in query.moments
-        holders = query.moments[name] if moment else query.holders[name]
+        is_time = name in query.timestamps
+        holders = query.timestamps[name] if is_time else query.holders[name]
         atom = max(holders, key=rank.index)
-        attribute = None if moment else query.columns[atom][name].name
+        attribute = None if is_time else query.columns[atom][name].name
         columns.append(HeadColumn(name, atom, attribute))
     return Head(tuple(columns), None if order is None else tuple(order))
 

@@ -23,7 +23,7 @@ class PlanReport(ABC):
 
     @abstractmethod
     def automaton(self) -> AutomatonView | None:
-        """Return the automaton with a place for each state, to be drawn; None: there is none."""
+        """Return the automaton with a position for each state, to draw it; None without one."""
 
     @abstractmethod
     def mermaid(self) -> str:

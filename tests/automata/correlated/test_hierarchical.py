@@ -60,7 +60,7 @@ def make_join(query: ConjunctiveQuery) -> AtomJoin:
         for more in own:
             test = conjoin(test, Is(more))
         named = {name: attribute.name for name, attribute in columns.items()}
-        if atom.time is not None and len(query.moments[atom.time]) > 1:
+        if atom.time is not None and len(query.timestamps[atom.time]) > 1:
             named[atom.time] = pred.TIME.name
         sort = frozenset({(atom.stream, atom.relation)})
         atoms.append(JoinAtom(test, frozenset({str(index)}), sort, named))

@@ -113,7 +113,7 @@ def _make_computed(query: q.ConjunctiveQuery, node: q.ConjunctiveComparison) -> 
         for variable in (side.variables if isinstance(side, q.Computed) else (side,))
         if isinstance(variable, q.ConjunctiveVariable)
     ]
-    holding = [{*query.holders.get(name, query.moments.get(name, ()))} for name in names]
+    holding = [{*query.holders.get(name, query.timestamps.get(name, ()))} for name in names]
     home = min(set.intersection(*holding), default=None) if holding else None
     left, right = (_make_term(query, side, home) for side in sides)
     return replace(pred.compare_terms(node.op, left, right), span=node.span)
@@ -152,7 +152,7 @@ def _make_bound(
     """Return `t2 - t1 op limit` as `t2 op t1 + limit`."""
     clock = TIME_NS if isinstance(limit, q.Duration) else TIME
     left, right = (
-        pred.Reference(str(query.moments[side.name][0]), clock, span=side.span)
+        pred.Reference(str(query.timestamps[side.name][0]), clock, span=side.span)
         for side in (difference.left, difference.right)
     )
     return pred.Compare(op, left, right, shift=_read_number(limit), span=node.span)
@@ -166,8 +166,8 @@ def _read_number(limit: q.Side) -> int | float:
 
 
 def _make_reference(query: q.ConjunctiveQuery, variable: q.ConjunctiveVariable) -> pred.Reference:
-    if variable.name in query.moments:
-        return pred.Reference(str(query.moments[variable.name][0]), TIME, span=variable.span)
+    if variable.name in query.timestamps:
+        return pred.Reference(str(query.timestamps[variable.name][0]), TIME, span=variable.span)
     index = query.holders[variable.name][0]
     return pred.Reference(str(index), query.columns[index][variable.name], span=variable.span)
 

@@ -185,9 +185,9 @@ class PredicateCheck:
             text = pair.get("string")
             if len(pair) == 2 and "timestamp" in pair and isinstance(text, pred.Literal):
                 if not is_time(str(text.value)):
-                    moment = pair["timestamp"]
+                    time = pair["timestamp"]
                     self.mistakes.note(
-                        f"{write_value(moment)} is a timestamp, {write_value(text)} is not a time",
+                        f"{write_value(time)} is a timestamp, {write_value(text)} is not a time",
                         text.span,
                         suggestion="write it as in '2024-05-31T12:30:00'",
                     )

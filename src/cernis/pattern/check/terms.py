@@ -190,11 +190,11 @@ class TermCheck(PredicateCheck):
         if its is None or others is None or its == others or {its, others} == _TICKS:
             return
         if {its, others} == {"timestamp", "string"}:
-            moment, text = (one, other) if its == "timestamp" else (other, one)
+            time, text = (one, other) if its == "timestamp" else (other, one)
             # the values of attributes are not known before the run
             if isinstance(text, pred.Literal) and not is_time(str(text.value)):
                 self.mistakes.note(
-                    f"{write_term(moment)} is a timestamp, {write_term(text)} is not a time",
+                    f"{write_term(time)} is a timestamp, {write_term(text)} is not a time",
                     text.span or span,
                     suggestion="write it as in '2024-05-31T12:30:00'",
                 )

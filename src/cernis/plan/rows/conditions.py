@@ -242,8 +242,8 @@ class _ProgramWriter:
             missing = -1
             if node.find(*_NOT_STRICT) is not None:
                 missing = self._add_value(HostValue(node.copy(), self.condition.terms, True))
-            place = self._add_group(kind, offset, -1, variables)
-            self._emit(search.VALUE_AT, place, column, missing)
+            group = self._add_group(kind, offset, -1, variables)
+            self._emit(search.VALUE_AT, group, column, missing)
 
     def _write_constant(self, node: exp.Expr) -> None:
         match node:

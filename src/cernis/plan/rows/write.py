@@ -5,9 +5,9 @@
 
 `write_rows` adds to each row its number in its partition, a column for each mask and each value
 that the matcher looks at, and the values that PREV and NEXT see from it. The matcher gives the rows
-of matches, each with its match, classifier and place. `write_measures` computes each term as an
-aggregate over the rows of a match, grouped by match for ONE ROW PER MATCH and in a window for ALL
-ROWS PER MATCH, and the measures over these.
+of matches, each with its match, its classifier and its index in the match. `write_measures`
+computes each term as an aggregate over the rows of a match, grouped by match for ONE ROW PER MATCH
+and in a window for ALL ROWS PER MATCH, and the measures over these.
 
 Everything is text in one SQL dialect; nothing runs here.
 """
@@ -72,9 +72,9 @@ class QueryWriter:
         return write_host_sql(tree, self.dialect, self.plan.text)
 
     def isolate(self) -> Iterator[tuple[Span | None, QueryWriter]]:
-        """Yield a writer of ORDER BY alone, then of it and each other expression, with its place.
+        """Yield a writer of ORDER BY alone, then of it and each other expression, with its span.
 
-        So what a host says of the whole can be traced to one expression.
+        So an error of the host about the whole can be traced to one expression.
         """
         clause = self.plan.clause
         masks = tuple(None for _ in self.plan.conditions.masks)
@@ -362,13 +362,13 @@ class QueryWriter:
         elif term.offset:
             value = counted
         over = "" if frame is None else f" OVER {frame}"
-        place = self.quote(PLACE)
+        index = self.quote(PLACE)
         if self.dialect == "duckdb":
             pick = "arg_min" if term.first else "arg_max"
-            picked = f"{pick}(struct_pack(v := {value}), {place}) FILTER (WHERE {mapped}){over}"
+            picked = f"{pick}(struct_pack(v := {value}), {index}) FILTER (WHERE {mapped}){over}"
             return f"struct_extract({picked}, 'v')"
         pick = "min_by" if term.first else "max_by"
-        return f"({pick}(named_struct('v', {value}), CASE WHEN {mapped} THEN {place} END){over}).v"
+        return f"({pick}(named_struct('v', {value}), CASE WHEN {mapped} THEN {index} END){over}).v"
 
     def _write_aggregate(self, term: AggregateTerm, mapped: str, frame: str | None) -> str:
         is_list = isinstance(term.value, exp.ArrayAgg)
@@ -393,12 +393,12 @@ class QueryWriter:
         inner = value.this
         if isinstance(inner, exp.Distinct) or not isinstance(value, exp.ArrayAgg | exp.GroupConcat):
             return value
-        place = exp.Ordered(this=exp.column(exp.to_identifier(PLACE, quoted=True)))
+        in_order = exp.Ordered(this=exp.column(exp.to_identifier(PLACE, quoted=True)))
         changed = value.copy()
         if isinstance(inner, exp.Order):
-            changed.this.append("expressions", place)
+            changed.this.append("expressions", in_order)
         else:
-            changed.set("this", exp.Order(this=inner.copy(), expressions=[place]))
+            changed.set("this", exp.Order(this=inner.copy(), expressions=[in_order]))
         return changed
 
     def _write_spark_list(self, value: exp.Expr, mapped: str, frame: str | None) -> str:

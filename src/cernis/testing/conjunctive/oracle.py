@@ -37,8 +37,8 @@ def project_matches(
 def _read_value(
     query: ConjunctiveQuery, name: str, match: OracleMatch, events: Sequence[Event]
 ) -> Any:
-    if name in query.moments:
-        (row,) = match.vars[str(query.moments[name][0])]
+    if name in query.timestamps:
+        (row,) = match.vars[str(query.timestamps[name][0])]
         return events[row].get("ts", row)
     index = query.holders[name][0]
     (row,) = match.vars[str(index)]

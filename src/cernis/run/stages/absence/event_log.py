@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cernis.engine.renumber import find_places
+from cernis.engine.renumber import find_indices
 from cernis.state import (
     MOST_EVENTS,
     Sizes,
@@ -108,7 +108,7 @@ class EventLog:
     def renumber(self, row: int, kept: Numbers) -> None:
         """Replace the numbers of a row, which are codes: kept[i] becomes i, others -1."""
         most = max((int(logged.values[row].max()) for logged in self._logged), default=-1)
-        places = find_places(kept, max(most, int(kept.max(initial=-1))) + 1)
+        places = find_indices(kept, max(most, int(kept.max(initial=-1))) + 1)
         for logged in self._logged:
             logged.values[row] = places[logged.values[row]]
 
