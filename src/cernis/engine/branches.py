@@ -54,11 +54,11 @@ class BranchingPrograms(NamedTuple):
 @kernel
 def _walk_programs(programs, pairs, hits, holds, stamps, kept):
     """Mark the pairs that pass."""
-    places, begins = pairs
+    ends, begins = pairs
     events, tests = hits
     hit = 0
-    for i in range(len(places)):
-        event = places[i]
+    for i in range(len(ends)):
+        event = ends[i]
         while hit < len(events) and events[hit] <= event:
             stamps[tests[hit]] = events[hit]
             hit += 1

@@ -19,7 +19,6 @@ Memory is linear in the waiting entries: removed ones are dropped when they are 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
@@ -39,14 +38,14 @@ _PAIRS = 1 << 16
 
 
 class Entries(NamedTuple):
-    """What waits, in the order of ends, one place in each array for each entry."""
+    """Entries that wait, in the order of ends, one index in all arrays for each."""
 
     end: Numbers
     deadline: Numbers
     """In units of the clock: times, or ranks in the partition."""
     bucket: Numbers
     line: Numbers
-    moment: Numbers
+    position: Numbers
     """The position of the event at the deadline, where it counts events; -1 before that."""
     payload: Numbers
     """What the owner knows the entry by."""
@@ -91,7 +90,7 @@ class Certain(NamedTuple):
 
     end: Numbers
     payload: Numbers
-    moment: Numbers
+    position: Numbers
 
 
 @frozen_record
@@ -211,15 +210,15 @@ def _pass(entries, queues, lines, clocks, base, found, at):
         queues.line_first[line] = front
         if base < 0:
             continue
-        while front >= 0 and entries.deadline[front] == clock and entries.moment[front] < 0:
-            entries.moment[front] = base + i
+        while front >= 0 and entries.deadline[front] == clock and entries.position[front] < 0:
+            entries.position[front] = base + i
             front = entries.follows[front]
     return at
 
 
 @kernel
 def _find_first(waits):
-    """Return the place of the first entry that waits; there is one."""
+    """Return the index of the first entry that waits; there is one."""
     at = 0
     while waits[at] == 0:
         at += 1
@@ -266,7 +265,7 @@ class Deadlines:
         entries.deadline[new] = arrivals.deadline
         entries.bucket[new] = arrivals.bucket
         entries.line[new] = arrivals.line
-        entries.moment[new] = -1
+        entries.position[new] = -1
         entries.payload[new] = arrivals.payload
         entries.waits[new] = 1
         self._count = count
@@ -315,8 +314,8 @@ class Deadlines:
         """Return all entries that wait, those whose deadline has come first."""
         used = self._used
         found = np.flatnonzero(used.waits)
-        unknown = used.moment[found] < 0
-        rank = np.where(unknown, np.iinfo(np.int64).max, used.moment[found])
+        unknown = used.position[found] < 0
+        rank = np.where(unknown, np.iinfo(np.int64).max, used.position[found])
         found = found[np.lexsort((used.end[found], rank))]
         certain = self._leave(found)
         self._entries.waits[: self._count] = 0
@@ -325,7 +324,7 @@ class Deadlines:
 
     def _leave(self, found: Numbers) -> Certain:
         used = self._used
-        certain = Certain(used.end[found], used.payload[found], used.moment[found])
+        certain = Certain(used.end[found], used.payload[found], used.position[found])
         self._removed += len(found)
         if self._removed > max(_FIRST, self._count // 2):
             self._rebuild()
@@ -383,11 +382,11 @@ class Deadlines:
         self._head += _find_first(waits)
         return int(self._entries.end[self._head])
 
-    def first_moment(self) -> int | None:
-        """Return the first event at the deadline of an entry that waits; None: none has come."""
+    def first_position(self) -> int | None:
+        """Return the first event at the deadline of an entry that waits, or None."""
         used = self._used
-        moments = used.moment[(used.waits != 0) & (used.moment >= 0)]
-        return int(moments.min()) if len(moments) else None
+        positions = used.position[(used.waits != 0) & (used.position >= 0)]
+        return int(positions.min()) if len(positions) else None
 
     def first_deadline(self) -> int | None:
         """Return the earliest deadline, where there is one line."""
@@ -446,15 +445,14 @@ class Deadlines:
         """Return the entries that wait."""
         self._rebuild()
         used = self._used
-        return write(
-            FrozenDeadlines(*(getattr(used, each.name) for each in fields(FrozenDeadlines)))
-        )
+        own = used.end, used.deadline, used.bucket, used.line, used.position, used.payload
+        return write(FrozenDeadlines(*own))
 
     def thaw(self, frozen: FrozenDeadlines) -> None:
         """Restore the entries that `freeze` returned."""
         own = frozen.end, frozen.deadline, frozen.bucket, frozen.line, frozen.payload
         self.meet(Arrivals(*own), NO_OCCURRENCES)
-        self._used.moment[:] = frozen.moment
+        self._used.position[:] = frozen.moment
 
 
 def _grown(have: int, wanted: int) -> int:

@@ -58,7 +58,7 @@ def split_marks(offset, position, label, first, members, offsets, totals, flat):
 
     `members[first[l]:first[l + 1]]` are the variables of label set l. If `flat` is empty,
     the kernel only counts: `totals` become the marks of each variable. Otherwise `totals`
-    are the places in `flat` where the marks of each variable begin.
+    are the indices in `flat` where the marks of each variable begin.
     """
     counting = len(flat) == 0
     last = np.empty(len(totals), np.int64)

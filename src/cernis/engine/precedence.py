@@ -29,7 +29,7 @@ NOTHING = -1
 
 
 class Chains(NamedTuple):
-    """Occurrences in the order of ends, one place in each array for each."""
+    """Occurrences in the order of ends, one index in all arrays for each."""
 
     end: Numbers
     start: Numbers
@@ -197,7 +197,7 @@ class Precedence:
         """Drop all occurrences but these.
 
         `buckets` are new buckets for all occurrences. Unless it must be `exact`, the latest start
-        so far takes the place of the start, so that what is known of earlier ones stays.
+        so far replaces the start, so that what is known of earlier ones stays.
         """
         used = self.used
         if buckets is not None:

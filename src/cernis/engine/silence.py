@@ -31,7 +31,7 @@ class Silences(NamedTuple):
 
 
 class Pushed(NamedTuple):
-    """Some matches that share a key and an end, at each place, in the order of ends."""
+    """Groups of matches that share a key and an end, one per index, in the order of ends."""
 
     key: Numbers
     """The number of the key; negative: it equals no other."""

@@ -13,7 +13,7 @@ from cernis.engine.dag.count import count_matches
 from cernis.engine.dag.count_ranges import count_steps
 from cernis.engine.dag.links import DagSegment
 from cernis.engine.dag.slide import count_values
-from cernis.engine.dag.steps import Places, Steps, choose_vertices, read_steps
+from cernis.engine.dag.steps import Filings, Steps, choose_vertices, read_steps
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.session import GraphSession
 from cernis.results.linked import join_segments
@@ -76,7 +76,7 @@ def find_segments(session: GraphSession, events: bytes) -> list[DagSegment]:
     return [segment for batch in session.open({"S": events}) for segment in session.read(batch)]
 
 
-def read(segments: list[DagSegment]) -> tuple[Steps, Places]:
+def read(segments: list[DagSegment]) -> tuple[Steps, Filings]:
     return read_steps(segments[-1].memory, choose_vertices(join_segments(segments)))
 
 

@@ -269,8 +269,8 @@ def collect(
         asked=asked,
         buckets=buckets,
     )
-    for place in range(r.VERTICES, r.ROOTS):
-        memory.counters[place] = len(getattr(memory, r.GROWING[place]))
+    for index in range(r.VERTICES, r.ROOTS):
+        memory.counters[index] = len(getattr(memory, r.GROWING[index]))
     memory.counters[r.ROOTS] = 0
     if not is_shared:
         poison(*(getattr(before, name) for name in _REPLACED))

@@ -499,26 +499,26 @@ class DagCounts(DagElements[int]):
             item, rank = todo.pop()
             if not is_vertex(item):
                 group = self.inside(item)
-                place, rank = self._choose(group, rank, [1] * len(group))
-                todo.append((group[place], rank))
+                index, rank = self._choose(group, rank, [1] * len(group))
+                todo.append((group[index], rank))
                 continue
             chosen.append(item >> 1)
             for source in self.sources(item >> 1):
                 group = self.below(source)
                 rank, within = divmod(rank, self._sum_source(source, group))
                 taken = self._rounds_of(source, len(group))
-                place, within = self._choose(group, within, [one.ways for one in taken])
-                way, within = divmod(within, self.of(group[place]))
-                chosen += taken[place].choose(way)
-                todo.append((group[place], within))
+                index, within = self._choose(group, within, [one.ways for one in taken])
+                way, within = divmod(within, self.of(group[index]))
+                chosen += taken[index].choose(way)
+                todo.append((group[index], within))
         return chosen
 
     def _choose(self, group: list[int], rank: int, ways: list[int]) -> tuple[int, int]:
-        """Return the place of the item with a rank, and the rank inside of it."""
-        for place, item in enumerate(group):
-            number = self.of(item) * ways[place]
+        """Return the index of the item with a rank, and the rank inside of it."""
+        for index, item in enumerate(group):
+            number = self.of(item) * ways[index]
             if rank < number:
-                return place, rank
+                return index, rank
             rank -= number
         raise IndexError("rank beyond the number of matches")
 
@@ -536,8 +536,8 @@ def count_matches(segment: DagSegment) -> list[int]:
     if len(large):
         roots = segment.roots[large]
         exact = _count_exactly(segment._replace(roots=roots), float(out.max()))
-        for place, number in zip(large.tolist(), exact, strict=True):
-            counts[place] = number
+        for root, number in zip(large.tolist(), exact, strict=True):
+            counts[root] = number
     return counts
 
 

@@ -46,7 +46,7 @@ from cernis.engine.dag.steps import (
     Steps,
     find_lost,
     find_moments,
-    place_runs,
+    rank_runs,
     read_steps,
 )
 from cernis.engine.residues import add, count_exactly, reduce
@@ -94,7 +94,7 @@ def _find_pairs(segment, steps, pairs, items, span):
 
 @kernel
 def _turn_pairs(pairs, runs):
-    """List the rounds of each run, from the first. `runs.first` is zero, with a place to spare."""
+    """List the rounds of each run, from the first. `runs.first` is zero, with an item to spare."""
     first = runs.first
     for k in range(len(runs.item)):
         first[pairs.item[k] + 2] += 1
@@ -334,16 +334,16 @@ class _RoundLog(NamedTuple):
     """The vertices of the log, and where it stands."""
 
     counters: Ints
-    """Places: VERTICES and the next ones."""
+    """Indices: VERTICES and the next ones."""
     log: MomentLog
     root: Ints
     """The root of the run DAG that each root of the log is a part of."""
     current: Ints
-    """Per run and place, WAITS or READY: the group in which it waits."""
+    """Per run and phase, WAITS or READY: the group in which it waits."""
     following: Ints
-    """The same after the moment; -1: the group stays."""
+    """Per run and phase, the group after the moment; -1: it stays the same."""
     taken: Ints
-    """Scratch: the runs and places that the moment takes."""
+    """Scratch: the runs and phases that change in the moment."""
 
 
 VERTICES, FILED, ROOTS, GROUPS, TAKEN = range(5)
@@ -373,9 +373,9 @@ def _write_log(runs, rows, steps, groups, is_kept, lost, pairs):
         for k in range(lost.first[m], lost.first[m + 1]):
             _leave(pairs, lost.item[k], READY)
         for k in range(counters[TAKEN]):
-            run, place = pairs.taken[k] // 2, pairs.taken[k] % 2
-            pairs.current[run, place] = pairs.following[run, place]
-            pairs.following[run, place] = -1
+            run, phase = pairs.taken[k] // 2, pairs.taken[k] % 2
+            pairs.current[run, phase] = pairs.following[run, phase]
+            pairs.following[run, phase] = -1
         counters[TAKEN] = 0
     pairs.log.moment_first[len(steps.moment_first) - 1] = counters[VERTICES]
 
@@ -395,14 +395,14 @@ def _write_vertex(steps, groups, is_kept, pairs, v):
 @inner
 def _write_rounds(runs, rows, steps, groups, is_kept, pairs, v):
     """Write a vertex for each run that a vertex takes."""
-    way, place = rows.way[v], READY if rows.kind[v] >= r.ENDED else WAITS
+    way, phase = rows.way[v], READY if rows.kind[v] >= r.ENDED else WAITS
     for k in range(runs.first[v], runs.first[v + 1]):
         run, n = runs.item[k], pairs.counters[VERTICES]
-        group = pairs.current[run, place]
+        group = pairs.current[run, phase]
         pairs.log.start[n] = steps.start[run]
         pairs.log.asked[n] = group
-        pairs.log.asked_end[n] = group + 1 + (way == ANY_ROUNDS and place == WAITS)
-        if place == WAITS:
+        pairs.log.asked_end[n] = group + 1 + (way == ANY_ROUNDS and phase == WAITS)
+        if phase == WAITS:
             _file_round(pairs, run, way, steps, v)
         _finish(steps, groups, is_kept, pairs, v)
 
@@ -423,13 +423,13 @@ def _file_round(pairs, run, way, steps, v):
 
 
 @inner
-def _leave(pairs, run, place):
+def _leave(pairs, run, phase):
     """Let a run wait in a new group after the moment."""
     counters = pairs.counters
-    if pairs.following[run, place] < 0:
-        pairs.following[run, place] = counters[GROUPS]
+    if pairs.following[run, phase] < 0:
+        pairs.following[run, phase] = counters[GROUPS]
         counters[GROUPS] += 1
-        pairs.taken[counters[TAKEN]] = 2 * run + place
+        pairs.taken[counters[TAKEN]] = 2 * run + phase
         counters[TAKEN] += 1
 
 
@@ -441,11 +441,11 @@ def _file(pairs, group):
 
 @inner
 def _finish(steps, groups, is_kept, pairs, v):
-    """Write the places and the roots of a vertex, and end it."""
+    """Write the filings and the roots of a vertex, and end it."""
     counters = pairs.counters
-    for k in range(steps.place_first[v], steps.place_first[v + 1]):
-        if is_kept[steps.places[k]]:
-            _file(pairs, groups.filed[steps.places[k]])
+    for k in range(steps.filing_first[v], steps.filing_first[v + 1]):
+        if is_kept[steps.filings[k]]:
+            _file(pairs, groups.filed[steps.filings[k]])
     for i in range(steps.root_first[v], steps.root_first[v + 1]):
         pairs.root[counters[ROOTS]] = i
         counters[ROOTS] += 1
@@ -457,14 +457,14 @@ def _finish(steps, groups, is_kept, pairs, v):
 
 def slide_pairs(segment: DagSegment, chosen: Chosen, pairs: RoundPairs) -> list[int] | None:
     """Return the number of matches of every root; None: groups are too many."""
-    steps, places = read_steps(segment.memory, chosen)
+    steps, filings = read_steps(segment.memory, chosen)
     rows = _read_rows(segment, chosen)
-    groups = number_values(steps, places)
-    waits = np.isin(places.home, steps.asked[chosen.rounds >= 0])
+    groups = number_values(steps, filings)
+    waits = np.isin(filings.home, steps.asked[chosen.rounds >= 0])
     current = np.full((len(steps.start), 2), -1, np.int64)
-    runs = np.unique(places.vertex[waits])
+    runs = np.unique(filings.vertex[waits])
     current[runs, WAITS] = groups.number + 3 * np.arange(len(runs))
-    ready = places.vertex[np.isin(places.home, steps.asked[chosen.ended])]
+    ready = filings.vertex[np.isin(filings.home, steps.asked[chosen.ended])]
     current[ready, READY] = current[ready, WAITS] + 2
     number = np.where(chosen.rounds < 0, 1, np.diff(pairs.runs.first))
     log = _new_log(steps, number, current)
@@ -484,7 +484,7 @@ def slide_pairs(segment: DagSegment, chosen: Chosen, pairs: RoundPairs) -> list[
 
 def _list_lost(segment: DagSegment, chosen: Chosen) -> NumberLists:
     """Return for each moment the runs that rows after it took that are no vertices any more."""
-    runs, moments = place_runs(segment.memory, chosen), len(chosen.moment_first) - 1
+    runs, moments = rank_runs(segment.memory, chosen), len(chosen.moment_first) - 1
     lost = find_lost(segment, chosen, runs)
     order = np.argsort(lost.moment, kind="stable")
     taken = [runs.vertex[lost.begin[k] : lost.end[k]] for k in order.tolist()]
@@ -495,7 +495,7 @@ def _list_lost(segment: DagSegment, chosen: Chosen) -> NumberLists:
 
 
 def _new_log(steps: Steps, number: Ints, current: NDArray[np.int64]) -> _RoundLog:
-    """Make room for so many vertices for each vertex, and for their places and roots."""
+    """Make room for so many vertices for each vertex, and for their filings and roots."""
     size, nothing = int(number.sum()), np.empty(0, np.int64)
     log = MomentLog(
         moment_first=np.zeros(len(steps.moment_first), np.int64),
@@ -503,7 +503,7 @@ def _new_log(steps: Steps, number: Ints, current: NDArray[np.int64]) -> _RoundLo
         asked=np.zeros(size, np.int64),
         asked_end=np.zeros(size, np.int64),
         filed_first=np.zeros(size + 1, np.int64),
-        filed=np.zeros(int((number * (2 + np.diff(steps.place_first))).sum()), np.int64),
+        filed=np.zeros(int((number * (2 + np.diff(steps.filing_first))).sum()), np.int64),
         last_asked=nothing,
         root_first=np.zeros(size + 1, np.int64),
         bound=nothing,

@@ -1,8 +1,8 @@
 """How many matches end at each root, where a moment does the same to ranges of runs: by which maps.
 
 `run_maps` counts runs by two numbers: in how many ways each has taken rounds, and how many of these
-wait for the next step. What asks is an interval of the places (`steps`) of runs, which lie side by
-side. Runs that have just begun wait for rounds (`count_rounds`):
+wait for the next step. What asks is an interval of filings, or of ranks of runs (`steps`).
+Runs that have just begun wait for rounds (`count_rounds`):
 
 * A value decides rounds: a round of `A : B+: : C` with `?p2 < ?p1` takes a range of runs. A match
   that ends with the round is one of the ways in which these have taken rounds before. A C that
@@ -27,13 +27,13 @@ Rounds that each run takes in one way are second steps, too (`count_once`): unde
 every round that a value decides (`rounds`), so there is one match for each pair of a run and a
 round that fits it, if no two rounds come at one moment.
 
-Cost contract: O(log places) for each vertex, and for each first step that leaves. `count_rounds`
+Cost contract: O(log filings) for each vertex, and for each first step that leaves. `count_rounds`
 gives up where runs have had another step before, where a C takes some of the decided rounds only,
 and where a step follows the end of rounds; `count_steps` where a match has a fourth step, or where
 the second steps of a first step do not lie side by side. At that cost per event, counting these
 would multiply matrices faster than is known, and so would a C that compares a value of the last
 round, as `?p3 > ?p2` (docs/explanation/spaseq.md). Numbers that become less have to be exact: 2^27
-places have fewer than 2^53 pairs.
+filings have fewer than 2^53 pairs.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ from cernis.engine.dag.steps import (
     ALL,
     AskedRanges,
     Chosen,
+    Filings,
     Ints,
-    PlacedValues,
-    Places,
-    RunPlaces,
+    RankedRuns,
     RunRanges,
+    SortedValues,
     Steps,
     find_lost,
     find_moments,
-    find_places,
     find_range,
+    find_ranks,
     find_vertices,
     list_groups,
-    place_runs,
+    rank_runs,
     read_steps,
     spread,
 )
@@ -150,7 +150,7 @@ def count_rounds(segment: DagSegment, chosen: Chosen) -> list[int] | None:
     way, has_ends = _find_way(segment, chosen), bool(chosen.ended.any())
     if way == 0 or not (has_ends or takes_groups(segment, chosen)):
         return None
-    runs = place_runs(segment.memory, chosen)
+    runs = rank_runs(segment.memory, chosen)
     if (chosen.vertices["count"][runs.vertex] > 0).any():
         return None
     read = (_read_ended if has_ends else _read_decided)(segment, chosen, runs)
@@ -166,7 +166,7 @@ def count_rounds(segment: DagSegment, chosen: Chosen) -> list[int] | None:
     return count_runs(chosen, runs, read.sums, maps)
 
 
-def _read_ended(segment: DagSegment, chosen: Chosen, runs: RunPlaces) -> _RoundMaps | None:
+def _read_ended(segment: DagSegment, chosen: Chosen, runs: RankedRuns) -> _RoundMaps | None:
     """Return the maps of rounds that rows end; None: a root is no such row."""
     links, memory = segment.links, segment.memory
     root, ends = find_vertices(chosen)
@@ -189,7 +189,7 @@ def _read_ended(segment: DagSegment, chosen: Chosen, runs: RunPlaces) -> _RoundM
     )
 
 
-def _read_decided(segment: DagSegment, chosen: Chosen, runs: RunPlaces) -> _RoundMaps | None:
+def _read_decided(segment: DagSegment, chosen: Chosen, runs: RankedRuns) -> _RoundMaps | None:
     """Return the maps of rounds that a value decides; None: a step takes some of them only."""
     memory, vertices, moment = segment.memory, chosen.vertices, find_moments(chosen)
     root, ends = find_vertices(chosen)
@@ -263,8 +263,8 @@ def _find_asked(
     number = np.maximum(np.searchsorted(since, rank * moments + moment) - first, 0)
     number[~np.isin(group, groups)] = 0
     root = np.repeat(np.arange(len(group)), number)
-    place = np.arange(len(root)) - np.repeat(np.cumsum(number) - number - first, number)
-    at = begun[place]
+    rank = np.arange(len(root)) - np.repeat(np.cumsum(number) - number - first, number)
+    at = begun[rank]
     is_before = waiting.moment[at] < moment[root]
     root, at = root[is_before], at[is_before]
     name = waiting.key * moments + waiting.moment
@@ -275,20 +275,20 @@ def _find_asked(
 
 
 def _find_ranges(
-    memory: r.RunMemory, chosen: Chosen, runs: RunPlaces, asking: Ints, operator: Ints
+    memory: r.RunMemory, chosen: Chosen, runs: RankedRuns, asking: Ints, operator: Ints
 ) -> RunRanges:
     """Return the ranges of runs that some vertices with rounds ask for."""
     words = memory.asked[memory.sources["asked"][chosen.rounds[asking]]]
     asked = AskedRanges(operator, words[:, 0].copy(), words[:, 1].copy())
     key = runs.key[asking]
-    return RunRanges(find_moments(chosen)[asking], key, *find_places(runs.values, key, asked))
+    return RunRanges(find_moments(chosen)[asking], key, *find_ranks(runs.values, key, asked))
 
 
 # ------------------------------------------------------ steps that wait for each other
 
 
 class AskedIntervals(NamedTuple):
-    """Per place, where the interval that its vertex asks may begin and end."""
+    """Per filing, where the interval that its vertex asks may begin and end."""
 
     begin_least: Ints
     begin: Ints
@@ -300,7 +300,7 @@ class FirstSteps(NamedTuple):
     """The first steps inside the window."""
 
     active: NDArray[np.uint8]
-    """Per place, whether it is filed and inside the window."""
+    """Per filing, whether it is active: filed and inside the window."""
     deep: NDArray[np.uint8]
     """Per index, whether it has had a second step."""
     number: Ints
@@ -308,9 +308,9 @@ class FirstSteps(NamedTuple):
 
 
 @inner
-def _add_at(tree, place, value):
-    """Add to a place of a Fenwick tree."""
-    at = place + 1
+def _add_at(tree, index, value):
+    """Add to an item of a Fenwick tree."""
+    at = index + 1
     while at < len(tree):
         tree[at] += value
         at += at & -at
@@ -318,7 +318,7 @@ def _add_at(tree, place, value):
 
 @inner
 def _sum_before(tree, end):
-    """Return the sum of all places before an end."""
+    """Return the sum of all items before an end."""
     total = np.int64(0)
     while end > 0:
         total += tree[end]
@@ -328,7 +328,7 @@ def _sum_before(tree, end):
 
 @inner
 def _find_first(tree, rank):
-    """Return the place of the active one with this rank, or the number of places."""
+    """Return the index of the active item with this rank, or the number of items."""
     at, step = 0, 1
     while 2 * step < len(tree):
         step *= 2
@@ -341,14 +341,14 @@ def _find_first(tree, rank):
 
 
 @inner
-def _find_interval(places, steps, v, stretch):
-    """Return the places of a stretch that a vertex asks for."""
-    begin, end = places.stretch_first[stretch], places.stretch_first[stretch + 1]
-    return find_range(places.high, places.low, begin, end, steps, v)
+def _find_interval(filings, steps, v, stretch):
+    """Return the filings of a stretch that a vertex asks for."""
+    begin, end = filings.stretch_first[stretch], filings.stretch_first[stretch + 1]
+    return find_range(filings.high, filings.low, begin, end, steps, v)
 
 
 @kernel
-def _limit_intervals(steps, places, firsts, intervals):
+def _limit_intervals(steps, filings, firsts, intervals):
     """Find where the intervals of second steps may begin and end; return a status.
 
     A range ends at a value that the tree had then. It may as well end anywhere before the next one
@@ -357,91 +357,91 @@ def _limit_intervals(steps, places, firsts, intervals):
     filed = firsts.number
     gone = 0
     for m in range(len(steps.moment_first) - 1):
-        while gone < len(places.by_start):
-            place = places.by_start[gone]
-            if steps.start[places.vertex[place]] >= steps.due[m]:
+        while gone < len(filings.by_start):
+            filing = filings.by_start[gone]
+            if steps.start[filings.vertex[filing]] >= steps.due[m]:
                 break
-            if firsts.active[place]:
-                _add_at(filed, place, -1)
+            if firsts.active[filing]:
+                _add_at(filed, filing, -1)
             gone += 1
         for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
             asked = steps.asked[v]
-            if asked < 0 or steps.place_first[v] == steps.place_first[v + 1]:
+            if asked < 0 or steps.filing_first[v] == steps.filing_first[v + 1]:
                 continue
             if firsts.deep[asked]:
                 return TOO_LONG
             begin, end, least, most = 0, 0, 0, 0
-            stretch = places.index_first[asked]
-            if stretch < places.index_first[asked + 1] and places.stretch_asked[stretch] < 0:
-                begin, end = _find_interval(places, steps, v, stretch)
+            stretch = filings.index_first[asked]
+            if stretch < filings.index_first[asked + 1] and filings.stretch_asked[stretch] < 0:
+                begin, end = _find_interval(filings, steps, v, stretch)
                 least, most = begin, end
                 if steps.operator[v] == r.GREATER_EQUAL:
                     before = _sum_before(filed, begin)
-                    least = places.stretch_first[stretch]
+                    least = filings.stretch_first[stretch]
                     if before > 0:
                         least = max(least, _find_first(filed, before - 1) + 1)
                 if steps.operator[v] == r.LESS_EQUAL:
                     after = _find_first(filed, _sum_before(filed, end))
-                    most = min(places.stretch_first[stretch + 1], after)
-            for k in range(steps.place_first[v], steps.place_first[v + 1]):
-                place = steps.places[k]
-                intervals.begin_least[place] = least
-                intervals.begin[place] = begin
-                intervals.end[place] = end
-                intervals.end_most[place] = most
+                    most = min(filings.stretch_first[stretch + 1], after)
+            for k in range(steps.filing_first[v], steps.filing_first[v + 1]):
+                filing = steps.filings[k]
+                intervals.begin_least[filing] = least
+                intervals.begin[filing] = begin
+                intervals.end[filing] = end
+                intervals.end_most[filing] = most
         for v in range(steps.moment_first[m], steps.moment_first[m + 1]):
-            for k in range(steps.place_first[v], steps.place_first[v + 1]):
+            for k in range(steps.filing_first[v], steps.filing_first[v + 1]):
                 if steps.asked[v] < 0 and steps.start[v] >= steps.due[m]:
-                    firsts.active[steps.places[k]] = 1
-                    _add_at(filed, steps.places[k], 1)
+                    firsts.active[steps.filings[k]] = 1
+                    _add_at(filed, steps.filings[k], 1)
                 elif steps.asked[v] >= 0:
-                    firsts.deep[places.home[steps.places[k]]] = 1
+                    firsts.deep[filings.home[steps.filings[k]]] = 1
     return DONE
 
 
 @kernel
-def _fix_intervals(places, intervals):
+def _fix_intervals(filings, intervals):
     """Choose the intervals of each stretch so that they rise; return a status."""
-    for stretch in range(len(places.stretch_asked)):
-        if places.stretch_asked[stretch] < 0:
+    for stretch in range(len(filings.stretch_asked)):
+        if filings.stretch_asked[stretch] < 0:
             continue
         begin, end = np.int64(0), np.int64(0)
-        for place in range(places.stretch_first[stretch], places.stretch_first[stretch + 1]):
-            begin = max(begin, intervals.begin_least[place])
-            end = max(end, intervals.end[place])
-            if begin > intervals.begin[place] or end > intervals.end_most[place]:
+        for filing in range(filings.stretch_first[stretch], filings.stretch_first[stretch + 1]):
+            begin = max(begin, intervals.begin_least[filing])
+            end = max(end, intervals.end[filing])
+            if begin > intervals.begin[filing] or end > intervals.end_most[filing]:
                 return TOO_LONG
-            intervals.begin[place] = begin
-            intervals.end[place] = end
+            intervals.begin[filing] = begin
+            intervals.end[filing] = end
     return DONE
 
 
-def count_steps(steps: Steps, places: Places) -> list[int] | None:
+def count_steps(steps: Steps, filings: Filings) -> list[int] | None:
     """Return the number of matches of every root; None: a match may have too many steps."""
-    seconds, size = np.flatnonzero(steps.asked >= 0), len(places.vertex)
-    asks, stretch = spread(places.index_first, steps.asked[seconds])
-    left, later = spread(places.asking_first, places.home)
+    seconds, size = np.flatnonzero(steps.asked >= 0), len(filings.vertex)
+    asks, stretch = spread(filings.index_first, steps.asked[seconds])
+    left, later = spread(filings.asking_first, filings.home)
     looks = len(stretch) + len(later)
     if looks > _LOOKS_PER_VERTEX * (len(steps.start) + 1024) or size >= _MOST_PLACES:
         return None
     intervals = AskedIntervals(*(np.zeros(size, np.int64) for _ in range(4)))
-    active, deep = np.zeros(size, np.uint8), np.zeros(len(places.index_first), np.uint8)
+    active, deep = np.zeros(size, np.uint8), np.zeros(len(filings.index_first), np.uint8)
     firsts = FirstSteps(active, deep, np.zeros(size + 1, np.int64))
-    if _limit_intervals(steps, places, firsts, intervals) != DONE:
+    if _limit_intervals(steps, filings, firsts, intervals) != DONE:
         return None
-    steps, places, intervals = _sort_ties(steps, places, intervals)
-    if _fix_intervals(places, intervals) != DONE:
+    steps, filings, intervals = _sort_ties(steps, filings, intervals)
+    if _fix_intervals(filings, intervals) != DONE:
         return None
     # a moment is two here: first steps leave before anybody asks
     moment, due = 2 * find_moments(steps) + 1, np.repeat(steps.due, 2)
-    vertex, asking = places.vertex, seconds[asks]
+    vertex, asking = filings.vertex, seconds[asks]
     is_first = steps.asked < 0
-    values = PlacedValues(places.stretch_first, places.high, places.low)
+    values = SortedValues(filings.stretch_first, filings.high, filings.low)
     words = AskedRanges(steps.operator[asking], steps.high[asking], steps.low[asking])
-    ranges = RunRanges(moment[asking], stretch, *find_places(values, stretch, words))
-    number = np.where(places.stretch_asked[stretch] < 0, WAYS, READY)
+    ranges = RunRanges(moment[asking], stretch, *find_ranks(values, stretch, words))
+    number = np.where(filings.stretch_asked[stretch] < 0, WAYS, READY)
     begun = TreeRuns(
-        places.stretch_first,
+        filings.stretch_first,
         steps.start[vertex],
         moment[vertex],
         np.where(is_first[vertex], -1, vertex),
@@ -449,7 +449,7 @@ def count_steps(steps: Steps, places: Places) -> list[int] | None:
     is_counted = is_first & (steps.start >= due[moment])
     until = 2 * np.searchsorted(steps.due, steps.start[vertex[left]], side="right")
     kept = is_counted[vertex[left]] & (until < len(due))
-    taking = _find_taking(places, intervals, left[kept], places.asking[later[kept]], until[kept])
+    taking = _find_taking(filings, intervals, left[kept], filings.asking[later[kept]], until[kept])
     taking = taking.pick(np.argsort(taking.moment))
     maps = RunMaps(taking, np.tile(np.array([1.0, -1.0, 1.0]), (len(taking.key), 1)))
     sums = RunSums(ranges, number, asking)
@@ -463,11 +463,11 @@ def count_steps(steps: Steps, places: Places) -> list[int] | None:
 
 
 def _find_taking(
-    places: Places, intervals: AskedIntervals, first: Ints, stretch: Ints, moment: Ints
+    filings: Filings, intervals: AskedIntervals, first: Ints, stretch: Ints, moment: Ints
 ) -> RunRanges:
-    """Return the places of a stretch whose intervals have a first step, for each of some."""
-    size = len(places.vertex) + 1
-    base = np.repeat(np.arange(len(places.stretch_asked)), np.diff(places.stretch_first)) * size
+    """Return the filings of a stretch whose intervals have a first step, for each of some."""
+    size = len(filings.vertex) + 1
+    base = np.repeat(np.arange(len(filings.stretch_asked)), np.diff(filings.stretch_first)) * size
     names = stretch * size + first
     begin, end = (
         np.searchsorted(base + ends, names, side="right")
@@ -488,30 +488,30 @@ def count_once(segment: DagSegment, chosen: Chosen) -> list[int] | None:
         return None
     if (chosen.operator[rounds] == r.EQUAL).any():
         return None
-    steps, places = read_steps(segment.memory, chosen)
+    steps, filings = read_steps(segment.memory, chosen)
     moment = find_moments(chosen)[rounds]
     if len(np.unique(moment << 32 | steps.asked[rounds])) != len(rounds):
         return None
-    return count_steps(steps, places)
+    return count_steps(steps, filings)
 
 
 def _sort_ties(
-    steps: Steps, places: Places, intervals: AskedIntervals
-) -> tuple[Steps, Places, AskedIntervals]:
-    """Sort places with equal words by the intervals that their vertices ask."""
-    size = len(places.vertex)
-    stretch = np.repeat(np.arange(len(places.stretch_asked)), np.diff(places.stretch_first))
+    steps: Steps, filings: Filings, intervals: AskedIntervals
+) -> tuple[Steps, Filings, AskedIntervals]:
+    """Sort filings with equal words by the intervals that their vertices ask."""
+    size = len(filings.vertex)
+    stretch = np.repeat(np.arange(len(filings.stretch_asked)), np.diff(filings.stretch_first))
     ends = intervals.begin + intervals.end
-    order = np.lexsort((ends, places.low, places.high, stretch))
+    order = np.lexsort((ends, filings.low, filings.high, stretch))
     back = np.empty(size, np.int64)
     back[order] = np.arange(size)
     return (
-        steps._replace(places=back[steps.places]),
-        places._replace(
-            high=places.high[order],
-            low=places.low[order],
-            vertex=places.vertex[order],
-            by_start=back[places.by_start],
+        steps._replace(filings=back[steps.filings]),
+        filings._replace(
+            high=filings.high[order],
+            low=filings.low[order],
+            vertex=filings.vertex[order],
+            by_start=back[filings.by_start],
         ),
         AskedIntervals(*(column[order] for column in intervals)),
     )

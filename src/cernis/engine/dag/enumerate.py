@@ -185,7 +185,7 @@ def _take(links, memory, walk, vertex, bound):
 
 @inner
 def _pick(links, memory, walk, source, at, bound):
-    """Return the vertex at this place of an index, or 0; leave those below it as choices."""
+    """Return the vertex at this node of an index, or 0; leave those below it as choices."""
     if at == 0:
         return 0
     link = memory.sources[source]["link"]
@@ -242,7 +242,7 @@ def _pick(links, memory, walk, source, at, bound):
 
 @inner
 def _advance(links, memory, walk, source, at, limit, bound, apart):
-    """Take the vertex at this place of an index; return False if it cannot be in the match.
+    """Take the vertex at this node of an index; return False if it cannot be in the match.
 
     `limit` is the earliest start of the runs of this source, `bound` that of the match.
     """
@@ -330,7 +330,7 @@ def _take_round(ways, links, memory, walk, source, at, run):
     """Take the round before, if there is one; return False if the choice holds none.
 
     `at` is -root of the rounds to look at, or a branch below which other rounds of the moment are
-    that was chosen last at this place of the trail. `run` is negative while the last of rounds that
+    that was chosen last at this step of the trail. `run` is negative while the last of rounds that
     are ended is to be found.
     """
     if ways is None:

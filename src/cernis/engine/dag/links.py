@@ -155,5 +155,5 @@ def link_rounds(way, below, one_value):
 @inner
 def link_ended(way, below, one_value, once):
     """Return the link to runs whose rounds a row ends; `once`: it takes these runs away."""
-    place = way - NEXT_ROUNDS + once * len(_WAYS)
-    return ENDED_LINKS + 4 * place + 2 * one_value + (not below)
+    number = way - NEXT_ROUNDS + once * len(_WAYS)
+    return ENDED_LINKS + 4 * number + 2 * one_value + (not below)

@@ -22,8 +22,8 @@ before that moment. The root depends on the store's kind:
   `part`, and the last word that a source asks for, is a tree of the rows that took runs.
 
 The linked runtime gives a bucket a new number whenever it begins with nothing: `group` is that
-of the bucket that a source asks, or that a node belongs to. `rank` is the place of a vertex's row
-among those of its moment. `slide` counts by these.
+of the bucket that a source asks, or that a node belongs to. `rank` is that of a vertex's row
+among the rows of its moment. `slide` counts by these.
 
 `start` is always the latest start of the runs below, in units of the window (the
 papers' max-start). Index 0 of every array is "nothing".

@@ -4,7 +4,7 @@ In `A ; B+; ; C` with `?p2 < ?p1` each round compares the price of A. So the rou
 its last B are those B that are below that price, and nobody has to write them down for each A. All
 A of a join key wait in one search tree by price. A vertex of B names a range of the tree, whatever
 rounds its runs have had, and a second tree: the B before it, by their limits, each with its moment
-in place of a start. The last B before a moment that fits an A is the latest one among those whose
+instead of a start. The last B before a moment that fits an A is the latest one among those whose
 limit is not beyond the price: a question to the version of the tree at that moment.
 
 With `;` and `,` a run takes every round that fits it, with `:` any of them. Rows of one moment
@@ -220,8 +220,8 @@ class RunRounds(NamedTuple):
         """Return the vertices that it takes in the way with this rank."""
         chosen = []
         for moment in self.moments:
-            rank, place = divmod(rank, len(moment))
-            chosen.append(moment[place])
+            rank, index = divmod(rank, len(moment))
+            chosen.append(moment[index])
         return [vertex for vertex in chosen if vertex != 0]
 
 
@@ -250,10 +250,10 @@ class EndingRounds(NamedTuple):
         """Return the vertices that it takes in the way with this rank."""
         lengths = [len(moment) for moment in reversed(self.moments)]
         before = [*accumulate(lengths, mul, initial=1)][-2::-1]
-        for place, (ends, ways) in enumerate(zip(self.ends, before, strict=False)):
+        for index, (ends, ways) in enumerate(zip(self.ends, before, strict=False)):
             if rank < len(ends) * ways:
                 last, rank = divmod(rank, ways)
-                return [ends[last], *RunRounds(self.moments[place + 1 :]).choose(rank)]
+                return [ends[last], *RunRounds(self.moments[index + 1 :]).choose(rank)]
             rank -= len(ends) * ways
         raise IndexError("rank beyond the ways to take rounds")
 

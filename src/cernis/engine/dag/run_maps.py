@@ -26,7 +26,7 @@ from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.compiled.tiers import call_patiently, cut_events
 from cernis.engine.dag.links import ANY_ROUNDS, ONE_ROUND
-from cernis.engine.dag.steps import Chosen, Ints, RunPlaces, RunRanges, find_moments
+from cernis.engine.dag.steps import Chosen, Ints, RankedRuns, RunRanges, find_moments
 from cernis.engine.residues import add, count_exactly, reduce
 
 WAYS, READY = range(2)
@@ -249,7 +249,7 @@ def map_taken(ranges: RunRanges) -> RunMaps:
     return RunMaps(ranges, np.tile(np.array([1.0, 0.0, 0.0]), (len(ranges.key), 1)))
 
 
-def map_strict(ranges: RunRanges, runs: RunPlaces) -> RunMaps:
+def map_strict(ranges: RunRanges, runs: RankedRuns) -> RunMaps:
     """Return the maps after which runs take no more rounds that the moment has left behind."""
     order = np.lexsort((ranges.key, ranges.moment))
     ranges = ranges.pick(order)
@@ -361,7 +361,7 @@ def _count_before(moment: Ints, moments: int) -> Ints:
     return np.append(0, np.cumsum(np.bincount(moment, minlength=moments)))
 
 
-def count_runs(chosen: Chosen, runs: RunPlaces, sums: RunSums, maps: RunMaps) -> list[int]:
+def count_runs(chosen: Chosen, runs: RankedRuns, sums: RunSums, maps: RunMaps) -> list[int]:
     """Return the number of matches of every root, where runs begin with (1, 0)."""
     start, moment = chosen.start[runs.vertex], find_moments(chosen)[runs.vertex]
     begun = TreeRuns(runs.values.key_first, start, moment, np.full(len(start), -1, np.int64))
@@ -383,9 +383,9 @@ def count_maps(due: Ints, runs: TreeRuns, sums: RunSums, maps: RunMaps, roots: i
     kept = sums.ranges.begin < sums.ranges.end
     if not kept.all():
         sums = RunSums(sums.ranges.pick(kept), sums.number[kept], sums.root[kept])
-    places = np.arange(len(runs.start))
+    ranks = np.arange(len(runs.start))
     spans = leaves.span(
-        np.repeat(np.arange(len(runs.first) - 1), np.diff(runs.first)), places, places + 1
+        np.repeat(np.arange(len(runs.first) - 1), np.diff(runs.first)), ranks, ranks + 1
     )
     leaving, begun = np.argsort(runs.start), np.argsort(runs.moment)
     begun = begun[runs.start[begun] >= due[runs.moment[begun]]]

@@ -38,11 +38,11 @@ from cernis.engine.dag import records as r
 from cernis.engine.dag.steps import (
     AskedRanges,
     Chosen,
+    Filings,
     Ints,
-    PlacedValues,
-    Places,
+    SortedValues,
     Steps,
-    find_places,
+    find_ranks,
     list_groups,
 )
 from cernis.engine.residues import EXACT, count_large, reduce
@@ -56,7 +56,7 @@ _MOST_SPREAD = 8
 
 
 class MomentLog(NamedTuple):
-    """Vertices in the order of their moments. `x_first[i]:x_first[i + 1]` are the places of i."""
+    """Vertices in the order of their moments. `x_first[i]:x_first[i + 1]` are the indices of i."""
 
     moment_first: Ints
     start: Ints
@@ -77,7 +77,7 @@ class SlideScratch(NamedTuple):
     """Vectors of numbers by group, as lists of cells, and the fronts of the groups at the split."""
 
     counters: Ints
-    """Places: CELLS and the next ones."""
+    """Indices: CELLS and the next ones."""
     epoch: Ints
     """Per group, the pass that its list belongs to."""
     head: Ints
@@ -104,7 +104,7 @@ CELLS, PASS, ADDED, FRONTS, WORK, SPLIT = range(6)
 
 @inner
 def _find_cell(scratch, group, base):
-    """Return the place of a cell in the table; there is no cell if it holds another pass."""
+    """Return the index of a cell in the table; it has no cell if it holds another pass."""
     last = len(scratch.table) - 1
     at = (group * 2654435761 + base * 40503 + (base >> 7)) & last
     current = scratch.counters[PASS]
@@ -332,12 +332,12 @@ def count_sliding(memory: r.RunMemory, chosen: Chosen) -> list[int] | None:
     return None if log is None else count_log(log)
 
 
-def count_values(steps: Steps, places: Places) -> list[int] | None:
+def count_values(steps: Steps, filings: Filings) -> list[int] | None:
     """Return the number of matches of every root; None: groups are too many.
 
     The runs of a search tree with one value are a group, and a range of the tree is many groups.
     """
-    log = _log_values(steps, places)
+    log = _log_values(steps, filings)
     return None if log is None else count_log(log)
 
 
@@ -346,7 +346,7 @@ def count_log(log: MomentLog) -> list[int] | None:
     groups, roots = len(log.last_asked), len(log.bound)
     limit = limit_work(log.start)
     out = np.empty(roots, np.float64)
-    # a table with more room than needed costs more: its places are not in the cache
+    # a table with more room than needed costs more: it does not stay in the cache
     room = _count_into(log, groups, 0.0, limit, out, 1024)
     if not room:
         return None
@@ -443,9 +443,9 @@ def _note_asked(moment_first, asked, asked_end, last_asked):
                 last_asked[group] = m
 
 
-def _log_values(steps: Steps, places: Places) -> MomentLog | None:
+def _log_values(steps: Steps, filings: Filings) -> MomentLog | None:
     """Return the vertices, with a group for each value of a search tree; None: groups are many."""
-    groups = number_values(steps, places)
+    groups = number_values(steps, filings)
     if np.sum(groups.asked_end - groups.asked) > limit_work(steps.start):
         return None
     return MomentLog(
@@ -453,8 +453,8 @@ def _log_values(steps: Steps, places: Places) -> MomentLog | None:
         steps.start,
         groups.asked,
         groups.asked_end,
-        steps.place_first,
-        groups.filed[steps.places],
+        steps.filing_first,
+        groups.filed[steps.filings],
         find_last_asked(steps.moment_first, groups.asked, groups.asked_end, groups.number),
         steps.root_first,
         steps.bound,
@@ -466,17 +466,17 @@ class ValueGroups(NamedTuple):
 
     number: int
     filed: Ints
-    """Per place, its group."""
+    """Per filing, its group."""
     asked: Ints
     asked_end: Ints
     """Per vertex, the groups that it asks; -1: none."""
 
 
-def number_values(steps: Steps, places: Places) -> ValueGroups:
+def number_values(steps: Steps, filings: Filings) -> ValueGroups:
     """Number the values of all indexes, and find those that each vertex asks."""
-    order = np.lexsort((places.low, places.high, places.home))
+    order = np.lexsort((filings.low, filings.high, filings.home))
     new = np.ones(len(order), np.bool_)
-    index, high, low = places.home[order], places.high[order], places.low[order]
+    index, high, low = filings.home[order], filings.high[order], filings.low[order]
     new[1:] = (index[1:] != index[:-1]) | (high[1:] != high[:-1]) | (low[1:] != low[:-1])
     group = np.empty(len(order), np.int64)
     group[order] = np.cumsum(new) - 1
@@ -485,9 +485,9 @@ def number_values(steps: Steps, places: Places) -> ValueGroups:
     asking = np.flatnonzero(steps.asked >= 0)
     wanted = steps.asked[asking]
     index_first = np.searchsorted(index[first], np.arange(int(wanted.max(initial=0)) + 2))
-    values = PlacedValues(index_first, high[first], low[first])
+    values = SortedValues(index_first, high[first], low[first])
     ranges = AskedRanges(steps.operator[asking], steps.high[asking], steps.low[asking])
-    asked[asking], asked_end[asking] = find_places(values, wanted, ranges)
+    asked[asking], asked_end[asking] = find_ranks(values, wanted, ranges)
     return ValueGroups(len(first), group, asked, asked_end)
 
 

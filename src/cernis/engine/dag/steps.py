@@ -1,9 +1,9 @@
-"""Vertices of the linked runtime as *steps*: what each asks, and the *places* where it waits.
+"""Vertices of the linked runtime as *steps*: what each asks, and the *filings* in which it waits.
 
-A place is a vertex in an index: a search tree, or a group of runs that are asked as one. Places lie
-side by side in the order of their index and of the values in it, so that a question is an interval
-of places. `slide`, `count_ranges` and `count_pairs` count by these, and by the places of the runs
-alone that wait in search trees for rounds (`place_runs`).
+A filing is a vertex in an index: a search tree, or a group of runs that are asked as one. Filings
+lie side by side in the order of their index and of the values in it, so that a question is an
+interval of filings. `slide`, `count_ranges` and `count_pairs` count by these, and by the ranks of
+the runs that wait in search trees for rounds (`rank_runs`).
 
 Cost contract: O(n log n) for n vertices inside the window of the first root, and linear in the
 branches of search trees: once for all roots.
@@ -23,11 +23,11 @@ from cernis.engine.dag.links import DagSegment
 
 Ints = NDArray[np.int64]
 ALL = -1
-"""In place of an operator: all runs of a group."""
+"""Instead of an operator: all runs of a group."""
 
 
 class Steps(NamedTuple):
-    """Vertices in the order of their moments. `x_first[i]:x_first[i + 1]` are the places of i."""
+    """Vertices in the order of their moments. `x_first[i]:x_first[i + 1]` are the indices of i."""
 
     moment_first: Ints
     start: Ints
@@ -37,9 +37,9 @@ class Steps(NamedTuple):
     high: Ints
     low: Ints
     """The words at which its range ends."""
-    place_first: Ints
-    places: Ints
-    """The places of a vertex."""
+    filing_first: Ints
+    filings: Ints
+    """The filings of a vertex."""
     root_first: Ints
     bound: Ints
     """Per root, the earliest start of its matches."""
@@ -47,19 +47,19 @@ class Steps(NamedTuple):
     """Per moment, the bound of the next root: nobody asks for earlier starts."""
 
 
-class Places(NamedTuple):
-    """Places, in the order of their index, of the index that their vertex asks, and of the words.
+class Filings(NamedTuple):
+    """Filings, in the order of their index, of the index that their vertex asks, and of the words.
 
-    A *stretch* is the places of one index whose vertices ask the same index.
+    A *stretch* is the filings of one index whose vertices ask the same index.
     """
 
     high: Ints
     low: Ints
     vertex: Ints
     home: Ints
-    """The index of a place."""
+    """The index of a filing."""
     by_start: Ints
-    """All places, in the order of their starts."""
+    """All filings, in the order of their starts."""
     stretch_first: Ints
     stretch_asked: Ints
     """Per stretch, the index that its vertices ask; -1: they begin matches."""
@@ -72,7 +72,7 @@ class Places(NamedTuple):
 
 @inner
 def _search(high, low, begin, end, words, is_after):
-    """Return the first place with words from these on, or with `is_after` beyond these."""
+    """Return the first index with words from these on, or with `is_after` beyond these."""
     while begin < end:
         middle = (begin + end) // 2
         h, l = high[middle], low[middle]  # noqa: E741
@@ -112,11 +112,11 @@ def _join_trees(above, one, other):
 
 
 @kernel
-def _list_places(branches, place_of, above, last, before, found):
+def _list_filings(branches, number_of, above, last, before, found):
     """Write the vertices in search trees: (vertex, -tree, high, low); return how many there are.
 
     All versions of a tree share branches, so branches that are linked are one tree: `above` becomes
-    its number for each branch. `last` and `before` are scratch: the places written of a vertex.
+    its number for each branch. `last` and `before` are scratch: the filings of a vertex so far.
     """
     number = len(above)
     for branch in range(1, number):
@@ -127,14 +127,14 @@ def _list_places(branches, place_of, above, last, before, found):
     for branch in range(1, number):
         above[branch] = _find_root(above, branch)
         vertex = branches[branch]["vertex"]
-        if vertex >= len(place_of) or place_of[vertex] < 0:
+        if vertex >= len(number_of) or number_of[vertex] < 0:
             continue
         at = last[vertex]
         while at >= 0 and found[at, 1] != -above[branch]:
             at = before[at]
         if at >= 0:
             continue
-        found[size, 0] = place_of[vertex]
+        found[size, 0] = number_of[vertex]
         found[size, 1] = -above[branch]
         found[size, 2] = branches[branch]["high"]
         found[size, 3] = branches[branch]["low"]
@@ -156,16 +156,16 @@ def _join_versions(filed, above, last):
         above[branch] = _find_root(above, branch)
 
 
-def _read_trees(memory: r.RunMemory, place_of: Ints) -> tuple[Ints, Ints]:
-    """Return the tree of each branch, and the places in trees: (vertex, -tree, high, low)."""
+def _read_trees(memory: r.RunMemory, number_of: Ints) -> tuple[Ints, Ints]:
+    """Return the tree of each branch, and the filings in trees: (vertex, -tree, high, low)."""
     number = r.count_branches(memory)
     trees, found = np.arange(number), np.empty((number, 4), np.int64)
-    last, before = np.full(len(place_of), -1, np.int64), np.empty(number, np.int64)
-    return trees, found[: _list_places(memory.branches, place_of, trees, last, before, found)]
+    last, before = np.full(len(number_of), -1, np.int64), np.empty(number, np.int64)
+    return trees, found[: _list_filings(memory.branches, number_of, trees, last, before, found)]
 
 
 class Chosen(NamedTuple):
-    """The vertices that roots may reach, in the order of their moments, without their places."""
+    """The vertices that roots may reach, in the order of their moments, without their filings."""
 
     vertices: NDArray[np.void]
     number: Ints
@@ -292,8 +292,8 @@ def find_vertices(chosen: Chosen | Steps) -> tuple[Ints, Ints]:
     return chosen.root_first[0] + np.arange(len(vertex)), vertex
 
 
-def read_steps(memory: r.RunMemory, chosen: Chosen) -> tuple[Steps, Places]:
-    """Return the vertices that the roots may reach, and their places."""
+def read_steps(memory: r.RunMemory, chosen: Chosen) -> tuple[Steps, Filings]:
+    """Return the vertices that the roots may reach, and their filings."""
     vertices, operator, size = chosen.vertices, chosen.operator, len(chosen.start)
     trees, in_trees = _read_trees(memory, chosen.number)
     groups = list_groups(memory, chosen)
@@ -331,11 +331,11 @@ def read_steps(memory: r.RunMemory, chosen: Chosen) -> tuple[Steps, Places]:
         chosen.due,
     )
     starts = np.argsort(vertices["start"][filed[:, 0]], kind="stable")
-    return steps, _make_places(filed, own, starts, len(indexes))
+    return steps, _make_filings(filed, own, starts, len(indexes))
 
 
-def _make_places(filed: Ints, asked: Ints, by_start: Ints, indexes: int) -> Places:
-    """Return the places, whose vertices, indexes and words are in order, and their stretches."""
+def _make_filings(filed: Ints, asked: Ints, by_start: Ints, indexes: int) -> Filings:
+    """Return the filings, whose vertices, indexes and words are in order, and their stretches."""
     vertex, home, high, low = (column.copy() for column in filed.T)
     new = np.ones(len(filed), np.bool_)
     new[1:] = (home[1:] != home[:-1]) | (asked[1:] != asked[:-1])
@@ -343,7 +343,7 @@ def _make_places(filed: Ints, asked: Ints, by_start: Ints, indexes: int) -> Plac
     of_index, of_asked = home[first], asked[first]
     asking = np.argsort(of_asked, kind="stable")
     numbers = np.arange(indexes + 1)
-    return Places(
+    return Filings(
         high,
         low,
         vertex,
@@ -368,7 +368,7 @@ class AskedRanges(NamedTuple):
     low: Ints
 
 
-class PlacedValues(NamedTuple):
+class SortedValues(NamedTuple):
     """Values in the order of their keys; `key_first[k]:key_first[k + 1]` are those of a key."""
 
     key_first: Ints
@@ -376,33 +376,33 @@ class PlacedValues(NamedTuple):
     low: Ints
 
 
-class RunPlaces(NamedTuple):
-    """Runs by their places, and the join keys of vertices."""
+class RankedRuns(NamedTuple):
+    """Runs in the order of their join keys and values, and the join keys of vertices."""
 
     vertex: Ints
-    """Per place, the run."""
-    values: PlacedValues
+    """Per rank, the run."""
+    values: SortedValues
     key: Ints
     """Per vertex that begins a run or asks for some, a number for its search tree; else -1."""
 
 
 @kernel
-def _find_places(values, key, ranges, begin, end):
-    """Write the places where ranges begin and end."""
+def _find_ranks(values, key, ranges, begin, end):
+    """Write the ranks at which ranges begin and end."""
     for v in range(len(key)):
         first, last = values.key_first[key[v]], values.key_first[key[v] + 1]
         begin[v], end[v] = find_range(values.high, values.low, first, last, ranges, v)
 
 
-def find_places(values: PlacedValues, key: Ints, ranges: AskedRanges) -> tuple[Ints, Ints]:
-    """Return the places where the range of each vertex begins and ends, among those of its key."""
+def find_ranks(values: SortedValues, key: Ints, ranges: AskedRanges) -> tuple[Ints, Ints]:
+    """Return the ranks, among the values of its key, between which each vertex's range lies."""
     begin, end = np.empty((2, len(key)), np.int64)
-    _find_places(values, key, ranges, begin, end)
+    _find_ranks(values, key, ranges, begin, end)
     return begin, end
 
 
 class RunRanges(NamedTuple):
-    """Ranges of runs that moments take or ask for, by their places."""
+    """Ranges of runs that moments take or ask for, by their ranks."""
 
     moment: Ints
     key: Ints
@@ -414,8 +414,8 @@ class RunRanges(NamedTuple):
         return RunRanges(*(column[which] for column in self))
 
 
-def place_runs(memory: r.RunMemory, chosen: Chosen) -> RunPlaces:
-    """Return the places of the runs in search trees that vertices with rounds ask for."""
+def rank_runs(memory: r.RunMemory, chosen: Chosen) -> RankedRuns:
+    """Return the runs, by rank, in search trees that vertices with rounds ask for."""
     asking = np.flatnonzero(chosen.rounds >= 0)
     trees, filed = _read_trees(memory, chosen.number)
     roots = trees[memory.sources["at"][chosen.rounds[asking]]]
@@ -429,7 +429,7 @@ def place_runs(memory: r.RunMemory, chosen: Chosen) -> RunPlaces:
     key[np.append(runs, asking)] = numbered
     order = np.lexsort((low, high, key[runs]))
     first = np.searchsorted(key[runs[order]], np.arange(len(names) + 1))
-    return RunPlaces(runs[order], PlacedValues(first, high[order], low[order]), key)
+    return RankedRuns(runs[order], SortedValues(first, high[order], low[order]), key)
 
 
 def spread(first: Ints, index: Ints) -> tuple[Ints, Ints]:
@@ -444,7 +444,7 @@ def spread(first: Ints, index: Ints) -> tuple[Ints, Ints]:
     return owner, np.arange(len(owner)) + begin
 
 
-def find_lost(segment: DagSegment, chosen: Chosen, runs: RunPlaces) -> RunRanges:
+def find_lost(segment: DagSegment, chosen: Chosen, runs: RankedRuns) -> RunRanges:
     """Return what rows have taken that are no vertices any more: the collector has dropped them.
 
     The tree of the first row of each join key knows of them. Each comes after the last round before
@@ -471,7 +471,7 @@ def find_lost(segment: DagSegment, chosen: Chosen, runs: RunPlaces) -> RunRanges
     operator = np.where(is_below, r.LESS_EQUAL, r.GREATER_EQUAL)
     ranges = AskedRanges(operator, branches["high"].copy(), branches["low"].copy())
     moment, own = find_moments(chosen)[number[kept]], key[asking]
-    return RunRanges(moment, own, *find_places(runs.values, own, ranges))
+    return RunRanges(moment, own, *find_ranks(runs.values, own, ranges))
 
 
 @kernel

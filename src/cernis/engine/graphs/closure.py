@@ -65,7 +65,7 @@ def follow_edges(edges, events, starts, seen, origin, reached, state):
 def find_ways(
     edges: WayEdges, events: Codes, starts: Codes, nodes: int, most: int
 ) -> tuple[Codes, Codes] | None:
-    """Return pairs of a start's place and a node that it reaches; None: more than `most`."""
+    """Return pairs of a start's index and a node that it reaches; None: more than `most`."""
     state, seen = np.zeros(2, np.int64), np.full(nodes, -1, np.int64)
     room = max(2 * len(edges.source), 64)
     origin, reached = np.empty(room, np.int32), np.empty(room, np.int32)

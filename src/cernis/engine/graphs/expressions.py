@@ -26,7 +26,7 @@ Cost: a few nanoseconds per step; no allocation, no Python. Texts are compared a
 whose order is the order of code points.
 
 Turned down: one array for each property of a term, as columns usually are. A comparison needs
-kind, number and exact value of terms in random places: three cache misses instead of one.
+kind, number and exact value of terms at random indices: three cache misses instead of one.
 """
 
 from __future__ import annotations
@@ -413,7 +413,7 @@ def _same_text(a, b, text):
 
 @inner
 def _stands_at(a, b, text, at):
-    """Whether the text of b stands in the text of a at that place."""
+    """Return whether the text of b stands in the text of a at that offset."""
     k = 0
     while k < b["length"] and text[a["begin"] + at + k] == text[b["begin"] + k]:
         k += 1
@@ -595,7 +595,7 @@ def _argument(question, k, row, kept):
 
 @inner
 def find_answer(table, key):
-    """Return the place of a key (condition and codes) in the table, or the free one for it."""
+    """Return the index of a key (condition and codes) in the table, or the free one for it."""
     last = len(table) - 1
     at = np.int64(0)
     for k in range(len(key)):
@@ -616,7 +616,7 @@ def find_answer(table, key):
 def _ask(answers, number, row, kept):
     """The answer to a question; without one it is noted as missing, and an error for now."""
     question, n = answers.questions[number], answers.counters[0]
-    # the last place of `missing` is scratch
+    # the last row of `missing` is scratch
     key = answers.missing[n]
     key[0] = question[0]
     for k in range(len(key) - 1):

@@ -32,7 +32,7 @@ class TagTable(NamedTuple):
     """The tags as the kernel sees them: hashed by what stands after the closing quote."""
 
     slots: NDArray[np.int32]
-    """Open addressing: places in the other arrays, -1 where free."""
+    """Open addressing: indices in the other arrays, -1 where free."""
     begin: NDArray[np.int64]
     length: NDArray[np.int32]
     text: NDArray[np.uint8]
@@ -69,7 +69,7 @@ def fill_slots(
 
 @inner
 def _find_tag(tags, raw, begin, length):
-    """The place of a suffix among the tags, or -1."""
+    """Return the index of a suffix among the tags, or -1."""
     mask = np.uint64(len(tags.slots) - 1)
     slot = _hash(raw, begin, length) & mask
     while True:
@@ -436,10 +436,10 @@ def _write_plain(raw, begin, end, text, at):
 
 
 @inner
-def _read_value(fact, text, at, end, tags, place):
-    kind = tags.kind[place]
+def _read_value(fact, text, at, end, tags, index):
+    kind = tags.kind[index]
     if kind == e.INTEGER:
-        return _read_integer(fact, text, at, end, tags.least[place], tags.most[place])
+        return _read_integer(fact, text, at, end, tags.least[index], tags.most[index])
     if e.DECIMAL <= kind <= e.DOUBLE:
         return _read_number(fact, text, at, end, kind)
     if kind == e.BOOLEAN:
@@ -472,15 +472,15 @@ def read_terms(
         at = used[0]
         tag, kind = np.int64(NO_TAG), np.int64(e.OTHER)
         stop = end
-        place = -1
+        index = -1
         if end - begin >= 2 and raw[begin] == 34:
             last = end - 1
             while last > begin + 1 and raw[last] != 34:
                 last -= 1
-            place = _find_tag(tags, raw, last + 1, end - last - 1)
-            if place < 0:
+            index = _find_tag(tags, raw, last + 1, end - last - 1)
+            if index < 0:
                 return k
-            tag = np.int64(tags.tag[place])
+            tag = np.int64(tags.tag[index])
             begin, stop = begin + 1, last
         elif end - begin >= 2 and raw[begin] == 60 and raw[begin + 1] != 60:
             kind = np.int64(e.IRI)
@@ -488,7 +488,7 @@ def read_terms(
         elif end - begin >= 2 and raw[begin] == 95:
             kind = np.int64(e.BLANK)
             begin += 2
-        if place < 0 and kind == e.OTHER:  # a triple term keeps the escapes of its literals
+        if index < 0 and kind == e.OTHER:  # a triple term keeps the escapes of its literals
             for i in range(begin, stop):
                 text[at + i - begin] = raw[i]
             stop = at + stop - begin
@@ -501,8 +501,8 @@ def read_terms(
         fact["exact"] = 0
         fact["number"] = 0
         fact["scale"] = e.INEXACT
-        if place >= 0:
-            kind = np.int64(_read_value(fact, text, at, stop, tags, place))
+        if index >= 0:
+            kind = np.int64(_read_value(fact, text, at, stop, tags, index))
         if kind < 0:
             kind = -kind
             hard[used[1]] = codes[k]

@@ -31,7 +31,7 @@ from cernis.engine.graphs.expressions import TRUE, UNBOUND, Values, holds
 DONE, FULL, SPENT = range(3)
 """Answers of kernels: all rows are written; no room; too many candidates."""
 NEXT, ROWS, LOOKED, ALLOWED = range(4)
-"""Places in a kernel's state: where to go on, rows written, candidates looked at, and their
+"""Indices in a kernel's state: where to go on, rows written, candidates looked at, and their
 limit."""
 
 _FEW = 16
@@ -54,7 +54,7 @@ class Graph(NamedTuple):
 
 
 ORDER, SEARCHED, BINDS, COLUMNS = range(4)
-"""Places in a level: its sort order; how many leading keys are known; which of the other keys are
+"""Indices in a level: its sort order; how many leading keys are known; which of the other keys are
 bound, as bits (the rest is compared); and from there on the columns of the three keys."""
 
 
@@ -141,7 +141,7 @@ class Join(NamedTuple):
 
 @inner
 def _lower(keys, value, low, high):
-    """Return the first place at which the key is not less."""
+    """Return the first index at which the key is not less."""
     while high - low > _FEW:
         middle = (low + high) // 2
         if keys[np.uint64(middle)] < value:

@@ -260,8 +260,8 @@ class LinkedEngine:
 
 def _count_exits(tables: LinkedTables) -> int:
     """Return the most exits of a step."""
-    places = np.concatenate([tables.store_exit, tables.transition_exit])
-    return int(places.max(initial=0)) + 1
+    exits = np.concatenate([tables.store_exit, tables.transition_exit])
+    return int(exits.max(initial=0)) + 1
 
 
 def _new_pending(size: int, columns: int, exits: int) -> kernel.Pending:

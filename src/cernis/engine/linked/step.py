@@ -7,8 +7,7 @@ reads all rows of a moment before it files any run, so that a moment never meets
    makes a vertex for each whose conditions hold (all runs of an entry move at once);
 2. entries that wait under `;` and were taken lose their runs, and so do those that a guard met;
 3. the new runs are filed under the values that later rows ask for. An entry of (2) that none of
-   these came to leaves. In `B+;` most come back to their entry, which so keeps its place in all
-   indexes.
+   these came to leaves. In `B+;` most come back to their entry, which so stays in all indexes.
 
 Two rows of the same events that a match cannot tell apart (`LinkedRows.alike`) take the runs of an
 entry on once, so that each match has one run.
@@ -308,8 +307,8 @@ def _read_trees(tables, memory, rows, evaluation, base, k, transition):
 def _is_alone(rows, k):
     """Whether no other row of the moment is the same for any of the next steps."""
     is_alone = True
-    for place in range(rows.alike.shape[1]):
-        is_alone = is_alone and rows.alike[k, place] < 0
+    for exit_ in range(rows.alike.shape[1]):
+        is_alone = is_alone and rows.alike[k, exit_] < 0
     return is_alone
 
 
@@ -399,12 +398,12 @@ def _read_ready(tables, memory, rows, evaluation, base, k, transition):
 
 
 @inner
-def _is_first_alike(tables, memory, rows, k, store, place):
+def _is_first_alike(tables, memory, rows, k, store, exit_):
     """Whether no row before this one is the same for the step at an exit, and asks the same."""
-    if rows.alike[k, place] < 0:
+    if rows.alike[k, exit_] < 0:
         return True
     for other in range(memory.waiting.counters[w.FIRST], k):
-        same = rows.alike[other, place] == rows.alike[k, place]
+        same = rows.alike[other, exit_] == rows.alike[k, exit_]
         same = same and rows.reading[other] == rows.reading[k]
         if same and _joins_alike(tables, store, rows, k, other):
             return False
@@ -448,15 +447,15 @@ def _is_widest(tables, memory, rows, evaluation, k, transition, entry):
     Of rows that take the same, the first is chosen.
     """
     store, operator = tables.transition_store[transition], tables.order_operator[transition]
-    place = tables.store_exit[tables.store_again[store]]
-    if rows.alike[k, place] < 0:
+    exit_ = tables.store_exit[tables.store_again[store]]
+    if rows.alike[k, exit_] < 0:
         return True
     branches, below = memory.dag.branches, operator in (r.LESS, r.LESS_EQUAL)
     last, _ = _seek(tables, memory, rows, evaluation, k, transition, entry)
     high, low = branches[last]["high"], branches[last]["low"]
     other = memory.waiting.counters[w.FIRST]
     while other < len(rows.reading) and rows.moment[other] == rows.moment[k]:
-        same = other != k and rows.alike[other, place] == rows.alike[k, place]
+        same = other != k and rows.alike[other, exit_] == rows.alike[k, exit_]
         same = same and rows.reading[other] == rows.reading[k]
         if same and _joins_alike(tables, store, rows, k, other):
             last, _ = _seek(tables, memory, rows, evaluation, other, transition, entry)
@@ -554,7 +553,7 @@ def _drop(tables, memory, entry):
 
 @inner
 def _empty(memory, entry):
-    """Drop the runs of an entry; it keeps its place for those that the moment files there."""
+    """Drop the runs of an entry; it stays for those that the moment files there."""
     memory.dag.buckets[entry]["root"] = 0
     memory.dag.buckets[entry]["last"] = 0
     w.number_group(memory.waiting, entry)
@@ -586,8 +585,8 @@ def _make(tables, memory, rows, base, k, transition, runs):
         return NO_ROOM, r.ROOTS
     if own[w.PENDING] == len(pending.vertex):
         return NO_PENDING, 0
-    for place in range(rows.alike.shape[1]):
-        own[w.TOLD] += rows.alike[k, place] >= 0
+    for exit_ in range(rows.alike.shape[1]):
+        own[w.TOLD] += rows.alike[k, exit_] >= 0
     if 2 * own[w.TOLD] > len(pending.told):
         return NO_PENDING, 0
     if entry == 0 and runs.start < rows.bound[k]:
@@ -602,11 +601,11 @@ def _make(tables, memory, rows, base, k, transition, runs):
     dag.vertices[vertex]["rank"] = k - first
     counters[r.VERTICES] = vertex + 1
     if tables.transition_final[transition] and runs.use != ROUND:
-        place = tables.transition_exit[transition]
+        exit_ = tables.transition_exit[transition]
         name = _name_runs(runs.link, runs.at)
-        told = _find_told(memory, rows, k, place, name)
+        told = _find_told(memory, rows, k, exit_, name)
         if told != TAKEN:
-            _tell(memory, rows, k, place, name, told)
+            _tell(memory, rows, k, exit_, name, told)
             found = counters[r.ROOTS]
             dag.roots[found]["end"] = base + k
             dag.roots[found]["bound"] = rows.bound[k]
@@ -664,32 +663,32 @@ def _name_runs(link, at):
 
 
 @inner
-def _find_told(memory, rows, k, place, source):
+def _find_told(memory, rows, k, exit_, source):
     """Return where to note that a row takes the runs of a source on by an exit.
 
     TAKEN: a row that is alike has taken them. ALONE: there is none.
     """
-    if place < 0 or rows.alike[k, place] < 0:
+    if exit_ < 0 or rows.alike[k, exit_] < 0:
         return ALONE
     told, round_ = memory.pending.told, memory.waiting.counters[w.ROUND]
-    alike = rows.alike[k, place]
+    alike = rows.alike[k, exit_]
     last = len(told) - 1
-    at = (np.int64(alike) * 40503 + np.int64(source) * 2654435761 + place) & last
+    at = (np.int64(alike) * 40503 + np.int64(source) * 2654435761 + exit_) & last
     while told[at, 0] == round_:
-        if told[at, 1] == alike and told[at, 2] == place and told[at, 3] == source:
+        if told[at, 1] == alike and told[at, 2] == exit_ and told[at, 3] == source:
             return TAKEN
         at = (at + 1) & last
     return at
 
 
 @inner
-def _tell(memory, rows, k, place, source, at):
+def _tell(memory, rows, k, exit_, source, at):
     """Note that a row takes the runs of a source on by an exit."""
     if at >= 0:
         told = memory.pending.told
         told[at, 0] = memory.waiting.counters[w.ROUND]
-        told[at, 1] = rows.alike[k, place]
-        told[at, 2] = place
+        told[at, 1] = rows.alike[k, exit_]
+        told[at, 2] = exit_
         told[at, 3] = source
 
 

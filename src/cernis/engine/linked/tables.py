@@ -40,7 +40,7 @@ Compile = Callable[[Expression, dict[str, int], dict[str, int]], Ints]
 
 
 class LinkedTables(NamedTuple):
-    """The arrays that the kernels read. `x_first[i]:x_first[i + 1]` are the places of i in x.
+    """The arrays that the kernels read. `x_first[i]:x_first[i + 1]` are the indices of i in x.
 
     The last reading has no transitions: a row of it only advances the time of its partition.
     """
@@ -58,9 +58,9 @@ class LinkedTables(NamedTuple):
     transition_fresh: NDArray[np.uint8]
     """Per column: whether it is bound afresh."""
     transition_exit: Ints
-    """The place, among the exits of the target's step, of the end; -1: it does not end there."""
+    """The index of the end among the exits of the target's step; -1: it does not end there."""
     store_exit: Ints
-    """The place, among the exits of the store's step, of the step it waits for."""
+    """The index of the step it waits for among the exits of the store's step."""
     guard_store: Ints
     guard_index: Ints
     order_program: Ints
@@ -76,7 +76,7 @@ class LinkedTables(NamedTuple):
     state_first: Ints
     """Per state: its stores, which follow each other."""
     index_of: Ints
-    """Per store and place: the number of an index, -1 for none."""
+    """Per store and slot: the number of an index; -1: the slot is empty."""
     index_order: Ints
     """1: an index in ascending order of a column, -1: descending, 0: in none."""
     index_ordered: Ints
@@ -105,13 +105,13 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
     number = {store: i for i, store in enumerate(order)}
     stores = [linked.stores[store] for store in order]
     indexes: dict[tuple[int, tuple[str, ...], _Order | None], int] = {}
-    places: list[list[int]] = [[] for _ in stores]
+    slots: list[list[int]] = [[] for _ in stores]
 
     def index(store: int, joins: tuple[str, ...], order: _Order | None) -> int:
         key = (number[store], joins, order)
         if key not in indexes:
             indexes[key] = len(indexes)
-            places[key[0]].append(indexes[key])
+            slots[key[0]].append(indexes[key])
         return indexes[key]
 
     by_order = find_sorted(linked)
@@ -137,7 +137,7 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
         limits.append(None if first is None else compile_(first.limit, from_row, {}))
         operators.append(0 if first is None else OPERATORS[first.op])
 
-    exits = place_exits(linked)
+    exits = number_exits(linked)
     transitions = linked.transitions
     for transition in transitions:
         compare(transition.reading, transition.store)
@@ -163,15 +163,15 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
         len(linked.readings) + 1, [one.reading for one in linked.guards]
     )
     state_first, _ = _grouped(len(linked.states), [store.state for store in stores])
-    widest = max([len(place) for place in places], default=0)
+    widest = max(map(len, slots), default=0)
     if widest > MOST_INDEXES or len(column) > MOST_COLUMNS:
         raise BudgetError(
             f"the query joins {len(column)} variables in {widest} ways; at most {MOST_COLUMNS} "
             f"and {MOST_INDEXES} are possible"
         )
     index_of = np.full((len(stores), max(widest, 1)), -1, np.int32)
-    for i, place in enumerate(places):
-        index_of[i, : len(place)] = place
+    for i, own in enumerate(slots):
+        index_of[i, : len(own)] = own
     index_columns = [[column[v] for v in joins] for _, joins, _ in indexes]
     again = np.full(len(stores), -1, np.int32)
     for rounds in find_rounds(linked):
@@ -229,15 +229,17 @@ def tables_of(linked: LinkedAutomaton, compile_: Compile) -> LinkedTables:
     )
 
 
-def place_exits(linked: LinkedAutomaton) -> dict[tuple[int, int], int]:
-    """Return the place of each exit, by its step and the step that follows, among those of its
-    step."""
-    places: dict[tuple[int, int], int] = {}
+def number_exits(linked: LinkedAutomaton) -> dict[tuple[int, int], int]:
+    """Return the index of each exit among those of its step.
+
+    The keys are its step and the step that follows.
+    """
+    indices: dict[tuple[int, int], int] = {}
     of_step: Counter[int] = Counter()
     for one in linked.exits:
-        places[one.step, one.following] = of_step[one.step]
+        indices[one.step, one.following] = of_step[one.step]
         of_step[one.step] += 1
-    return places
+    return indices
 
 
 class _Order(NamedTuple):

@@ -29,7 +29,7 @@ from cernis.engine.linked.trees import PLAIN
 
 USED, FREE, LIVE, MOVED, CUT, PENDING, FILED, STORE_AT = range(8)
 PHASE, ROUND, TOLD, GROUPS, FIRST = range(8, 13)
-"""Places in `counters`: entries ever used, the first free one, how many are in use, how many
+"""Indices in `counters`: entries ever used, the first free one, how many are in use, how many
 are leaving, and how many of these have been cut; runs to file, how many have been filed, the next
 store, the phase of the step, how often it has begun a moment, how many notes of `Pending.told` the
 moment may need; the last number of a group; the first row of the moment."""
@@ -51,7 +51,7 @@ class WaitingRuns(NamedTuple):
     sort: NDArray[np.int32]
     """The sort of numbers in the search tree of an entry; PLAIN: it has none."""
     codes: NDArray[np.int32]
-    """The values of an entry; those with a search tree have -2 - sort in place of its number."""
+    """The values of an entry; those with a search tree have -2 - sort instead of its number."""
     moved: NDArray[np.int64]
     """The moment at which an entry leaves."""
     after: NDArray[np.int32]
@@ -67,7 +67,7 @@ class WaitingRuns(NamedTuple):
     """Per entry and ordered index, its key in the heap."""
     leaving: NDArray[np.int32]
     found: NDArray[np.int32]
-    """Scratch: the entries that a row has asked for; one place may hold all indexes of all."""
+    """Scratch: the entries that a row has asked for; one chain may hold all indexes of all."""
     probe: NDArray[np.int32]
     """Scratch: the values of an entry with a search tree."""
     word: NDArray[np.float64]
@@ -120,16 +120,16 @@ def _hash(seed, columns, first, last, codes):
 
 
 @inner
-def _place(tables, waiting, store, codes):
-    """Return the place of the chain of a store's entries with these values."""
+def _find_chain(tables, waiting, store, codes):
+    """Return the chain of a store's entries with these values."""
     first, last = tables.store_first[store], tables.store_first[store + 1]
     value = _hash(store, tables.store_columns, first, last, codes)
     return np.int64(value & np.uint64(len(waiting.heads) - 1))
 
 
 @inner
-def _asked_place(tables, waiting, index, codes):
-    """Return the place at which an index has the entries with these values."""
+def _find_asked_chain(tables, waiting, index, codes):
+    """Return the chain of an index that has the entries with these values."""
     first, last = tables.index_first[index], tables.index_first[index + 1]
     value = _hash(index, tables.index_columns, first, last, codes)
     return np.int64(value & np.uint64(len(waiting.asked_heads) - 1))
@@ -141,7 +141,7 @@ def ask(tables, waiting, store, index, codes, limit):
 
     An ordered index omits those above the limit.
     """
-    at = _asked_place(tables, waiting, index, codes)
+    at = _find_asked_chain(tables, waiting, index, codes)
     found = waiting.found
     if tables.index_order[index] != 0:
         number = heaps.list_up_to(waiting, at, limit, found)
@@ -151,11 +151,11 @@ def ask(tables, waiting, store, index, codes, limit):
         while name != 0:
             found[number] = name
             number += 1
-            name = waiting.asked_after[_entry(name), _place_of(name)]
+            name = waiting.asked_after[_entry(name), _slot_of(name)]
     kept = 0
     for k in range(number):
-        entry, place = _entry(found[k]), _place_of(found[k])
-        mine = waiting.store[entry] == store and tables.index_of[store, place] == index
+        entry, slot = _entry(found[k]), _slot_of(found[k])
+        mine = waiting.store[entry] == store and tables.index_of[store, slot] == index
         if mine and _agrees(tables, waiting, index, entry, codes):
             found[kept] = entry
             kept += 1
@@ -183,7 +183,7 @@ def _agrees(tables, waiting, index, entry, codes):
 @inner
 def find(tables, waiting, store, codes):
     """Return the entry of a store with these values, or 0."""
-    entry = waiting.heads[_place(tables, waiting, store, codes)]
+    entry = waiting.heads[_find_chain(tables, waiting, store, codes)]
     while entry != NO_ENTRY:
         if waiting.store[entry] == store:
             same = True
@@ -242,11 +242,11 @@ def enter(tables, facts, waiting, store, part, codes):
 def _note_keys(tables, facts, waiting, entry):
     """Work out the keys of an entry in ordered indexes."""
     store = waiting.store[entry]
-    for place in range(tables.index_of.shape[1]):
-        index = tables.index_of[store, place]
+    for slot in range(tables.index_of.shape[1]):
+        index = tables.index_of[store, slot]
         if index >= 0 and tables.index_order[index] != 0:
             fact = facts[waiting.codes[entry, tables.index_ordered[index]]]
-            waiting.key[entry, place] = order_key(tables.index_order[index], fact)
+            waiting.key[entry, slot] = order_key(tables.index_order[index], fact)
 
 
 @inner
@@ -260,7 +260,7 @@ def number_group(waiting, entry):
 @inner
 def _link(tables, waiting, entry):
     store, codes = waiting.store[entry], waiting.codes[entry]
-    at = _place(tables, waiting, store, codes)
+    at = _find_chain(tables, waiting, store, codes)
     head = waiting.heads[at]
     waiting.after[entry] = head
     waiting.before[entry] = 0
@@ -269,27 +269,27 @@ def _link(tables, waiting, entry):
     waiting.heads[at] = entry
     if waiting.sort[entry] != PLAIN:
         return
-    for place in range(tables.index_of.shape[1]):
-        index = tables.index_of[store, place]
+    for slot in range(tables.index_of.shape[1]):
+        index = tables.index_of[store, slot]
         if index < 0:
             break
-        at, name = _asked_place(tables, waiting, index, codes), _name(entry, place)
+        at, name = _find_asked_chain(tables, waiting, index, codes), _name(entry, slot)
         if tables.index_order[index] != 0:
             heaps.insert(waiting, at, name)
             continue
         head = waiting.asked_heads[at]
-        waiting.asked_before[entry, place] = 0
+        waiting.asked_before[entry, slot] = 0
         if head != 0:
-            # the chain of a place holds entries of several indexes
-            waiting.asked_before[_entry(head), _place_of(head)] = name
+            # a chain holds entries of several indexes
+            waiting.asked_before[_entry(head), _slot_of(head)] = name
         waiting.asked_heads[at] = name
-        waiting.asked_after[entry, place] = head
+        waiting.asked_after[entry, slot] = head
 
 
 @inner
-def _name(entry, place):
+def _name(entry, slot):
     """Return an entry and one of its indexes as one number, for links of chains."""
-    return np.int32(entry * MOST_INDEXES + place)
+    return np.int32(entry * MOST_INDEXES + slot)
 
 
 @inner
@@ -298,7 +298,7 @@ def _entry(name):
 
 
 @inner
-def _place_of(name):
+def _slot_of(name):
     return name % MOST_INDEXES
 
 
@@ -310,24 +310,24 @@ def leave(tables, waiting, entry):
     if before != 0:
         waiting.after[before] = after
     else:
-        waiting.heads[_place(tables, waiting, store, codes)] = after
+        waiting.heads[_find_chain(tables, waiting, store, codes)] = after
     if after != 0:
         waiting.before[after] = before
-    for place in range(tables.index_of.shape[1]):
-        index = tables.index_of[store, place]
+    for slot in range(tables.index_of.shape[1]):
+        index = tables.index_of[store, slot]
         if index < 0 or waiting.sort[entry] != PLAIN:
             break
-        at = _asked_place(tables, waiting, index, codes)
+        at = _find_asked_chain(tables, waiting, index, codes)
         if tables.index_order[index] != 0:
-            heaps.remove(waiting, at, _name(entry, place))
+            heaps.remove(waiting, at, _name(entry, slot))
             continue
-        before, after = waiting.asked_before[entry, place], waiting.asked_after[entry, place]
+        before, after = waiting.asked_before[entry, slot], waiting.asked_after[entry, slot]
         if before != 0:
-            waiting.asked_after[_entry(before), _place_of(before)] = after
+            waiting.asked_after[_entry(before), _slot_of(before)] = after
         else:
             waiting.asked_heads[at] = after
         if after != 0:
-            waiting.asked_before[_entry(after), _place_of(after)] = before
+            waiting.asked_before[_entry(after), _slot_of(after)] = before
     counters = waiting.counters
     waiting.store[entry] = -1
     waiting.after[entry] = counters[FREE]

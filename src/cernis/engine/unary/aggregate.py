@@ -132,7 +132,7 @@ class SlidingAggregator:
             log=np.zeros(_FIRST_LOG, stacks.LOGGED_EVENT),
             log_weights=self._new_weights(_FIRST_LOG),
             rows=_new_rows(rows),
-            places=np.zeros((rows, 8), np.int64),
+            offsets=np.zeros((rows, 8), np.int64),
             reach=np.zeros((rows, 8), np.int64),
             sum_reach=np.zeros((rows, 8), np.int64),
             loads=np.zeros((rows, 8), np.int64),
@@ -303,10 +303,10 @@ class SlidingAggregator:
         """Take the tables as they are now, and make room for their states, edges and labels."""
         self._arrays, memory = self.tables.arrays, self.memory
         states, edges = len(self._arrays.expanded), len(self._arrays.edges)
-        rows, width = memory.places.shape
+        rows, width = memory.offsets.shape
         if states > width:
             self.memory = memory._replace(
-                places=_enlarge(memory.places, (rows, states)),
+                offsets=_enlarge(memory.offsets, (rows, states)),
                 reach=_enlarge(memory.reach, (rows, states)),
                 sum_reach=_enlarge(memory.sum_reach, (rows, states)),
                 loads=_enlarge(memory.loads, (rows, states)),
@@ -376,7 +376,7 @@ class SlidingAggregator:
         """Free the rows of dead partitions, and see that a quarter of all rows is free."""
         self.collect()
         memory = self.memory
-        rows, states = memory.places.shape
+        rows, states = memory.offsets.shape
         free = int(memory.counters[stacks.FREE_ROWS])
         if 4 * free > rows:
             return
@@ -385,7 +385,7 @@ class SlidingAggregator:
         memory.counters[stacks.FREE_ROWS] = free + rows
         self.memory = memory._replace(
             rows=np.concatenate([memory.rows, _new_rows(rows)]),
-            places=_enlarge(memory.places, (2 * rows, states)),
+            offsets=_enlarge(memory.offsets, (2 * rows, states)),
             reach=_enlarge(memory.reach, (2 * rows, states)),
             sum_reach=_enlarge(memory.sum_reach, (2 * rows, states)),
             loads=_enlarge(memory.loads, (2 * rows, states)),
@@ -399,7 +399,7 @@ class SlidingAggregator:
         It compares numbers only after as many events as there are pairs of states: each of these
         events then pays a constant share.
         """
-        states, events = self.memory.places.shape[1], self.relevant
+        states, events = self.memory.offsets.shape[1], self.relevant
         if events - self._tightened < states * states:
             return False
         self._tightened = events
@@ -450,7 +450,7 @@ class SlidingAggregator:
         The log of one partition has no gaps. It stays, if there is room, unless `with_log`.
         """
         memory, rows = self.memory, self.memory.rows
-        vectors = np.count_nonzero(memory.places, axis=1)
+        vectors = np.count_nonzero(memory.offsets, axis=1)
         words = (vectors + rows["fronts"]) * (
             (self.lanes.words + self.lanes.ranks) * rows["size"] + self.lanes.header + 1
         )
@@ -529,7 +529,7 @@ class SlidingAggregator:
     def drop_keys(self, keys: NDArray[np.int64]) -> None:
         """Drop the partial matches of all partitions but these; `collect` frees their memory."""
         key_of_row = self.memory.rows["key"]
-        self.memory.places[(key_of_row >= 0) & ~np.isin(key_of_row, keys)] = 0
+        self.memory.offsets[(key_of_row >= 0) & ~np.isin(key_of_row, keys)] = 0
 
     def keep_keys(self, keys: NDArray[np.int64]) -> None:
         """Renumber partitions: keys[i] becomes i; all others must have no partial matches."""

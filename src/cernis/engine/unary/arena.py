@@ -46,10 +46,10 @@ FIRST = record("start position", "")
 UNION = -1
 
 NODES, ROOTS, FREE_ROWS, EPOCH, RELEVANT = range(5)
-"""Places in `counters`."""
+"""Indices in `counters`."""
 _SINK = 4
 SPINE = 8
-"""The place in `counters` where `join` keeps its scratch."""
+"""The index in `counters` where `join` keeps its scratch."""
 COUNTERS = SPINE + _SINK
 JOIN_NODES = _SINK + 1
 

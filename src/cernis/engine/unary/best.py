@@ -345,7 +345,7 @@ def _move(walk, source, target):
 
 @inner
 def _pop(arena, bests, walk, size):
-    """Remove the best of a heap of size + 1; the last one sinks from its place."""
+    """Remove the best of a heap of size + 1; the last one sinks from its index."""
     last = _read_side(walk, size)
     at = 0
     while True:
@@ -435,9 +435,9 @@ def _list_best(segment, weights, begin, bests, walk, listing):
 
 
 @inner
-def _list_root(arena, one_root, most, weights, bests, walk, listing, place):
+def _list_root(arena, one_root, most, weights, bests, walk, listing, state):
     """List the best matches of a root; return (status, matches, marks) of the listing."""
-    r, matches, marks = place
+    r, matches, marks = state
     bound, entry = one_root[0]["bound"], one_root[0]["node"]
     top = 0
     size = 0

@@ -69,29 +69,29 @@ class BundleTables:
         """Every state is expanded."""
         raise AssertionError(f"state {state} of a bundle is not expanded")
 
-    def number_symbols(self, place: int) -> NDArray[np.int64]:
+    def number_symbols(self, index: int) -> NDArray[np.int64]:
         """Return the numbers here of an automaton's symbols, as far as `grow` has seen them."""
-        return self._columns[place]
+        return self._columns[index]
 
-    def grow(self, places: Iterable[int]) -> None:
-        """Learn the symbols and states that these automata have now."""
-        units = {place: self.units[place].complete() for place in places}
-        for place, unit in units.items():
-            new = np.arange(unit.symbols - len(self._columns[place])) + self._symbols
-            self._columns[place] = np.append(self._columns[place], new)
+    def grow(self, automata: Iterable[int]) -> None:
+        """Learn the symbols and states that these automata have now, by their indices."""
+        units = {index: self.units[index].complete() for index in automata}
+        for index, unit in units.items():
+            new = np.arange(unit.symbols - len(self._columns[index])) + self._symbols
+            self._columns[index] = np.append(self._columns[index], new)
             self._symbols += len(new)
         states = max((unit.states for unit in units.values()), default=0)
         edges = self._edges + sum(unit.edges for unit in units.values())
         grown = _enlarge(self.arrays, states, self._symbols, edges)
-        for place, unit in units.items():
-            self._copy(grown, place, unit)
+        for index, unit in units.items():
+            self._copy(grown, index, unit)
         self.arrays = grown
 
-    def _copy(self, grown: UnaryArrays, place: int, unit: CompleteTables) -> None:
+    def _copy(self, grown: UnaryArrays, index: int, unit: CompleteTables) -> None:
         """Write the tables of an automaton; its earlier edges are left behind."""
-        own, columns = unit.arrays, self._columns[place]
+        own, columns = unit.arrays, self._columns[index]
         states, symbols, first = unit.states, unit.symbols, self._edges
-        numbers = np.array([self.label(names) for names in self.units[place].labels], np.int32)
+        numbers = np.array([self.label(names) for names in self.units[index].labels], np.int32)
         edges = own.edges[: unit.edges].copy()
         edges["label"] = numbers[edges["label"]]
         grown.edges[first : first + unit.edges] = edges

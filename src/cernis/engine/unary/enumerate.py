@@ -33,7 +33,7 @@ MOST_PATH = 1 << 22
 ALL_DONE, BUFFERS_FULL, WAITING_FULL, PATH_FULL = range(4)
 ROOT_INDEX, WAITING, FOUND_HERE, MATCHES, MARKS = range(5)
 PATH_TOP, PATH_FLOOR, ORDERED, AT_NODE, AT_PATH = range(5, 10)
-"""Places in the enumeration's `cursor`."""
+"""Indices in the enumeration's `cursor`."""
 
 _NEW_CURSOR = (0, -1, 0, 0, 0, 0, 0, 1, 0, -1)
 
@@ -89,7 +89,7 @@ def _push(walk, size, ordered, start, node, path):
 
 @inner
 def _pop(walk, size):
-    """Move the first of a heap of size + 1 to place `size`; the others stay a heap."""
+    """Move the first of a heap of size + 1 to index `size`; the others stay a heap."""
     starts, nodes, paths = walk.wait_start, walk.wait_node, walk.wait_path
     start, node, path = starts[size], nodes[size], paths[size]
     starts[size], nodes[size], paths[size] = starts[0], nodes[0], paths[0]

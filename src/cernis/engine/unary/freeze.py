@@ -519,7 +519,7 @@ def freeze_sliding(engine: SlidingAggregator) -> Tree:
     """Return the state of an aggregator that has just been collected."""
     memory, automaton = engine.memory, engine.tables.automaton
     # the events of the log lead through states that may hold no partial match by now
-    used = np.flatnonzero(engine.tables.arrays.expanded[: memory.places.shape[1]])
+    used = np.flatnonzero(engine.tables.arrays.expanded[: memory.offsets.shape[1]])
     tests = {test: index for index, test in enumerate(automaton.alphabet.tests)}
     logged, log_weights = memory.counters[LOGGED], cast(tuple[Any, ...], memory.log_weights)
     return write(
@@ -536,7 +536,7 @@ def freeze_sliding(engine: SlidingAggregator) -> Tree:
             weights=FrozenWeights(*(weights[:logged] for weights in log_weights)),
             row_of_key=memory.row_of_key,
             rows=memory.rows,
-            places=memory.places[:, used],
+            places=memory.offsets[:, used],
             firsts=memory.firsts[:, used] if engine.lanes.ranks else None,
             free_rows=memory.free_rows[: memory.counters[stacks.FREE_ROWS]],
             relevant=memory.counters[stacks.RELEVANT],
@@ -562,20 +562,20 @@ def thaw_sliding(engine: SlidingAggregator, tree: Tree) -> None:
     symbols = _number_symbols(alphabet, frozen.symbols)
     tables.add_symbols()
     columns = tables.number_states(frozen.states)
-    places = np.zeros((len(frozen.rows), len(tables.arrays.expanded)), np.int64)
-    firsts = np.zeros_like(places)
-    places[:, columns] = frozen.places
+    offsets = np.zeros((len(frozen.rows), len(tables.arrays.expanded)), np.int64)
+    firsts = np.zeros_like(offsets)
+    offsets[:, columns] = frozen.places
     if frozen.firsts is not None:
         firsts[:, columns] = frozen.firsts
     frozen.log["symbol"] = symbols[frozen.log["symbol"]]
     frozen.rows["spare"] = 0
-    counters, free_rows = np.zeros_like(engine.memory.counters), np.zeros(len(places), np.int64)
+    counters, free_rows = np.zeros_like(engine.memory.counters), np.zeros(len(offsets), np.int64)
     counters[WORDS], counters[LOGGED] = len(frozen.words), len(frozen.log)
     counters[stacks.FREE_ROWS] = len(frozen.free_rows)
     counters[stacks.RELEVANT] = frozen.relevant
     free_rows[: len(frozen.free_rows)] = frozen.free_rows
     engine.position, engine.bound = frozen.position, frozen.bound
-    reach = np.where(places != 0, frozen.rows["size"][:, None], 0)
+    reach = np.where(offsets != 0, frozen.rows["size"][:, None], 0)
     weights = frozen.weights
     engine.restore(
         SlidingMemory(
@@ -584,10 +584,10 @@ def thaw_sliding(engine: SlidingAggregator, tree: Tree) -> None:
             log=frozen.log,
             log_weights=Weights(weights.sums, weights.floats, weights.leasts),
             rows=frozen.rows,
-            places=places,
+            offsets=offsets,
             reach=reach,
             sum_reach=reach.copy(),
-            loads=np.ones_like(places),
+            loads=np.ones_like(offsets),
             firsts=firsts,
             row_of_key=frozen.row_of_key,
             free_rows=free_rows,
@@ -607,20 +607,20 @@ def _number_symbols(alphabet: Alphabet, symbols: Sequence[Sequence[int]]) -> NDA
 
 def _check_vectors(engine: SlidingAggregator, frozen: FrozenAggregates) -> None:
     """Vectors lie inside the pool, with sound bounds before them; free rows have none."""
-    lanes, rows, places = engine.new_lanes(frozen.moduli), frozen.rows, frozen.places
+    lanes, rows, offsets = engine.new_lanes(frozen.moduli), frozen.rows, frozen.places
     used, vector = len(frozen.words), lanes.words * rows["size"]
     _check_partitions(engine.settings.partitioned, rows["key"], frozen.row_of_key, frozen.free_rows)
-    taken = places != 0
+    taken = offsets != 0
     front, fronts, stride = rows["front"], rows["fronts"], 1 + vector + lanes.ranks * rows["size"]
     require(
-        is_inside(places[taken], lanes.header + 1)
-        and bool((places + vector[:, None] <= used)[taken].all())
+        is_inside(offsets[taken], lanes.header + 1)
+        and bool((offsets + vector[:, None] <= used)[taken].all())
         and is_inside(front[fronts > 0], 1, used)
         and bool((front + fronts * stride <= used)[fronts > 0].all())
-        and not places[frozen.free_rows].any()
+        and not offsets[frozen.free_rows].any()
         and bool(lanes.ranks) == (frozen.firsts is not None),
         "a vector lies outside",
     )
-    headers = places[taken][:, None] - np.arange(1, lanes.header + 1)
+    headers = offsets[taken][:, None] - np.arange(1, lanes.header + 1)
     bounds = frozen.words.view(np.float64)[headers]
     require(bool((np.isfinite(bounds) & (bounds >= 0)).all()), "a bound is no number")

@@ -55,8 +55,8 @@ class LevelWork(NamedTuple):
     """The memory of the two stacks; vectors have an element of `width` words per row."""
 
     counters: NDArray[np.int64]
-    places: NDArray[np.int64]
-    """Per state, its vector; -1: it has no partial match."""
+    slots: NDArray[np.int64]
+    """Per state, the number of its vector; -1: it has no partial match."""
     suffixes: NDArray[np.int64]
     """The same, for the products of a turn."""
     gathered: NDArray[np.int64]
@@ -80,9 +80,9 @@ class LevelSizes(NamedTuple):
 
 @inlined
 def _add(words, new, source, number):
-    to, place = np.uint64(new), np.uint64(source)
+    to, origin = np.uint64(new), np.uint64(source)
     for r in range(np.uint64(number)):
-        words[to + r] += words[place + r]
+        words[to + r] += words[origin + r]
 
 
 @inlined
@@ -120,11 +120,11 @@ def _add_vector(work, sizes, new, source, limit):
     width, rows, words = sizes.width, sizes.rows, work.vectors
     for row in range(rows):
         if work.has[source, row]:
-            to, place = (new * rows + row) * width, (source * rows + row) * width
+            to, origin = (new * rows + row) * width, (source * rows + row) * width
             if not work.has[new, row]:
                 work.has[new, row] = 1
                 _fill(words, to, width, 0)
-            _add(words, to, place, limit)
+            _add(words, to, origin, limit)
 
 
 @inlined
@@ -174,16 +174,16 @@ def _prepend(tables, events, work, kinds, sizes, event):
 @inner
 def _turn(tables, events, work, kinds, sizes, begin, end):
     """Turn the events of the back, from `begin` to before `end`, into a front."""
-    counters, places, suffixes, width = work.counters, work.places, work.suffixes, sizes.width
+    counters, slots, suffixes, width = work.counters, work.slots, work.suffixes, sizes.width
     bound, frontier = events.bounds[end], 0
-    for state in range(len(places)):
+    for state in range(len(slots)):
         suffixes[state] = -1
-        if places[state] >= 0:
-            _drop(work, places[state])
+        if slots[state] >= 0:
+            _drop(work, slots[state])
             at = _take(work, sizes)
             work.has[at, frontier] = 1
             _fill(work.vectors, (at * sizes.rows + frontier) * width, width, 1)
-            suffixes[state], places[state] = at, frontier
+            suffixes[state], slots[state] = at, frontier
             frontier += 1
     for row in range(frontier):
         work.alive[row] = 0
@@ -197,9 +197,9 @@ def _turn(tables, events, work, kinds, sizes, begin, end):
             if fronts == 0:
                 _fill(work.fronts, at, frontier * width, 0)
             else:
-                to, place = np.uint64(at), np.uint64(at - stride)
+                to, origin = np.uint64(at), np.uint64(at - stride)
                 for r in range(np.uint64(frontier * width)):
-                    work.fronts[to + r] = work.fronts[place + r]
+                    work.fronts[to + r] = work.fronts[origin + r]
             first = tables.start_first[symbol]
             for e in range(first, first + tables.start_count[symbol]):
                 target = tables.edges[e]["target"]
@@ -209,26 +209,26 @@ def _turn(tables, events, work, kinds, sizes, begin, end):
                 for row in range(frontier):
                     if work.has[suffixes[target], row]:
                         work.alive[row] = 1
-                        place = np.uint64((suffixes[target] * sizes.rows + row) * width)
+                        origin = np.uint64((suffixes[target] * sizes.rows + row) * width)
                         to = np.uint64(at + row * width)
                         for r in range(np.uint64(limit)):
-                            work.fronts[to + r] += work.vectors[place + r]
+                            work.fronts[to + r] += work.vectors[origin + r]
             work.front_starts[fronts] = events.starts[event]
             fronts += 1
         _prepend(tables, events, work, kinds, sizes, event)
-    for state in range(len(places)):
+    for state in range(len(slots)):
         if suffixes[state] >= 0:
             _drop(work, suffixes[state])
-    for state in range(len(places)):
-        row = places[state]
+    for state in range(len(slots)):
+        row = slots[state]
         if row < 0:
             continue
-        places[state] = -1
+        slots[state] = -1
         if fronts > 0 and work.alive[row]:
             at = _take(work, sizes)
             work.has[at, row + 1] = 1
             _fill(work.vectors, (at * sizes.rows + row + 1) * width, width, 1)
-            places[state] = at
+            slots[state] = at
     counters[_FRONTS], counters[_FRONTIER], counters[_BEGUN] = fronts, frontier, 0
 
 
@@ -238,15 +238,15 @@ def _accept(work, sizes, source, limit, result):
     width, rows, words = sizes.width, sizes.rows, work.vectors
     number, fronts = np.uint64(limit), work.counters[_FRONTS]
     if work.has[source, 0]:
-        place = np.uint64(source * rows * width)
+        origin = np.uint64(source * rows * width)
         for r in range(number):
-            result[r] += words[place + r]
+            result[r] += words[origin + r]
     for row in range(1, work.counters[_FRONTIER] + 1 if fronts > 0 else 1):
         if work.has[source, row]:
-            place = np.uint64((source * rows + row) * width)
+            origin = np.uint64((source * rows + row) * width)
             before = np.uint64(((fronts - 1) * (rows - 1) + row - 1) * width)
             for r in range(number):
-                result[r] += work.fronts[before + r] * words[place + r]
+                result[r] += work.fronts[before + r] * words[origin + r]
 
 
 @inner
@@ -262,9 +262,9 @@ def _start(tables, events, work, kinds, sizes, event, result):
                 result[r] += 1
         if target < 0:
             continue
-        if work.places[target] < 0:
-            work.places[target] = _take(work, sizes)
-        at = work.places[target]
+        if work.slots[target] < 0:
+            work.slots[target] = _take(work, sizes)
+        at = work.slots[target]
         to = np.uint64(at * sizes.rows * sizes.width)
         if not work.has[at, 0]:
             work.has[at, 0] = 1
@@ -276,41 +276,41 @@ def _start(tables, events, work, kinds, sizes, event, result):
 @inner
 def _move(tables, events, work, kinds, sizes, event, result):
     """Move the partial matches that an event moves, and count those that it ends."""
-    symbol, places, gathered = events.symbols[event], work.places, work.gathered
+    symbol, slots, gathered = events.symbols[event], work.slots, work.gathered
     in_place = _moves_in_place(tables, symbol)
     for m in range(tables.mover_count[symbol]):
         state = tables.movers[symbol, m]
-        if places[state] < 0:
+        if slots[state] < 0:
             continue
         first = tables.edge_first[state, symbol]
         for e in range(first, first + tables.edge_count[state, symbol]):
             target = tables.edges[e]["target"]
             limit = _limit(events, kinds, tables.edges[e]["label"], event, sizes)
             if tables.edges[e]["accept"] and events.usable[event]:
-                _accept(work, sizes, places[state], limit, result)
+                _accept(work, sizes, slots[state], limit, result)
             if target < 0:
                 continue
             if in_place:
-                if places[target] < 0:
-                    places[target] = _take(work, sizes)
-                _add_vector(work, sizes, places[target], places[state], limit)
+                if slots[target] < 0:
+                    slots[target] = _take(work, sizes)
+                _add_vector(work, sizes, slots[target], slots[state], limit)
                 continue
             if gathered[target] < 0:
                 gathered[target] = _take(work, sizes)
-            _add_vector(work, sizes, gathered[target], places[state], limit)
+            _add_vector(work, sizes, gathered[target], slots[state], limit)
     if in_place:
         return
     for m in range(tables.mover_count[symbol]):
         state = tables.movers[symbol, m]
-        if places[state] >= 0 and not tables.stay[state, symbol]:
-            _drop(work, places[state])
-            places[state] = -1
-    for state in range(len(places)):
+        if slots[state] >= 0 and not tables.stay[state, symbol]:
+            _drop(work, slots[state])
+            slots[state] = -1
+    for state in range(len(slots)):
         if gathered[state] >= 0:
-            if places[state] < 0:
-                places[state] = gathered[state]
+            if slots[state] < 0:
+                slots[state] = gathered[state]
             else:
-                _add_vector(work, sizes, places[state], gathered[state], sizes.width)
+                _add_vector(work, sizes, slots[state], gathered[state], sizes.width)
                 _drop(work, gathered[state])
             gathered[state] = -1
 
@@ -318,8 +318,8 @@ def _move(tables, events, work, kinds, sizes, event, result):
 @inlined
 def _reset(work):
     """Drop all partial matches."""
-    for state in range(len(work.places)):
-        work.places[state] = -1
+    for state in range(len(work.slots)):
+        work.slots[state] = -1
         work.gathered[state] = -1
     for at in range(len(work.free)):
         work.free[at] = at

@@ -43,8 +43,8 @@ def make_real(old: SlidingAggregator, new: SlidingAggregator) -> None:
 class _Quantity(NamedTuple):
     """A sum of floats or a least value, and where it comes from."""
 
-    place: int
-    """Among the quantities of its kind; a sum of integers among those."""
+    source: int
+    """Its index among the quantities of its kind, or among sums of integers."""
     was_real: bool
     is_real: bool
     pairs: int
@@ -67,11 +67,11 @@ class _Change(NamedTuple):
             reals = before.is_real, after.is_real
             change.kept.append(pairs)
             if before.total:
-                place = floats if before.is_real else integers
+                source = floats if before.is_real else integers
                 if after.is_real:
-                    change.floats.append(_Quantity(place, *reals, pairs))
+                    change.floats.append(_Quantity(source, *reals, pairs))
                 else:
-                    change.kept.append(place)
+                    change.kept.append(source)
                 floats, integers = floats + before.is_real, integers + (not before.is_real)
             for negated in [False] * before.least + [True] * before.greatest:
                 change.leasts.append(_Quantity(len(change.leasts), *reals, pairs, negated))
@@ -85,9 +85,9 @@ def _convert_weights(weights: Weights, logged: int, change: _Change) -> Weights:
     leasts = np.empty((logged, len(change.leasts)), np.int64)
     for column, each in enumerate(change.floats):
         values = weights.floats[:logged] if each.was_real else sums
-        floats[:, column] = values[:, each.place]
+        floats[:, column] = values[:, each.source]
     for column, each in enumerate(change.leasts):
-        codes = weights.leasts[:logged, each.place]
+        codes = weights.leasts[:logged, each.source]
         leasts[:, column] = _convert_codes(codes, sums[:, each.pairs], each)
     return Weights(np.ascontiguousarray(sums[:, change.kept]), floats, leasts)
 
@@ -98,8 +98,8 @@ def _convert_vectors(
     """Return the vectors of all partitions, and the rows of their fronts, in a new pool."""
     rows, words = memory.rows, memory.pool.words
     size = rows["size"]
-    owner, state = np.nonzero(memory.places)
-    at = memory.places[owner, state]
+    owner, state = np.nonzero(memory.offsets)
+    at = memory.offsets[owner, state]
     ends = np.cumsum(new.header + new.words * size[owner])
     to = 1 + ends - new.words * size[owner]
     in_front = np.repeat(np.arange(len(rows)), rows["fronts"])
@@ -110,8 +110,8 @@ def _convert_vectors(
     front_to = used + np.cumsum(strides) - strides
     used += int(strides.sum())
     pool = new_pool(used)
-    bounds = [0, *(1 + place for place in change.kept)]
-    bounds += [old.quantities + place for place in bounds]
+    bounds = [0, *(1 + column for column in change.kept)]
+    bounds += [old.quantities + column for column in bounds]
     pool.words[(to - new.header)[:, None] + np.arange(new.header)] = words[
         (at - old.header)[:, None] + np.array(bounds)
     ]
@@ -119,7 +119,7 @@ def _convert_vectors(
     vectors = np.concatenate([at, front + 1]), np.concatenate([to, front_to + 1])
     sizes = np.concatenate([size[owner], size[in_front]])
     for number in np.unique(sizes).tolist():
-        source, target = (places[sizes == number][:, None] for places in vectors)
+        source, target = (each[sizes == number][:, None] for each in vectors)
         found = words[source + np.arange(old.words * number)]
         converted = np.concatenate([*_convert_elements(found, number, old, change)], axis=1)
         pool.words[target + np.arange(new.words * number)] = converted
@@ -128,11 +128,11 @@ def _convert_vectors(
             source = front[here][:, None] + old.words * number + ranks
             target = front_to[here][:, None] + new.words * number + ranks
             pool.words[target] = words[source]
-    places, counters, moved = memory.places.copy(), memory.counters.copy(), rows.copy()
-    places[owner, state] = to
+    offsets, counters, moved = memory.offsets.copy(), memory.counters.copy(), rows.copy()
+    offsets[owner, state] = to
     counters[WORDS] = used
     moved["front"][in_front[rank == 0]] = front_to[rank == 0]
-    return memory._replace(pool=pool, places=places, counters=counters, rows=moved)
+    return memory._replace(pool=pool, offsets=offsets, counters=counters, rows=moved)
 
 
 def _convert_elements(words: Words, size: int, old: Lanes, change: _Change) -> Iterator[Words]:
@@ -152,17 +152,17 @@ def _convert_elements(words: Words, size: int, old: Lanes, change: _Change) -> I
     def read_floats(quantity: int) -> Words:
         return to_floats(read(quantity)).view(np.int64).reshape(shape)
 
-    yield integers[:, [0, *(1 + place for place in change.kept)]].reshape(len(words), -1)
+    yield integers[:, [0, *(1 + column for column in change.kept)]].reshape(len(words), -1)
     has_floats = old.leasts > old.floats
     if change.floats:
         yield rest[:, 0] if has_floats else read_floats(0)
     for each in change.floats:
-        yield rest[:, 1 + each.place] if each.was_real else read_floats(1 + each.place)
+        yield rest[:, 1 + each.source] if each.was_real else read_floats(1 + each.source)
     codes = rest[:, old.leasts - old.floats :]
     if change.leasts:
         yield codes[:, 0]
     for each in change.leasts:
-        yield _convert_codes(codes[:, 1 + each.place], read(1 + each.pairs).reshape(shape), each)
+        yield _convert_codes(codes[:, 1 + each.source], read(1 + each.pairs).reshape(shape), each)
 
 
 def _convert_codes(codes: Words, pairs: NDArray[Any], quantity: _Quantity) -> Words:

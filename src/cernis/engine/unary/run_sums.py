@@ -162,17 +162,17 @@ def _add_sums(log, states, links, events, bound, size, found):
         up, down = states.up[key], states.down[key]
         if max(up, down) >= begin:
             if up > down:
-                place = _find_next(log, entry, max(begin, down + 1))
-                found[i] = positions[place]
+                earliest = _find_next(log, entry, max(begin, down + 1))
+                found[i] = positions[earliest]
                 continue
             begin = max(up, down) + 1
         if begin <= entry:
             least, left = _add(states.sum[key], states.rest[key], -bound[0], -bound[1])
             nothing = _NOTHING * max(abs(states.sum[key]), abs(bound[0]))
             limit = (least, left, nothing, bound[2] != 0)
-            place = _find_earliest(log, entry, begin, limit)
-            if place >= 0:
-                found[i] = positions[place]
+            earliest = _find_earliest(log, entry, begin, limit)
+            if earliest >= 0:
+                found[i] = positions[earliest]
 
 
 @inner

@@ -166,9 +166,9 @@ def copy_weights(old, event, new, to):
 @inlined
 def copy_words(words, new, old, number):
     """Copy so many words."""
-    to, place = np.uint64(new), np.uint64(old)
+    to, origin = np.uint64(new), np.uint64(old)
     for r in range(np.uint64(number)):
-        words[to + r] = words[place + r]
+        words[to + r] = words[origin + r]
 
 
 @inlined
@@ -266,25 +266,25 @@ def _add_sums(words, lanes, new, source, size, part):
     summed = np.uint64((part[3] - part[2]) * residues)
     for q in range(1, lanes.quantities):
         at = (q * size + part[2]) * residues
-        to, place = np.uint64(new + at), np.uint64(source + at)
+        to, origin = np.uint64(new + at), np.uint64(source + at)
         for r in range(summed):
-            words[to + r] += words[place + r]
+            words[to + r] += words[origin + r]
 
 
 @apart
 def _add_multiples(words, lanes, weights, new, source, size, part):
     """Add the weights, once for each match of a vector, to the sums of the vector `new`."""
     residues, low = len(lanes.moduli.primes), part[0] * len(lanes.moduli.primes)
-    integers, place = np.uint64((part[1] - part[0]) * residues), np.uint64(source + low)
+    integers, origin = np.uint64((part[1] - part[0]) * residues), np.uint64(source + low)
     for q in range(1, lanes.quantities):
         if weights.sums[q - 1] != 0:
             to = np.uint64(new + q * size * residues + low)
-            _add_multiple(words, lanes, to, place, integers, weights.sums[q - 1])
+            _add_multiple(words, lanes, to, origin, integers, weights.sums[q - 1])
 
 
 @apart
 def _add_values(pool, lanes, weights, new, source, size, length):
-    """Add floats and least values to the vector `new`; both places may be a later element's."""
+    """Add floats and least values to the vector `new`; both may begin at a later element."""
     if len(weights.floats):
         counts = lanes.floats * size
         for q in range(len(weights.floats)):
@@ -304,7 +304,7 @@ def _add_values(pool, lanes, weights, new, source, size, length):
         _unite_marks(pool.words, new + exists, source + exists, length)
 
 
-# Places are unsigned in these loops: Numba would look for negative ones, and LLVM not use vectors.
+# Offsets are unsigned in these loops: Numba would look for negative ones, and LLVM not use vectors.
 
 
 @inlined
@@ -327,46 +327,46 @@ def _add_multiple(words, lanes, to, source, size, weight):
 
 @inlined
 def _add_reals(reals, new, source, size):
-    to, place = np.uint64(new), np.uint64(source)
+    to, origin = np.uint64(new), np.uint64(source)
     for r in range(np.uint64(size)):
-        reals[to + r] += reals[place + r]
+        reals[to + r] += reals[origin + r]
 
 
 @inlined
 def _add_real_multiple(reals, new, source, size, weight):
-    to, place = np.uint64(new), np.uint64(source)
+    to, origin = np.uint64(new), np.uint64(source)
     for r in range(np.uint64(size)):
-        number = reals[place + r]
+        number = reals[origin + r]
         if number != 0.0:  # a match of infinite weight is no match of none
             reals[to + r] += weight * number
 
 
 @inlined
 def _add_leasts(words, new, source, size):
-    to, place = np.uint64(new), np.uint64(source)
+    to, origin = np.uint64(new), np.uint64(source)
     for r in range(np.uint64(size)):
-        words[to + r] = min(words[to + r], words[place + r])
+        words[to + r] = min(words[to + r], words[origin + r])
 
 
 @inlined
 def _add_least(words, new, source, size, weight):
     """Write the weight where it is the least of some matches."""
-    to, place = np.uint64(new), np.uint64(source)
+    to, origin = np.uint64(new), np.uint64(source)
     for r in range(np.uint64(size)):
-        if words[place + r]:
+        if words[origin + r]:
             words[to + r] = min(words[to + r], weight)
 
 
 @inlined
 def _unite_marks(words, new, source, size):
-    to, place = np.uint64(new), np.uint64(source)
+    to, origin = np.uint64(new), np.uint64(source)
     for r in range(np.uint64(size)):
-        words[to + r] |= words[place + r]
+        words[to + r] |= words[origin + r]
 
 
 @inlined
 def _add_counts(words, new, base, source, size):
-    """Write base + source to `new`; unsigned places need no look at negative ones."""
+    """Write base + source to `new`; unsigned offsets need no look at negative ones."""
     if base == 0:
         for r in range(size):
             words[new + r] = words[source + r]
@@ -497,7 +497,7 @@ def _add_product_of_integers(words, lanes, weights, result, front, source, size,
 def _add_dots(words, lanes, result, to, runs, others):
     """Add the sums of products of two runs of numbers, and of two others, in each residue.
 
-    `runs` has the places of both and their length; the others are not longer.
+    `runs` has the offsets of both and their length; the others are not longer.
     """
     primes, inverses, moduli = lanes.primes, lanes.inverses, lanes.moduli
     residues, room, length = len(moduli.primes), np.uint64(lanes.words), runs[2]

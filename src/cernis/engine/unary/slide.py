@@ -138,7 +138,7 @@ def slide(tables, memory, lanes, events, scratch, rules, base, begin):
                 logs = rules.window != NO_WINDOW
                 if _step(tables, memory, lanes, events, scratch, (row, i, base + i), start, logs):
                     continue
-            moves, leaves, unknown = _gather(tables, memory.places, scratch, symbol, row, begins)
+            moves, leaves, unknown = _gather(tables, memory.offsets, scratch, symbol, row, begins)
             if unknown >= 0:
                 return UNKNOWN_STATE, i, unknown
             starts = tables.start_count[symbol] if begins else 0
@@ -213,16 +213,16 @@ def _step(tables, memory, lanes, events, scratch, which, start, logs):
     is what `slide` does for any event: growing arrays, more residues, scaling bounds.
     """
     row, event, position = which
-    counters, pool, places, result = memory.counters, memory.pool, memory.places, scratch.result
+    counters, pool, offsets, result = memory.counters, memory.pool, memory.offsets, scratch.result
     record, step = memory.rows[row], scratch.steps[events.symbols[event]]
-    source = places[row, step["state"]] if step["movers"] > 0 else 0
+    source = offsets[row, step["state"]] if step["movers"] > 0 else 0
     starts, entered = step["starts"], step["entered"]
     if source == 0 and starts == 0:
         record["ordinal"] += 1
         return True
     target = step["target"] if source else NONE
-    there = places[row, target] if target >= 0 else 0
-    begun = places[row, entered] if entered >= 0 else 0
+    there = offsets[row, target] if target >= 0 else 0
+    begun = offsets[row, entered] if entered >= 0 else 0
     if (target >= 0 and there == 0) or (entered >= 0 and begun == 0):
         room = 2 * (lanes.header + lanes.words * record["size"])
         if counters[WORDS] + room > len(pool.words):
@@ -280,7 +280,7 @@ def _fits_simply(memory, lanes, events, which, starts, source, entered):
 
 
 @inlined
-def _gather(tables, places, scratch, symbol, row, begins):
+def _gather(tables, offsets, scratch, symbol, row, begins):
     """Write the moves of an event; return (how many, whether runs leave, unknown state or -1)."""
     edges = tables.edges
     moves = 0
@@ -295,7 +295,7 @@ def _gather(tables, places, scratch, symbol, row, begins):
         return moves, leaves, NONE
     for m in range(tables.mover_count[symbol]):
         state = tables.movers[symbol, m]
-        if places[row, state] == 0:
+        if offsets[row, state] == 0:
             continue
         leaves = leaves or tables.stay[state, symbol] == 0
         first = tables.edge_first[state, symbol]
@@ -312,7 +312,7 @@ def _gather(tables, places, scratch, symbol, row, begins):
 @inlined
 def _fits(tables, memory, lanes, events, scratch, row, event, moves):
     """Whether the residues have room for all numbers after this event."""
-    reals, places, header = memory.pool.reals, memory.places, lanes.header
+    reals, offsets, header = memory.pool.reals, memory.offsets, lanes.header
     record = memory.rows[row]
     symbol = events.symbols[event]
     first, starts = tables.start_first[symbol], tables.start_count[symbol]
@@ -321,17 +321,17 @@ def _fits(tables, memory, lanes, events, scratch, row, event, moves):
         weight = 1.0 if q == 0 else abs(np.float64(events.weights.sums[event, q - 1]))
         coming, there = starts * record["unit"] * weight, 0.0
         for m in range(moves):
-            source = places[row, scratch.moving_state[m]] - header
+            source = offsets[row, scratch.moving_state[m]] - header
             target = tables.edges[scratch.moving_edge[m]]["target"]
             coming += reals[source + q]
             if q > 0:
                 coming += weight * reals[source]
-            if target >= 0 and places[row, target]:
-                there = max(there, reals[places[row, target] - header + q])
+            if target >= 0 and offsets[row, target]:
+                there = max(there, reals[offsets[row, target] - header + q])
         for e in range(first, first + starts):
             target = tables.edges[e]["target"]
-            if target >= 0 and places[row, target]:
-                there = max(there, reals[places[row, target] - header + q])
+            if target >= 0 and offsets[row, target]:
+                there = max(there, reals[offsets[row, target] - header + q])
         largest = max(largest, coming + there)
     if largest >= LARGE:
         largest = largest / LARGE
@@ -345,7 +345,7 @@ def tighten_bounds(memory, lanes, scratch, row, digits):
 
     Bounds also count matches that have expired since they were begun.
     """
-    pool, places, record = memory.pool, memory.places, memory.rows[row]
+    pool, offsets, record = memory.pool, memory.offsets, memory.rows[row]
     residues, header, size = len(lanes.moduli.primes), lanes.header, record["size"]
     if record["scale"] > 0:
         return False
@@ -353,8 +353,8 @@ def tighten_bounds(memory, lanes, scratch, row, digits):
     for q in range(len(scratch.weights.sums)):
         scratch.weights.sums[q] = 0
     largest = 0.0
-    for state in range(places.shape[1]):
-        at, length = places[row, state], memory.reach[row, state]
+    for state in range(offsets.shape[1]):
+        at, length = offsets[row, state], memory.reach[row, state]
         if at == 0:
             continue
         summed = memory.sum_reach[row, state]
@@ -381,10 +381,10 @@ def tighten_bounds(memory, lanes, scratch, row, digits):
 @inlined
 def _move_simply(memory, lanes, events, scratch, row, event):
     """Do as `_move` and `_settle`, for an event that has a step."""
-    pool, places, reach = memory.pool, memory.places, memory.reach
+    pool, offsets, reach = memory.pool, memory.offsets, memory.reach
     record, step = memory.rows[row], scratch.steps[events.symbols[event]]
     size, state, target = record["size"], step["state"], step["target"]
-    source, length, summed = places[row, state], reach[row, state], memory.sum_reach[row, state]
+    source, length, summed = offsets[row, state], reach[row, state], memory.sum_reach[row, state]
     weigh(lanes, events.weights, event, step["label"], scratch.weights)
     if lanes.floats > lanes.quantities:
         _lighten_source(memory, lanes, scratch, row, state, step["accept"])
@@ -393,12 +393,12 @@ def _move_simply(memory, lanes, events, scratch, row, event):
         add_product(pool, lanes, scratch.weights, scratch.result, front, source, size, lengths)
     if target < 0:
         return
-    there = places[row, target]
+    there = offsets[row, target]
     _extend_reach(memory, lanes, scratch, row, state, target, there == 0)
     new = there
     if there == 0:
         new = _take_vector(memory, lanes, row)
-        places[row, target] = new
+        offsets[row, target] = new
         length = size
     if lanes.floats > lanes.quantities:
         load = np.int64(0)
@@ -438,7 +438,7 @@ def _choose_front(memory, lanes, scratch, row, state, front):
     starts leave the result.
     """
     pool, size = memory.pool, memory.rows[row]["size"]
-    source, ranks = memory.places[row, state], front + lanes.words * size
+    source, ranks = memory.offsets[row, state], front + lanes.words * size
     earliest = memory.firsts[row, state]
     for r in range(1, memory.reach[row, state] if front else 1):
         if pool.words[ranks + r] < earliest and has_matches(pool, lanes, source, r):
@@ -464,7 +464,7 @@ def _lighten_source(memory, lanes, scratch, row, state, accept):
     most = HALF_LOAD
     if accept or has_sums(scratch.weights):
         most = 1
-    at, size, load = memory.places[row, state], memory.rows[row]["size"], memory.loads[row, state]
+    at, size, load = memory.offsets[row, state], memory.rows[row]["size"], memory.loads[row, state]
     part = _find_part(memory, row, state)
     memory.loads[row, state] = lighten(memory.pool, lanes, at, size, part, load, most)
 
@@ -472,7 +472,7 @@ def _lighten_source(memory, lanes, scratch, row, state, accept):
 @inlined
 def _move(tables, memory, lanes, events, scratch, row, event, moves):
     """Add the vectors of states that move to those they enter; return how many are entered."""
-    pool, places, gathered = memory.pool, memory.places, scratch.gathered
+    pool, offsets, gathered = memory.pool, memory.offsets, scratch.gathered
     record = memory.rows[row]
     size, front = record["size"], find_front(lanes, record)
     targets = 0
@@ -481,7 +481,7 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
         target = edge["target"]
         state = scratch.moving_state[m]
         source, lengths = (
-            places[row, state],
+            offsets[row, state],
             (memory.reach[row, state], memory.sum_reach[row, state]),
         )
         weigh(lanes, events.weights, event, edge["label"], scratch.weights)
@@ -496,7 +496,7 @@ def _move(tables, memory, lanes, events, scratch, row, event, moves):
                 add_product(pool, lanes, scratch.weights, result, chosen, source, size, lengths)
         if target < 0:
             continue
-        there = places[row, target]
+        there = offsets[row, target]
         is_new = there == 0 and gathered[target] == 0
         _extend_reach(memory, lanes, scratch, row, state, target, is_new)
         stays = tables.stay[target, events.symbols[event]] != 0
@@ -545,11 +545,11 @@ def _take_vector(memory, lanes, row):
 @inlined
 def _put(memory, row, state, at):
     """Give a state another vector, or none (0)."""
-    old = memory.places[row, state]
+    old = memory.offsets[row, state]
     if old:
         memory.pool.words[old] = memory.rows[row]["spare"]
         memory.rows[row]["spare"] = old
-    memory.places[row, state] = at
+    memory.offsets[row, state] = at
 
 
 @inlined
@@ -582,13 +582,13 @@ def _start(tables, memory, lanes, events, scratch, row, which):
             add_one(scratch.result, lanes, weights, 0, 1)
         if target < 0:
             continue
-        at = memory.places[row, target]
+        at = memory.offsets[row, target]
         if lanes.ranks and at and memory.firsts[row, target] < position:
             continue
         memory.firsts[row, target] = position
         if at == 0:
             at = _take_vector(memory, lanes, row)
-            memory.places[row, target] = at
+            memory.offsets[row, target] = at
             memory.reach[row, target] = 1
             memory.sum_reach[row, target] = 1
             memory.loads[row, target] = 1

@@ -31,7 +31,7 @@ from cernis.engine.unary.semiring import (
 )
 
 WORDS, LOGGED, ENDS, FREE_ROWS, RELEVANT = range(5)
-"""Places in `counters`."""
+"""Indices in `counters`."""
 NONE = -1
 _LARGE_BITS = 900
 LARGE = 2.0**_LARGE_BITS
@@ -99,16 +99,16 @@ class SlidingEvents(NamedTuple):
 
 
 class SlidingMemory(NamedTuple):
-    """The state of a stream. A row of `places` belongs to a partition, a column to a state."""
+    """The state of a stream. A row of `offsets` belongs to a partition, a column to a state."""
 
     counters: NDArray[np.int64]
     pool: Pool
-    """Word 0 is not used: place 0 is "no vector"."""
+    """Word 0 is not used: offset 0 is "no vector"."""
     log: NDArray[np.void]
     log_weights: Weights
     rows: NDArray[np.void]
-    places: NDArray[np.int64]
-    """Per row and state, the vector of its partial matches."""
+    offsets: NDArray[np.int64]
+    """Per row and state, the offset of the vector of its partial matches."""
     reach: NDArray[np.int64]
     """Per row and state, how many elements of the vector may have matches: the first ones."""
     sum_reach: NDArray[np.int64]
@@ -181,8 +181,8 @@ def scale_bounds(memory, lanes, row, steps):
     """Divide the bounds of a partition by 2^900, so many times (-1: multiply)."""
     reals, record = memory.pool.reals, memory.rows[row]
     factor = 1.0 if steps == 0 else 1.0 / LARGE if steps > 0 else LARGE
-    for state in range(memory.places.shape[1]):
-        at = memory.places[row, state]
+    for state in range(memory.offsets.shape[1]):
+        at = memory.offsets[row, state]
         if at:
             for i in range(at - lanes.header, at):
                 if reals[i] != 0.0:
@@ -203,8 +203,8 @@ def _find_bits(lanes):
 def reset_row(memory, lanes, row):
     """Drop all partial matches of a partition."""
     record = memory.rows[row]
-    for state in range(memory.places.shape[1]):
-        memory.places[row, state] = 0
+    for state in range(memory.offsets.shape[1]):
+        memory.offsets[row, state] = 0
     record["size"] = 1
     record["fronts"] = 0
     record["last"] = NONE
@@ -226,8 +226,8 @@ def free_rows(memory, lanes, bounds, partitioned):
         if partitioned and key < 0:
             continue
         is_alive = False
-        for state in range(memory.places.shape[1]):
-            is_alive = is_alive or memory.places[row, state] != 0
+        for state in range(memory.offsets.shape[1]):
+            is_alive = is_alive or memory.offsets[row, state] != 0
         if is_alive and rows[row]["newest"] >= bounds[row]:
             continue
         reset_row(memory, lanes, row)
@@ -241,15 +241,15 @@ def free_rows(memory, lanes, bounds, partitioned):
 @borrowing
 def copy_live(memory, lanes, fresh, fresh_lanes, scratch):
     """Copy the vectors and events in use to a fresh pool and log; residues may become more."""
-    old, new, places, rows = memory.pool, fresh.pool, memory.places, memory.rows
+    old, new, offsets, rows = memory.pool, fresh.pool, memory.offsets, memory.rows
     used, logged = np.int64(1), np.int64(0)
     header, vector = lanes.header, fresh_lanes.words
     for row in range(len(rows)):
         size = rows[row]["size"]
         rows[row]["spare"] = 0
         scale_bounds(memory, fresh_lanes, row, 0)
-        for state in range(places.shape[1]):
-            at = places[row, state]
+        for state in range(offsets.shape[1]):
+            at = offsets[row, state]
             if at:
                 for i in range(header):
                     new.words[used + i] = old.words[at - header + i]
@@ -258,7 +258,7 @@ def copy_live(memory, lanes, fresh, fresh_lanes, scratch):
                 lighten(old, lanes, at, size, part, memory.loads[row, state], 1)
                 memory.loads[row, state] = 1
                 copy_vector(old, lanes, at, new, fresh_lanes, to, size, scratch)
-                places[row, state] = to
+                offsets[row, state] = to
                 used = to + vector * size
         front = rows[row]["front"]
         rows[row]["front"] = used

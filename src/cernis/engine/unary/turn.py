@@ -44,17 +44,17 @@ def turn(tables, memory, lanes, scratch, row, bound):
 
     Rows of the matrix are made above the new vectors, where nothing stays. All goes above the words
     in use. Where there is one partition, the vectors and these rows go below its old vectors, or
-    above them, and the front above both: so it takes the place of the front before, and the pool
+    above them, and the front above both: so it replaces the front before, and the pool
     fills up once.
     """
-    record, pool, places = memory.rows[row], memory.pool, memory.places
+    record, pool, offsets = memory.rows[row], memory.pool, memory.offsets
     suffixes, header = scratch.suffixes, lanes.header
     size = 1
-    for state in range(places.shape[1]):
+    for state in range(offsets.shape[1]):
         suffixes[state] = 0
-        size += places[row, state] != 0
+        size += offsets[row, state] != 0
     size = round_up(size)
-    for state in range(places.shape[1]):
+    for state in range(offsets.shape[1]):
         scratch.lows[state] = size
         scratch.sum_lows[state] = size
     vector, stride = lanes.words * size, find_stride(lanes, size)
@@ -65,11 +65,11 @@ def turn(tables, memory, lanes, scratch, row, bound):
     whole = used
     if len(memory.rows) == 1:
         low, high = front, np.int64(1)
-        for state in range(places.shape[1]):
-            if places[row, state]:
-                low = min(low, places[row, state] - header)
-                high = max(high, places[row, state] + lanes.words * record["size"])
-        room = new_vectors + (size + 3 * places.shape[1]) * vector
+        for state in range(offsets.shape[1]):
+            if offsets[row, state]:
+                low = min(low, offsets[row, state] - header)
+                high = max(high, offsets[row, state] + lanes.words * record["size"])
+        room = new_vectors + (size + 3 * offsets.shape[1]) * vector
         vectors = 1 if 1 + room <= low else high
         front = max(high, vectors + room)
         whole = vectors + new_vectors
@@ -84,8 +84,8 @@ def turn(tables, memory, lanes, scratch, row, bound):
     for state in range(len(loads)):
         loads[state] = 1
     index = 0
-    for state in range(places.shape[1]):
-        if places[row, state]:
+    for state in range(offsets.shape[1]):
+        if offsets[row, state]:
             index += 1
             suffixes[state] = whole + index * vector
             scratch.lows[state] = index // BLOCK * BLOCK
@@ -115,18 +115,18 @@ def turn(tables, memory, lanes, scratch, row, bound):
     oldest = front + (fronts - 1) * stride + 1
     largest = 0.0
     index = 0
-    for state in range(places.shape[1]):
-        if places[row, state]:
+    for state in range(offsets.shape[1]):
+        if offsets[row, state]:
             at = vectors + header + index * (header + vector)
             index += 1
             is_alive = has_matches(pool, lanes, oldest, index)
             half = header // 2
             for i in range(half):
-                pool.reals[at - header + i] = pool.reals[places[row, state] - half + i]
+                pool.reals[at - header + i] = pool.reals[offsets[row, state] - half + i]
                 pool.reals[at - half + i] = 0.0
                 largest = max(largest, pool.reals[at - header + i])
             set_unit(pool, lanes, at, size, index)
-            places[row, state] = at if is_alive else 0
+            offsets[row, state] = at if is_alive else 0
             memory.reach[row, state] = round_up(index + 1)
             memory.sum_reach[row, state] = 0
             memory.loads[row, state] = 1
@@ -150,7 +150,7 @@ def turn(tables, memory, lanes, scratch, row, bound):
 def _prepend_start(tables, memory, lanes, scratch, event, size, wholes, rank):
     """Write the row of the matches that start with an event, which has the rank, or later.
 
-    `wholes` has the row of those that start later, which has no load, and the place of the new one.
+    `wholes` has the row of those that start later, which has no load, and the new one's offset.
     """
     pool, suffixes, weights = memory.pool, scratch.suffixes, scratch.weights
     later, new = wholes

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cernis.automata.linked.automaton import LinkedAutomaton
-from cernis.engine.linked.tables import place_exits
+from cernis.engine.linked.tables import number_exits
 from cernis.rdf.reading.terms import Codes
 
 Numbers = NDArray[np.int64]
@@ -37,7 +37,7 @@ class RowLikeness:
     def __init__(self, linked: LinkedAutomaton) -> None:
         self.linked = linked
         self._steps = np.array([one.step for one in linked.alternatives], np.int32)
-        self._places = place_exits(linked)
+        self._places = number_exits(linked)
         self.width = max(self._places.values()) + 1
         self.merges = False
         """Whether the data have had hidden values, loose values or shared events."""

@@ -127,7 +127,7 @@ class Following(GuardSide):
         if not self.counts_events:
             return None
         if self.ranks is not None:
-            return self.deadlines.first_moment()
+            return self.deadlines.first_position()
         deadline = self.deadlines.first_deadline()
         return deadline if deadline is not None and deadline < self._position else None
 
@@ -202,7 +202,7 @@ class Following(GuardSide):
         return np.stack([ends, deadline, bucket, line, self.waiting.add(held, partition, reach)])
 
     def _release(self, certain: Certain) -> CertainMatches:
-        moments = certain.moment
+        moments = certain.position
         if self.counts_events and self.ranks is None and len(moments):
             moments = certain.end + min(floor(self.within.size), MOST_EVENTS)
         numbers = np.sort(certain.payload)
