@@ -52,7 +52,7 @@ from cernis.run.query import Query
 from cernis.run.rows.statement import SqlQuery
 from cernis.work import endpoints
 from cernis.work.ddl import parse_schemas
-from cernis.work.graph_places import name_graph_places
+from cernis.work.graph_sources import name_graph_sources
 from cernis.work.interval import parse_milliseconds
 from cernis.work.progress import Progress
 from cernis.work.reading import AnswerForm
@@ -109,11 +109,11 @@ def read_command(arguments: StreamArguments) -> LocalCommand:
     properties = endpoints.parse_properties(arguments.kafka or ())
     given = [*map(endpoints.parse_live_source, arguments.source)]
     if isinstance(query, GraphQuery):
-        named = name_graph_places(query.query, given)
+        named = name_graph_sources(query.query, given)
         if arguments.live and not arguments.background:
             raise CernisError("--live-background: name the files with --background")
     else:
-        named = endpoints.name_places(given)
+        named = endpoints.name_sources(given)
     places = {name: endpoints.add_properties(each, properties) for name, each in named.items()}
     sink = None
     if arguments.sink is not None:

@@ -213,8 +213,8 @@ class Playground:
         visitor, answer = await self._visit(request)
         body = await _read_json(request)
         schema = await self._find_schema(visitor, body.get("source"))
-        place = {name: _read_number(body.get(name), 1) for name in ("line", "column")}
-        asked = {"do": "complete", **_read_query(body), **place, "schema": schema}
+        cursor = {name: _read_number(body.get(name), 1) for name in ("line", "column")}
+        asked = {"do": "complete", **_read_query(body), **cursor, "schema": schema}
         return answer(await self.visitors.ask_about_text(visitor, asked))
 
     # ------------------------------------------------------------------ runs
@@ -241,7 +241,7 @@ class Playground:
     async def show_timeline(self, request: Request) -> Response:
         asked = request.query_params
         lanes = "variable" if asked.get("lanes") == "variable" else "type"
-        start, stop = (_read_place(asked.get(name)) for name in ("from", "to"))
+        start, stop = (_read_axis_position(asked.get(name)) for name in ("from", "to"))
         width = min(max(_read_number(asked.get("width"), 600), 1), _MOST_BINS)
         return await self._ask_run(
             request, "timeline", start=start, stop=stop, width=width, lanes=lanes
@@ -505,17 +505,17 @@ def _read_number(value: Any, otherwise: int) -> int:
     return int(text)
 
 
-def _read_place(value: str | None) -> float | None:
-    """Return a place on the axis of time."""
+def _read_axis_position(value: str | None) -> float | None:
+    """Return a position on the axis of time."""
     if value is None or value == "":
         return None
     try:
-        place = float(value)
+        position = float(value)
     except ValueError:
-        place = math.nan
-    if not math.isfinite(place):
+        position = math.nan
+    if not math.isfinite(position):
         raise RequestError("bad_request", "expected a number")
-    return place
+    return position
 
 
 def _list_files(folder: Path) -> list[Path]:

@@ -1,10 +1,10 @@
-"""Check a query as it is typed: diagnostics with places and fixes that a program can apply.
+"""Check a query as it is typed: diagnostics with locations and fixes that a program can apply.
 
-A diagnostic is the package's own: message, place, what was expected, help. A *fix* is made of a
+A diagnostic is the package's own: message, location, what was expected, help. A *fix* is made of a
 help that says what to write ("did you mean 'price'?", "write [5 MINUTES]"), and is offered only
 where the text with the fix has fewer mistakes: so a fix never makes matters worse.
 
-Places count lines from 1 and UTF-16 code units from 1, as editors in a browser do.
+Locations count lines from 1 and UTF-16 code units from 1, as editors in a browser do.
 
 Cost contract: one parse for the query, one for each fix that is tried, and at most `_MOST_FIXES`.
 """
@@ -207,7 +207,7 @@ def _replace(one: Diagnostic, text: str) -> list[dict[str, Any]]:
     instead = found[1]
     if meant and not re.fullmatch(r"[\w.]+", instead):
         instead = write_name(instead)
-    return [{"label": f"Replace with {instead}", "text": instead, **write_place(text, one.span)}]
+    return [{"label": f"Replace with {instead}", "text": instead, **write_location(text, one.span)}]
 
 
 def write_diagnostic(
@@ -220,16 +220,16 @@ def write_diagnostic(
         "severity": severity,
         "code": one.find_code(),
         "message": one.message,
-        **write_place(text, one.span or Span(0, 0)),
+        **write_location(text, one.span or Span(0, 0)),
         "help": "\n".join(help_) or None,
         "fixes": fixes,
     }
 
 
-def write_place(text: str, span: Span) -> dict[str, int]:
+def write_location(text: str, span: Span) -> dict[str, int]:
     """Return a span as lines and columns.
 
-    >>> write_place("A ;\\nB", Span(4, 5))
+    >>> write_location("A ;\\nB", Span(4, 5))
     {'line': 2, 'column': 1, 'end_line': 2, 'end_column': 2}
     """
     line, column = _locate(text, span.start)

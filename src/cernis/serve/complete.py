@@ -108,8 +108,8 @@ def complete(
     found = _WORD.search(before)
     word = found[0] if found else ""
     whole = "\n".join([*lines[: line - 1], before])
-    place = _find_place(whole[: len(whole) - len(word)])
-    kinds = _ORDER[place]
+    context = _find_context(whole[: len(whole) - len(word)])
+    kinds = _ORDER[context]
     fitting = [
         one
         for one in dict.fromkeys(_list_words(language, text, known))
@@ -122,7 +122,7 @@ def complete(
     }
 
 
-def _find_place(before: str) -> str:
+def _find_context(before: str) -> str:
     """Return where the cursor stands: in brackets, after FROM, or elsewhere."""
     if before.rfind("[") > before.rfind("]"):
         return "bracket"

@@ -52,7 +52,7 @@ class GraphData:
 
     @cached_property
     def events(self) -> GraphEvents:
-        """All events in order of time; an event's place there is its position."""
+        """All events in order of time; an event's index there is its position."""
         return join_events(self._read[1])
 
     @property
@@ -72,9 +72,9 @@ class GraphData:
         for index, name in enumerate(self.streams):
             at = np.flatnonzero(events.streams == index)
             numbers = events.numbers[at]
-            places = np.full(int(numbers.max()) + 1 if len(numbers) else 0, -1, np.int64)
-            places[numbers] = at
-            found[name] = places
+            positions = np.full(int(numbers.max()) + 1 if len(numbers) else 0, -1, np.int64)
+            positions[numbers] = at
+            found[name] = positions
         return found
 
     def describe(self) -> dict[str, Any]:

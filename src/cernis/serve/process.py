@@ -64,7 +64,7 @@ class WorkerProcess:
             return
         self.runs.clear()
         self._is_ready = False
-        # -P: the working directory is no place to import from
+        # -P: nothing is imported from the working directory
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "cernis.serve.worker", str(self.limits.memory_bytes),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,

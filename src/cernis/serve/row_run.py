@@ -230,10 +230,10 @@ class HeldRowRun(HeldRun):
         if self._is_plain:
             matches = self._clause.matches[offset : offset + len(shown["rows"])]
             for row, match in zip(shown["rows"], matches, strict=True):
-                row |= self._place(match)
+                row |= self._locate(match)
         return shown
 
-    def _place(self, match: FoundInterval) -> dict[str, Any]:
+    def _locate(self, match: FoundInterval) -> dict[str, Any]:
         first, last = (int(self._positions[row]) for row in (match.first, match.end - 1))
         start, end = self._times([first, last])
         numbers = self._clause.numbers
@@ -266,7 +266,7 @@ class HeldRowRun(HeldRun):
             return TimelineIndex(np.zeros(0), none, "row", (), none, none, [0])
         axis, times = self._axis
         order, ends = self._ends
-        places, counts = np.unique(ends, return_counts=True)
+        distinct, counts = np.unique(ends, return_counts=True)
         lane_of, names = self._lanes
         if lanes == "type":
             shown = [Lane(name, np.flatnonzero(lane_of == i)) for i, name in enumerate(names)]
@@ -291,7 +291,7 @@ class HeldRowRun(HeldRun):
             unit=axis.unit,
             lanes=tuple(shown[:MOST_LANES]),
             lane_of=lane_of if lanes == "type" else None,
-            ends=places,
+            ends=distinct,
             counts=[0, *np.cumsum(counts).tolist()],
             find_matches=find_matches,
         )
@@ -320,7 +320,7 @@ class HeldRowRun(HeldRun):
 
 
 def draw_row_automaton(plan: RowPlan) -> dict[str, Any]:
-    """Return the automaton of a row pattern with places for its states."""
+    """Return the automaton of a row pattern with positions for its states."""
     automaton = plan.automaton
     arrivals: dict[int, list[str]] = {}
     for edges in automaton.edges:

@@ -158,10 +158,9 @@ class HeldRun(ABC):
 
     @abstractmethod
     def draw_automaton(self, *, counted: bool = False) -> dict[str, Any] | None:
-        """Return the automaton with places for its states; `counted`: how often edges were taken,
-        and over how many events, the first ones of the stream.
+        """Return the automaton with positions for its states; None if there is none to draw.
 
-        None: there is none to be drawn.
+        `counted`: also how often edges were taken, over how many of the first events.
         """
 
     @abstractmethod
@@ -212,12 +211,12 @@ class HeldRun(ABC):
 
     def _write_example(self, state: int, marks: Sequence[tuple[int, str]]) -> dict[str, Any]:
         """Return a partial match that waits in a state."""
-        places = [(self._find_position(row), name) for row, name in marks]
-        shown = places[:_SHOWN]
+        marked = [(self._find_position(row), name) for row, name in marks]
+        shown = marked[:_SHOWN]
         names = self.name_events([row for row, _ in shown])
         text = ", ".join(f"{name}: {event}" for event, (_, name) in zip(names, shown, strict=True))
-        more = ", …" if len(places) > _SHOWN else ""
-        return {"state": state, "events": [row for row, _ in places], "text": text + more}
+        more = ", …" if len(marked) > _SHOWN else ""
+        return {"state": state, "events": [row for row, _ in marked], "text": text + more}
 
     def _find_partition(self, row: int) -> dict[str, Any] | None:
         """Return the partition that a step looks into, with the neighbours of its event there.
@@ -231,13 +230,13 @@ class HeldRun(ABC):
         asked = [row for row in rows[:_MOST_PICKED] if 0 <= row < self.events]
         found = self._explain(asked)
         stopped = None if found.stopped_at is None else self._find_position(found.stopped_at)
-        places = [self._find_position(step.row) for step in found.steps]
+        positions = [self._find_position(step.row) for step in found.steps]
         return {
             "matches": found.matches,
             "steps": [
                 {**step._asdict(), "row": row, "name": name}
                 for step, row, name in zip(
-                    found.steps, places, self.name_events(places), strict=True
+                    found.steps, positions, self.name_events(positions), strict=True
                 )
             ],
             "stopped_at": stopped,

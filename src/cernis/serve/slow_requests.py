@@ -1,6 +1,6 @@
 """Slow visitors: a connection that sends a request in drops, or reads no answer, is closed.
 
-A connection that sends nothing holds one of the server's places for as long as it likes. So each
+A connection that sends nothing holds one of the server's slots for as long as it likes. So each
 part of an exchange has a time limit:
 
 - The headers of a request must be there some seconds after its first byte, and the first one that

@@ -1,7 +1,7 @@
 """The workbench on the page: the funnel of `why`, and labels.
 
-The page keeps the labels, as the text of a file that `cernis label` reads and writes; so what is
-labelled in one place goes on in the other. Each request brings them along.
+The page keeps the labels, as the text of a file that `cernis label` reads and writes; so labels
+from the one can be continued in the other. Each request brings them along.
 
 Cost contract: that of `cernis.workbench.why` and `cernis.workbench.label`.
 """

@@ -194,10 +194,10 @@ def _describe_drops(job: QueryJob, share: float | None) -> Iterator[str]:
         yield f"nothing: {_why_all(job)}"
     elif job.groups is not None:
         yield f"in the tasks, events that no test passes{measured}"
-    elif not layout.places and (layout.ranked or job.arrangement.together):
+    elif not layout.why_all and (layout.ranked or job.arrangement.together):
         yield f"before Python, events that no test passes{measured}"
-    elif layout.places:
-        yield f"nothing, {layout.places}; what no test passes travels without attributes{measured}"
+    elif layout.why_all:
+        yield f"nothing, {layout.why_all}; what no test passes travels without attributes{measured}"
     else:
         yield f"before the shuffle, events that no test passes{measured}"
 

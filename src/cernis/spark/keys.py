@@ -24,7 +24,7 @@ from cernis.run.rules.rule import Rule
 from cernis.run.rules.rule_set import RuleSet
 from cernis.work.layout import choose_stream_layout
 from cernis.work.rule_record import RuleKey
-from cernis.work.rules import is_ordered_by_place
+from cernis.work.rules import is_ordered_by_rank
 
 _SHOWN = 10
 """How many rules of a key are named."""
@@ -88,7 +88,7 @@ def key_rules(
     """
     patterns = [plan.pattern for plan in plans]
     keys = [
-        RuleKey() if ordered and is_ordered_by_place(plan.pattern) else _find_key(plan)
+        RuleKey() if ordered and is_ordered_by_rank(plan.pattern) else _find_key(plan)
         for plan in plans
     ]
     for connected in _connect(patterns):

@@ -356,7 +356,7 @@ def _choose_plan(query: Query, frames: Sequence[Frame], options: JobOptions) -> 
     countable = timed or all(has_fixed_numbers(frame, options.row) for frame in frames)
     layout = choose_layout(plan, timed=timed, countable=countable)
     if pattern.merges_best and options.matches == "count":  # counts are not merged
-        layout = Layout(Distribution.SINGLE, places=layout.places, parallel="matches='events'")
+        layout = Layout(Distribution.SINGLE, why_all=layout.why_all, parallel="matches='events'")
     if layout.ranked and not layout.counts_in_slices:
         plan = plan.by_rank()
     return plan, layout

@@ -33,7 +33,7 @@ def read_condition(
 ) -> Column | None:
     """Return the condition under which an event is read at all; None: every event is."""
     conditions = [*frame.present]
-    if relevance is not None and not (layout.places or layout.ranked):
+    if relevance is not None and not (layout.why_all or layout.ranked):
         conditions.append(relevance)
     if plan.pattern.partition:
         conditions.append(_has_key(frame, plan.pattern.partition))
@@ -47,7 +47,7 @@ def travelling_columns(
 
     Where irrelevant events travel because their places count, their attributes are NULL.
     """
-    shown = pushdown.relevance[frame.stream] if layout.places or layout.ranked else None
+    shown = pushdown.relevance[frame.stream] if layout.why_all or layout.ranked else None
     key = {name for group in plan.pattern.partition for name in group}
     travelling = []
     for name, column in columns.items():

@@ -132,8 +132,8 @@ Source = Folder | Topic
 Sink = Folder | Topic | StandardOutput
 LiveSource = Source | GrowingFile | StandardInput | Server
 LiveSink = Sink | Webhook
-Place = TypeVar("Place", bound=LiveSource)
-AnyPlace = TypeVar("AnyPlace", bound=LiveSource | LiveSink)
+AnySource = TypeVar("AnySource", bound=LiveSource)
+AnyEnd = TypeVar("AnyEnd", bound=LiveSource | LiveSink)
 
 
 def parse_properties(arguments: Iterable[str]) -> dict[str, str]:
@@ -160,26 +160,26 @@ def parse_properties(arguments: Iterable[str]) -> dict[str, str]:
     return properties
 
 
-def add_properties(place: AnyPlace, properties: Mapping[str, str]) -> AnyPlace:
-    """Return a topic with properties of Kafka's client; any other place as it is."""
-    return replace(place, properties=properties) if isinstance(place, Topic) else place
+def add_properties(end: AnyEnd, properties: Mapping[str, str]) -> AnyEnd:
+    """Return a topic with properties of Kafka's client; any other source or sink as it is."""
+    return replace(end, properties=properties) if isinstance(end, Topic) else end
 
 
 def parse_source(argument: str) -> tuple[str | None, Source]:
     """Parse a source, and the name of its stream if it has one.
 
-    >>> name, place = parse_source("Trades=kafka://localhost:9092/trades")
-    >>> name, str(place)
+    >>> name, source = parse_source("Trades=kafka://localhost:9092/trades")
+    >>> name, str(source)
     ('Trades', 'kafka://localhost:9092/trades')
     """
     name, argument = split_name(argument)
-    place = _parse_place("--source", argument)
-    if isinstance(place, Folder) and _PATTERN.search(str(place.path)):
+    source = _parse_end("--source", argument)
+    if isinstance(source, Folder) and _PATTERN.search(str(source.path)):
         raise CernisError(
-            f"{place}: Spark takes a path with any of []{{}}*?\\ in it for a pattern; rename the "
+            f"{source}: Spark takes a path with any of []{{}}*?\\ in it for a pattern; rename the "
             "folder, or give a link to it"
         )
-    return name, place
+    return name, source
 
 
 def parse_live_source(argument: str) -> tuple[str | None, LiveSource]:
@@ -193,12 +193,12 @@ def parse_live_source(argument: str) -> tuple[str | None, LiveSource]:
         return name, StandardInput()
     if rest.lower().startswith("tcp://"):
         return name, _parse_server(rest)
-    place = _parse_place("--source", rest)
-    if isinstance(place, Folder) and not place.path.is_dir():
-        if not place.path.exists():
+    source = _parse_end("--source", rest)
+    if isinstance(source, Folder) and not source.path.is_dir():
+        if not source.path.exists():
             raise CernisError(f"--source {rest}: no such file or folder")
-        return name, GrowingFile(place.path, rest)
-    return name, place
+        return name, GrowingFile(source.path, rest)
+    return name, source
 
 
 def _parse_server(argument: str) -> Server:
@@ -237,21 +237,21 @@ def parse_sink(argument: str) -> Sink:
     """Parse a sink."""
     if argument == "-":
         return StandardOutput()
-    place = _parse_place("--sink", argument)
-    if isinstance(place, Topic) and place.options:
+    sink = _parse_end("--sink", argument)
+    if isinstance(sink, Topic) and sink.options:
         raise CernisError(f"{argument}: a topic that is written to has no options")
-    return place
+    return sink
 
 
 def parse_folder(option: str, argument: str) -> Folder:
     """Parse a folder; an error for anything else."""
-    place = _parse_place(option, argument)
-    if not isinstance(place, Folder):
+    folder = _parse_end(option, argument)
+    if not isinstance(folder, Folder):
         raise CernisError(f"{option} {argument}: expected a folder")
-    return place
+    return folder
 
 
-def _parse_place(option: str, argument: str) -> Source:
+def _parse_end(option: str, argument: str) -> Source:
     if not argument.strip() or "\0" in argument:
         raise CernisError(f"{option} {argument!r}: expected a folder or kafka://host:port/topic")
     scheme, separator, rest = argument.partition("://")
@@ -309,28 +309,28 @@ def _parse_topic(argument: str) -> Topic:
 
 def _parse_starting(text: str) -> int:
     """Return a time in milliseconds; UTC if it has no zone."""
-    moment = datetime.fromisoformat(text)
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    time = datetime.fromisoformat(text)
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return int(time.timestamp() * 1000)
 
 
-def name_places(places: Sequence[tuple[str | None, Place]]) -> dict[str, Place]:
-    """Return the places by the names of their streams; one without a name has its own."""
-    named: dict[str, Place] = {}
-    for name, place in places:
-        stream = name or name_place(place)
+def name_sources(sources: Sequence[tuple[str | None, AnySource]]) -> dict[str, AnySource]:
+    """Return the sources by the names of their streams; one without a name has its own."""
+    named: dict[str, AnySource] = {}
+    for name, source in sources:
+        stream = name or name_source(source)
         if stream in named:
             raise CernisError(
-                f"two sources for the stream {stream!r}: {named[stream]} and {place}; name them "
+                f"two sources for the stream {stream!r}: {named[stream]} and {source}; name them "
                 "apart with NAME=URI"
             )
-        named[stream] = place
+        named[stream] = source
     return named
 
 
-def name_place(place: LiveSource) -> str:
-    """Return the name that a place itself has."""
-    match place:
+def name_source(source: LiveSource) -> str:
+    """Return the name that a source itself has."""
+    match source:
         case Folder(path=path):
             return path.name
         case GrowingFile(path=path):
@@ -354,8 +354,8 @@ def check_folders(
     sources: Iterable[LiveSource], written: Iterable[tuple[str, LiveSink | None]]
 ) -> None:
     """Raise an error for folders that are not apart, or that cannot be written to."""
-    folders = [(option, place) for option, place in written if isinstance(place, Folder)]
-    read = [("--source", place) for place in sources if isinstance(place, Folder)]
+    folders = [(option, sink) for option, sink in written if isinstance(sink, Folder)]
+    read = [("--source", source) for source in sources if isinstance(source, Folder)]
     check_apart([*read, *folders])
     for option, folder in folders:
         check_writable(option, folder)

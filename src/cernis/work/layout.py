@@ -5,7 +5,7 @@ but a window, or gaps or `:` that bound a match: the time line (or the line of p
 slice reports the matches that end in itself. It also reads as far back as a match can reach, and
 with WITHOUT as far ahead as a deadline. *single*: neither.
 
-An event on which no test of the automaton passes is irrelevant and dropped, unless its place
+An event on which no test of the automaton passes is irrelevant and dropped, unless its position
 counts: `:`, STRICT, windows of EVENTS and FORGET AFTER count irrelevant events too. Inside a key,
 Python counts them, over rows that carry only their key and time. Across the whole stream
 (`ranked`) Spark numbers all events first, in one more shuffle, and the relevant ones travel with
@@ -41,8 +41,8 @@ class Layout:
     """One irrelevant event stays wherever some lay between relevant ones."""
     cut: bool = False
     """Slices of time are possible."""
-    places: str = ""
-    """Why irrelevant events travel; empty: they do not."""
+    why_all: str = ""
+    """Why irrelevant events travel, too; empty if they do not."""
     parallel: str = ""
     """For a single task: what would make the query parallel."""
     key: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Layout:
     @property
     def counts_in_slices(self) -> bool:
         """Whether slices of positions hold every event, and are counted in Python."""
-        return self.ranked and bool(self.places)
+        return self.ranked and bool(self.why_all)
 
 
 def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
@@ -67,25 +67,25 @@ def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
     same order, so that they can be counted before they are numbered.
     """
     pattern = plan.pattern
-    places = _why_places_count(pattern, timed)
+    why_all = _why_all_count(pattern, timed)
     if pattern.consume is Consume.ANY:
         advice = "CONSUME BY ANY looks at the whole stream; CONSUME BY PARTITION would not"
-        return Layout(Distribution.SINGLE, places=places, parallel=advice)
+        return Layout(Distribution.SINGLE, why_all=why_all, parallel=advice)
     if pattern.suppress is not None:
         if pattern.spreading_groups:
-            return Layout(Distribution.KEYED, places=places)
+            return Layout(Distribution.KEYED, why_all=why_all)
         advice = "SUPPRESS BY a component of the partition: other values meet in all keys"
-        return Layout(Distribution.SINGLE, places=places, parallel=advice)
+        return Layout(Distribution.SINGLE, why_all=why_all, parallel=advice)
     in_time = timed and is_bounded_in_time(pattern)
     if pattern.partition:
-        return Layout(Distribution.KEYED, cut=in_time and pattern.is_free, places=places)
+        return Layout(Distribution.KEYED, cut=in_time and pattern.is_free, why_all=why_all)
     forgets = pattern.forget is not None  # by the gaps of the whole stream
-    otherwise = Layout(Distribution.SINGLE, places=places, parallel=_advise(pattern, timed))
-    if places and countable and pattern.is_free and not forgets and is_bounded_in_events(pattern):
-        otherwise = Layout(Distribution.SLICED, ranked=True, places=places)
+    otherwise = Layout(Distribution.SINGLE, why_all=why_all, parallel=_advise(pattern, timed))
+    if why_all and countable and pattern.is_free and not forgets and is_bounded_in_events(pattern):
+        otherwise = Layout(Distribution.SLICED, ranked=True, why_all=why_all)
     if pattern.without:
         if in_time and pattern.is_free:
-            return Layout(Distribution.SLICED, cut=True, places=places)
+            return Layout(Distribution.SLICED, cut=True, why_all=why_all)
         return otherwise
     in_events = pattern.within is not None and pattern.within.unit is Unit.EVENTS
     keyed = plan.key is not None and pattern.is_free and (timed or not _refers_to_time(pattern))
@@ -97,7 +97,7 @@ def choose_layout(plan: Plan, *, timed: bool, countable: bool = True) -> Layout:
         distribution = Distribution.KEYED if keyed else Distribution.SLICED
         if in_events:
             return Layout(distribution, ranked=True, gaps=pattern.contiguous)
-        return Layout(distribution, cut=in_time, places=places)
+        return Layout(distribution, cut=in_time, why_all=why_all)
     return otherwise
 
 
@@ -125,7 +125,7 @@ def choose_stream_layout(plan: Plan) -> Layout:
         and plan.head is None
         and not pattern.without
         and not stays_open,
-        places=batch.places,
+        why_all=batch.why_all,
         parallel="" if keyed else advice,
     )
 
@@ -162,7 +162,7 @@ def ahead_in_events(pattern: Pattern) -> int:
     return 0 if after is None else floor(after.within.size) + 1
 
 
-def _why_places_count(pattern: Pattern, timed: bool) -> str:
+def _why_all_count(pattern: Pattern, timed: bool) -> str:
     """Return what counts irrelevant events, in words; empty: nothing does."""
     if pattern.within is not None and pattern.within.unit is Unit.EVENTS:
         return "WITHIN … EVENTS counts every event"
@@ -177,7 +177,7 @@ def _why_places_count(pattern: Pattern, timed: bool) -> str:
         if absence.within.unit is Unit.EVENTS:
             return "WITHOUT … EVENTS counts every event"
         guard = replace(pattern, formula=absence.formula, without=())
-        if why := _why_places_count(guard, timed):
+        if why := _why_all_count(guard, timed):
             return why
     if pattern.forget is not None:
         return "FORGET AFTER counts the time since any event"

@@ -57,7 +57,7 @@ class QueryWork(RowWork):
 
     plan: Plan
     bits: Mapping[Atom, int] = field(default_factory=dict)
-    """The atoms that Spark evaluates, and the places of their bits."""
+    """The atoms that Spark evaluates, and the numbers of their bits."""
     form: AnswerForm = "events"
     text: TextEvents = "named"
     """Which events of its matches a line, or a flat column, has."""
@@ -254,7 +254,7 @@ class QueryRecognizer(Recognizer):
         given, schema = 0, self.work.schema
         assert schema is not None
         for batch in self._format(found):
-            batch = cast_answer(self._add_places(batch.slice(0, self.left)), schema)
+            batch = cast_answer(self._add_ranks(batch.slice(0, self.left)), schema)
             if ranking is not None:
                 for field, keys in zip(RANKING, ranking, strict=True):
                     batch = batch.append_column(field, keys[given : given + batch.num_rows])
@@ -276,10 +276,8 @@ class QueryRecognizer(Recognizer):
             (write_sortable(time) or b"")
             + int(row).to_bytes(8, "big")
             + streams[store.stream_at(int(end))].to_bytes(2, "big")
-            + place.to_bytes(8, "big")
-            for place, (time, row, end) in enumerate(
-                zip(times, store.rows(ends), ends, strict=True)
-            )
+            + rank.to_bytes(8, "big")
+            for rank, (time, row, end) in enumerate(zip(times, store.rows(ends), ends, strict=True))
         ]
         return pa.array([*map(write_sortable, values)], pa.binary()), pa.array(ties, pa.binary())
 
@@ -348,14 +346,14 @@ class QueryRecognizer(Recognizer):
             return found.flat_batches(events=self.work.text != "named")
         return found.batches(ids=self.work.ids)
 
-    def _add_places(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Add the place of each row among those of the part, which is the order of matches."""
-        places = np.arange(self.given, self.given + batch.num_rows)
+    def _add_ranks(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Add the rank of each row among those of the part, which is the order of matches."""
+        ranks = np.arange(self.given, self.given + batch.num_rows)
         self.given += batch.num_rows
         assert self.work.schema is not None
         if batch.num_columns == len(self.work.schema):
             return batch
-        return batch.append_column(self.work.schema.names[-1], pa.array(places, pa.int64()))
+        return batch.append_column(self.work.schema.names[-1], pa.array(ranks, pa.int64()))
 
     def _batch(self, table: pa.Table) -> EventBatch:
         return self.work.read_batch(table, self.session.events)

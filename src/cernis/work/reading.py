@@ -300,7 +300,7 @@ class RowWork(Work):
         column = table.column(NOW).slice(0, 1)
         if column.null_count or self.scale.unit_ns is None:
             return None
-        if pa.types.is_integer(column.type):  # a moment, which counts ticks
+        if pa.types.is_integer(column.type):  # a time in ticks
             return int(column[0].as_py())
         ticks, _ = to_ticks(column, self.reading.time_unit, self.scale.unit_ns)
         return int(ticks[0])

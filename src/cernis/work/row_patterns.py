@@ -3,7 +3,7 @@
 Rows come partition by partition, in order, with masks and values that Spark has computed. A
 recognizer matches them chunk by chunk: a partition whose rows may go on is *open*, and the matcher
 says which matches no row to come can change. So a hot partition streams through its task. It gives
-the rows of matches with their match, classifier and place; Spark computes the measures over these.
+the rows of matches with their match, classifier and index; Spark computes the measures over these.
 
 Cost contract: linear in the rows, amortized: a chunk is as large as what is held. Memory for one
 chunk and the rows that a match may still need; WITH UNMATCHED ROWS needs whole partitions.

@@ -233,7 +233,7 @@ def _unpack(blob: bytes, chosen: NDArray[np.int64], before: int) -> Iterator[pa.
         return
     at = rows.column_names.index(NUMBER)
     numbers = np.asarray(rows.column(at), np.int64)
-    places = np.minimum(np.searchsorted(chosen, numbers), len(chosen) - 1)
-    own = chosen[places] == numbers
-    rows = rows.set_column(at, NUMBER, pa.array(places + before + 1))
+    ranks = np.minimum(np.searchsorted(chosen, numbers), len(chosen) - 1)
+    own = chosen[ranks] == numbers
+    rows = rows.set_column(at, NUMBER, pa.array(ranks + before + 1))
     yield from rows.filter(pa.array(own)).to_batches(max_chunksize=1 << 16)

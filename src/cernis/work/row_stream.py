@@ -223,15 +223,15 @@ class _StreamRecognizer(Recognizer):
     def _keep(self, rows: pa.Table, ids: Any, search: Any, begun: Any, numbers: Any) -> pa.Table:
         """Return the rows that searches still need."""
         own = search.partitions
-        places = np.arange(len(own))
+        indices = np.arange(len(own))
         first = np.searchsorted(own, np.arange(len(search.stops)))
         keep_from = np.maximum(search.stops - self.context, first)
-        kept = places >= keep_from[own]
+        kept = indices >= keep_from[own]
         begun = begun | (keep_from > first)[own]
         numbers = numbers + search.matches[own]
         columns = {
             _ID: ids[kept],
-            _DONE: (places < search.stops[own])[kept],
+            _DONE: (indices < search.stops[own])[kept],
             _BEGUN: begun[kept],
             _NUMBERS: numbers[kept],
             _DEADLINE: search.deadlines[own][kept],

@@ -273,19 +273,19 @@ class RuleRecognizer(Recognizer):
     def _name(self, rule: str, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return matches with the name of their rule, in the columns of the answer."""
         work = self.work
-        places = pa.array(np.arange(self.given, self.given + batch.num_rows))
+        ranks = pa.array(np.arange(self.given, self.given + batch.num_rows))
         self.given += batch.num_rows
         self._matches[rule] = self._matches.get(rule, 0) + batch.num_rows
         names = pa.array([rule] * batch.num_rows, pa.string())
         if work.form == "lines":
             ends, times, lines = batch.columns
             lines = lines if work.numbers else name_lines(rule, lines)
-            columns = [names, ends, times, lines, places]
+            columns = [names, ends, times, lines, ranks]
         else:
             assert work.united is not None
             columns = [names, *fill_columns(batch, work.united)]
         if work.numbers:
-            columns += order_answers(batch, work.numbers[rule], places, self._patterns[rule])
+            columns += order_answers(batch, work.numbers[rule], ranks, self._patterns[rule])
         assert work.schema is not None
         return cast_answer(pa.RecordBatch.from_arrays(columns, work.schema.names), work.schema)
 
@@ -360,24 +360,24 @@ def fill_columns(batch: pa.RecordBatch, united: pa.Schema) -> list[pa.Array]:
     return [column.combine_chunks() for column in filled.columns]
 
 
-def is_ordered_by_place(pattern: Pattern) -> bool:
+def is_ordered_by_rank(pattern: Pattern) -> bool:
     """Return whether one task has to find all matches of a rule, for their order."""
     grouping = pattern.grouping
-    ranks = pattern.ranks_intervals or pattern.ranks_overall
-    return ranks or (grouping is not None and not grouping.end)
+    ranks_matches = pattern.ranks_intervals or pattern.ranks_overall
+    return ranks_matches or (grouping is not None and not grouping.end)
 
 
 def order_answers(
-    batch: pa.RecordBatch, number: int, places: pa.Array, pattern: Pattern
+    batch: pa.RecordBatch, number: int, ranks: pa.Array, pattern: Pattern
 ) -> list[pa.Array]:
     """Return the columns of `ORDER` for some matches of a rule."""
     size = batch.num_rows
     first = pa.repeat(pa.scalar(number, pa.int64()), size)
-    if is_ordered_by_place(pattern):
+    if is_ordered_by_rank(pattern):
         nothing = pa.repeat(pa.scalar(0, pa.int64()), size)
-        return [first, nothing, nothing, places]
+        return [first, nothing, nothing, ranks]
     times = batch.column(batch.schema.names.index("end_ts"))
     if pa.types.is_date32(times.type):
         times = times.cast(pa.int32())
     end = batch.column(batch.schema.names.index("end"))
-    return [first, times.cast(pa.int64(), safe=False), end.cast(pa.int64()), places]
+    return [first, times.cast(pa.int64(), safe=False), end.cast(pa.int64()), ranks]

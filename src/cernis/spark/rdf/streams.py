@@ -23,7 +23,7 @@ from cernis.rdf.reading.times import TimeRule
 from cernis.run.session import RunOptions
 from cernis.spark.streaming.sources import ARRIVED, check_folder, choose_starting, list_names
 from cernis.work.endpoints import Folder, Source, Topic, parse_source
-from cernis.work.graph_places import name_graph_places
+from cernis.work.graph_sources import name_graph_sources
 
 _SUFFIXES = {"nq": "nq", "nquads": "nq", "trig": "trig", "jsonld": "jsonld"}
 
@@ -126,7 +126,7 @@ def decide_graph_inputs(
         raise CernisError("--table: SPAseQ joins background knowledge: --background FILE")
     if isinstance(reading.time, dict):
         raise CernisError("--time NAME=COLUMN: RDF streams have one rule for their times")
-    places = name_graph_places(query.query, [parse_source(one) for one in given])
+    places = name_graph_sources(query.query, [parse_source(one) for one in given])
     inputs = [
         _decide_input(name, place, reading, unit, noted.get(name)) for name, place in places.items()
     ]

@@ -98,7 +98,7 @@ def parse_sources(arguments: Sequence[str]) -> Places:
     places = [endpoints.parse_source(argument) for argument in arguments]
     if len(places) < 2:
         return places
-    return [*endpoints.name_places(places).items()]
+    return [*endpoints.name_sources(places).items()]
 
 
 def decide_inputs(

@@ -12,34 +12,38 @@ from cernis.errors import CernisError, DataError
 from cernis.events.mistakes import did_you_mean
 from cernis.pattern.spaseq import SpaseqQuery
 from cernis.rdf.source import name_streams
-from cernis.work.endpoints import Place, name_place
+from cernis.work.endpoints import AnySource, name_source
 
 
-def name_graph_places(
-    query: SpaseqQuery, given: Sequence[tuple[str | None, Place]]
-) -> dict[str, Place]:
+def name_graph_sources(
+    query: SpaseqQuery, given: Sequence[tuple[str | None, AnySource]]
+) -> dict[str, AnySource]:
     """Return the source of each stream: by name, by the name of its folder or topic, in order."""
     names = [name for name, _ in query.streams]
     if len(names) == len(given) == 1 and given[0][0] is None:
         return {names[0]: given[0][1]}
-    found: dict[str, Place] = {}
+    found: dict[str, AnySource] = {}
     if any(name is not None for name, _ in given):
-        for name, place in given:
+        for name, source in given:
             if name is None:
-                raise CernisError(f"{place}: name the streams of all sources, as NAME=URI, or none")
+                raise CernisError(
+                    f"{source}: name the streams of all sources, as NAME=URI, or none"
+                )
             if name not in names:
                 raise DataError(
                     f"the query has no stream {name!r}{did_you_mean(name, names)}; "
                     f"it has {', '.join(names)}"
                 )
             if name in found:
-                raise CernisError(f"two sources for the stream {name!r}: {found[name]} and {place}")
-            found[name] = place
+                raise CernisError(
+                    f"two sources for the stream {name!r}: {found[name]} and {source}"
+                )
+            found[name] = source
         for name in names:
             if name not in found:
                 raise DataError(f"no source for the stream {name}: give one for each of {names}")
         return {name: found[name] for name in names}
-    own = [name_place(place) for _, place in given]
+    own = [name_source(source) for _, source in given]
     numbers = {Path(name): i for i, name in enumerate(own)}
     if len(numbers) < len(given) or len(given) != len(names):
         counted = f"{len(given)} source{'s' * (len(given) != 1)}"
