@@ -164,16 +164,16 @@ def find_undecided(node: cel.Filter, path: Path = ()) -> frozenset[tuple[Path, i
     )
 
 
-Place = tuple[Path, int]
-"""A condition: the path of its FILTER or PARTITION BY, and its number there."""
+Location = tuple[Path, int]
+"""Where a condition stands: the path of its FILTER or PARTITION BY, and its index there."""
 
 
-def find_deciding(formula: cel.Formula, wait: Wait) -> frozenset[Place] | str:
+def find_deciding(formula: cel.Formula, wait: Wait) -> frozenset[Location] | str:
     """Return the comparisons that decide what fits, beside conditions on the event alone.
 
     If an index cannot decide it: the reason, in words.
     """
-    found: set[Place] = set()
+    found: set[Location] = set()
     for path, _ in wait.first:
         node = formula
         for depth in range(len(path)):

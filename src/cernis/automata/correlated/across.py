@@ -7,7 +7,7 @@ come after all A's with this x, and the index of B's, in the order of positions,
 range. Before an A joins the others with its x, it gathers them with the B's since the last A (the
 state *joined*, which marks no event). So each pair of an A and a later B is in one such product.
 
-`A -> B` asks for the first of these B's in place of all, and the A's that have it leave. `B -> C`
+`A -> B` asks for the first of these B's instead of all, and the A's that have it leave. `B -> C`
 takes the products out of their index, and later C's with this x ask for the B's after it.
 
 Cost contract: two transitions of two links for each alternative of the event between; per event a
@@ -39,7 +39,7 @@ from cernis.automata.unary.cea import Test
 from cernis.automata.unary.tidy import find_reachable
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
-from cernis.pattern.waits import Place
+from cernis.pattern.waits import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +63,18 @@ class Crossing:
 
 
 def find_crossing(
-    pcea: PCEA, formula: cel.Formula, verdicts: Mapping[Place, Verdict]
+    pcea: PCEA, formula: cel.Formula, verdicts: Mapping[Location, Verdict]
 ) -> Crossing | None:
     """Return the three states, if the conditions left to candidates all compare the outer two."""
-    opened = [place for place, verdict in verdicts.items() if verdict.how is How.CANDIDATE]
+    opened = [location for location, verdict in verdicts.items() if verdict.how is How.CANDIDATE]
     links = [source.link for t in pcea.transitions for source in t.sources]
     if not opened or pcea.removals or not pcea.is_chain:
         return None
     if any(link.unless is not None or link.since is not None for link in links):
         return None
     pairs: set[tuple[tuple[int, str], tuple[int, str]]] = set()
-    for place in opened:
-        leaf = find_comparison(formula, *place)
+    for location in opened:
+        leaf = find_comparison(formula, *location)
         sides = None if leaf is None or leaf.op != "=" else _find_sides(pcea, leaf)
         if sides is None:
             return None
@@ -188,11 +188,11 @@ def _name_between(pcea: PCEA, crossing: Crossing) -> str:
 
 
 def judge_across(
-    pcea: PCEA, crossing: Crossing, verdicts: Mapping[Place, Verdict]
-) -> dict[Place, Verdict]:
+    pcea: PCEA, crossing: Crossing, verdicts: Mapping[Location, Verdict]
+) -> dict[Location, Verdict]:
     """Return the verdicts, with those of the conditions that the gathering decides."""
     why = f"gathered across {_name_between(pcea, crossing)}"
     return {
-        place: Verdict(v.text, How.EQUAL, why) if v.how is How.CANDIDATE else v
-        for place, v in verdicts.items()
+        location: Verdict(v.text, How.EQUAL, why) if v.how is How.CANDIDATE else v
+        for location, v in verdicts.items()
     }

@@ -56,7 +56,7 @@ from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.guard import split_guard
 from cernis.pattern.selection import single_variables
-from cernis.pattern.waits import Place, find_deciding, list_waits
+from cernis.pattern.waits import Location, find_deciding, list_waits
 from cernis.pattern.window import Gap, Unit, Window
 from cernis.pattern.write import write_formula, write_gap, write_window
 
@@ -199,14 +199,14 @@ class _Options:
 
 
 def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
-    arrows: dict[Arrow, frozenset[Place]] = {}
+    arrows: dict[Arrow, frozenset[Location]] = {}
     undecided: dict[Arrow, str] = {}
     for wait in list_waits(formula):
-        places = find_deciding(formula, wait)
-        if isinstance(places, str):
-            undecided[wait.node, wait.part] = places
+        locations = find_deciding(formula, wait)
+        if isinstance(locations, str):
+            undecided[wait.node, wait.part] = locations
         else:
-            arrows[wait.node, wait.part] = places
+            arrows[wait.node, wait.part] = locations
     while True:
         building = _CorrelatedBuilder(options, undecided)
         try:
@@ -218,8 +218,8 @@ def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
             return refused.refusal
         wrong = {
             at: why
-            for at, places in arrows.items()
-            if (why := _find_obstacle(at, places, building, pcea))
+            for at, locations in arrows.items()
+            if (why := _find_obstacle(at, locations, building, pcea))
         }
         unremovable = guards.find_unremovable(pcea)
         wrong |= {building.removing[name]: why for name, why in unremovable.items()}
@@ -236,14 +236,14 @@ def _attempt(formula: cel.Formula, options: _Options) -> Correlation | Refusal:
                 at: why
                 for at, why in wrong.items()
                 if _name_arrow(*at) not in gathered.arrows
-                or not all(judged[place].how in _FITTING for place in arrows[at])
+                or not all(judged[location].how in _FITTING for location in arrows[at])
             }
         if not wrong:
             if not options.timed.allows(pcea):
                 return _attempt(formula, replace(options, timed=replace(options.timed, first=True)))
             break
         undecided |= wrong
-        arrows = {at: places for at, places in arrows.items() if at not in wrong}
+        arrows = {at: locations for at, locations in arrows.items() if at not in wrong}
     drawn = None
     if gathered.verdicts:
         drawn, pcea = pcea, gathered.pcea
@@ -257,7 +257,7 @@ def _cross(
     formula: cel.Formula,
     building: _CorrelatedBuilder,
     pcea: PCEA,
-    arrows: Mapping[Arrow, frozenset[Place]],
+    arrows: Mapping[Arrow, frozenset[Location]],
     wrong: set[Arrow],
 ) -> Correlation | None:
     """Return the automaton that compares equal values across an event, if it decides all.
@@ -270,10 +270,10 @@ def _cross(
         return None
     for at in wrong:
         decided = at in arrows and at not in building.split and crossing.arrow == _name_arrow(*at)
-        hows = {known[place].how for place in arrows[at] if place in known} if decided else set()
+        hows = {known[each].how for each in arrows[at] if each in known} if decided else set()
         if not decided or not hows <= {How.UNARY, How.CANDIDATE}:
             return None
-        if not all(place in known for place in arrows[at]):
+        if not all(location in known for location in arrows[at]):
             return None
     building.verdicts.found = across.judge_across(pcea, crossing, known)
     gathered = across.gather_across(pcea, crossing)
@@ -285,7 +285,7 @@ _FITTING = (How.EQUAL, How.ORDERED, How.UNARY)
 
 
 def _find_obstacle(
-    at: Arrow, places: frozenset[Place], building: _CorrelatedBuilder, pcea: PCEA
+    at: Arrow, locations: frozenset[Location], building: _CorrelatedBuilder, pcea: PCEA
 ) -> str:
     """Return why the links of an arrow do not decide what fits; empty: they do.
 
@@ -294,11 +294,11 @@ def _find_obstacle(
     known = building.verdicts.found
     if at in building.split:
         return "the formula is read case by case"
-    for place in places:
-        if place not in known:
+    for location in locations:
+        if location not in known:
             return "it looks at events that are not in the match"
-        if known[place].how not in _FITTING:
-            return f"{known[place].text} decides what fits, and is checked on candidates"
+        if known[location].how not in _FITTING:
+            return f"{known[location].text} decides what fits, and is checked on candidates"
     asked: dict[int, tuple[str, ...]] = {}
     for source in (source for t in pcea.transitions for source in t.sources):
         link = source.link

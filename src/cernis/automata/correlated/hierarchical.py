@@ -212,11 +212,11 @@ def list_shared_subsets(
     """
     stack: list[tuple[tuple[int, ...], int]] = [((), 0)]
     while stack:
-        chosen, place = stack.pop()
-        if place == len(items):
+        chosen, index = stack.pop()
+        if index == len(items):
             continue
-        stack.append((chosen, place + 1))
-        item = items[place]
+        stack.append((chosen, index + 1))
+        item = items[index]
         if all(may_share(earlier, item) for earlier in chosen):
             yield (*chosen, item)
-            stack.append(((*chosen, item), place + 1))
+            stack.append(((*chosen, item), index + 1))

@@ -53,7 +53,7 @@ from cernis.automata.unary.tidy import find_reachable
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.rising import find_direction
-from cernis.pattern.waits import Path, Place
+from cernis.pattern.waits import Location, Path
 
 Equal = tuple[tuple[str, str], ...]
 """Attributes of two events that are equal."""
@@ -65,7 +65,7 @@ _MOST_SPLITS = 8
 class FarPair:
     """A condition between the events of two states; the first is the earlier one."""
 
-    place: Place
+    location: Location
     first: int
     last: int
     earlier: str
@@ -175,38 +175,38 @@ class GatheredMiddles:
     """The automaton, and the verdicts of the conditions that it decides."""
 
     pcea: PCEA
-    verdicts: dict[Place, Verdict]
-    left: dict[Place, Verdict] = field(default_factory=dict)
+    verdicts: dict[Location, Verdict]
+    left: dict[Location, Verdict] = field(default_factory=dict)
     """Those of conditions that others are in the way of."""
     arrows: frozenset[str] = frozenset()
     """The `->` whose events let the centre of a star go on."""
 
 
 def gather_middles(
-    pcea: PCEA, formula: cel.Formula, verdicts: Mapping[Place, Verdict], unindexed: Unindexed
+    pcea: PCEA, formula: cel.Formula, verdicts: Mapping[Location, Verdict], unindexed: Unindexed
 ) -> GatheredMiddles:
     """Return the automaton that compares events across middles, as many as it can."""
-    leaves = [find_comparison(formula, *place) for place in verdicts]
+    leaves = [find_comparison(formula, *location) for location in verdicts]
     sides = [side for leaf in leaves if leaf for side in (leaf.left, leaf.right)]
     pcea = _unite_alternatives(pcea, frozenset(side.variable for side in sides))
     graph = _StateOrder(pcea)
     pairs: dict[int, dict[int, list[FarPair]]] = {}
     compared: list[FarPair] = []
-    for place in verdicts:
-        leaf = find_comparison(formula, *place)
-        pair = None if leaf is None else _find_pair(pcea, graph, formula, place, leaf)
+    for location in verdicts:
+        leaf = find_comparison(formula, *location)
+        pair = None if leaf is None else _find_pair(pcea, graph, formula, location, leaf)
         compared += [] if pair is None else [pair]
-        is_left = pair is not None and verdicts[place].how is How.CANDIDATE
+        is_left = pair is not None and verdicts[location].how is How.CANDIDATE
         if is_left and pair and not unindexed.explain(pair.op, pair.earlier, pair.later):
             pairs.setdefault(pair.first, {}).setdefault(pair.last, []).append(pair)
     conditions = _Conditions(pcea, graph, pairs)
-    best, places = GatheredMiddles(pcea, {}), {pair.place for pair in conditions.far}
+    best, locations = GatheredMiddles(pcea, {}), {pair.location for pair in conditions.far}
     for splits, inner_first in ((False, True), (False, False), (True, True), (True, False)):
-        if best.verdicts.keys() < places:
+        if best.verdicts.keys() < locations:
             one = conditions.split_paths() if splits else conditions
             made = _gather(one, formula, verdicts, unindexed, inner_first)
             best = max(best, made, key=lambda each: len(each.verdicts))
-    left = (pair for pair in conditions.far if pair.place not in best.verdicts)
+    left = (pair for pair in conditions.far if pair.location not in best.verdicts)
     return replace(best, left=_explain_left(pcea, graph, compared, left, verdicts))
 
 
@@ -259,7 +259,7 @@ class _Conditions:
 def _gather(
     conditions: _Conditions,
     formula: cel.Formula,
-    verdicts: Mapping[Place, Verdict],
+    verdicts: Mapping[Location, Verdict],
     unindexed: Unindexed,
     inner_first: bool,
 ) -> GatheredMiddles:
@@ -284,9 +284,9 @@ def _gather(
                 begun |= star.begun
                 judged |= star.judge(verdicts)
                 made, arrows = gathered, arrows | star.arrows
-    left = {pair.place for pair in conditions.far if pair not in judged}
+    left = {pair.location for pair in conditions.far if pair not in judged}
     decided = sorted(judged.items(), key=lambda item: ("across" in item[1].why, len(item[1].why)))
-    found = {pair.place: verdict for pair, verdict in decided if pair.place not in left}
+    found = {pair.location: verdict for pair, verdict in decided if pair.location not in left}
     return GatheredMiddles(made, found, arrows=arrows)
 
 
@@ -341,20 +341,20 @@ def _explain_left(
     graph: _StateOrder,
     compared: list[FarPair],
     left: Iterable[FarPair],
-    verdicts: Mapping[Place, Verdict],
-) -> dict[Place, Verdict]:
+    verdicts: Mapping[Location, Verdict],
+) -> dict[Location, Verdict]:
     """Return verdicts that say what is in the way of the conditions that are left."""
     found = {}
     for pair in left:
-        known = verdicts[pair.place]
+        known = verdicts[pair.location]
         others = [each for each in compared if {each.first, each.last} != {pair.first, pair.last}]
         path = _find_path(others, pair.first, pair.last)
         crossing = [each for each in others if graph.do_cross(each, pair)]
-        texts = " and ".join(verdicts[each.place].text for each in path or crossing[:1])
+        texts = " and ".join(verdicts[each.location].text for each in path or crossing[:1])
         why = f"it {'closes a cycle with' if path else 'crosses'} {texts}" if texts else ""
         why = why or _find_obstacle(pcea, graph, compared, pair, verdicts)
         if why:
-            found[pair.place] = replace(known, why=f"{known.why}; {why}")
+            found[pair.location] = replace(known, why=f"{known.why}; {why}")
     return found
 
 
@@ -363,7 +363,7 @@ def _find_obstacle(
     graph: _StateOrder,
     compared: list[FarPair],
     pair: FarPair,
-    verdicts: Mapping[Place, Verdict],
+    verdicts: Mapping[Location, Verdict],
 ) -> str:
     """Return what stands between the events of a condition and keeps it from an index, if known."""
     between = graph.find_between(pair.first, pair.last)
@@ -380,11 +380,11 @@ def _find_obstacle(
     rays = {each.last: each for each in compared if each.first == pair.first}
     for each in compared:
         if each.first in rays and each.first in between and each.last in between:
-            texts = verdicts[rays[each.first].place].text, verdicts[each.place].text
+            texts = verdicts[rays[each.first].location].text, verdicts[each.location].text
             return f"{' and '.join(texts)} make {pcea.names[each.first]} a centre inside of a star"
     for each in rays.values():
         if each.last in between and each.op == "!=":
-            return f"{verdicts[each.place].text} is no order"
+            return f"{verdicts[each.location].text} is no order"
     return ""
 
 
@@ -474,7 +474,7 @@ def _walk(steps: Mapping[int, set[int]], begin: int, without: set[int]) -> set[i
 
 
 def _find_pair(
-    pcea: PCEA, graph: _StateOrder, formula: cel.Formula, place: Place, leaf: pred.Compare
+    pcea: PCEA, graph: _StateOrder, formula: cel.Formula, location: Location, leaf: pred.Compare
 ) -> FarPair | None:
     """Return the two states of a condition, if each of its variables has one event where it holds.
 
@@ -489,7 +489,7 @@ def _find_pair(
     one, other = states
     names = leaf.left.attribute.name, leaf.right.attribute.name
     if graph.do_alternate(one, other):
-        if _is_iterated(formula, place, leaf):
+        if _is_iterated(formula, location, leaf):
             return None
         is_first, is_last = graph.is_begun_before(one, other), graph.is_begun_before(other, one)
     else:
@@ -501,14 +501,14 @@ def _find_pair(
     if is_first == is_last:
         return None
     if is_first:
-        return FarPair(place, one, other, names[0], leaf.op, names[1])
-    return FarPair(place, other, one, names[1], pred.MIRRORED[leaf.op], names[0])
+        return FarPair(location, one, other, names[0], leaf.op, names[1])
+    return FarPair(location, other, one, names[1], pred.MIRRORED[leaf.op], names[0])
 
 
-def _is_iterated(formula: cel.Formula, place: Place, leaf: pred.Compare) -> bool:
+def _is_iterated(formula: cel.Formula, location: Location, leaf: pred.Compare) -> bool:
     """Whether the body of a FILTER has an iteration around an event that its condition compares."""
     node = formula
-    for child in place[0]:
+    for child in location[0]:
         node = cel.children(node)[child]
     names = {leaf.left.variable, leaf.right.variable}
     rounds = (each for each in cel.walk(node) if isinstance(each, cel.Iterate))
@@ -599,7 +599,8 @@ class _Ends:
     def link_pairs(self, pairs: list[FarPair], link: Link) -> tuple[Link, list[FarPair]]:
         """Return a link that decides conditions between the same events, and those in it."""
         linked = []
-        for pair in sorted(pairs, key=lambda each: (each.op != "=", each.op == "!=", each.place)):
+        by_kind = sorted(pairs, key=lambda each: (each.op != "=", each.op == "!=", each.location))
+        for pair in by_kind:
             added = add_comparison(link, pair.earlier, pair.op, pair.later)
             if isinstance(added, str):
                 added = self.make_span(link, pair) or added
@@ -787,20 +788,20 @@ class _Star:
             made.append(t)
         return replace(pcea, transitions=tuple(made))
 
-    def judge(self, verdicts: Mapping[Place, Verdict]) -> dict[FarPair, Verdict]:
+    def judge(self, verdicts: Mapping[Location, Verdict]) -> dict[FarPair, Verdict]:
         """Return the verdicts of the conditions that the star decides."""
         found, names = {}, self.pcea.names
         for pair in self.equal:
             if self.key.covers(pair):
                 why = "all events of the star have it"
-                found[pair] = Verdict(verdicts[pair.place].text, How.EQUAL, why)
+                found[pair] = Verdict(verdicts[pair.location].text, How.EQUAL, why)
         for i, ray in enumerate(self.rays):
             between = frozenset(self.previous[1 : i + 1]).union(*self.regions[: i + 1])
             across = ", ".join(dict.fromkeys(names[state] for state in sorted(between)))
             for pair in ray.pairs:
                 why = f"across {across}" if across else "all its pairs are neighbours"
                 how = KIND_OF.get(pair.op, How.ORDERED)
-                found[pair] = Verdict(verdicts[pair.place].text, how, why)
+                found[pair] = Verdict(verdicts[pair.location].text, how, why)
         for star in self.inner:
             found |= {} if star is None else star.judge(verdicts)
         return found

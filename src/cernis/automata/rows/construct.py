@@ -96,7 +96,7 @@ def construct(pattern: RowPattern, variables: Sequence[str]) -> RowAutomaton:
 
 @dataclass
 class _PatternNode:
-    """A place in the pattern: reads a row (`variable`), asks for an anchor, or goes on in order."""
+    """A node of the pattern: reads a row (`variable`), asks for an anchor, or goes on in order."""
 
     variable: int = ACCEPT
     excluded: bool = False
@@ -230,10 +230,10 @@ class _Builder:
         seen: set[tuple[int, int]] = set()
         stack = [(start, 0)]
         while stack:
-            place = number, anchors = stack.pop()
-            if place in seen:
+            visit = number, anchors = stack.pop()
+            if visit in seen:
                 continue
-            seen.add(place)
+            seen.add(visit)
             node = self.nodes[number]
             if node.variable != ACCEPT:
                 target = node.next[0]

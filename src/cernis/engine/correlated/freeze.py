@@ -244,7 +244,7 @@ def _check_lists(memory: r.RunMemory, has_middles: bool) -> None:
 
 def _check_codes(engine: CorrelatedEngine, memory: r.RunMemory) -> None:
     """Codes of compared values are codes of their domains."""
-    for domain, name, index in engine.places_of_codes(memory):
+    for domain, name, index in engine.list_codes(memory):
         codes, most = getattr(memory, name)[index], max(engine.capacity[domain], 1)
         require(is_inside(codes, r.EQUALS_NOTHING, most), "a compared value has no code")
 

@@ -399,8 +399,8 @@ class CorrelatedEngine:
             home = number[groups]
             first = memory.base[home]
             mine = buckets[first : first + self.capacity[tables.store_domain[home]]]
-            places = [(memory.base[number[s]], memory.base[number[s] + 1] - 1) for s in waiting]
-            roots = [buckets["root"][np.minimum(at + mine["part"], end)] for at, end in places]
+            ranges = [(memory.base[number[s]], memory.base[number[s] + 1] - 1) for s in waiting]
+            roots = [buckets["root"][np.minimum(at + mine["part"], end)] for at, end in ranges]
             dead = (mine["root"] != 0) & (np.max(roots, axis=0) == 0)
             mine["root"][dead] = mine["last"][dead] = 0
         self.memory = memory._replace(buckets=buckets)
@@ -478,13 +478,13 @@ class CorrelatedEngine:
             used[domain][: self.capacity[domain]] |= (
                 memory.buckets["root"][low : low + self.capacity[domain]] != 0
             )
-        for domain, name, place in self.places_of_codes(self.memory):
-            codes = getattr(memory, name)[place]
+        for domain, name, index in self.list_codes(self.memory):
+            codes = getattr(memory, name)[index]
             used[domain][codes[codes >= 0]] = True
         return [np.flatnonzero(u) for u in used]
 
-    def places_of_codes(self, memory: r.RunMemory) -> Iterator[tuple[int, str, tuple[Any, int]]]:
-        """Yield (domain, array, place in it) of all codes that records hold."""
+    def list_codes(self, memory: r.RunMemory) -> Iterator[tuple[int, str, tuple[Any, int]]]:
+        """Yield (domain, array, index in it) of all codes that records hold."""
         tables, domain_of = self.tables.arrays, self.tables.domain_of
         entries = memory.entries[: memory.counters[r.ENTRIES]]
         sources = memory.sources[: memory.counters[r.SOURCES]]
@@ -500,12 +500,12 @@ class CorrelatedEngine:
     def keep_codes(self, kept: list[NDArray[np.int64] | None]) -> None:
         """Renumber codes: kept[d][i] becomes i; all others must be dead. None: no change."""
         arrays = {name: getattr(self.memory, name).copy() for name in ("values", "asked", "facts")}
-        for domain, name, place in self.places_of_codes(self.memory):
+        for domain, name, index in self.list_codes(self.memory):
             codes = kept[domain]
             if codes is not None:
-                old = arrays[name][place]
+                old = arrays[name][index]
                 new = np.searchsorted(codes, np.maximum(old, 0))
-                arrays[name][place] = np.where(old < 0, old, new)
+                arrays[name][index] = np.where(old < 0, old, new)
         self.memory = self.memory._replace(**arrays)
         capacity = [
             have if codes is None else max(16, 2 * len(codes))

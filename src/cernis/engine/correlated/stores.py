@@ -7,7 +7,7 @@ the work, unless `uses is None`: Numba then compiles nothing of that. Unions are
 Cost contract: amortized O(1) for = and ≠, O(log) for an order or a gap.
 
 Turned down: `if` on the tables, as for everything else. It costs nothing per event, but Numba
-compiles both sides: 15 processor seconds for equal values, in place of 9 (one run each).
+compiles both sides: 15 processor seconds for equal values, instead of 9 (one run each).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def go_back(reading, distance, before=r.NOTHING + 1):
 
 @inlined
 def ask_list(uses, tables, memory, events, now, link, found, asked):
-    """Return the first run with other values, its start, and the place of the question."""
+    """Return the first run with other values, its start, and the index of the question."""
     if uses is None:
         return 0, r.NOTHING, 0
     return _ask_list(tables, memory, events, now, link, found, asked)
@@ -145,7 +145,7 @@ def _find_different(tables, memory, events, now, link, found, asked):
 
 @inlined
 def ask_tree(orders, gaps, tables, memory, events, now, link, found):
-    """Return the latest start in a search tree, and the place of the question."""
+    """Return the latest start in a search tree, and the index of the question."""
     if gaps is None:
         return _ask_order(orders, tables, memory, events, now, link, found)
     return _ask_gap(tables, memory, events, now, link, found)

@@ -725,9 +725,9 @@ class CorrelatedTables:
         )
 
     def _bounds(self) -> SumBounds:
-        place = {name: len(self.ordered) + i for i, name in enumerate(self.weights)}
+        index = {name: len(self.ordered) + i for i, name in enumerate(self.weights)}
         facts = [
-            -1 if b.attribute is None else self.facts.index((HIGH, place[b.attribute]))
+            -1 if b.attribute is None else self.facts.index((HIGH, index[b.attribute]))
             for b in self.bounds
         ]
         counted = [b.variable for b in self.bounds]

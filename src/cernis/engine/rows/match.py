@@ -4,7 +4,7 @@ The first pass goes backward over a partition and finds, for each row and state,
 before which the pattern can be completed from there. The second walks forward from a row and takes
 at each state the first edge, in the order of preference, from which the pattern can be completed
 before the limit of the match. So it never has to come back (Frisch and Cardelli's greedy matching,
-with the earliest end in place of a yes or no: the same pass then serves WITHIN, whose limit
+with the earliest end instead of a yes or no: the same pass then serves WITHIN, whose limit
 differs from row to row).
 
 Cost contract: O(rows · edges) for the first pass, O(length of a match · edges of a state) for each
@@ -122,8 +122,8 @@ def _match_partitions(tables, rows, skipping, earliest, stops):
                 continue
             state, row, first = 0, at, used
             while True:
-                place = (begin, end, row, limit, flags)
-                edge = choose_edge(tables, rows.holds, place, state, earliest)
+                position = (begin, end, row, limit, flags)
+                edge = choose_edge(tables, rows.holds, position, state, earliest)
                 if edge < 0 or tables.variable[edge] < 0:
                     break
                 if used == len(labels):
@@ -156,8 +156,8 @@ def find_earliest(tables, holds, partition, earliest):
     """
     begin, end, flags = partition
     states = len(tables.first) - 1
-    for place in range(end - begin, -1, -1):
-        row = begin + place
+    for index in range(end - begin, -1, -1):
+        row = begin + index
         here = find_anchors((begin, end, row, end, flags))
         is_open = row == end and flags & OPEN
         for state in range(states):
@@ -165,27 +165,27 @@ def find_earliest(tables, holds, partition, earliest):
             for edge in range(tables.first[state], tables.first[state + 1]):
                 missing = tables.anchors[edge] & ~here
                 if is_open and missing & ~AT_END == 0 and (missing or tables.variable[edge] >= 0):
-                    best = min(best, place + 1)
+                    best = min(best, index + 1)
                 if missing:
                     continue
                 variable = tables.variable[edge]
                 if variable < 0:
-                    best = place
+                    best = index
                     break
                 if row < end and holds[row, variable]:
-                    later = earliest[place + 1, tables.target[edge]]
+                    later = earliest[index + 1, tables.target[edge]]
                     best = min(best, later)
-            earliest[place, state] = best
+            earliest[index, state] = best
 
 
 @kernel
-def choose_edge(tables, holds, place, state, earliest):
+def choose_edge(tables, holds, position, state, earliest):
     """Return the first edge from which the pattern can be completed before the limit.
 
     Negative: rows to come decide.
     """
-    begin, end, row, limit, flags = place
-    here = find_anchors(place)
+    begin, end, row, limit, flags = position
+    here = find_anchors(position)
     is_open = row == end and flags & OPEN and limit > end
     for edge in range(tables.first[state], tables.first[state + 1]):
         missing = tables.anchors[edge] & ~here
@@ -203,9 +203,9 @@ def choose_edge(tables, holds, place, state, earliest):
 
 
 @kernel
-def find_anchors(place):
+def find_anchors(position):
     """Return which anchors hold before a row."""
-    begin, end, row, _, flags = place
+    begin, end, row, _, flags = position
     starts = AT_START if row == begin and not flags & BEGUN else 0
     return starts | (AT_END if row == end and not flags & OPEN else 0)
 
@@ -218,9 +218,9 @@ def skip_match(at, labels, skipping):
     if skipping.mode == _PAST:
         return at + len(labels)
     target = -1
-    for place in range(len(labels)):
-        if skipping.targets[labels[place] >> 1]:
-            target = place
+    for index in range(len(labels)):
+        if skipping.targets[labels[index] >> 1]:
+            target = index
             if skipping.mode == _FIRST:
                 break
     if target < 0:

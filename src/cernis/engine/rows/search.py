@@ -185,11 +185,11 @@ def _search_partitions(tables, rows, skipping, conditions, scratch, budget):
                     if remembered == len(keys):
                         keys, filled = _widen(keys, remembered)
                     write_key(key, row, state, limit, paths[depth])
-                    place = find_key(keys, filled, key)
-                    if filled[place] == 0:
+                    slot = find_key(keys, filled, key)
+                    if filled[slot] == 0:
                         keys[remembered] = key
                         remembered += 1
-                        filled[place] = remembered
+                        filled[slot] = remembered
                     depth -= 1
                     if depth >= 0:
                         stack[depth, 1] += 1
@@ -234,9 +234,9 @@ def _search_partitions(tables, rows, skipping, conditions, scratch, budget):
                 continue
             while used + depth > len(labels):
                 labels = grow(labels)
-            for place in range(depth):
-                edge = stack[place, 1]
-                labels[used + place] = 2 * tables.variable[edge] + tables.excluded[edge]
+            for index in range(depth):
+                edge = stack[index, 1]
+                labels[used + index] = 2 * tables.variable[edge] + tables.excluded[edge]
             lengths[found] = depth
             found += 1
             matches += 1
@@ -263,15 +263,15 @@ def write_key(key, row, state, limit, path):
 
 @kernel
 def find_key(keys, filled, key):
-    """Return where a configuration is in the table, or where it would be."""
+    """Return the slot of a configuration in the table, or the free one for it."""
     mixed = np.uint64(0)
     for part in key:
         mixed = (mixed ^ np.uint64(part)) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
     mask = np.uint64(len(filled) - 1)
-    place = np.int64(mixed & mask)
-    while filled[place] > 0:
-        known = keys[filled[place] - 1]
+    slot = np.int64(mixed & mask)
+    while filled[slot] > 0:
+        known = keys[filled[slot] - 1]
         same = True
         for i in range(len(key)):
             if known[i] != key[i]:
@@ -279,8 +279,8 @@ def find_key(keys, filled, key):
                 break
         if same:
             break
-        place = (place + 1) & np.int64(mask)
-    return place
+        slot = (slot + 1) & np.int64(mask)
+    return slot
 
 
 @kernel
@@ -317,8 +317,8 @@ def note_row(conditions, path, row, variable):
         column = registers.column[group]
         value = conditions.values[row, column] if column >= 0 else 1.0
         if kind in (LAST_ROW, LAST_VARIABLE):
-            for place in range(base + depth, base, -1):
-                path[place] = path[place - 1]
+            for index in range(base + depth, base, -1):
+                path[index] = path[index - 1]
             path[base] = row if kind == LAST_ROW else variable
         elif kind in (FIRST_ROW_OF, FIRST_VARIABLE):
             if path[base] == depth:
@@ -362,13 +362,13 @@ def is_true(conditions, path, row, variable):
             stack[top] = values[row, programs.column[at]]
         elif operation == VALUE_AT:
             top += 1
-            place = path[argument]
+            other = path[argument]
             column = programs.column[at]
-            if np.isnan(place):
+            if np.isnan(other):
                 missing = np.int64(programs.constant[at])
                 stack[top] = np.nan if missing < 0 else values[row, missing]
             else:
-                stack[top] = values[np.int64(place), column]
+                stack[top] = values[np.int64(other), column]
         elif operation == REGISTER:
             top += 1
             stack[top] = path[argument]
