@@ -92,7 +92,7 @@ def merge_test(test: Test) -> Test:
 
 
 def _write_predicate(test: Test) -> pred.Predicate | None:
-    """Return a predicate that is true where a test holds; None: there is none."""
+    """Return a predicate that is true where a test holds, or None without one."""
     match test:
         case Is(atom=atom):
             return None if isinstance(atom, TypeIs) else atom

@@ -339,7 +339,7 @@ class OrderValues:
 
 
 def _has_long_decimals(column: pa.ChunkedArray) -> bool:
-    """Whether some decimal has more digits than its words hold."""
+    """Return whether some decimal has more digits than its words hold."""
     type_ = value_type(column.type)
     if not is_long_decimal(type_):
         return False

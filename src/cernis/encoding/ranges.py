@@ -118,6 +118,6 @@ def split_numbers(column: pa.ChunkedArray) -> Floats:
 
 
 def _are_whole(column: pa.ChunkedArray, numbers: Floats) -> bool:
-    """Whether numbers are integers that floats have exactly."""
+    """Return whether numbers are integers that floats have exactly."""
     is_small = np.abs(numbers).max(initial=0) < 2**53
     return bool(is_small) and not pa.types.is_decimal(column.type)

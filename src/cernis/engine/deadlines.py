@@ -48,7 +48,7 @@ class Entries(NamedTuple):
     position: Numbers
     """The position of the event at the deadline, where it counts events; -1 before that."""
     payload: Numbers
-    """What the owner knows the entry by."""
+    """The owner's number for the entry."""
     waits: Numbers
     """1, or 0 once it is removed or certain."""
     after: Numbers

@@ -177,7 +177,7 @@ def _value_set(type_: pa.DataType, values: list[pred.Scalar]) -> tuple[pa.Array,
 
 
 def is_whole(number: pred.Number) -> bool:
-    """Whether a number has no fraction."""
+    """Return whether a number has no fraction."""
     return math.isfinite(number) and number.as_integer_ratio()[1] == 1
 
 

@@ -63,7 +63,7 @@ def _list_marked(node: cel.Formula) -> tuple[cel.Formula, ...]:
 
 
 def is_nullable(node: cel.Formula) -> bool:
-    """Whether a formula may be left out.
+    """Return whether a formula may be left out.
 
     >>> is_nullable(cel.Sequence((cel.Optional(cel.Event("A")), cel.Event("B"))))
     False
@@ -124,7 +124,7 @@ def _list_atoms(node: cel.Formula, path: Path) -> tuple[tuple[Path, cel.Event], 
 
 
 def is_below(path: Path, above: Path) -> bool:
-    """Whether a path leads to the other one's node or to a node below it."""
+    """Return whether a path leads to the other one's node or to a node below it."""
     return path[: len(above)] == above
 
 

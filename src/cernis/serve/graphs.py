@@ -72,9 +72,9 @@ class GraphData:
         for index, name in enumerate(self.streams):
             at = np.flatnonzero(events.streams == index)
             numbers = events.numbers[at]
-            positions = np.full(int(numbers.max()) + 1 if len(numbers) else 0, -1, np.int64)
-            positions[numbers] = at
-            found[name] = positions
+            own = np.full(int(numbers.max()) + 1 if len(numbers) else 0, -1, np.int64)
+            own[numbers] = at
+            found[name] = own
         return found
 
     def describe(self) -> dict[str, Any]:

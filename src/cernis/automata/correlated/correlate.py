@@ -110,7 +110,7 @@ class TimedParts:
         return ""
 
     def allows(self, pcea: PCEA) -> bool:
-        """Whether the start of a match follows from that of φ wherever there is a window."""
+        """Return whether the start of a match follows from that of φ wherever there is a window."""
         if not self.in_window or self.first:
             return True
         timed = pcea.timed_states

@@ -58,7 +58,7 @@ class JoinAtom:
     """Variable to attribute (dotted where nested)."""
 
     def may_share(self, other: JoinAtom) -> bool:
-        """Whether one event could serve both atoms."""
+        """Return whether one event could serve both atoms."""
         return any(
             one == two and (here is None or there is None or here == there)
             for here, one in self.types

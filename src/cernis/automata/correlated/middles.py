@@ -127,14 +127,14 @@ class SharedKey:
         )
 
     def covers(self, pair: FarPair) -> bool:
-        """Whether a condition follows from the key."""
+        """Return whether a condition follows from the key."""
         values = (pair.earlier, pair.later)
         return pair.op == "=" and any(
             (own.get(pair.first), own.get(pair.last)) == values for own in self.attributes
         )
 
     def is_only(self, link: Link, one: int, other: int) -> bool:
-        """Whether a link between two states compares the key, and nothing else."""
+        """Return whether a link between two states compares the key, and nothing else."""
         same = {*link.equal} == {*self.pair(one, other)}
         return same and replace(link, equal=()) == ANY_LINK
 
@@ -430,7 +430,7 @@ class _StateOrder:
                 self.after.setdefault(source.state, set()).add(t.target)
 
     def is_earlier(self, one: int, other: int) -> bool:
-        """Whether a state comes before another in some run."""
+        """Return whether a state comes before another in some run."""
         following = self.after.get(one, set())
         return other in find_reachable(following, lambda state: self.after.get(state, ()))
 
@@ -440,23 +440,23 @@ class _StateOrder:
         return frozenset(_walk(self.after, first, ends) & _walk(self.before, last, ends))
 
     def do_alternate(self, one: int, other: int) -> bool:
-        """Whether two states of an iteration take turns."""
+        """Return whether two states of an iteration take turns."""
         return self.is_earlier(one, one) and not (
             one in _walk(self.after, one, {other}) or other in _walk(self.after, other, {one})
         )
 
     def is_begun_before(self, one: int, other: int) -> bool:
-        """Whether a run may come to a state without the other."""
+        """Return whether a run may come to a state without the other."""
         return not self.begins.isdisjoint({one} | _walk(self.before, one, {other}))
 
     def repeats(self, state: int) -> bool:
-        """Whether a state comes right after itself, and in no other rounds."""
+        """Return whether a state comes right after itself, and in no other rounds."""
         following = _walk(self.after, state, {state})
         is_alone = not any(state in self.after.get(each, ()) for each in following)
         return is_alone and state in self.after.get(state, ())
 
     def do_cross(self, one: FarPair, other: FarPair) -> bool:
-        """Whether each of two conditions begins or ends inside the other, and not both."""
+        """Return whether each of two conditions begins or ends inside the other, and not both."""
         inner, outer = (self.find_between(pair.first, pair.last) for pair in (one, other))
         return (
             len({one.first, one.last} & outer) == 1 and len({other.first, other.last} & inner) == 1
@@ -611,7 +611,7 @@ class _Ends:
         return link, linked
 
     def are_alike(self, names: Iterable[str]) -> bool:
-        """Whether attributes rise, or fall, with the same one."""
+        """Return whether attributes rise, or fall, with the same one."""
         directions = {self.directions.get(name) for name in names}
         return len(directions) == 1 and None not in directions
 
@@ -705,7 +705,7 @@ class _Star:
         return found
 
     def _keeps_key(self, rays: list[Ray]) -> bool:
-        """Whether neighbours of a ray are compared with it by the key of the star alone."""
+        """Return whether neighbours of a ray are compared with it by the key of the star alone."""
         return all(
             self.key.is_only(link, before, ray.state)
             for ray in rays

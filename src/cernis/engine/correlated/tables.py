@@ -252,7 +252,7 @@ def _name_stages(stages: tuple[PassedStage, ...]) -> str:
 
 
 def is_grouped(link: Link) -> bool:
-    """Whether a guard takes some runs of a bucket out, and leaves others."""
+    """Return whether a guard takes some runs of a bucket out, and leaves others."""
     equal = sorted(a for a, _ in link.equal)
     return link.unless is not None and sorted(link.unless.by) != equal
 
@@ -799,7 +799,7 @@ def _list_fits(pcea: PCEA) -> list[Link]:
 
 
 def _is_ray(transition: Transition) -> bool:
-    """Whether a transition reads a ray of a star, which begins anywhere."""
+    """Return whether a transition reads a ray of a star, which begins anywhere."""
     links = [source.link for source in transition.sources]
     return any(link.ray for link in links) and not any(
         link.is_centre and link.ray is None for link in links
@@ -812,7 +812,7 @@ def _find_later(pcea: PCEA) -> frozenset[int]:
 
 
 def _begins(transition: Transition, timed: frozenset[int]) -> bool:
-    """Whether a transition begins a part that has a WITHIN of its own."""
+    """Return whether a transition begins a part that has a WITHIN of its own."""
     return transition.target in timed and not any(s.link.since for s in transition.sources)
 
 

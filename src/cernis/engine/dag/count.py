@@ -153,7 +153,7 @@ def _keep_begun(vertices, bound, items, found):
 
 @inner
 def _is_whole(branches, operator, root, high):
-    """Whether all values between a number and the end of a tree are numbers."""
+    """Return whether all values between a number and the end of a tree are numbers."""
     if operator > r.GREATER_EQUAL or high > r.LARGEST_NUMBER:
         return False
     below = operator == r.LESS or operator == r.LESS_EQUAL
@@ -259,7 +259,7 @@ def _find_items(links, memory, source, bound, items):
 
 @inner
 def _has_rounds(ways, memory, source):
-    """Whether runs take rounds on the way to a source."""
+    """Return whether runs take rounds on the way to a source."""
     return False if ways is None else ways[memory.sources[source]["link"]] != 0
 
 
@@ -375,7 +375,7 @@ def _count_roots(segment, kinds, begin, clock, scratch, prime, out):
 
 
 def is_vertex(item: int) -> bool:
-    """Whether an item is a vertex."""
+    """Return whether an item is a vertex."""
     return item >= 0 and item & 1 == 0
 
 
@@ -438,7 +438,7 @@ class DagElements(ABC, Generic[Element]):
         return self.known[item]
 
     def is_known(self, item: int) -> bool:
-        """Whether the element of an item is known."""
+        """Return whether the element of an item is known."""
         return item in self.known
 
     @abstractmethod

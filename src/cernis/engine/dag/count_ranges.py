@@ -263,8 +263,8 @@ def _find_asked(
     number = np.maximum(np.searchsorted(since, rank * moments + moment) - first, 0)
     number[~np.isin(group, groups)] = 0
     root = np.repeat(np.arange(len(group)), number)
-    rank = np.arange(len(root)) - np.repeat(np.cumsum(number) - number - first, number)
-    at = begun[rank]
+    index = np.arange(len(root)) - np.repeat(np.cumsum(number) - number - first, number)
+    at = begun[index]
     is_before = waiting.moment[at] < moment[root]
     root, at = root[is_before], at[is_before]
     name = waiting.key * moments + waiting.moment

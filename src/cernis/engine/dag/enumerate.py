@@ -467,7 +467,7 @@ def list_matches(segment, limit, walk, listing, steps):
 
 @inner
 def _agrees(conditions, memory, walk, vertex):
-    """Whether a vertex agrees with the trail in every condition between far events."""
+    """Return whether a vertex agrees with the trail in every condition between far events."""
     label = memory.vertices[vertex]["label"]
     for c in range(len(conditions.operator)):
         for k in range(-1, walk.cursor[TRAIL]):
@@ -484,7 +484,7 @@ def _agrees(conditions, memory, walk, vertex):
 
 @inner
 def _holds(conditions, facts, condition, left, right):
-    """Whether a condition holds between two vertices."""
+    """Return whether a condition holds between two vertices."""
     operator = conditions.operator[condition]
     one, other = conditions.left[condition], conditions.right[condition]
     a, b = facts[left, one], facts[right, other]

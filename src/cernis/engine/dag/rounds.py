@@ -66,7 +66,7 @@ def round_operator(way):
 
 @inner
 def is_ended(links, memory, source):
-    """Whether a source ends the rounds of its runs."""
+    """Return whether a source ends the rounds of its runs."""
     return links.kind[links.store[memory.sources[source]["link"]]] >= r.ENDED
 
 

@@ -88,7 +88,7 @@ class SlideScratch(NamedTuple):
     table: Ints
     """A hash table of cells, by pass, group and base."""
     added: Ints
-    """What the vertices of a moment add: (group, base)."""
+    """Pairs that the vertices of a moment add: (group, base)."""
     added_value: NDArray[np.float64]
     front_epoch: Ints
     front_head: Ints

@@ -445,7 +445,7 @@ def _search(operation, a, b, text):
 
 @inner
 def _same_term(a, b, text):
-    """Whether two terms (no computed numbers) are the same."""
+    """Return whether two terms (no computed numbers) are the same."""
     return a["kind"] == b["kind"] and a["tag"] == b["tag"] and _same_text(a, b, text)
 
 

@@ -305,7 +305,7 @@ def _read_trees(tables, memory, rows, evaluation, base, k, transition):
 
 @inner
 def _is_alone(rows, k):
-    """Whether no other row of the moment is the same for any of the next steps."""
+    """Return whether no other row of the moment is the same for any of the next steps."""
     is_alone = True
     for exit_ in range(rows.alike.shape[1]):
         is_alone = is_alone and rows.alike[k, exit_] < 0
@@ -399,7 +399,7 @@ def _read_ready(tables, memory, rows, evaluation, base, k, transition):
 
 @inner
 def _is_first_alike(tables, memory, rows, k, store, exit_):
-    """Whether no row before this one is the same for the step at an exit, and asks the same."""
+    """Return whether a row is the first that is the same for the step at an exit and asks so."""
     if rows.alike[k, exit_] < 0:
         return True
     for other in range(memory.waiting.counters[w.FIRST], k):
@@ -442,7 +442,7 @@ def _seek(tables, memory, rows, evaluation, k, transition, entry):
 
 @inner
 def _is_widest(tables, memory, rows, evaluation, k, transition, entry):
-    """Whether no other row that is the same for the next round takes more runs of an entry.
+    """Return whether no other row that is the same for the next round takes more runs of an entry.
 
     Of rows that take the same, the first is chosen.
     """
@@ -470,7 +470,7 @@ def _is_widest(tables, memory, rows, evaluation, k, transition, entry):
 
 @inner
 def _joins_alike(tables, store, rows, one, other):
-    """Whether two rows ask a store for the same search tree."""
+    """Return whether two rows ask a store for the same search tree."""
     for c in range(tables.store_first[store], tables.store_first[store + 1]):
         column = tables.store_columns[c]
         is_ordered = column == tables.store_sorted[store]
@@ -527,7 +527,7 @@ def _limit(tables, evaluation, number, index, codes):
 
 @inner
 def _holds(tables, evaluation, number, codes, kept):
-    """Whether all conditions of a transition or guard hold."""
+    """Return whether all conditions of a transition or guard hold."""
     for p in range(tables.asked_first[number], tables.asked_first[number + 1]):
         program = tables.programs[tables.program_first[p] : tables.program_first[p + 1]]
         if holds(program, evaluation.values, codes, kept, evaluation.stack) != TRUE:
@@ -537,7 +537,7 @@ def _holds(tables, evaluation, number, codes, kept):
 
 @inner
 def _is_stale(tables, memory, entry, since, bound):
-    """Whether the runs of an entry have left the window, or missed the next timestamp."""
+    """Return whether the runs of an entry have left the window, or missed the next timestamp."""
     if w.latest_start(memory.waiting, memory.dag, entry) < bound:
         return True
     is_strict = tables.store_link[memory.waiting.store[entry]] == STRICT

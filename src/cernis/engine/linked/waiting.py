@@ -172,7 +172,7 @@ def order_key(order, fact):
 
 @inner
 def _agrees(tables, waiting, index, entry, codes):
-    """Whether an entry has the values of an index that a row has."""
+    """Return whether an entry has the values of an index that a row has."""
     for k in range(tables.index_first[index], tables.index_first[index + 1]):
         column = tables.index_columns[k]
         if waiting.codes[entry, column] != codes[column]:

@@ -302,7 +302,7 @@ def _spell(arena, bests, walk, node, path, row):
 
 @inner
 def _is_side_better(arena, bests, walk, side, at):
-    """Whether a side (total, start, node, path, so far) comes before one in the heap."""
+    """Return whether a side (total, start, node, path, so far) comes before one in the heap."""
     total, start, node, path = side[0], side[1], side[2], side[3]
     if total != walk.total[at] or start != walk.start[at] or len(bests.label_rank) == 0:
         return _is_better(total, start, walk.total[at], walk.start[at])

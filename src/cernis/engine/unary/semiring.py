@@ -213,7 +213,7 @@ def add(pool, lanes, weights, new, base, source, size, part):
 
 @inlined
 def has_sums(weights):
-    """Whether an event adds to a sum of integers."""
+    """Return whether an event adds to a sum of integers."""
     found = False
     for q in range(len(weights.sums)):
         found = found or weights.sums[q] != 0
@@ -251,7 +251,7 @@ def clear_element(pool, lanes, at, size, index):
 
 @inlined
 def has_matches(pool, lanes, at, index):
-    """Whether an element of a vector has matches."""
+    """Return whether an element of a vector has matches."""
     residues = len(lanes.moduli.primes)
     found = False
     for lane in range(residues):

@@ -197,7 +197,7 @@ def _expire(tables, memory, lanes, scratch, row, bound):
 
 @inlined
 def _is_simple(tables, scratch, symbol):
-    """Whether `steps` has all that a symbol does."""
+    """Return whether `steps` has all that a symbol does."""
     step = scratch.steps[symbol]
     return (
         step["movers"] == tables.mover_count[symbol]
@@ -311,7 +311,7 @@ def _gather(tables, offsets, scratch, symbol, row, begins):
 
 @inlined
 def _fits(tables, memory, lanes, events, scratch, row, event, moves):
-    """Whether the residues have room for all numbers after this event."""
+    """Return whether the residues have room for all numbers after this event."""
     reals, offsets, header = memory.pool.reals, memory.offsets, lanes.header
     record = memory.rows[row]
     symbol = events.symbols[event]

@@ -69,7 +69,7 @@ class TermCheck(PredicateCheck):
         return self.events.kinds_of(sorts)
 
     def _may_be_attribute(self, name: str) -> bool:
-        """Whether a name in the text that is no variable may be meant as an attribute."""
+        """Return whether a name in the text that is no variable may be meant as an attribute."""
         known = self.events.all_kinds()
         is_plausible = len(name) > 1 if known is None else name in known
         return bool(self.pattern.source) and is_plausible
