@@ -15,12 +15,16 @@ walk is for the first kind of stream: where types come in turn, one event in n e
 walk has nothing to do at the others.
 *Listing* makes matches one by one and stops when its budget is spent, as an engine must that
 enumerates. Counts per minute and key on Spark are a case of `cernis bench spark`.
+
+Numbers of several lengths become a column of Arrow each, in whose type they fit: what a longer one
+costs stands beside one of 64 bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from random import Random
 from time import process_time
 from typing import Any, NamedTuple
 
@@ -34,6 +38,7 @@ from benchmarks.record import Case, Record, divide, find, select
 from benchmarks.scale import BenchmarkScale
 from benchmarks.table import Table, format_number, tabulate
 from cernis.engine.unary.aggregate import SlidingAggregator
+from cernis.results.columns import count_column
 
 NAME = "aggregates"
 SEED = 14
@@ -49,6 +54,10 @@ IN_WINDOW, OF_EACH = 20, 3
 
 FEW = 20_000
 """The walk reads at least so many events."""
+
+DIGITS = (18, 36, 72, 144)
+"""The digits of numbers that become int64, decimals of 128 and 256 bits, and text."""
+COLUMN_ROWS = 100_000
 
 AIM_WINDOW = 1.5
 AIM_WALK = 100.0
@@ -125,6 +134,7 @@ def run_aggregates(scale: BenchmarkScale, step: Step) -> list[Record]:
     for done, pattern in enumerate(patterns):
         step(pattern, done, len(patterns))
         records += _measure(scale, pattern)
+    records += _measure_columns(scale)
     return records + list(_record_ratios(records, scale))
 
 
@@ -148,6 +158,22 @@ def _measure(scale: BenchmarkScale, pattern: str) -> Iterator[Record]:
         yield Record(NAME, "digits", len(str(most)), "digits", load.case)
         if WALK in load.contestants:
             yield from _list_matches(scale, load.case, load.plain.run(load.few), counts.count())
+
+
+def _measure_columns(scale: BenchmarkScale) -> Iterator[Record]:
+    """Yield the nanoseconds of a number on its way into a column, by its digits."""
+    random = Random(SEED)
+    numbers = {
+        n: [random.randrange(10 ** (n - 1), 10**n) for _ in range(COLUMN_ROWS)] for n in DIGITS
+    }
+    contestants = {
+        n: time_call(partial(count_column, own), process_time) for n, own in numbers.items()
+    }
+    best = race(contestants, 2 * scale.rounds)
+    for digits, seconds in best.items():
+        case: Case = {"digits": digits}
+        yield Record(NAME, "number to Arrow", 1e9 * seconds / COLUMN_ROWS, "ns", case)
+        yield Record(NAME, "to the shortest", seconds / best[DIGITS[0]], "×", case)
 
 
 def _measure_as_long(scale: BenchmarkScale, loads: Mapping[int, Workload]) -> Iterator[Record]:
@@ -293,7 +319,13 @@ def build_tables(records: Sequence[Record]) -> list[Table]:
             "share listed within the budget": "listed, share",
         },
     )
-    return [rates, others, _tabulate_aims(records)]
+    columns = tabulate(
+        records,
+        "Numbers to Arrow",
+        "number to Arrow",
+        {"digits": "digits", "ns/number": "number to Arrow", "to 18 digits": "to the shortest"},
+    )
+    return [rates, others, columns, _tabulate_aims(records)]
 
 
 def _tabulate_aims(records: Sequence[Record]) -> Table:
