@@ -77,7 +77,7 @@ class BenchmarkScale:
     aggregate_walked: int = 10_000
     """The widest window in which the compact set is walked."""
     endless: tuple[str, ...] = ("sequence", "Kleene", "partitions")
-    stream_lengths: tuple[int, ...] = (1_000_000, 10_000_000)
+    stream_lengths: tuple[int, ...] = (1_000_000, 10_000_000, 100_000_000)
     batch: int = 100_000
     endless_events: int = 10_000_000
     endless_classes: tuple[str, ...] | None = None
