@@ -365,6 +365,26 @@ def test_the_command_line_leaves_out_rules_and_reads_large_files(
     assert "2 rules are left out" in capsys.readouterr().err
 
 
+def test_the_command_line_explains_rules_that_do_not_fit_the_events(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules, events = tmp_path / "rules.ceql", tmp_path / "S.jsonl"
+    lacks = "RULE lacks AS SELECT * FROM S WHERE A AS a FILTER a[host = 'x']"
+    rules.write_text(f"RULE good AS SELECT * FROM S WHERE A AS a FILTER a[x = 1];\n{lacks}")
+    events.write_text('{"type": "A", "x": 1, "ts": 1}\n')
+    explain = ["explain", str(rules), "--events", str(events)]
+    assert main(explain) == 1
+    capsys.readouterr()
+    assert main([*explain, "--on-bad-rule", "skip"]) == 0
+    assert "note         1 rule is left out\n" in capsys.readouterr().out
+    assert main([*explain, "--missing", "null"]) == 0
+    told = capsys.readouterr().out
+    note = "1 rule names columns that the events lack, which are NULL: lacks (host)"
+    assert told.splitlines()[-1] == f"note         {note}"
+    assert "lacks: 0%" in told
+    assert main(["explain", "SELECT * WHERE A", "--missing", "null"]) == 2
+
+
 def test_an_or_of_many_texts_is_one_question() -> None:
     many = " OR ".join(f"CONTAINS(x, 'w{i}')" for i in range(4200))
     plan = cernis.query(f"SELECT * FROM S WHERE A AS a FILTER a[{many}]").plan

@@ -302,6 +302,8 @@ def test_large_sets_read_the_rows_that_some_rule_can_use(
     plan = capfd.readouterr().out
     assert "RLIKE" in plan
     assert " >= " in plan
+    recognize_rules({"log": df}, texts, pushdown=False).explain()
+    assert "RLIKE" not in capfd.readouterr().out
     lines = [json.loads(row["line"]) for row in found.toArrow().to_pylist()]
     assert sorted(map(json.dumps, lines)) == sorted(map(json.dumps, wanted))
     assert {line["rule"] for line in wanted} > {"size 0", "size 400"}

@@ -190,8 +190,7 @@ def run(
             raise typer.BadParameter(
                 "is for one query over events in this process", param_hint="--in-order"
             )
-        if missing is MissingColumns.null and (engine is EngineName.spark or rules is None):
-            raise typer.BadParameter("is for rules in this process", param_hint="--missing")
+        _refuse_missing(missing, engine, rules)
         if in_order and output is None and output_format is None and not count:
             output = "-"
         limits = {
@@ -257,6 +256,12 @@ _RULES_EXPLAINED = "a rule set is explained as text; draw its rules one by one"
 
 def _value(option: StrEnum | None) -> str | None:
     return None if option is None else option.value
+
+
+def _refuse_missing(missing: MissingColumns, engine: EngineName, rules: str | Path | None) -> None:
+    """Refuse to take columns for NULL but in rules in this process."""
+    if missing is MissingColumns.null and (engine is EngineName.spark or rules is None):
+        raise typer.BadParameter("is for rules in this process", param_hint="--missing")
 
 
 @app.command()
@@ -340,6 +345,7 @@ def explain(
     ] = None,
     strict: Strict = False,
     on_bad_rule: OnBadRule = BadRules.fail,
+    missing: Missing = MissingColumns.fail,
     param: Parameters = None,
     lang: Lang = LanguageName.ceql,
     dialect: Dialect = None,
@@ -353,6 +359,7 @@ def explain(
         is_plain = engine is EngineName.local and language not in _NO_EVENTS and rules is None
         if rate is not None and not is_plain:
             raise typer.BadParameter("is for one query over events", param_hint="--rate")
+        _refuse_missing(missing, engine, rules)
         give_parameters(param or (), text if rules is None else rules)
         arguments = RunArguments(
             text=text,
@@ -360,7 +367,7 @@ def explain(
             files=named_files(events or ()),
             rules=rules,
             rate=rate,
-            options=reading.read(strict=strict),
+            options=reading.read(strict=strict, missing=missing.value),
             dialect=_value(dialect),
             on_bad_rule=on_bad_rule.value,
         )

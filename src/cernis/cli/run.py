@@ -103,7 +103,7 @@ def explain(arguments: RunArguments) -> Any:
         from cernis.run.rules.rule_set import RuleSet
 
         return RuleSet.of(arguments.rules, arguments.on_bad_rule).explain(
-            files, **arguments.reading, tables=tables
+            files, **arguments.reading, tables=tables, missing=arguments.options.missing
         )
     if arguments.language == "spaseq":
         return cernis.query(arguments.text, lang="spaseq").explain()

@@ -312,7 +312,7 @@ def _select_keyed(job: RuleJob, keyed: KeyedRules, i: int, frame: Frame, tasks: 
     data, moment, untimed = _number_frame(job, i), frame.moment, frame.untimed
     if job.options.on_error == "skip" and untimed is not None:
         data, untimed = data.filter(~untimed), None
-    key, relevance = keyed.key, _find_relevance(job, keyed, i)
+    key, relevance = keyed.key, find_relevance(job, keyed, i)
     if relevance is not None:
         data = data.filter(relevance if untimed is None else relevance | untimed)
     bucket = F.lit(0) if tasks == 1 else F.explode(F.array(*map(F.lit, range(tasks))))
@@ -328,10 +328,10 @@ def _select_keyed(job: RuleJob, keyed: KeyedRules, i: int, frame: Frame, tasks: 
     return data.select(*columns, bucket.alias(BUCKET))
 
 
-def _find_relevance(job: RuleJob, keyed: KeyedRules, i: int) -> Column | None:
+def find_relevance(job: RuleJob, keyed: KeyedRules, i: int) -> Column | None:
     """Return where some rule of a key may be moved, for Spark to filter; None: anywhere."""
     frame = job.frames[i]
-    if frame.time is None:
+    if frame.time is None or not job.options.pushdown:
         return None
     if len(keyed.rules) > _PUSHED_RULES:
         needed = keyed.find_needed(frame.stream)

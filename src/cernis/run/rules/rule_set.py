@@ -19,6 +19,7 @@ from cernis.errors import BudgetError, CernisError
 from cernis.run.metrics import SessionMetrics
 from cernis.run.query import Query
 from cernis.run.rules.explain import list_costly, list_silent, list_work
+from cernis.run.rules.prepare import note_missing, note_refused
 from cernis.run.rules.rule import read_rules, sift_rules
 from cernis.run.rules.session import RuleSession
 from cernis.run.rules.shared_rules import SharedRules
@@ -78,7 +79,8 @@ class RuleSet(SharedRules):
     def explain(self, events: Any = None, **options: Any) -> str:
         """Return how the rules share the work, and which of them cost most.
 
-        With events (the options are those of `run`), also which rules find nothing in them.
+        With events (the options are those of `run`), also which rules find nothing in them, and
+        notes on those that are left out or name columns that the events lack.
         """
         lines = [*list_work(self)]
         if events is not None:
@@ -87,6 +89,8 @@ class RuleSet(SharedRules):
             matches = {name: _count(own) for name, own in found.items()}
             silent = [*session.list_silent(found)]
             lines += self.explain_run(session.metrics(), matches, silent)
+            notes = [*note_refused(session.rules.refused), *note_missing(session.missing)]
+            lines += (f"note         {note}".replace("\n", "\n" + 13 * " ") for note in notes)
         return "\n".join(lines)
 
     def explain_run(
