@@ -75,7 +75,7 @@ def test_sources_are_streams_by_name_by_their_folders_or_in_order() -> None:
         put(folder, a_nq=NUMBERED)
 
     def places(*sources: str) -> list[tuple[str, str]]:
-        return [(one.stream, str(one.place)) for one in plan(TWO, *sources).inputs]
+        return [(one.stream, str(one.source)) for one in plan(TWO, *sources).inputs]
 
     assert places("air", "heat") == [("heat", "heat"), ("A", "air")]
     assert places("one", "two") == [("heat", "one"), ("A", "two")]

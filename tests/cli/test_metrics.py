@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_metrics, publish, write_file
+from cernis.cli.metrics import MetricsTarget, StreamMetrics, parse_metrics, publish, write_file
 from cernis.errors import CernisError
 from cernis.work.progress import Progress, RuleNumbers
 
@@ -110,7 +110,7 @@ cernis_watermark_seconds 60.5
 
 def test_a_port_gives_the_numbers_of_the_moment_and_is_free_afterwards() -> None:
     metrics = StreamMetrics()
-    with publish(MetricsPlace(port=0), metrics) as address:
+    with publish(MetricsTarget(port=0), metrics) as address:
         assert address is not None
         metrics.take(progress(0, rows=42))
         with urllib.request.urlopen(address) as answer:
@@ -124,25 +124,25 @@ def test_a_port_gives_the_numbers_of_the_moment_and_is_free_afterwards() -> None
 
 def test_a_port_that_is_taken_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        place = MetricsPlace(port=other.getsockname()[1])
+        target = MetricsTarget(port=other.getsockname()[1])
         with (
-            pytest.raises(CernisError, match=rf"^--metrics {place.port}: Address already in use$"),
-            publish(place, StreamMetrics()),
+            pytest.raises(CernisError, match=rf"^--metrics {target.port}: Address already in use$"),
+            publish(target, StreamMetrics()),
         ):
             pass
 
 
 def test_a_file_is_there_from_the_start_and_replaced(tmp_path: Path) -> None:
-    place = parse_metrics(str(tmp_path / "numbers.prom"))
-    assert place.path is not None
+    target = parse_metrics(str(tmp_path / "numbers.prom"))
+    assert target.path is not None
     metrics = StreamMetrics()
-    with publish(place, metrics) as address:
+    with publish(target, metrics) as address:
         assert address is None
-        assert "\ncernis_rows_total 0\n" in place.path.read_text()
+        assert "\ncernis_rows_total 0\n" in target.path.read_text()
         metrics.take(progress(0, rows=42))
-        write_file(place, metrics)
-    assert place.path.read_text() == metrics.write()
-    assert list(tmp_path.iterdir()) == [place.path]
+        write_file(target, metrics)
+    assert target.path.read_text() == metrics.write()
+    assert list(tmp_path.iterdir()) == [target.path]
 
 
 def test_a_port_beyond_the_last_is_refused() -> None:

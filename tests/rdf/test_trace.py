@@ -111,7 +111,7 @@ def test_what_waits_and_ends_at_each_graph_is_what_the_oracle_has(seed: int) -> 
             own = [one for one in step.states if linked.states[one.state].step == state]
             mine = [run for run in waiting if run.step == state]
             times = [int(seen.graphs.events.times[one.since]) for one in own]
-            assert min(times) == min(run.moments[0] for run in mine)
+            assert min(times) == min(run.times[0] for run in mine)
             events = {run.events for run in mine}
             for one in own:
                 named = [seen.step(place).event for place, _ in one.example]

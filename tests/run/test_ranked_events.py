@@ -29,8 +29,8 @@ def test_neighbours_in_a_partition_have_neighbouring_ranks_and_both_ways_agree(g
         assert where.keys_of(np.arange(begin, len(keys))).tolist() == keys[begin:]
         for key in {*keys[begin:]} - {-1}:
             members = [p for p in range(begin, len(keys)) if keys[p] == key]
-            places = [where.to_local(p) for p in members]
-            first = places[0][1]
-            assert places == [(key, first + i) for i in range(len(members))]
+            local = [where.to_local(p) for p in members]
+            first = local[0][1]
+            assert local == [(key, first + i) for i in range(len(members))]
             where.forget_before(begin)  # answers are kept until something changes
-            assert [where.to_global(*place) for place in places] == members
+            assert [where.to_global(*pair) for pair in local] == members

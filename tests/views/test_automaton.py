@@ -1,4 +1,4 @@
-"""Automata as people look at them: states, edges in words, places, and the picture."""
+"""Automata as people look at them: states, edges in words, points, and the picture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cernis
 from cernis.pattern.query import Pattern
 from cernis.views.automaton import AutomatonView
-from cernis.views.layout import GraphEdge, place
+from cernis.views.layout import GraphEdge, lay_out_graph
 from tools.cases.strategies import patterns
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -177,11 +177,11 @@ def test_edges_go_to_the_right_unless_they_go_back(
     graph: tuple[int, list[tuple[int, int]]],
 ) -> None:
     size, pairs = graph
-    layout = place([40.0] * size, [GraphEdge(a, b) for a, b in pairs], 0)
-    assert len(set(layout.places)) == size
+    layout = lay_out_graph([40.0] * size, [GraphEdge(a, b) for a, b in pairs], 0)
+    assert len(set(layout.points)) == size
     for i, (a, b) in enumerate(pairs):
         if a != b and i not in layout.back:
-            assert layout.places[a][0] < layout.places[b][0]
+            assert layout.points[a][0] < layout.points[b][0]
 
 
 def test_labels_of_edges_that_meet_stand_apart() -> None:
@@ -189,5 +189,5 @@ def test_labels_of_edges_that_meet_stand_apart() -> None:
     view = query.explain().automaton()
     assert view is not None
     texts = [one for one in ET.fromstring(view.svg()).iter() if one.tag.endswith("text")]
-    places = [(one.get("x"), one.get("y")) for one in texts]
-    assert len(set(places)) == len(places) > 6
+    points = [(one.get("x"), one.get("y")) for one in texts]
+    assert len(set(points)) == len(points) > 6

@@ -103,7 +103,7 @@ class RunArguments:
     """How events are read, and how much a query may cost."""
     background: Sequence[str] = ()
     dialect: str | None = None
-    """The SQL of a statement; None: that of its engine."""
+    """The dialect of a statement; None: the dialect of its engine."""
     max_memory: int | None = None
     """How many MiB DuckDB may use for a statement."""
     rate: float | None = None

@@ -109,7 +109,7 @@ def check_as_json(
 
 
 def list_problems(argument: str, language: str, dialect: str | None = None) -> list[dict[str, Any]]:
-    """Return the mistakes, or the warnings where there is none, with their codes and places."""
+    """Return the mistakes, or the warnings where there is none, with their codes and spans."""
     try:
         return [
             {"severity": "warning", **one} for one in _list_warnings(argument, language, dialect)

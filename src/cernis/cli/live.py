@@ -213,7 +213,7 @@ class WatermarkClock:
     """Nanoseconds in the unit of plain numbers; None: times are timestamps."""
 
     def read(self, watermark: str | None) -> tuple[str | None, datetime | None]:
-        """Return the watermark as text, and its moment, if it has one.
+        """Return the watermark as text, and its time, if it has one.
 
         >>> WatermarkClock().read("2024-01-02T10:00:00.000Z")[0]
         '2024-01-02 10:00:00'
@@ -222,12 +222,12 @@ class WatermarkClock:
         """
         if watermark is None:
             return None, None
-        moment = datetime.fromisoformat(watermark)
-        if moment <= _EPOCH:
+        time = datetime.fromisoformat(watermark)
+        if time <= _EPOCH:
             return None, None  # nothing has come yet
         if self.unit_ns is None:
-            return moment.strftime("%Y-%m-%d %H:%M:%S"), moment
-        milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1) - self.shift_ms
+            return time.strftime("%Y-%m-%d %H:%M:%S"), time
+        milliseconds = (time - _EPOCH) // timedelta(milliseconds=1) - self.shift_ms
         text = str(milliseconds * 10**6 // self.unit_ns)
         with suppress(OverflowError):
             own = _EPOCH + timedelta(milliseconds=milliseconds)
@@ -249,7 +249,7 @@ class Tally:
         self._kept: dict[int, int] = {}
         self._waiting: dict[int, int] = {}
         self._recent: deque[tuple[float, int, int]] = deque()
-        self._moment: datetime | None = None
+        self._watermark_time: datetime | None = None
 
     def take(self, progress: Progress, now: float | None = None) -> None:
         """Add one micro-batch, if it is new."""
@@ -264,7 +264,7 @@ class Tally:
         self._recent.append((now - took, progress.rows, progress.matches))
         self._kept |= progress.per_bucket
         self._waiting |= progress.waiting_per_bucket
-        watermark, self._moment = self._clock.read(progress.watermark)
+        watermark, self._watermark_time = self._clock.read(progress.watermark)
         self._view = replace(
             view,
             state="running" if view.state == "starting" else view.state,
@@ -300,7 +300,9 @@ class Tally:
                 self._view,
                 rows_per_second=sum(rows for _, rows, _ in self._recent) / since,
                 matches_per_second=sum(matches for *_, matches in self._recent) / since,
-                behind=None if self._moment is None else now - self._moment.timestamp(),
+                behind=None
+                if self._watermark_time is None
+                else now - self._watermark_time.timestamp(),
             )
 
     def _latest(self, progress: Progress) -> list[str]:

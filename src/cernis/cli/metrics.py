@@ -205,7 +205,7 @@ def _metric(title: str, text: str, values: Mapping[str, float]) -> Iterator[str]
 
 
 @dataclass(frozen=True)
-class MetricsPlace:
+class MetricsTarget:
     """An address, or a file."""
 
     port: int | None = None
@@ -214,61 +214,61 @@ class MetricsPlace:
     option: str = "--metrics"
 
 
-def parse_metrics(argument: str) -> MetricsPlace:
-    """Return the place of `--metrics`: digits are a port, anything else is a file.
+def parse_metrics(argument: str) -> MetricsTarget:
+    """Return where `--metrics` goes: digits are a port, anything else is a file.
 
     >>> parse_metrics("9464").port, parse_metrics("numbers.prom").path
     (9464, PosixPath('numbers.prom'))
     """
     if not argument.isdecimal():
-        return MetricsPlace(path=Path(argument))
+        return MetricsTarget(path=Path(argument))
     if int(argument) > 65535:
         raise CernisError(f"--metrics {argument}: ports go up to 65535")
-    return MetricsPlace(port=int(argument))
+    return MetricsTarget(port=int(argument))
 
 
-def parse_listen(argument: str) -> MetricsPlace:
-    """Return the place of `--listen`.
+def parse_listen(argument: str) -> MetricsTarget:
+    """Return the address of `--listen`.
 
-    >>> place = parse_listen("0.0.0.0:9464")
-    >>> place.host, place.port
+    >>> target = parse_listen("0.0.0.0:9464")
+    >>> target.host, target.port
     ('0.0.0.0', 9464)
     """
     host, colon, port = argument.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise CernisError(f"--listen {argument}: expected HOST:PORT, as in 127.0.0.1:9464")
-    return MetricsPlace(port=int(port), host=host, option="--listen")
+    return MetricsTarget(port=int(port), host=host, option="--listen")
 
 
 @contextmanager
-def publish(place: MetricsPlace | None, metrics: StreamMetrics) -> Iterator[str | None]:
+def publish(target: MetricsTarget | None, metrics: StreamMetrics) -> Iterator[str | None]:
     """Publish the metrics while the body runs; yield their address, if they have one."""
-    if place is None or place.port is None:
-        write_file(place, metrics)
+    if target is None or target.port is None:
+        write_file(target, metrics)
         yield None
         return
     try:
-        kind = _Server6 if ":" in place.host else ThreadingHTTPServer
-        server = kind((place.host, place.port), _make_handler(metrics))
+        kind = _Server6 if ":" in target.host else ThreadingHTTPServer
+        server = kind((target.host, target.port), _make_handler(metrics))
     except (OSError, UnicodeError) as error:
         said = getattr(error, "strerror", None) or str(error)
-        raise CernisError(f"{place.option} {place.port}: {said}") from error
+        raise CernisError(f"{target.option} {target.port}: {said}") from error
     server.daemon_threads = True
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        host = f"[{place.host}]" if ":" in place.host else place.host
+        host = f"[{target.host}]" if ":" in target.host else target.host
         yield f"http://{host}:{server.server_port}/metrics"
     finally:
         server.shutdown()
         server.server_close()
 
 
-def write_file(place: MetricsPlace | None, metrics: StreamMetrics) -> None:
+def write_file(target: MetricsTarget | None, metrics: StreamMetrics) -> None:
     """Replace the file of the metrics, if there is one."""
-    if place is not None and place.path is not None:
-        with open_output(place.path) as file:
+    if target is not None and target.path is not None:
+        with open_output(target.path) as file:
             file.write(metrics.write().encode())
 
 

@@ -91,7 +91,7 @@ def _session(cores: int | None, plan: StreamPlan) -> Any:
 
 def _connector(plan: StreamPlan) -> dict[str, str]:
     """How Spark gets the connector for Kafka, if the command needs it."""
-    if not any(isinstance(place, Topic) for place in (*plan.places, plan.delivered.sink)):
+    if not any(isinstance(source, Topic) for source in (*plan.sources, plan.delivered.sink)):
         return {}
     from cernis.spark.streaming.connector import UnreachableError, fetch_connector, kafka_package
 
@@ -112,7 +112,7 @@ def _connector(plan: StreamPlan) -> dict[str, str]:
 def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
     from cernis.spark import watch
 
-    sink, place = plan.delivered.sink, plan.delivered.metrics
+    sink, target = plan.delivered.sink, plan.delivered.metrics
     assert sink is not None
     folder = sink.path if isinstance(sink, Folder) else None
     tally = Tally(plan.title, plan.watermark_clock(frames), folder)
@@ -125,7 +125,7 @@ def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
             print_message(f"note: {note}")
         warned.take(progress)
         if metrics.take(progress):
-            write_file(place, metrics)
+            write_file(target, metrics)
 
     def recognize() -> Any:
         return _recognize(plan, spark, frames, warned.renew())
@@ -138,14 +138,14 @@ def _run(plan: StreamPlan, spark: Any, frames: dict[str, Any]) -> None:
 
     plan.describe_rules(metrics)
     found = recognize()
-    with publish(place, metrics) as address:
+    with publish(target, metrics) as address:
         if address is not None:
             print_message(f"note: metrics at {address}")
         listener = watch(spark, take)
         try:
             _run_to_end(_Begun(plan.delivered, tally, take, look), found, recognize)
             warned.tell(at_end=True)
-            write_file(place, metrics)
+            write_file(target, metrics)
         finally:
             with suppress(Exception):  # Java may be gone
                 spark.streams.removeListener(listener)

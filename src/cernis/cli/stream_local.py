@@ -38,8 +38,8 @@ from cernis.cli.rule_watch import RuleWatch
 from cernis.cli.stream_plan import GRAPH_FORMS, StreamArguments
 from cernis.cli.terminal import error_console, print_message, print_notes
 from cernis.errors import CernisError, StrictError, neutralize
+from cernis.live.connect import open_input, open_sink
 from cernis.live.inputs import InputStopped, LiveInput
-from cernis.live.places import open_input, open_sink
 from cernis.live.prepare import LiveOptions, Prepared, prepare_query, prepare_rules
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import FolderSink, Sink
@@ -114,13 +114,13 @@ def read_command(arguments: StreamArguments) -> LocalCommand:
             raise CernisError("--live-background: name the files with --background")
     else:
         named = endpoints.name_sources(given)
-    places = {name: endpoints.add_properties(each, properties) for name, each in named.items()}
+    sources = {name: endpoints.add_properties(each, properties) for name, each in named.items()}
     sink = None
     if arguments.sink is not None:
         sink = endpoints.add_properties(endpoints.parse_live_sink(arguments.sink), properties)
     form = "jsonl" if sink is None else endpoints.choose_form(sink, arguments.output_format)
-    _check_folders(arguments, places, sink)
-    return LocalCommand(arguments, query, watch, places, sink, form)
+    _check_folders(arguments, sources, sink)
+    return LocalCommand(arguments, query, watch, sources, sink, form)
 
 
 def follow_files(arguments: RunArguments, events: list[str]) -> None:
@@ -148,12 +148,12 @@ class LocalCommand:
         arguments: StreamArguments,
         query: AnyQuery | None,
         watch: RuleWatch | None,
-        places: dict[str, endpoints.LiveSource],
+        sources: dict[str, endpoints.LiveSource],
         sink: endpoints.LiveSink | None,
         form: str,
     ) -> None:
         self.arguments, self.query, self.watch = arguments, query, watch
-        self.places, self.sink, self.form = places, sink, form
+        self.sources, self.sink, self.form = sources, sink, form
         reading = arguments.reading
         self.secret = None if arguments.secret is None else read_secret(arguments.secret)
         self.options = LiveOptions(
@@ -166,7 +166,7 @@ class LocalCommand:
     @cached_property
     def inputs(self) -> dict[str, LiveInput]:
         once = self.arguments.once
-        return {name: open_input(place, once=once) for name, place in self.places.items()}
+        return {name: open_input(source, once=once) for name, source in self.sources.items()}
 
     @property
     def folder(self) -> Path | None:
@@ -175,7 +175,7 @@ class LocalCommand:
         return None if given is None else endpoints.parse_folder("--checkpoint", given).path
 
     def open_sinks(self, run: str, is_stopping: Callable[[], bool]) -> list[Sink]:
-        """Return the sink of matches, and that of events that are not read."""
+        """Return the sink of matches and the sink of events that are not read."""
         assert self.sink is not None
         sinks = [open_sink(self.sink, self.form, run, is_stopping)]
         if self.arguments.late_output is not None:
@@ -240,8 +240,8 @@ class LocalCommand:
 
 def _run(command: LocalCommand, store: LocalStore) -> None:
     arguments = command.arguments
-    place = arguments.metrics_place
-    title = f"{', '.join(map(str, command.places.values()))} → {command.sink}"
+    target = arguments.metrics_target
+    title = f"{', '.join(map(str, command.sources.values()))} → {command.sink}"
     watch = command.watch
     sys.setswitchinterval(_SWITCH)
     console, metrics, tally = error_console(), StreamMetrics(), Tally(title, WatermarkClock())
@@ -268,14 +268,14 @@ def _run(command: LocalCommand, store: LocalStore) -> None:
             log.take(progress)
             tally.take(progress)
             if metrics.take(progress):
-                write_file(place, metrics)
+                write_file(target, metrics)
 
         run.told = told
         printing = isinstance(command.sink, endpoints.StandardOutput) and sys.stdout.isatty()
         hangup = None if watch is None else watch.read_again
         if watch is not None:
             metrics.change_rules(watch.rules.names, {})
-        with publish(place, metrics) as address, caught_hangup(hangup):
+        with publish(target, metrics) as address, caught_hangup(hangup):
             if address is not None:
                 print_message(f"note: metrics at {address}")
             with show_live(tally, console, wanted=console.is_terminal and not printing):
@@ -368,7 +368,7 @@ def _refuse(arguments: StreamArguments) -> None:
 
 def _check_folders(
     arguments: StreamArguments,
-    places: dict[str, endpoints.LiveSource],
+    sources: dict[str, endpoints.LiveSource],
     sink: endpoints.LiveSink | None,
 ) -> None:
     written = [("--sink", sink)]
@@ -378,7 +378,7 @@ def _check_folders(
     ):
         if text is not None:
             written.append((option, endpoints.parse_folder(option, text)))
-    endpoints.check_folders(places.values(), written)
+    endpoints.check_folders(sources.values(), written)
 
 
 def explain_command(command: LocalCommand) -> Iterator[str]:
@@ -386,8 +386,8 @@ def explain_command(command: LocalCommand) -> Iterator[str]:
     arguments, sink = command.arguments, command.sink
     if command.query is not None:
         yield str(command.query.explain())
-    for name, place in command.places.items():
-        yield from write_entry("source", [f"{name}: {place}"])
+    for name, source in command.sources.items():
+        yield from write_entry("source", [f"{name}: {source}"])
     yield from write_entry("time", [f"lateness {arguments.lateness}"])
     if sink is not None:
         is_exact = isinstance(sink, endpoints.Folder | endpoints.Topic)

@@ -87,9 +87,9 @@ class MovedStreamPlan(StreamPlan):
     read_rows: TaskReading
 
     @property
-    def places(self) -> list[Source]:
-        places = [self.command.places[name] for name in self.inputs]
-        return [place for place in places if isinstance(place, Folder | Topic)]
+    def sources(self) -> list[Source]:
+        sources = [self.command.sources[name] for name in self.inputs]
+        return [source for source in sources if isinstance(source, Folder | Topic)]
 
     @property
     def waiting_clauses(self) -> list[str]:
@@ -140,8 +140,8 @@ class MovedStreamPlan(StreamPlan):
         on_error = self.arguments.reading.on_error
         options = JobOptions(**self.flow, on_error="fail" if on_error == "fail" else "skip")
         sources = [
-            MovedSource(place, self.store.position(input_.label), self.arguments.max_files)
-            for place, input_ in zip(self.places, self.inputs.values(), strict=True)
+            MovedSource(source, self.store.position(input_.label), self.arguments.max_files)
+            for source, input_ in zip(self.sources, self.inputs.values(), strict=True)
         ]
         name = secrets.token_hex(4)
         found = recognize_moved(spark, sources, self.read_rows, stream, state, options, name)

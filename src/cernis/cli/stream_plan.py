@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import cernis
 from cernis.cli.arguments import named_graphs, read_secret
 from cernis.cli.live import WatermarkClock
-from cernis.cli.metrics import MetricsPlace, StreamMetrics, parse_listen, parse_metrics
+from cernis.cli.metrics import MetricsTarget, StreamMetrics, parse_listen, parse_metrics
 from cernis.cli.options import StreamOptions
 from cernis.cli.rule_watch import RuleWatch
 from cernis.errors import CernisError, QueryError, StrictError
@@ -38,7 +38,7 @@ from cernis.run.rules.streams import name_streams, unite_declared
 from cernis.run.session import RunOptions
 from cernis.spark.keys import explain_rules
 from cernis.spark.streaming import sinks, sources
-from cernis.spark.streaming.sources import UNDECODED, Places, StreamInput
+from cernis.spark.streaming.sources import UNDECODED, NamedSources, StreamInput
 from cernis.work.checkpoint import read_note
 from cernis.work.ddl import parse_schemas
 from cernis.work.endpoints import (
@@ -77,7 +77,7 @@ class StreamArguments(StreamOptions):
     """The unit of numbers, where it is given; `reading` has the unit in any case."""
 
     @property
-    def metrics_place(self) -> MetricsPlace | None:
+    def metrics_target(self) -> MetricsTarget | None:
         if self.listen is not None:
             return parse_listen(self.listen)
         return None if self.metrics is None else parse_metrics(self.metrics)
@@ -94,7 +94,7 @@ class Delivered:
     lateness: timedelta
     ahead: timedelta | None
     trigger: dict[str, Any]
-    metrics: MetricsPlace | None
+    metrics: MetricsTarget | None
     secret: bytes | None = field(default=None, repr=False)
 
 
@@ -107,7 +107,7 @@ class StreamPlan(ABC):
 
     @property
     @abstractmethod
-    def places(self) -> list[Source]:
+    def sources(self) -> list[Source]:
         """The sources."""
 
     @property
@@ -121,7 +121,7 @@ class StreamPlan(ABC):
 
     @property
     def title(self) -> str:
-        return f"{', '.join(map(str, self.places))} → {self.delivered.sink}"
+        return f"{', '.join(map(str, self.sources))} → {self.delivered.sink}"
 
     def notes(self) -> Iterator[str]:
         """Yield what to say before the stream is read."""
@@ -199,8 +199,8 @@ class RowStreamPlan(StreamPlan):
         return {**self.options, **self.flow, "corrupt": UNDECODED}
 
     @property
-    def places(self) -> list[Source]:
-        return [input_.place for input_ in self.inputs]
+    def sources(self) -> list[Source]:
+        return [input_.source for input_ in self.inputs]
 
     @property
     def needs_protobuf(self) -> bool:
@@ -218,7 +218,7 @@ class RowStreamPlan(StreamPlan):
     def explain_sources(self) -> Iterator[str]:
         """Say how the streams are read."""
         for input_ in self.inputs:
-            read = f"{input_.stream}: {input_.place}, {input_.format}: {input_.columns}"
+            read = f"{input_.stream}: {input_.source}, {input_.format}: {input_.columns}"
             yield from write_entry("source", [read])
 
     def watermark_clock(self, frames: dict[str, Any]) -> WatermarkClock:
@@ -338,8 +338,8 @@ class RdfStreamPlan(StreamPlan):
     """The versions of a live background in the micro-batches so far."""
 
     @property
-    def places(self) -> list[Source]:
-        return [input_.place for input_ in self.inputs]
+    def sources(self) -> list[Source]:
+        return [input_.source for input_ in self.inputs]
 
     @property
     def background(self) -> Any:
@@ -431,19 +431,19 @@ def _add_properties(plan: StreamPlan, properties: dict[str, str]) -> StreamPlan:
     delivered = replace(
         plan.delivered, sink=None if sink is None else add_properties(sink, properties)
     )
-    inputs: Any = [replace(i, place=add_properties(i.place, properties)) for i in plan.inputs]
+    inputs: Any = [replace(i, source=add_properties(i.source, properties)) for i in plan.inputs]
     return replace(plan, inputs=inputs, delivered=delivered)
 
 
 def _plan_query(arguments: StreamArguments) -> StreamPlan:
-    places = sources.parse_sources(arguments.source)
+    given = sources.parse_sources(arguments.source)
     columns = parse_schemas(arguments.schema or ())
-    query = _parse_query(arguments, places, columns)
+    query = _parse_query(arguments, given, columns)
     if arguments.reading.strict and query.warnings:
         raise StrictError(query.warnings)
     pattern = query.pattern
     inputs = sources.decide_inputs(
-        places, pattern.streams, pattern.declared, columns, arguments.reading
+        given, pattern.streams, pattern.declared, columns, arguments.reading
     )
     sources.check_query(inputs, pattern, arguments.reading)
     delivered = check_delivery(arguments)
@@ -454,11 +454,11 @@ def _plan_statement(arguments: StreamArguments) -> StreamPlan:
     query = SqlQuery(arguments.text, dialect=arguments.dialect or "spark")
     if not query.plans:
         raise CernisError("cernis stream: the statement has no MATCH_RECOGNIZE")
-    places = sources.parse_sources(arguments.source)
+    given = sources.parse_sources(arguments.source)
     tables = list(dict.fromkeys(filter(None, (plan.find_table() for plan in query.plans))))
-    streams = tables if len(places) == len(tables) == 1 else []
+    streams = tables if len(given) == len(tables) == 1 else []
     columns = parse_schemas(arguments.schema or ())
-    inputs = sources.decide_inputs(places, streams, None, columns, arguments.reading)
+    inputs = sources.decide_inputs(given, streams, None, columns, arguments.reading)
     delivered = check_delivery(arguments)
     return StatementStreamPlan(query=query, inputs=inputs, arguments=arguments, delivered=delivered)
 
@@ -540,7 +540,7 @@ def check_delivery(arguments: StreamArguments) -> Delivered:
         lateness=_time("--lateness", arguments.lateness),
         ahead=None if endless else _time("--ahead", arguments.ahead),
         trigger=trigger,
-        metrics=arguments.metrics_place,
+        metrics=arguments.metrics_target,
         secret=None if arguments.secret is None else read_secret(arguments.secret),
     )
 
@@ -554,7 +554,7 @@ def _time(option: str, argument: str) -> timedelta:
 
 
 def _parse_query(
-    arguments: StreamArguments, places: Places, columns: dict[str | None, str]
+    arguments: StreamArguments, given: NamedSources, columns: dict[str | None, str]
 ) -> Query:
     """Parse the query; arguments by position may take their names from the first files."""
     text, language, reading = arguments.text, arguments.language, arguments.reading
@@ -563,7 +563,7 @@ def _parse_query(
     except QueryError:
         if language != "cq":
             raise
-    inputs = sources.decide_inputs(places, (), None, columns, reading)
+    inputs = sources.decide_inputs(given, (), None, columns, reading)
     return cernis.query(text, lang=language, schema=sources.known_schema(inputs, reading))
 
 
@@ -575,10 +575,12 @@ def check_plan_folders(plan: StreamPlan) -> None:
         ("--checkpoint", delivered.checkpoint),
         ("--late-output", delivered.late_output),
     ]
-    check_folders(plan.places, written)
+    check_folders(plan.sources, written)
     if delivered.metrics is not None and delivered.metrics.path is not None:
-        places = [*(("--source", place) for place in plan.places), *written]
-        used = (UsedFile(option, each.path) for option, each in places if isinstance(each, Folder))
+        endpoints = [*(("--source", source) for source in plan.sources), *written]
+        used = (
+            UsedFile(option, each.path) for option, each in endpoints if isinstance(each, Folder)
+        )
         refuse_overwriting(delivered.metrics.path, "the metrics", used)
     if isinstance(delivered.sink, Folder) and delivered.checkpoint is not None:
         sinks.check_sink(delivered.sink, delivered.checkpoint)

@@ -185,15 +185,15 @@ def graph_matches_table(matches: Sequence[GraphMatch]) -> Table:
 
 def events_table(match: Match) -> Table:
     """Return the events of one match with their variables, in the order of the stream."""
-    places = [
+    marked = [
         (position, name, event)
         for name in match.vars
         for position, event in zip(match.positions[name], match.events(name), strict=True)
     ]
-    columns = list(dict.fromkeys(key for _, _, event in places for key in event))
+    columns = list(dict.fromkeys(key for _, _, event in marked for key in event))
     rows = [
         [Text(neutralize(name), style="bold cyan"), *(value_text(event.get(c)) for c in columns)]
-        for _, name, event in sorted(places, key=lambda place: place[0])
+        for _, name, event in sorted(marked, key=lambda one: one[0])
     ]
     return make_table(("", *columns), rows)
 

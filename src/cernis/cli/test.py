@@ -213,7 +213,7 @@ def run_on_spark(case: RunnableCase) -> Mapping[str, FoundMatches]:
 
 def _run_files_on_spark(case: RunnableCase) -> Mapping[str, FoundMatches]:
     with TemporaryDirectory() as folder:
-        place = Path(folder)
+        root = Path(folder)
         text, language, rules = "", "ceql", None
         options = dict(case.options)
         if case.is_graphs:
@@ -224,10 +224,10 @@ def _run_files_on_spark(case: RunnableCase) -> Mapping[str, FoundMatches]:
             text = str(case.query)
             is_conjunctive = getattr(case.query, "conjunctive", None) is not None
             language = "cq" if is_conjunctive else "ceql"
-        written = write_events(case.events, place / "events")
+        written = write_events(case.events, root / "events")
         background = options.pop("background", ())
         named = options.pop("tables", {}).items()
-        tables = {name: write_events(rows, place / "tables" / name) for name, rows in named}
+        tables = {name: write_events(rows, root / "tables" / name) for name, rows in named}
         arguments = RunArguments(
             text=text,
             language=language,
@@ -236,7 +236,7 @@ def _run_files_on_spark(case: RunnableCase) -> Mapping[str, FoundMatches]:
             background=_name_background(background),
             options=RunOptions(**options, tables=tables),
         )
-        output = place / "found.jsonl"
+        output = root / "found.jsonl"
         delivery = Delivery.of(str(output), None, count=False, limit=None, events=False)
         with redirect_stderr(StringIO()):
             choose_runner(on_spark=True).run(arguments, delivery)

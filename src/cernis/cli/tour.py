@@ -151,9 +151,9 @@ def _draw(match: Match, events: pa.Table, console: Console) -> str:
     from cernis.views.text_timeline import write_timeline
 
     own = pc.indices_nonzero(pc.equal(events["user"], match.partition["user"])).to_pylist()
-    place = {row: at for at, row in enumerate(own)}
-    marks = {name: [place[row] for row in rows] for name, rows in match.vars.items()}
-    start, end = place[match.start], place[match.end]
+    index_of = {row: at for at, row in enumerate(own)}
+    marks = {name: [index_of[row] for row in rows] for name, rows in match.vars.items()}
+    start, end = index_of[match.start], index_of[match.end]
     width = min(console.width - 16, 90)
     ends = (f"{match.start_ts:%H:%M:%S}", f"{match.end_ts:%H:%M:%S}")
     return write_timeline(marks, start, end, width=width, ends=ends)

@@ -19,7 +19,7 @@ NS: Final = "http://example/"
 STREAMS: Final = {"S1": "http://creditcard.org/transactions"}
 GRAPH: Final = "http://creditcard.org/db"
 
-_PLACES: Final = ('"Paris"', '"Lyon"', '"Lille"', '"Nantes"', '"Nice"', '"Metz"')
+_CITIES: Final = ('"Paris"', '"Lyon"', '"Lille"', '"Nantes"', '"Nice"', '"Metz"')
 _MEAN_GAP: Final = 4_000  # milliseconds
 _SERIES: Final = 0.03  # share of single transactions that are a big one with small ones after it
 _ABOUT_A_CARD: Final = 3  # triples
@@ -41,7 +41,7 @@ def make_streams(events: int, seed: int = 0, cards: int = 1000) -> dict[str, byt
     triples = [
         (card, f"<{NS}id>", nquads.write_iris("http://creditcard.org/id/", number)),
         (card, f"<{NS}amount>", nquads.write_hundredths(cents)),
-        (card, f"<{NS}loc>", nquads.choose_words(_PLACES, rng.integers(0, len(_PLACES), events))),
+        (card, f"<{NS}loc>", nquads.choose_words(_CITIES, rng.integers(0, len(_CITIES), events))),
     ]
     times = nquads.OPENING + np.cumsum(gaps)
     return {name: nquads.write_stream(iri, times, triples) for name, iri in STREAMS.items()}
@@ -55,11 +55,11 @@ def make_background(triples: int, seed: int = 0) -> bytes:
     subject = nquads.write_iris("http://creditcard.org/id/", np.arange(cards))
     names = nquads.list_people()
     holders = nquads.choose_words(names, rng.integers(0, len(names), cards))
-    places = nquads.choose_words(_PLACES, rng.integers(0, len(_PLACES), cards))
+    cities = nquads.choose_words(_CITIES, rng.integers(0, len(_CITIES), cards))
     banks = nquads.write_iris("http://creditcard.org/bank/", rng.integers(0, 20, cards))
     known = [
         (subject, f"<{NS}cardHolder>", holders),
-        (subject, f"<{NS}holderAddress>", places),
+        (subject, f"<{NS}holderAddress>", cities),
         (subject, f"<{NS}issuedBy>", banks),
     ]
     return nquads.write_graph(f"<{GRAPH}>", known, triples)

@@ -173,8 +173,8 @@ def card_payments(cards: int = 200, seed: int = 0) -> pa.Table:
             for wait, euros in ((0, rng.uniform(0.5, 1.5)), (12, rng.uniform(600, 2000))):
                 at.append(stolen + float(rng.uniform(0.5, 1) * wait) * _MINUTE)
                 rows.append(("PAYMENT", card, round(float(euros), 2), abroad))
-    kinds, numbers, sums, places = zip(*rows, strict=True)
-    return _order(at, {"type": kinds, "card": numbers, "euros": sums, "country": places})
+    kinds, numbers, sums, locations = zip(*rows, strict=True)
+    return _order(at, {"type": kinds, "card": numbers, "euros": sums, "country": locations})
 
 
 def parking_and_traffic(events: int = 300, seed: int = 0) -> dict[str, pa.Table]:
@@ -185,13 +185,13 @@ def parking_and_traffic(events: int = 300, seed: int = 0) -> dict[str, pa.Table]
     """
     rng = np.random.default_rng(seed)
     made = {}
-    for name, kind, place, where in (
+    for name, kind, site, where in (
         ("parking", "FULL", "garage", "district"),
         ("traffic", "JAM", "road", "area"),
     ):
         columns = {
             "type": [kind] * events,
-            place: [f"{place} {n}" for n in rng.integers(0, 40, events)],
+            site: [f"{site} {n}" for n in rng.integers(0, 40, events)],
             where: [f"district {n}" for n in rng.integers(0, 6, events)],
         }
         at = rng.uniform(0, _DAY, events) + (0.0 if name == "parking" else 0.5)

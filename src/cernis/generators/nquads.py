@@ -60,10 +60,10 @@ def write_hundredths(numbers: NDArray[np.integer]) -> pa.Array:
     return _join('"', whole, ".", part, f'"^^<{_XSD}decimal>')
 
 
-def write_moments(milliseconds: NDArray[np.int64]) -> pa.Array:
+def write_timestamps(milliseconds: NDArray[np.int64]) -> pa.Array:
     """Write milliseconds as literals of xsd:dateTime.
 
-    >>> write_moments(np.array([OPENING])).to_pylist()
+    >>> write_timestamps(np.array([OPENING])).to_pylist()
     ['"2024-01-02T09:00:00.000Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>']
     """
     text = pa.array(milliseconds).cast(pa.timestamp("ms")).cast(pa.string())
@@ -90,7 +90,7 @@ def write_stream(
     <urn:s> <urn:p> "x" <urn:e/0> .
     """
     graphs = write_iris(f"{iri}/", np.arange(len(times)))
-    pieces: list[Column] = [graphs, f" {GENERATED} ", write_moments(times), " .\n"]
+    pieces: list[Column] = [graphs, f" {GENERATED} ", write_timestamps(times), " .\n"]
     for s, p, o in triples:
         pieces += [s, f" {p} ", o, " ", graphs, " .\n"]
     return _write_rows(pieces, len(graphs))

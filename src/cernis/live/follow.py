@@ -34,8 +34,8 @@ from cernis.errors import CernisError, DataError, StateError
 from cernis.events.files import Opening
 from cernis.events.reader import Piece, Reader
 from cernis.events.source import read_events
+from cernis.live.connect import open_input
 from cernis.live.inputs import ArrivedTexts, LiveInput
-from cernis.live.places import open_input
 from cernis.live.prepare import LiveOptions, prepare_query, prepare_rules
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import LINE, FunctionSink
@@ -251,5 +251,5 @@ def _open(name: str | None, source: Any, *, once: bool) -> tuple[str, LiveInput]
         raise CernisError(
             f"cannot follow {type(source).__name__!r}; expected a path, a URI or an EventQueue"
         )
-    named, place = parse_live_source(str(source))
-    return name or named or "S", open_input(place, once=once)
+    named, parsed = parse_live_source(str(source))
+    return name or named or "S", open_input(parsed, once=once)

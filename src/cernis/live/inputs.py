@@ -183,13 +183,13 @@ class SocketInput(TextInput):
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(f"tcp://{host}:{port}")
-        self._place = host, port
+        self._address = host, port
         self._socket: socket.socket | None = None
 
     def read1(self, size: int) -> bytes:
         if self._socket is None:
             try:
-                self._socket = socket.create_connection(self._place, timeout=30)
+                self._socket = socket.create_connection(self._address, timeout=30)
             except OSError as error:
                 raise DataError(f"{self.label}: cannot connect: {error}") from error
         while not select.select([self._socket], [], [], 0.1)[0]:

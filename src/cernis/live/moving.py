@@ -1,6 +1,6 @@
 """A stream of one process goes on with another host, and comes back.
 
-The other host reads the same places from the same positions. Its tasks read rows by `TaskReading`,
+The other host reads the same sources from the same positions. Its tasks read rows by `TaskReading`,
 which has the readers and the columns of this process, so that rows, state and matches are the same.
 Then the positions that it has come to, and the state, come back into the store.
 

@@ -375,10 +375,10 @@ def release_staged(
 def _write_time(nanoseconds: int) -> str | None:
     """Return a time as text; None beyond the years that text has."""
     try:
-        moment = _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+        time = _EPOCH + timedelta(microseconds=nanoseconds // 1000)
     except OverflowError:
         return None
-    return moment.isoformat(timespec="milliseconds")
+    return time.isoformat(timespec="milliseconds")
 
 
 def match_inputs(inputs: Mapping[str, LiveInput], prepared: Prepared) -> list[str]:

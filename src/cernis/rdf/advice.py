@@ -63,7 +63,7 @@ class GraphSights:
                 del texts[text]
 
     def warn(self, skipped: Mapping[str, int], unit: str | None) -> Iterator[Diagnostic]:
-        """Yield the warnings; `unit` is that of numbers, None where times are dates."""
+        """Yield the warnings; `unit` is the unit of numeric times, None where times are dates."""
         if self._span is not None and unit is not None:
             odd = find_odd_times(self._span, UNITS[unit], "the time of an event")
             if odd is not None:

@@ -56,8 +56,8 @@ def compute_texts(
     own = values.terms.encode(look_up(used))
 
     def recode(codes: Int64s) -> Codes:
-        places = np.searchsorted(used, codes)
-        return np.where(codes >= 0, own[np.minimum(places, len(own) - 1)] if len(own) else -1, -1)
+        indices = np.searchsorted(used, codes)
+        return np.where(codes >= 0, own[np.minimum(indices, len(own) - 1)] if len(own) else -1, -1)
 
     columns = {name: recode(codes) for name, codes in singles.items()}
     hidden: dict[int, g.GraphVariable] = {}
@@ -92,10 +92,10 @@ def _aggregate(name: str, offsets: Int64s, codes: Codes, values: TermValues) -> 
     if len(filled):
         facts, begins = values.facts(codes), offsets[:-1][filled]
         fold = _extreme if name in ("MIN", "MAX") else _total
-        for place, text in zip(
+        for row, text in zip(
             filled.tolist(), fold(name, facts, begins, codes, values), strict=True
         ):
-            texts[place] = text
+            texts[row] = text
     return texts
 
 

@@ -177,7 +177,7 @@ class RowStore:
 
     @property
     def first_row(self) -> int | None:
-        """The number of the first row; None: there is none."""
+        """The number of the first row; None if there are no rows."""
         return self._rows[0].first if self._rows else None
 
     def codes(self) -> Iterator[Codes]:

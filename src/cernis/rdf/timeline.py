@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cernis.rdf.reading.events import Int64s
 from cernis.views.timeline import MatchMark, Timeline, view_marks
-from cernis.views.timeline_index import FoundMatch, Lane, Places, TimelineIndex, cumulate
+from cernis.views.timeline_index import FoundMatch, Indices, Lane, TimelineIndex, cumulate
 
 
 class GraphLanes(NamedTuple):
@@ -47,7 +47,7 @@ def index_graphs(lanes: GraphLanes, ends: GraphEnds) -> TimelineIndex:
     totals = cumulate(ends.counts)
     ranks = np.searchsorted(lanes.ticks, ends.ticks, side="right") - 1
 
-    def find_matches(asked: Places) -> list[FoundMatch]:
+    def find_matches(asked: Indices) -> list[FoundMatch]:
         found = []
         for rank in asked.tolist():
             for match in ends.find_page(totals[int(np.searchsorted(ranks, rank))]):

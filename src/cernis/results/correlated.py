@@ -164,7 +164,7 @@ def _sort_latest_first(block: MatchBlock) -> MatchBlock:
 
 
 def _spread(values: NDArray[Any], at: NDArray[np.int64], size: int, fill: int = 0) -> NDArray[Any]:
-    """Return an array of so many values in which these stand at their places."""
+    """Return an array of a size with these values at these indices, and `fill` elsewhere."""
     wide = np.full(size, fill, values.dtype)
     wide[at] = values
     return wide

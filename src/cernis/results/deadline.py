@@ -30,33 +30,33 @@ class DeadlineColumn:
 
     within: Window
     ends: Positions = field(default_factory=lambda: _NOTHING)
-    moments: Positions = field(default_factory=lambda: _NOTHING)
+    positions: Positions = field(default_factory=lambda: _NOTHING)
     """For each of `ends` the position of the event at the deadline; -1 if there is none."""
 
     def read(self, ends: Positions, events: EventStore) -> pa.Array:
         """Return the deadline of each match that ends at these positions."""
         if self.within.unit is Unit.TIME:
             return _add(events.times(ends), self.within, events.time_unit)
-        at = self.find_places(ends)
+        at = self.find_positions(ends)
         known = np.flatnonzero(at >= 0)
         index = np.full(len(at), -1)
         index[known] = np.arange(len(known))
         indices = pa.array(index, pa.int64(), mask=index < 0)
         return events.times(at[known]).take(indices)
 
-    def find_places(self, ends: Positions) -> Positions:
+    def find_positions(self, ends: Positions) -> Positions:
         """Return where the deadlines are: at events, -1 if there is none; or the ends for times."""
         if self.within.unit is Unit.TIME:
             return ends
         order = np.argsort(self.ends, kind="stable")
-        return self.moments[order[np.searchsorted(self.ends, ends, sorter=order)]]
+        return self.positions[order[np.searchsorted(self.ends, ends, sorter=order)]]
 
     def join(self, others: Sequence[DeadlineColumn]) -> DeadlineColumn:
         """Return the deadlines of the matches of several results of one session."""
         parts = [self, *others]
         ends, at = np.unique(np.concatenate([part.ends for part in parts]), return_index=True)
-        moments = np.concatenate([part.moments for part in parts])[at]
-        return DeadlineColumn(self.within, ends, moments)
+        positions = np.concatenate([part.positions for part in parts])[at]
+        return DeadlineColumn(self.within, ends, positions)
 
 
 def _add(times: pa.Array, within: Window, time_unit: str) -> pa.Array:

@@ -94,10 +94,10 @@ class Groups(TableResult[MatchGroup]):
         for name in names:
             if name not in numbers:
                 raise CernisError(f"{name!r} is no column of numbers: {', '.join(numbers)}")
-        places, axis = self._find_places()
-        return plot_bars([(name, self._list_bars(name, places)) for name in names], axis, width)
+        intervals, axis = self._find_intervals()
+        return plot_bars([(name, self._list_bars(name, intervals)) for name in names], axis, width)
 
-    def _find_places(self) -> tuple[list[tuple[Any, Any]], Axis]:
+    def _find_intervals(self) -> tuple[list[tuple[Any, Any]], Axis]:
         """Return where each group lies on the axis of a chart."""
         if not self._times:
             return [(name, name) for name in self._name_series()], "nominal"
@@ -105,23 +105,23 @@ class Groups(TableResult[MatchGroup]):
         if self._times[0] == "end":
             first = last
         axis: Axis = "quantitative" if is_number(first.type) else "temporal"
-        starts, ends = (_read_places(column, axis) for column in (first, last))
+        starts, ends = (_read_times(column, axis) for column in (first, last))
         return list(zip(starts, ends, strict=True)), axis
 
-    def _list_bars(self, name: str, places: Sequence[tuple[Any, Any]]) -> list[Bar]:
+    def _list_bars(self, name: str, intervals: Sequence[tuple[Any, Any]]) -> list[Bar]:
         """Return the numbers of a column, and 0 for intervals between, per series."""
         from cernis.views.plot_groups import Bar
 
         series = self._name_series()
         found = self._table.column(name).to_pylist()
         bars = [
-            Bar(*place, own, float(value))
-            for place, own, value in zip(places, series, found, strict=True)
+            Bar(*interval, own, float(value))
+            for interval, own, value in zip(intervals, series, found, strict=True)
             if value is not None
         ]
-        if self._times[:1] != ["from_ts"] or name not in self._added or not places:
+        if self._times[:1] != ["from_ts"] or name not in self._added or not intervals:
             return bars
-        size, begun = places[0][1] - places[0][0], {at for at, _ in places}
+        size, begun = intervals[0][1] - intervals[0][0], {at for at, _ in intervals}
         number = round((max(begun) - min(begun)) / size) + 1
         if number <= _MOST_BARS:
             drawn = {(bar.series, round((bar.at - min(begun)) / size)) for bar in bars}
@@ -177,7 +177,7 @@ class Groups(TableResult[MatchGroup]):
         return self.schema.names, rows
 
 
-def _read_places(column: pa.ChunkedArray, axis: Axis) -> list[float]:
+def _read_times(column: pa.ChunkedArray, axis: Axis) -> list[float]:
     """Return times as numbers: of their own, or milliseconds since 1970."""
     if axis == "temporal":
         column = column.cast(pa.timestamp("ns")).cast(pa.int64())

@@ -83,10 +83,10 @@ def view_match(
 ) -> Timeline:
     """Return the timeline of one match: a lane for each variable, from its start to its end."""
     held = {position for _, positions in marks for position in positions}
-    places = np.array(sorted(held | set(interval)), np.int64)
-    times, unit = _read_axis(events, places)
-    rows = dict(zip(places.tolist(), events.rows(places).tolist(), strict=True))
-    at = dict(zip(places.tolist(), times.tolist(), strict=True))
+    positions = np.array(sorted(held | set(interval)), np.int64)
+    times, unit = _read_axis(events, positions)
+    rows = dict(zip(positions.tolist(), events.rows(positions).tolist(), strict=True))
+    at = dict(zip(positions.tolist(), times.tolist(), strict=True))
     shown = (
         MatchMark(rows[p], at[p], lane, name, p)
         for lane, (name, positions) in enumerate(marks)
@@ -135,8 +135,8 @@ def _number_types(events: EventStore) -> tuple[NDArray[np.int64], list[str]]:
     def number_chunk(chunk: pa.DictionaryArray) -> NDArray[np.int64]:
         texts = convert_types(pa.chunked_array([chunk.dictionary]))[0].to_pylist()
         lanes = [-1 if t is None else numbers.setdefault(t, len(numbers)) for t in texts]
-        places = pc.fill_null(chunk.indices.cast(pa.int64()), -1).to_numpy()
-        return np.asarray(np.array([*lanes, -1], np.int64)[places], np.int64)
+        indices = pc.fill_null(chunk.indices.cast(pa.int64()), -1).to_numpy()
+        return np.asarray(np.array([*lanes, -1], np.int64)[indices], np.int64)
 
     parts = [batch.interleave(number_part) for batch in events.stored_batches()]
     codes = np.concatenate([np.empty(0, np.int64), *parts])
@@ -209,7 +209,9 @@ def _find_first(found: MatchSet, base: int, ends: Positions) -> list[FoundMatch]
 def _list_marks(block: MatchBlock, variables: Sequence[str], base: int) -> Iterator[FoundMatch]:
     for i, end in enumerate(block.end.tolist()):
         marks = tuple(
-            (name, tuple((places[offsets[i] : offsets[i + 1]] - base).tolist()))
-            for name, offsets, places in zip(variables, block.offsets, block.positions, strict=True)
+            (name, tuple((positions[offsets[i] : offsets[i + 1]] - base).tolist()))
+            for name, offsets, positions in zip(
+                variables, block.offsets, block.positions, strict=True
+            )
         )
         yield FoundMatch(end - base, marks)

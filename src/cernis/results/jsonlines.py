@@ -45,14 +45,14 @@ def match_lines(
     text: TextEvents = "named",
 ) -> pa.StringArray:
     """Return one line for each match, with the events that `text` asks for."""
-    lists, held, places = [], {}, []
+    lists, held, positions = [], {}, []
     for name, attributes in fields.attributes.items():
         v = fields.variables.index(name)
         lists.append(list_rows(block.positions[v], block.offsets[v], events))
         if text != "named" or attributes:
             held[name] = list_events(block.positions[v], block.offsets[v], events, attributes)
         if text == "placed":
-            places.append(_list_texts(_numbers(block.positions[v]), block.offsets[v]))
+            positions.append(_list_texts(_numbers(block.positions[v]), block.offsets[v]))
     members: dict[str, list[_Piece]] = {
         "start": [_numbers(events.rows(block.start))],
         "end": [_numbers(events.rows(block.end))],
@@ -66,8 +66,8 @@ def match_lines(
     members["vars"] = _object(fields.shown, zip(lists))
     if held:
         members["events"] = _object(held, zip(held.values()))
-    if places:
-        members["positions"] = _object(fields.shown, zip(places))
+    if positions:
+        members["positions"] = _object(fields.shown, zip(positions))
     members["partition"] = _object_of(fields.keys, partition_columns(block.end, fields, events))
     values = fields.values(block, events)
     if values:

@@ -58,7 +58,7 @@ class MatchValues(NamedTuple):
     """Some matches as events of another stream."""
 
     ends: Positions
-    places: Positions
+    positions: Positions
     """The positions of the events that they stand after: ends, or deadlines that count events."""
     times: pa.Array
     """The times of their ends, or their deadlines."""
@@ -225,7 +225,7 @@ class Matches(Result[Match]):
     ) -> Timeline:
         """Return what a picture of an interval shows, in `width` bins; `svg()` draws it.
 
-        `start` and `stop` are places on its axis: milliseconds since 1970, the numbers of a column
+        `start` and `stop` are values on its axis: milliseconds since 1970, the numbers of a column
         of numbers, or rows. Lanes are types of events, or variables. The first call indexes the
         events and counts the matches; then a call costs O(lanes · width · log events).
         """
@@ -298,11 +298,11 @@ class Matches(Result[Match]):
         for block in self._pieces(None):
             events = self._events
             ends = block.end
-            times, places = events.times(ends), ends
+            times, positions = events.times(ends), ends
             if deadline is not None:
                 times = deadline.read(ends, events)
-                places = deadline.find_places(ends)
-            yield MatchValues(ends, places, times, self._fields.values(block, events))
+                positions = deadline.find_positions(ends)
+            yield MatchValues(ends, positions, times, self._fields.values(block, events))
 
     def join(self, others: Sequence[Matches]) -> Matches:
         """Return these matches and those of later batches of the same session as one result.
@@ -334,7 +334,7 @@ class Matches(Result[Match]):
 
     @property
     def orders_by_deadline(self) -> bool:
-        """Whether the order of matches of different partitions is that of their deadlines."""
+        """Whether matches of different partitions are in the order of their deadlines."""
         return self.pattern.orders_by_deadline and not self.counting
 
     def lines(

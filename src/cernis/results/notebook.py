@@ -96,15 +96,15 @@ def _unfold(match: ShownMatch) -> Markup:
 
 def _events(match: ShownMatch) -> str:
     """Return a table of a match's events with their variables, in the order of the stream."""
-    places = [
+    marked = [
         (position, name, event)
         for name in match.positions
         for position, event in zip(match.positions[name], match.events(name), strict=True)
     ]
-    columns = list(dict.fromkeys(key for _, _, event in places for key in event))
-    shown = sorted(places, key=lambda place: place[0])[:_MOST_EVENTS]
+    columns = list(dict.fromkeys(key for _, _, event in marked for key in event))
+    shown = sorted(marked, key=lambda one: one[0])[:_MOST_EVENTS]
     rows = [[name, *(event.get(column) for column in columns)] for _, name, event in shown]
-    return _table(["", *columns], rows) + ("<p>…</p>" if len(places) > len(shown) else "")
+    return _table(["", *columns], rows) + ("<p>…</p>" if len(marked) > len(shown) else "")
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

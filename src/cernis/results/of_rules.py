@@ -44,6 +44,6 @@ def fill_table(table: pa.Table, united: pa.Schema) -> pa.Table:
 
 
 def name_table(rule: str, filled: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return filled matches with the name of their rule; `schema` is that of `name_rules`."""
+    """Return filled matches with the name of their rule, in the schema of `name_rules`."""
     names = pa.repeat(pa.scalar(rule, pa.string()), filled.num_rows)
     return pa.table([names, *filled.columns], schema=schema)

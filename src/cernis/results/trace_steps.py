@@ -13,16 +13,16 @@ from cernis.views.automaton import AutomatonView, write_label
 class ExampleMark(NamedTuple):
     """An event of a partial match, and those before it."""
 
-    place: int
+    event: int
     labels: frozenset[str]
     before: ExampleMark | None
 
     def list_marks(self) -> list[tuple[int, frozenset[str]]]:
         """Return the events from the first on, each with its variables."""
-        found = [(self.place, self.labels)]
+        found = [(self.event, self.labels)]
         mark = self.before
         while mark is not None:
-            found.append((mark.place, mark.labels))
+            found.append((mark.event, mark.labels))
             mark = mark.before
         return found[::-1]
 
@@ -135,8 +135,8 @@ def write_step(
     for state, waiting in sorted(replayed.alive.items()):
         marks = waiting.example.list_marks() if waiting.example is not None else []
         example = tuple(
-            (int(rows[place]), name)
-            for place, labels in marks
+            (int(rows[index]), name)
+            for index, labels in marks
             for name in sorted(labels & shown or labels)
         )
         since, name = int(rows[waiting.since]), drawn[state].name

@@ -104,7 +104,7 @@ class FrozenState(NamedTuple):
     run: FrozenRun
     columns: Columns
     progress: StreamPosition
-    """Without its position, which is that of the engine."""
+    """Without its position, which the engine has."""
     unindexed: Unindexed
     """What its plan left to candidates."""
 

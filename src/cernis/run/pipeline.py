@@ -257,7 +257,7 @@ class Pipeline:
             return np.empty(0, np.int64)
         if deadline is None or not len(ends):
             return ends
-        at = deadline.find_places(ends)
+        at = deadline.find_positions(ends)
         return np.where(at < 0, self.engine.position - 1, at)
 
     def deadline(self) -> DeadlineColumn | None:

@@ -246,7 +246,7 @@ class Session(StreamSession[Found, OpenedEvents]):
 
     @property
     def first_group_end(self) -> int | None:
-        """The time, in nanoseconds, at which the next group of EVERY ends; None: there is none."""
+        """The time, in nanoseconds, at which the next group of EVERY ends, or None."""
         stages = self.pipeline.stages
         return None if stages.closing is None else stages.closing.first_close(stages)
 

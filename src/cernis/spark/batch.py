@@ -92,7 +92,7 @@ def map_rows(rows: Any, work: Work, schema: pa.Schema | None = None) -> Any:
 
 
 def _merge_best(job: QueryJob, work: QueryWork, found: Any) -> Any:
-    """Return the best of what all tasks have found, in their order where places are asked for."""
+    """Return the best of what all tasks have found, in their order where it is asked for."""
     pattern, (value, tie) = job.plan.pattern, (field.name for field in RANKING)
     assert pattern.order is not None
     by_value = F.desc_nulls_last(value) if pattern.order.descending else F.asc_nulls_last(value)
@@ -120,22 +120,22 @@ def travelling_rows(job: QueryJob) -> Any:
 def _find_last_time(frames: Sequence[Frame]) -> Column:
     """Return the last time of the whole input: a deadline has passed when it is later."""
     lasts: list[Column] = [
-        frame.data.agg(F.max(moment).alias("t")).scalar()
+        frame.data.agg(F.max(timestamp).alias("t")).scalar()
         for frame in frames
-        if (moment := frame.moment) is not None
+        if (timestamp := frame.timestamp) is not None
     ]
     return lasts[0] if len(lasts) == 1 else F.greatest(*lasts)
 
 
 def select_rows(job: QueryJob, *, numbers: bool = True) -> Any:
-    """Return the events of all streams, each with its mask, row, moment and bucket.
+    """Return the events of all streams, each with its mask, row, timestamp and bucket.
 
-    Without row numbers where only moments and buckets are looked at: numbers cost a join,
+    Without row numbers where only timestamps and buckets are looked at: numbers cost a join,
     which Spark would carry out for nothing.
     """
     rows = None
     for i, frame in enumerate(job.frames):
-        own = _select_of_frame(job, i, frame, numbers or frame.moment is None)
+        own = _select_of_frame(job, i, frame, numbers or frame.timestamp is None)
         rows = own if rows is None else rows.unionByName(own, allowMissingColumns=True)
     return rows
 
@@ -144,7 +144,7 @@ def _select_of_frame(job: QueryJob, i: int, frame: Frame, numbers: bool) -> Any:
     data = frame.data.withColumn(ROW, F.lit(0).cast("bigint"))
     if numbers:
         data = _number_frame(job, i)
-    moment, untimed = frame.moment, frame.untimed
+    timestamp, untimed = frame.timestamp, frame.untimed
     relevance = job.pushdown.relevance[frame.stream]
     read = read_condition(frame, job.plan, job.layout, relevance)
     if job.options.on_error == "skip" and untimed is not None:
@@ -155,7 +155,7 @@ def _select_of_frame(job: QueryJob, i: int, frame: Frame, numbers: bool) -> Any:
     columns = travelling_columns(
         frame, job.plan, job.layout, job.pushdown, job.columns[frame.stream]
     )
-    columns += [F.col(ROW), (F.col(ROW) if moment is None else moment).alias(MOMENT)]
+    columns += [F.col(ROW), (F.col(ROW) if timestamp is None else timestamp).alias(MOMENT)]
     if len(job.frames) > 1:
         columns.append(F.lit(i).alias(STREAM))
     keyed = job.layout.distribution is Distribution.KEYED
@@ -226,7 +226,7 @@ def _sort(job: QueryJob, data: Any) -> Any:
 
 
 def _sort_rows(frames: Sequence[Frame], data: Any) -> Any:
-    """Sort by moments, and drop these, or let them be the times."""
+    """Sort by timestamps, and drop these, or let them be the times."""
     ties = [ROW, STREAM] if STREAM in data.columns else [ROW]
     if frames[0].time is None:
         return data.sortWithinPartitions(*ties).drop(MOMENT)
@@ -266,11 +266,11 @@ def _add_up(parts: Any, schema: pa.Schema) -> Any:
 def _distinct(found: Any, *, placed: bool) -> Any:
     """Keep each answer once: at the first match that has it, whichever task found it."""
     *names, end, end_ts = (name for name in found.columns if name != PLACE)
-    place = [PLACE] if placed else []
-    first = F.min(F.struct(F.col(end_ts), F.col(end), *place)).alias("@first")
+    rank = [PLACE] if placed else []
+    first = F.min(F.struct(F.col(end_ts), F.col(end), *rank)).alias("@first")
     grouped = found.groupBy(*names).agg(first) if names else found.agg(first).dropna()
     return grouped.select(
-        *names, *(F.col("@first")[name].alias(name) for name in (end, end_ts, *place))
+        *names, *(F.col("@first")[name].alias(name) for name in (end, end_ts, *rank))
     )
 
 
@@ -308,8 +308,8 @@ def _recognize_keyed(job: RuleJob, keyed: KeyedRules) -> Any:
 
 
 def _select_keyed(job: RuleJob, keyed: KeyedRules, i: int, frame: Frame, tasks: int) -> Any:
-    """Return the rows of one stream, each with its number, its moment and its bucket."""
-    data, moment, untimed = _number_frame(job, i), frame.moment, frame.untimed
+    """Return the rows of one stream, each with its number, its timestamp and its bucket."""
+    data, timestamp, untimed = _number_frame(job, i), frame.timestamp, frame.untimed
     if job.options.on_error == "skip" and untimed is not None:
         data, untimed = data.filter(~untimed), None
     key, relevance = keyed.key, find_relevance(job, keyed, i)
@@ -322,7 +322,7 @@ def _select_keyed(job: RuleJob, keyed: KeyedRules, i: int, frame: Frame, tasks: 
         data = data.filter(has_key if untimed is None else has_key | untimed)
         bucket = F.coalesce(bucket, F.lit(0))
     columns = [frame.columns[n][0].alias(c) for n, c in job.columns[frame.stream].items()]
-    columns += [F.col(ROW), (F.col(ROW) if moment is None else moment).alias(MOMENT)]
+    columns += [F.col(ROW), (F.col(ROW) if timestamp is None else timestamp).alias(MOMENT)]
     if len(job.frames) > 1:
         columns.append(F.lit(i).alias(STREAM))
     return data.select(*columns, bucket.alias(BUCKET))

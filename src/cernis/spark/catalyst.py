@@ -335,10 +335,10 @@ class _Translation:
                 if kind == "text":
                     found = _apply(op, column, F.lit(evaluate.replace_surrogates(right)))
                 elif kind == "time":
-                    moment = evaluate.parse_instant(right, _ARROW_TIMES[type(type_)])
-                    if moment is not None:
+                    instant = evaluate.parse_instant(right, _ARROW_TIMES[type(type_)])
+                    if instant is not None:
                         literal = _time_literal(type_)
-                        found = _whole(op, column, moment, literal, _ends(64), unordered)
+                        found = _whole(op, column, instant, literal, _ends(64), unordered)
             case _ if kind == "integer":
                 literal, ends = _caster(type_), _ends(_BITS[type(type_)])
                 found = _whole(op, column, right, literal, ends, unordered)
@@ -498,14 +498,14 @@ def _follow_path(
 
 def _field(column: Column, type_: T.StructType, name: str) -> tuple[Column, T.DataType] | None:
     """Return the one field of exactly this name."""
-    places = [i for i, field in enumerate(type_.fields) if field.name == name]
-    if len(places) != 1:
+    indices = [i for i, field in enumerate(type_.fields) if field.name == name]
+    if len(indices) != 1:
         return None
-    field = type_.fields[places[0]]
+    field = type_.fields[indices[0]]
     if sum(_alike(other.name, name) for other in type_.fields) > 1:
         # casts go by position, so that capitals do not matter
         renamed = [T.StructField(str(i), f.dataType) for i, f in enumerate(type_.fields)]
-        return column.cast(T.StructType(renamed)).getField(str(places[0])), field.dataType
+        return column.cast(T.StructType(renamed)).getField(str(indices[0])), field.dataType
     return column.getField(name), field.dataType
 
 

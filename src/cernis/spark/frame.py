@@ -1,11 +1,11 @@
 """`Frame`: a DataFrame as a stream of events, checked before any job starts.
 
-Columns are renamed by their place (c0, c1, …), so that names with dots, backticks or
+Columns are renamed by their index (c0, c1, …), so that names with dots, backticks or
 other capitals, which Spark would resolve in its own way, mean what they mean in a query:
 exactly themselves. Spark prunes unused columns afterwards. The type and time columns are
 checked, and that no name occurs twice.
 
-Events are ordered and cut by their *moment*: microseconds for timestamps, the number itself
+Events are ordered and cut by their *timestamp*: microseconds for times, the number itself
 for integers, nanoseconds for fractions. Timestamps without a zone stay as they are: any way
 to number them in Spark depends on the session's time zone.
 """
@@ -63,7 +63,7 @@ class Frame:
     source: Any
     """The DataFrame as it was given."""
     data: Any
-    """The same, its columns renamed by place."""
+    """The same DataFrame, its columns renamed by index."""
     fields: Mapping[str, T.StructField]
     columns: Columns
     type: str
@@ -118,8 +118,8 @@ class Frame:
         return TICKS if TICKS in self.columns else self.time or ""
 
     @property
-    def moment(self) -> Column | None:
-        """The moments of events; NULL where an event has no usable time."""
+    def timestamp(self) -> Column | None:
+        """The timestamps of events; NULL where an event has no usable time."""
         if self.time is None:
             return None
         column, type_ = self.columns[self._timed_by]
@@ -138,19 +138,19 @@ class Frame:
     @property
     def micros(self) -> Column | None:
         """The times of events in microseconds; NULL where they do not fit."""
-        moment, tick = self.moment, self.scale.unit_ns
-        if moment is None or tick is None:
+        timestamp, tick = self.timestamp, self.scale.unit_ns
+        if timestamp is None or tick is None:
             return None
         match self.time_type:
             case T.TimestampType():
-                return moment
+                return timestamp
             case T.TimestampNTZType():
-                return micros_since_1970(moment)
+                return micros_since_1970(timestamp)
             case T.DateType():
-                return moment * F.lit(86_400_000_000)
+                return timestamp * F.lit(86_400_000_000)
         if tick < UNITS["us"]:
-            return F.floor(moment / F.lit(UNITS["us"] // tick)).cast("bigint")
-        return F.try_multiply(moment, F.lit(tick // UNITS["us"]))
+            return F.floor(timestamp / F.lit(UNITS["us"] // tick)).cast("bigint")
+        return F.try_multiply(timestamp, F.lit(tick // UNITS["us"]))
 
     @property
     def untimed(self) -> Column | None:
@@ -158,18 +158,18 @@ class Frame:
         if self.time is None:
             return None
         column, type_ = self.columns[self._timed_by]
-        moment = self.moment
-        if isinstance(type_, FRACTIONS) and moment is not None:
-            return moment.isNull()
+        timestamp = self.timestamp
+        if isinstance(type_, FRACTIONS) and timestamp is not None:
+            return timestamp.isNull()
         return column.isNull()
 
-    def later(self, moment: Column, ticks: int) -> Column:
-        """Return a moment so many ticks later, or the last possible one; NULL before the first."""
+    def later(self, timestamp: Column, ticks: int) -> Column:
+        """Return a later timestamp, or the last possible one; NULL before the first."""
         last, by = F.lit(2**63 - 1), F.lit(ticks)
         if isinstance(self.time_type, T.TimestampNTZType):
             last = F.lit(_LAST).cast("timestamp_ntz")
             by = F.lit(timedelta(microseconds=max(-(2**62), min(ticks, 2**62))))
-        found = F.try_add(moment, by)
+        found = F.try_add(timestamp, by)
         return found if ticks < 0 else F.coalesce(found, last)
 
 
@@ -184,7 +184,7 @@ def make_frame(
     label, schema = f"stream {stream!r}", df.schema
     names = schema.names
     fields = {f.name: f for f in schema if f.name not in HIDDEN and f.name != corrupt}
-    places = {name: F.col(f"c{i}") for i, name in enumerate(names)}
+    by_name = {name: F.col(f"c{i}") for i, name in enumerate(names)}
     if time is not None and TICKS not in names:
         _check_time(label, time, fields)
     if row is not None and row not in HIDDEN:
@@ -192,9 +192,9 @@ def make_frame(
     return Frame(
         stream=stream,
         source=df,
-        data=rename_by_place(df),
+        data=rename_by_index(df),
         fields=fields,
-        columns={field.name: (places[field.name], field.dataType) for field in schema},
+        columns={field.name: (by_name[field.name], field.dataType) for field in schema},
         type=options.type_column,
         time=time,
         time_unit=options.time_unit,
@@ -223,14 +223,14 @@ def _check_columns(stream: str, df: Any, options: JobOptions) -> None:
         raise DataError(f"{label}: no column {corrupt!r} for what could not be decoded")
 
 
-def rename_by_place(df: Any, *more: Column) -> Any:
-    """Name the columns of a DataFrame by their place, and add more columns after them.
+def rename_by_index(df: Any, *more: Column) -> Any:
+    """Name the columns of a DataFrame by their index, and add more columns after them.
 
     Drops their metadata, by which Spark pads constants beside columns of type CHAR.
     """
-    places = [f"c{i}" for i in range(len(df.columns))]
-    renamed = df.select("*", *more).toDF(*places, *(f"m{i}" for i in range(len(more))))
-    kept = [F.col(place).alias(place, metadata={}) for place in places]
+    names = [f"c{i}" for i in range(len(df.columns))]
+    renamed = df.select("*", *more).toDF(*names, *(f"m{i}" for i in range(len(more))))
+    kept = [F.col(name).alias(name, metadata={}) for name in names]
     return renamed.select(*kept, *(f"m{i}" for i in range(len(more))))
 
 

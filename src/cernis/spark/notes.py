@@ -245,8 +245,8 @@ class Notes:
             yield from find_unmet_conditions(pattern, passed, so_far=so_far)
 
 
-def _bit_where(test: Test, place: int, frame: Frame) -> Column:
+def _bit_where(test: Test, index: int, frame: Frame) -> Column:
     """Return a bit that is set where an event may pass a test."""
     may_pass = relevance_condition([test], frame.columns, frame.type, frame.stream)
-    bit, none = (F.lit(number).cast("bigint") for number in (1 << place, 0))
+    bit, none = (F.lit(number).cast("bigint") for number in (1 << index, 0))
     return bit if may_pass is None else F.when(may_pass, bit).otherwise(none)

@@ -7,7 +7,7 @@ in order of preference, from
 * a column that the user names;
 * Parquet files read as they are: Spark knows the row in each file, and files go by name.
   Filters still reach the files;
-* the place in the partition, plus the sizes of the partitions before, if counting and reading
+* the index in the partition, plus the sizes of the partitions before, if counting and reading
   see the same partitions (`arrangement.has_fixed_partitions`). Filters cannot pass such
   numbers on their way to the source;
 * `monotonically_increasing_id`, whose numbers have gaps: they have the right order, and tell
@@ -27,10 +27,10 @@ from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 
 from cernis.spark.arrangement import class_name, has_fixed_partitions, is_small
-from cernis.spark.frame import Frame, rename_by_place
+from cernis.spark.frame import Frame, rename_by_index
 from cernis.work.columns import ROW
 
-_PLACE, _BEFORE, _GROUP = "@place", "@before", "@group"
+_INDEX, _BEFORE, _GROUP = "@index", "@before", "@group"
 
 
 def number_rows(frame: Frame, row: str | None) -> Any:
@@ -41,24 +41,24 @@ def number_rows(frame: Frame, row: str | None) -> Any:
         return frame.data.withColumn(ROW, frame.columns[row][0].cast("bigint"))
     names, source = frame.data.columns, frame.source
     if is_parquet(source):
-        place, group = F.col("_metadata.row_index"), F.col("_metadata.file_path")
+        index, group = F.col("_metadata.row_index"), F.col("_metadata.file_path")
         if is_small(source) and len(source.inputFiles()) == 1:
-            return rename_by_place(source, place).toDF(*names, ROW)
-        return _add_offsets(source, names, place, group)
+            return rename_by_index(source, index).toDF(*names, ROW)
+        return _add_offsets(source, names, index, group)
     identity = F.monotonically_increasing_id()
     if not has_fixed_partitions(source):
         return frame.data.withColumn(ROW, identity)
-    place, group = identity.bitwiseAND(F.lit((1 << 33) - 1)), F.shiftright(identity, 33)
-    return _add_offsets(source, names, place, group)
+    index, group = identity.bitwiseAND(F.lit((1 << 33) - 1)), F.shiftright(identity, 33)
+    return _add_offsets(source, names, index, group)
 
 
 def number_file_rows(source: Any, files: int) -> Any:
     """Add row numbers to so many Parquet files, read as they are."""
-    place = F.col("_metadata.row_index")
+    index = F.col("_metadata.row_index")
     if files == 1:
-        return source.select("*", place.alias(ROW))
+        return source.select("*", index.alias(ROW))
     names = [f"c{i}" for i in range(len(source.columns))]
-    return _add_offsets(source, names, place, F.col("_metadata.file_path")).toDF(
+    return _add_offsets(source, names, index, F.col("_metadata.file_path")).toDF(
         *source.columns, ROW
     )
 
@@ -87,15 +87,15 @@ def count_rows(source: Any) -> Column:
     return number
 
 
-def _add_offsets(source: Any, names: list[str], place: Column, group: Column) -> Any:
-    """Add to each row its place in its group plus the sizes of the groups before."""
-    placed = rename_by_place(source, place, group).toDF(*names, _PLACE, _GROUP)
+def _add_offsets(source: Any, names: list[str], index: Column, group: Column) -> Any:
+    """Add to each row its index in its group plus the sizes of the groups before."""
+    indexed = rename_by_index(source, index, group).toDF(*names, _INDEX, _GROUP)
     sizes = source.select(group.alias(_GROUP)).groupBy(_GROUP).agg(F.count(F.lit(1)).alias("n"))
     # one partition for all: there are only as many rows as files or partitions
     before = Window.partitionBy(F.lit(0)).orderBy(_GROUP).rowsBetween(Window.unboundedPreceding, -1)
     offsets = sizes.select(_GROUP, F.coalesce(F.sum("n").over(before), F.lit(0)).alias(_BEFORE))
-    row = (F.col(_PLACE) + F.col(_BEFORE)).alias(ROW)
-    return placed.join(F.broadcast(offsets), _GROUP).select(*names, row)
+    row = (F.col(_INDEX) + F.col(_BEFORE)).alias(ROW)
+    return indexed.join(F.broadcast(offsets), _GROUP).select(*names, row)
 
 
 def is_parquet(source: Any) -> bool:

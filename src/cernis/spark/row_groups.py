@@ -42,10 +42,10 @@ def find_files(frame: Frame, row: str | None) -> list[str]:
     source = frame.source
     if frame.joined or source.isStreaming or row is not None:
         return []
-    places = [urlsplit(file) for file in list_parquet_files(source)]
-    if any(place.scheme != "file" for place in places) or len({*places}) < len(places):
+    urls = [urlsplit(file) for file in list_parquet_files(source)]
+    if any(url.scheme != "file" for url in urls) or len({*urls}) < len(urls):
         return []
-    return [unquote(place.path) for place in places]
+    return [unquote(url.path) for url in urls]
 
 
 class Times(NamedTuple):

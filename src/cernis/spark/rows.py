@@ -45,7 +45,7 @@ def travelling_columns(
 ) -> list[Column]:
     """Return attributes and masks.
 
-    Where irrelevant events travel because their places count, their attributes are NULL.
+    Where irrelevant events travel because their positions count, their attributes are NULL.
     """
     shown = pushdown.relevance[frame.stream] if layout.why_all or layout.ranked else None
     key = {name for group in plan.pattern.partition for name in group}
@@ -62,10 +62,10 @@ def travelling_columns(
 
 
 def key_bucket(frame: Frame, plan: Plan, buckets: int) -> Column:
-    """Return which of so many buckets the key of an event falls into."""
+    """Return the bucket of an event's key, of so many."""
     groups = plan.pattern.spreading_groups if plan.pattern.partition else ()
-    place = spread_by_key(frame, groups, plan.key or {}, buckets)
-    return F.coalesce(place, F.lit(0))
+    bucket = spread_by_key(frame, groups, plan.key or {}, buckets)
+    return F.coalesce(bucket, F.lit(0))
 
 
 def spread_by_key(
@@ -118,8 +118,8 @@ def _hash_implied(frame: Frame, key: Mapping[str, str]) -> Column:
 def _hash(frame: Frame, name: str) -> Column | None:
     """Hash one attribute; NULL where it is NULL, None if the frame lacks it."""
     if name in (TIME.name, TIME_NS.name):
-        moment = frame.moment
-        return None if moment is None else F.when(moment.isNotNull(), F.xxhash64(moment))
+        timestamp = frame.timestamp
+        return None if timestamp is None else F.when(timestamp.isNotNull(), F.xxhash64(timestamp))
     found = frame.attribute(name)
     if found is None:
         return None
@@ -143,9 +143,9 @@ def _hash_value(column: Column, type_: T.DataType) -> Column:
             value = column
         case T.StructType(fields=fields) if fields:
             # casts go by position, so that capitals do not matter
-            places = [T.StructField(str(i), field.dataType) for i, field in enumerate(fields)]
-            parts = column.cast(T.StructType(places))
-            value = F.array(*(_hash_part(parts.getField(f.name), f.dataType) for f in places))
+            positional = [T.StructField(str(i), field.dataType) for i, field in enumerate(fields)]
+            parts = column.cast(T.StructType(positional))
+            value = F.array(*(_hash_part(parts.getField(f.name), f.dataType) for f in positional))
         case T.ArrayType(elementType=inner):
             value = F.transform(column, lambda item: _hash_part(item, inner))
         case _ if isinstance(type_, T.NumericType):

@@ -131,8 +131,8 @@ def rank_rows(
     about as many rows each. With `gaps`, one of the irrelevant rows between two relevant ones
     stays.
     """
-    moments = some.agg(quantiles(MOMENT, pieces).alias("cuts")).scalar()
-    piece = find_piece(F.col(MOMENT), moments, 0, pieces - 1)
+    bounds = some.agg(quantiles(MOMENT, pieces).alias("cuts")).scalar()
+    piece = find_piece(F.col(MOMENT), bounds, 0, pieces - 1)
     sizes = bare.select(piece.alias(_RANGE)).groupBy(_RANGE).agg(F.count(F.lit(1)).alias("n"))
     data = data.withColumn(_RANGE, piece)
     listed = sizes.agg(F.collect_list(F.struct(_RANGE, "n")).alias("sizes"))

@@ -128,7 +128,7 @@ def match_recognize(
 
 
 def _move(span: Span | None) -> Span | None:
-    """Return a place in the clause for one in the statement around it."""
+    """Return a span in the clause for one in the statement around it."""
     if span is None:
         return None
     return Span(max(span.start - len(_BEFORE), 0), max(span.end - len(_BEFORE), 0))
@@ -193,10 +193,10 @@ class _SparkRunner:
         except PySparkException as error:
             raise self._explain(error, find_culprit(writer.isolate(), fails)) from None
 
-    def _explain(self, error: PySparkException, place: Span | None = None) -> CernisError:
+    def _explain(self, error: PySparkException, part: Span | None = None) -> CernisError:
         """Return an error of Spark as one of the user's statement."""
         first = str(error.getMessage() or error).split("\n")[0]
-        return explain_host_error(first.partition(" SQLSTATE:")[0], self.statement.text, place)
+        return explain_host_error(first.partition(" SQLSTATE:")[0], self.statement.text, part)
 
     def answer(self, plan: RowPlan) -> None:
         """Make a table of a clause's result, with the clause's name."""

@@ -42,8 +42,8 @@ def join_tables(frame: Frame, pattern: Pattern, options: JobOptions) -> Frame:
 
 def _join(frame: Frame, pattern: Pattern, join: TableJoin, options: JobOptions) -> Frame:
     table = _open(frame, join.table, options.tables)
-    place = f"j{len(frame.fields)}"
-    names = [f"{place}_{i}" for i in range(len(table.columns))]
+    joined = f"j{len(frame.fields)}"
+    names = [f"{joined}_{i}" for i in range(len(table.columns))]
     columns = {
         field.name: (F.col(name), field.dataType)
         for field, name in zip(table.schema, names, strict=True)
@@ -53,25 +53,25 @@ def _join(frame: Frame, pattern: Pattern, join: TableJoin, options: JobOptions) 
     extend_schema(pattern, join, frame.arrow, known)
     keys = [_find(columns, name) for _, name in join.keys]
     row = F.struct(*(column.alias(name) for name, (column, _) in columns.items()))
-    named = [key.alias(f"{place}_key{i}") for i, (key, _) in enumerate(keys)]
-    rows = table.toDF(*names).filter(_is_comparable(keys)).select(*named, row.alias(place))
-    found = [f"{place}_key{i}" for i in range(len(keys))]
+    named = [key.alias(f"{joined}_key{i}") for i, (key, _) in enumerate(keys)]
+    rows = table.toDF(*names).filter(_is_comparable(keys)).select(*named, row.alias(joined))
+    found = [f"{joined}_key{i}" for i in range(len(keys))]
     _check_keys(join, rows, found)
     own = [_find(frame.columns, name)[0] for name, _ in join.keys]
     equal = reduce(and_, (one == F.col(other) for one, other in zip(own, found, strict=True)))
     data = frame.data.join(rows, equal, "left").drop(*found)
     present = frame.present
     if not join.outer and frame.source.isStreaming:
-        present = (*present, F.col(place).isNotNull())
+        present = (*present, F.col(joined).isNotNull())
     elif not join.outer:
-        data = data.filter(F.col(place).isNotNull() | _is_untimed(frame))
-    type_ = rows.schema[place].dataType
+        data = data.filter(F.col(joined).isNotNull() | _is_untimed(frame))
+    type_ = rows.schema[joined].dataType
     return replace(
         frame,
         data=data,
         present=present,
         fields={**frame.fields, join.table: T.StructField(join.table, type_)},
-        columns={**frame.columns, join.table: (F.col(place), type_)},
+        columns={**frame.columns, join.table: (F.col(joined), type_)},
     )
 
 

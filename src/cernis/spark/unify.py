@@ -57,23 +57,23 @@ def set_types(label: str, df: Any, column: str | None, name: str, stream: str | 
         return set_column(df, name, F.lit(stream))
     found = find_column(label, column, "the event type", fields)
     if isinstance(found, _TEXT):
-        return df if column == name else set_column(df, name, place_of(df, column))
+        return df if column == name else set_column(df, name, column_by_index(df, column))
     whole = isinstance(found, T.DecimalType) and found.scale <= 0
     if not whole and not isinstance(found, (*WHOLE, T.BooleanType, T.BinaryType, T.NullType)):
         raise DataError(
             f"{label}: the type column {column!r} holds {found.simpleString()}, not text or whole "
             "numbers"
         )
-    return set_column(df, name, place_of(df, column).cast("string"))
+    return set_column(df, name, column_by_index(df, column).cast("string"))
 
 
-def place_of(df: Any, name: str) -> Column:
-    """Return a column of a DataFrame for `set_column`, by its place: Spark ignores capitals."""
+def column_by_index(df: Any, name: str) -> Column:
+    """Return a column of a DataFrame for `set_column`, by its index: Spark ignores capitals."""
     return F.col(f"c{df.columns.index(name)}")
 
 
 def set_column(df: Any, name: str, value: Column, metadata: Any = None) -> Any:
-    """Return the DataFrame with a column set, or added, to an expression over `place_of`."""
+    """Return the DataFrame with a column set, or added, to an expression over `column_by_index`."""
     new = value.alias(name, metadata=metadata or {})
     named = {other: F.col(f"c{i}").alias(other) for i, other in enumerate(df.columns)} | {name: new}
     return df.toDF(*(f"c{i}" for i in range(len(df.columns)))).select(*named.values())
@@ -98,7 +98,7 @@ def share_times(
         return [*frames]
     shared: list[tuple[Any, str | None]] = []
     for (df, time), kind in zip(timed, kinds, strict=True):
-        column = place_of(df, time)
+        column = column_by_index(df, time)
         value = column if target is None else _convert(column, kind, target)
         metadata = df.schema[time].metadata if target is None else {}
         shared.append((set_column(df, TIMES, value, metadata), TIMES))

@@ -138,10 +138,10 @@ def _skip(start: int, word: Word, skip: SkipMode, target: Collection[str]) -> in
             return start + len(word)
         case SkipMode.TO_NEXT_ROW:
             return start + 1
-    places = [start + i for i, (name, _) in enumerate(word) if name in target]
-    if not places:
+    indices = [start + i for i, (name, _) in enumerate(word) if name in target]
+    if not indices:
         raise SkipMistake("no row")
-    at = places[0] if skip is SkipMode.TO_FIRST else places[-1]
+    at = indices[0] if skip is SkipMode.TO_FIRST else indices[-1]
     if at == start:
         raise SkipMistake("the first row")
     return at

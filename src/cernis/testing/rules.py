@@ -20,8 +20,8 @@ _LATE = 1 << 62
 """Stands in paths in place of a rule: events at times of their own come after others."""
 
 
-class _Placed(NamedTuple):
-    """An event with its place: that of the event it was derived from, then a rule and a match."""
+class _RankedEvent(NamedTuple):
+    """An event with its path: the path of its origin, then a rule and a match for each step."""
 
     path: tuple[int, ...]
     row: int
@@ -40,7 +40,9 @@ def evaluate_rules(
     A derived event has the row of the event that ends its match, or of the last event before the
     end of its group. A rule with GROUP BY has no matches.
     """
-    known = [_Placed((row,), row, {STREAM: stream, **event}) for row, event in enumerate(events)]
+    known = [
+        _RankedEvent((row,), row, {STREAM: stream, **event}) for row, event in enumerate(events)
+    ]
     left = list(patterns)
     found: dict[str, list[OracleMatch]] = {}
     while left:
@@ -53,23 +55,23 @@ def evaluate_rules(
         number = list(patterns).index(name)
         if pattern.grouping is not None:
             found[name] = []
-            known += _place_groups(pattern, own, number, known[: len(events)], complete)
+            known += _derive_groups(pattern, own, number, known[: len(events)], complete)
             continue
         until = known[len(events) - 1].event["ts"] if pattern.into and events else None
         matches = evaluate(pattern, own, until=until, complete=complete)
         found[name] = [_in_rows(match, [each.row for each in read]) for match in matches]
         if pattern.into is not None:
-            known += _place_matches(pattern, matches, read, number, known[: len(events)])
+            known += _derive_matches(pattern, matches, read, number, known[: len(events)])
     return found
 
 
-def _place_matches(
+def _derive_matches(
     pattern: Pattern,
     matches: Sequence[OracleMatch],
-    read: Sequence[_Placed],
+    read: Sequence[_RankedEvent],
     number: int,
-    events: Sequence[_Placed],
-) -> Iterator[_Placed]:
+    events: Sequence[_RankedEvent],
+) -> Iterator[_RankedEvent]:
     """Yield the events that matches become: after their ends, or at their deadlines."""
     absence = pattern.absent_after
     for i, match in enumerate(matches):
@@ -85,16 +87,16 @@ def _place_matches(
             passed = sum(each.event["ts"] <= ts for each in events)
             path = (passed - 1, _LATE, ts, number, i)
         event = {STREAM: pattern.into, "type": pattern.into, "ts": ts, **match.values}
-        yield _Placed(path, end.row, event)
+        yield _RankedEvent(path, end.row, event)
 
 
-def _place_groups(
+def _derive_groups(
     pattern: Pattern,
     own: Sequence[Event],
     number: int,
-    events: Sequence[_Placed],
+    events: Sequence[_RankedEvent],
     complete: bool,
-) -> Iterator[_Placed]:
+) -> Iterator[_RankedEvent]:
     """Yield the events that groups of EVERY become, at the ends of their intervals."""
     groups = evaluate_groups(pattern, own, complete=complete)
     for i, group in enumerate(sorted(groups, key=lambda group: group.when)):
@@ -102,9 +104,11 @@ def _place_groups(
         passed = sum(each.event["ts"] < ts for each in events)
         path = (passed - 1, _LATE, ts, number, i)
         event = {STREAM: pattern.into, "type": pattern.into, "ts": ts}
-        yield _Placed(path, events[passed - 1].row, event | {**group.partition, **group.values})
+        yield _RankedEvent(
+            path, events[passed - 1].row, event | {**group.partition, **group.values}
+        )
 
 
 def _in_rows(match: OracleMatch, rows: Sequence[int]) -> OracleMatch:
-    held = {x: tuple(rows[at] for at in places) for x, places in match.vars.items()}
+    held = {x: tuple(rows[at] for at in indices) for x, indices in match.vars.items()}
     return OracleMatch(rows[match.start], rows[match.end], held, match.partition, match.values)

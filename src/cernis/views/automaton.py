@@ -1,4 +1,4 @@
-"""`AutomatonView`: an automaton as people look at it: states, edges in words, places, an SVG.
+"""`AutomatonView`: an automaton as people look at it: states, edges in words, a layout, an SVG.
 
 The view of a unary automaton has no silent moves: a state takes over the edges of the states that
 it reaches without reading, and states with the same edges are one. Whether a match is complete is
@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from cernis.integers import count_noun
 from cernis.views import svg
-from cernis.views.layout import GraphEdge, GraphPlaces, Point, place
+from cernis.views.layout import GraphEdge, GraphLayout, Point, lay_out_graph
 
 StateKind = Literal["state", "fork", "part", "guard", "join"]
 EdgeKind = Literal["read", "skip", "wait", "all", "guard"]
@@ -58,7 +58,7 @@ class EdgeView(NamedTuple):
 
 
 class DrawnState(NamedTuple):
-    """A state before it has a place."""
+    """A state before it is laid out."""
 
     name: str
     kind: StateKind = "state"
@@ -81,7 +81,7 @@ class DrawnEdge(NamedTuple):
 
 
 class AutomatonView(NamedTuple):
-    """An automaton with places for its states and ways for its edges."""
+    """An automaton with a point for each state and a route for each edge."""
 
     states: tuple[StateView, ...]
     edges: tuple[EdgeView, ...]
@@ -140,10 +140,10 @@ def lay_out(states: Sequence[DrawnState], edges: Sequence[DrawnEdge]) -> Automat
     widths = [_measure_state(state) for state in states]
     start = next((i for i, state in enumerate(states) if state.initial), 0)
     rooms = [GraphEdge(e.source, e.target, _measure_edge(e)) for e in edges]
-    layout = place(widths, rooms, start)
+    layout = lay_out_graph(widths, rooms, start)
     head = _find_head(layout, states, edges)
     left = _SIDE + 14
-    loops = [(layout.places[e.source][0], _measure_edge(e) / 2) for e in edges if e.is_loop]
+    loops = [(layout.points[e.source][0], _measure_edge(e) / 2) for e in edges if e.is_loop]
     left = max([left, *(half - x + _SIDE for x, half in loops)])
     widest = max([layout.width, *(x + half for x, half in loops)])
     tail = 30.0 if layout.back else 44.0
@@ -153,7 +153,7 @@ def lay_out(states: Sequence[DrawnState], edges: Sequence[DrawnEdge]) -> Automat
 
     return AutomatonView(
         tuple(
-            StateView(i, s.name, s.initial, s.final, s.kind, *move(layout.places[i]))
+            StateView(i, s.name, s.initial, s.final, s.kind, *move(layout.points[i]))
             for i, s in enumerate(states)
         ),
         tuple(
@@ -170,7 +170,7 @@ def lay_out(states: Sequence[DrawnState], edges: Sequence[DrawnEdge]) -> Automat
 
 
 def _find_head(
-    layout: GraphPlaces, states: Sequence[DrawnState], edges: Sequence[DrawnEdge]
+    layout: GraphLayout, states: Sequence[DrawnState], edges: Sequence[DrawnEdge]
 ) -> float:
     """Return the room above the highest state that loops and labels need."""
     head = 30.0
@@ -178,13 +178,13 @@ def _find_head(
         loops = sum(e.source == e.target == i and e.kind != "wait" for e in edges)
         lines = min(loops, _MOST_LINES)
         if lines:
-            head = max(head, 46 + lines * _LINE - layout.places[i][1])
+            head = max(head, 46 + lines * _LINE - layout.points[i][1])
     bundles: dict[tuple[int, int], int] = {}
     for e in edges:
         if e.source != e.target:
             bundles[e.source, e.target] = bundles.get((e.source, e.target), 0) + 1
     for (a, b), size in bundles.items():
-        middle = (layout.places[a][1] + layout.places[b][1]) / 2
+        middle = (layout.points[a][1] + layout.points[b][1]) / 2
         head = max(head, 12 + min(size, _MOST_LINES) * _LINE - middle)
     return head
 
@@ -285,7 +285,7 @@ class _Box(NamedTuple):
 
 
 def _is_flat(view: AutomatonView, edge: EdgeView) -> bool:
-    """Whether an edge is a straight line, which has one place for its label."""
+    """Whether an edge is a straight line, which has one point for its label."""
     same = view.states[edge.source].y == view.states[edge.target].y
     return same and not edge.points and edge.id not in view.back
 
@@ -318,7 +318,7 @@ def _draw_edge(view: AutomatonView, bundle: Sequence[EdgeView], labels: list[_Bo
         room = _Box(0, 0, max(map(_measure_edge, bundle)) / 2, min(_MOST_LINES, len(bundle)))
         boxes = [
             room._replace(x=x, y=y)
-            for x, y in _list_places(view, bundle, points[at], points[at + 1])
+            for x, y in _list_label_points(view, bundle, points[at], points[at + 1])
         ]
         free = (box for box in boxes if not any(map(box.overlaps, labels)))
         chosen = next(free, boxes[0])
@@ -334,10 +334,10 @@ def _draw_edge(view: AutomatonView, bundle: Sequence[EdgeView], labels: list[_Bo
     return svg.element("g", _name_bundle(bundle), line, arrow, written)
 
 
-def _list_places(
+def _list_label_points(
     view: AutomatonView, bundle: Sequence[EdgeView], begin: Point, end: Point
 ) -> list[Point]:
-    """Return places for the last label of an edge, the best first.
+    """Return points for the last label of an edge, the best first.
 
     That is above or below the end at which it is flat; where more edges meet than part, that is its
     beginning. Others are the other side of that end, and both sides of the other end.

@@ -17,14 +17,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Tick(NamedTuple):
-    """A place on the axis and its text."""
+    """A value on the axis and its text."""
 
     at: float
     text: str
 
 
 def list_ticks(start: float, stop: float, unit: str, most: int = 6) -> list[Tick]:
-    """Return at most about so many ticks between two places of an axis.
+    """Return at most about so many ticks between two values of an axis.
 
     >>> [tick.text for tick in list_ticks(0, 100, "number", 5)]
     ['0', '20', '40', '60', '80', '100']
@@ -32,13 +32,13 @@ def list_ticks(start: float, stop: float, unit: str, most: int = 6) -> list[Tick
     ['00:00', '00:01', '00:02', '00:03']
     """
     if not start < stop:
-        return [Tick(start, write_place(start, unit))]
+        return [Tick(start, write_tick(start, unit))]
     step = _choose_step((stop - start) / max(1, most), unit)
     if step <= 0 or start + step == start:
-        return [Tick(start, write_place(start, unit))]
+        return [Tick(start, write_tick(start, unit))]
     first = ceil(start / step - 1e-9)
     last = min(floor(stop / step + 1e-9), first + 4 * most)
-    return [Tick(n * step, write_place(n * step, unit, step)) for n in range(first, last + 1)]
+    return [Tick(n * step, write_tick(n * step, unit, step)) for n in range(first, last + 1)]
 
 
 def _choose_step(least: float, unit: str) -> float:
@@ -51,23 +51,23 @@ def _choose_step(least: float, unit: str) -> float:
     return max(step, 1.0) if unit == "row" else step
 
 
-def write_place(at: float, unit: str, step: float | None = None) -> str:
-    """Return a place as text; a time has the digits that a step needs, or all of them.
+def write_tick(at: float, unit: str, step: float | None = None) -> str:
+    """Return a value on an axis as text; a time has the digits that a step needs, or all of them.
 
-    >>> write_place(1_000, "ms"), write_place(7.0, "row"), write_place(0.25, "number")
+    >>> write_tick(1_000, "ms"), write_tick(7.0, "row"), write_tick(0.25, "number")
     ('1970-01-01 00:00:01', '7', '0.25')
     """
     if unit != "ms":
         return f"{at:.12g}"
     try:
-        moment = _EPOCH + timedelta(milliseconds=at)
+        time = _EPOCH + timedelta(milliseconds=at)
     except OverflowError:
         return f"{at:.12g}"
-    fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
+    fraction = f".{time.microsecond:06d}".rstrip("0").rstrip(".")
     if step is None:
-        return f"{moment:%Y-%m-%d %H:%M:%S}{fraction}"
+        return f"{time:%Y-%m-%d %H:%M:%S}{fraction}"
     if step >= _DAY:
-        return f"{moment:%b %d}" if step < 300 * _DAY else f"{moment:%Y}"
+        return f"{time:%b %d}" if step < 300 * _DAY else f"{time:%Y}"
     if step >= _MINUTE:
-        return f"{moment:%H:%M}"
-    return f"{moment:%H:%M:%S}{fraction if step < _SECOND else ''}"
+        return f"{time:%H:%M}"
+    return f"{time:%H:%M:%S}{fraction if step < _SECOND else ''}"

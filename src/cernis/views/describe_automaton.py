@@ -62,16 +62,16 @@ def say_link(link: Link, earlier: str) -> list[str]:
     return parts
 
 
-def say_place(link: Link, earlier: str) -> list[str]:
-    """Return where the event read must stand, in words."""
-    places = [f"right after {earlier}"] if link.contiguous else []
+def say_link_position(link: Link, earlier: str) -> list[str]:
+    """Return in words where the event that is read must stand."""
+    positions = [f"right after {earlier}"] if link.contiguous else []
     if link.gap is not None:
-        places.append(f"within [{write_gap(link.gap)}] of {earlier}")
+        positions.append(f"within [{write_gap(link.gap)}] of {earlier}")
     if link.since is not None:
-        places.append(f"within [{write_gap(link.since)}] of the start of its part")
+        positions.append(f"within [{write_gap(link.since)}] of the start of its part")
     if link.arrow is not None:
-        places.append(f"the first that fits after {earlier}")
-    return places
+        positions.append(f"the first that fits after {earlier}")
+    return positions
 
 
 def _say_pair(a: str, op: str, b: str, earlier: str) -> str:
@@ -88,14 +88,14 @@ def _say_reading(pcea: PCEA, test: Test, sources: Sequence[RunSource]) -> str:
     """Return what an event must be to join runs from these sources."""
     said = say_test(test)
     compared: list[str] = []
-    places: list[str] = []
+    positions: list[str] = []
     for source in sources:
         earlier = _last_word(pcea.names[source.state])
         compared += say_link(source.link, earlier)
-        places += say_place(source.link, earlier)
+        positions += say_link_position(source.link, earlier)
     if compared:
         said += f"{' and ' if ' with ' in said else ' with '}{' and '.join(compared)}"
-    return ", ".join([said, *places])
+    return ", ".join([said, *positions])
 
 
 def say_labels(labels: frozenset[str], test: Test, shown: frozenset[str]) -> str:

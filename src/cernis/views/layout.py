@@ -1,10 +1,10 @@
 """Place the nodes of a graph in layers from left to right, and route its edges around them.
 
 A node's layer is the longest way to it without going back; edges that go back run below. An edge
-over several layers has a place of its own in each. Nodes of a layer are put in the order of the
-mean place of their neighbours, a few times forth and back (Sugiyama's method).
+over several layers has a node of its own in each. Nodes of a layer are put in the order of the
+mean rank of their neighbours, a few times forth and back (Sugiyama's method).
 
-Cost contract: O(sweeps · edges · log nodes), plus the places of long edges.
+Cost contract: O(sweeps · edges · log nodes), plus the points of long edges.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ class GraphEdge(NamedTuple):
     room: float = 0.0
 
 
-class GraphPlaces(NamedTuple):
+class GraphLayout(NamedTuple):
     """The middles of nodes, the routes of edges, and the size of the picture.
 
     A route has the points between the two nodes. An edge from a node to itself has an empty route.
     `back` has the edges that run below.
     """
 
-    places: tuple[Point, ...]
+    points: tuple[Point, ...]
     routes: tuple[tuple[Point, ...], ...]
     back: frozenset[int]
     width: float
     height: float
 
 
-def place(widths: Sequence[float], edges: Sequence[GraphEdge], start: int) -> GraphPlaces:
+def lay_out_graph(widths: Sequence[float], edges: Sequence[GraphEdge], start: int) -> GraphLayout:
     """Return where the nodes of these widths lie; `start` comes first.
 
-    >>> layout = place([40, 40], [GraphEdge(0, 1), GraphEdge(1, 1)], 0)
-    >>> layout.places, layout.routes
+    >>> layout = lay_out_graph([40, 40], [GraphEdge(0, 1), GraphEdge(1, 1)], 0)
+    >>> layout.points, layout.routes
     (((20.0, 0.0), (116.0, 0.0)), ((), ()))
     """
     back = _find_back_edges(len(widths), edges, start)
@@ -69,21 +69,21 @@ def place(widths: Sequence[float], edges: Sequence[GraphEdge], start: int) -> Gr
         way = [edge.source, *chain, edge.target]
         steps += pairwise(way)
     _order(rows, steps)
-    places = _set_places(rows, widths, layers, edges)
-    lowest = max((y for _, y in places.values()), default=0.0)
+    points = _locate_nodes(rows, widths, layers, edges)
+    lowest = max((y for _, y in points.values()), default=0.0)
     routes: list[tuple[Point, ...]] = []
     for i, edge in enumerate(edges):
         if i in back:
             lowest += BACK
-            (x, _), (to_x, _) = places[edge.source], places[edge.target]
+            (x, _), (to_x, _) = points[edge.source], points[edge.target]
             routes.append(((x, lowest), (to_x, lowest)))
         else:
-            routes.append(tuple(places[dummy] for dummy in chains.get(i, ())))
-    top = min((y for _, y in places.values()), default=0.0)
-    nodes = tuple((x, y - top) for x, y in (places[n] for n in range(len(widths))))
+            routes.append(tuple(points[dummy] for dummy in chains.get(i, ())))
+    top = min((y for _, y in points.values()), default=0.0)
+    nodes = tuple((x, y - top) for x, y in (points[n] for n in range(len(widths))))
     moved = tuple(tuple((x, y - top) for x, y in route) for route in routes)
     right = max((x + widths[n] / 2 for n, (x, _) in enumerate(nodes)), default=0.0)
-    return GraphPlaces(nodes, moved, frozenset(back), right, lowest - top)
+    return GraphLayout(nodes, moved, frozenset(back), right, lowest - top)
 
 
 def _find_back_edges(size: int, edges: Sequence[GraphEdge], start: int) -> set[int]:
@@ -136,7 +136,7 @@ def _find_layers(size: int, edges: Sequence[GraphEdge]) -> list[int]:
 
 
 def _order(rows: list[list[int]], steps: Sequence[tuple[int, int]]) -> None:
-    """Sort each layer by the mean place of neighbours in the layer before, then after."""
+    """Sort each layer by the mean rank of neighbours in the layer before, then after."""
     before: dict[int, list[int]] = {}
     after: dict[int, list[int]] = {}
     for source, target in steps:
@@ -154,7 +154,7 @@ def _order(rows: list[list[int]], steps: Sequence[tuple[int, int]]) -> None:
             at.update((node, i) for i, node in enumerate(row))
 
 
-def _set_places(
+def _locate_nodes(
     rows: list[list[int]],
     widths: Sequence[float],
     layers: Sequence[int],
@@ -166,11 +166,11 @@ def _set_places(
         first, last = sorted((layers[edge.source], layers[edge.target]))
         for layer in range(first, last):
             gaps[layer] = max(gaps[layer], edge.room / (last - first) + 28)
-    places: dict[int, Point] = {}
+    points: dict[int, Point] = {}
     left = 0.0
     for number, row in enumerate(rows):
         widest = max([0.0, *(widths[node] for node in row if node < len(widths))])
         for i, node in enumerate(row):
-            places[node] = (left + widest / 2, (i - (len(row) - 1) / 2) * ROW)
+            points[node] = (left + widest / 2, (i - (len(row) - 1) / 2) * ROW)
         left += widest + gaps[number]
-    return places
+    return points

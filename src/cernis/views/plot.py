@@ -31,7 +31,7 @@ def plot_timeline(view: Timeline, width: int = 640) -> Any:
     names = [lane.name for lane in view.lanes]
     kind = "temporal" if view.unit == "ms" else "quantitative"
     title = {"row": "row", "number": "time"}.get(view.unit)
-    scale = alt.Scale(domain=[_place(view.start), _place(view.stop)])
+    scale = alt.Scale(domain=[_round_time(view.start), _round_time(view.stop)])
     x = alt.X("at", type=kind, title=title, scale=scale)
     y = alt.Y("lane", type="nominal", title=None, sort=names)
     lines = alt.Data(values=_list_marks(view))
@@ -68,7 +68,7 @@ def _draw_events(alt: Any, view: Timeline, x: Any, y: Any) -> Any:
     """Return marks for few events, a strip of densities for many."""
     if view.events or not any(any(lane.bins) for lane in view.lanes):
         values = [
-            {"at": _place(mark.at), "lane": view.lanes[mark.lane].name, "row": mark.row}
+            {"at": _round_time(mark.at), "lane": view.lanes[mark.lane].name, "row": mark.row}
             for mark in view.events
         ]
         marks = alt.Chart(alt.Data(values=values)).mark_tick(opacity=0.5, thickness=2)
@@ -82,7 +82,7 @@ def _draw_events(alt: Any, view: Timeline, x: Any, y: Any) -> Any:
 def _list_marks(view: Timeline) -> list[dict[str, Any]]:
     return [
         {
-            "at": _place(mark.at),
+            "at": _round_time(mark.at),
             "lane": view.lanes[mark.lane].name,
             "row": mark.row,
             "variable": mark.variable,
@@ -99,8 +99,8 @@ def _list_bins(view: Timeline, lane: str, counts: tuple[int, ...]) -> list[dict[
     step = (view.stop - view.start) / max(1, len(counts))
     return [
         {
-            "at": _place(view.start + i * step),
-            "to": _place(view.start + (i + 1) * step),
+            "at": _round_time(view.start + i * step),
+            "to": _round_time(view.start + (i + 1) * step),
             "lane": lane,
             "count": float(count),
         }
@@ -109,5 +109,5 @@ def _list_bins(view: Timeline, lane: str, counts: tuple[int, ...]) -> list[dict[
     ]
 
 
-def _place(at: float) -> float:
+def _round_time(at: float) -> float:
     return round(at, 3)

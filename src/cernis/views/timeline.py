@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from cernis.integers import count_noun, describe_integer, write_integer
 from cernis.views import svg
-from cernis.views.axis import list_ticks, write_place
+from cernis.views.axis import list_ticks, write_tick
 
 _LANE, _STRIP, _AXIS, _TOP = 26.0, 26.0, 24.0, 8.0
 _LETTER, _LONGEST_NAME, _RIGHT = 7.2, 20, 16.0
@@ -202,7 +202,7 @@ def _draw_axis(view: Timeline, plot: _Plot, height: float) -> str:
                 fill="currentColor",
             )
         )
-    caption = {"ms": write_place(view.start, "ms")[:10], "row": "row"}.get(view.unit, "")
+    caption = {"ms": write_tick(view.start, "ms")[:10], "row": "row"}.get(view.unit, "")
     parts.append(
         svg.element(
             "text",
@@ -242,7 +242,7 @@ def _draw_lane(view: Timeline, plot: _Plot, number: int, lane: LaneView) -> str:
         dots = "".join(
             svg.element(
                 "circle",
-                svg.title(f"row {mark.row}, {mark.label}, {write_place(mark.at, view.unit)}"),
+                svg.title(f"row {mark.row}, {mark.label}, {write_tick(mark.at, view.unit)}"),
                 cx=plot.x(mark.at),
                 cy=y,
                 r=_DOT,
@@ -283,9 +283,9 @@ def _draw_match(plot: _Plot, one: MatchView, unit: str, titles: Titles) -> str:
     inside = [mark for mark in marks if plot.start <= mark.at <= plot.stop]
     if not inside:
         return ""
-    places = [(min(max(plot.x(m.at), plot.left), plot.right), plot.y(m.lane)) for m in marks]
-    path = f"M{places[0][0]:.1f} {places[0][1]:.1f}"
-    for (x, y), (to_x, to_y) in pairwise(places):
+    points = [(min(max(plot.x(m.at), plot.left), plot.right), plot.y(m.lane)) for m in marks]
+    path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
+    for (x, y), (to_x, to_y) in pairwise(points):
         middle = (x + to_x) / 2
         path += f"C{middle:.1f} {y:.1f} {middle:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
     line = svg.element(
@@ -318,7 +318,7 @@ def _draw_match(plot: _Plot, one: MatchView, unit: str, titles: Titles) -> str:
 
 def _say_mark(mark: MatchMark, unit: str, titles: Titles) -> str:
     known = titles.get(mark.position)
-    return f"{mark.variable}: {known or f'row {mark.row}, {write_place(mark.at, unit)}'}"
+    return f"{mark.variable}: {known or f'row {mark.row}, {write_tick(mark.at, unit)}'}"
 
 
 def _draw_ends(view: Timeline, plot: _Plot) -> str:

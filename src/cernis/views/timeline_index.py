@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from cernis.views.timeline import EventMark, LaneView, MatchMark, MatchView, Timeline
 
-Places = NDArray[np.int64]
-"""Events by their place in the stream: 0 is the first event of the index."""
+Indices = NDArray[np.int64]
+"""Events, numbered from the first event of the timeline."""
 
 MOST_BINS = 4096
 _FEW_EVENTS = 400
@@ -32,20 +32,20 @@ _FEW_MATCHES = 24
 
 
 class Lane(NamedTuple):
-    """A row of the picture, and the places of its events, ascending."""
+    """A row of the picture, and the indices of its events, ascending."""
 
     name: str
-    places: Places
+    indices: Indices
 
 
 class FoundMatch(NamedTuple):
-    """A match by its places: where it ends, and what its variables hold."""
+    """A match: the index of its end, and the indices that its variables hold."""
 
     end: int
     marks: tuple[tuple[str, tuple[int, ...]], ...]
 
 
-FindMatches = Callable[[Places], Sequence[FoundMatch]]
+FindMatches = Callable[[Indices], Sequence[FoundMatch]]
 """Gives the first match of each of these ends, which ascend."""
 
 
@@ -68,13 +68,13 @@ class TimelineIndex:
     """
 
     times: NDArray[np.float64]
-    rows: Places
+    rows: Indices
     unit: str
     lanes: tuple[Lane, ...]
     lane_of: NDArray[np.int64] | None
     """The lane of each event, -1 for none; None where lanes are variables, and may share events."""
-    ends: Places
-    """The places at which matches end, ascending."""
+    ends: Indices
+    """The indices at which matches end, ascending."""
     counts: Sequence[int]
     """How many matches end before each of them, and in all."""
     find_matches: FindMatches | None = None
@@ -117,7 +117,7 @@ class TimelineIndex:
             self._count_ends(bounds),
         )
 
-    def _count_ends(self, bounds: Places) -> tuple[int, ...]:
+    def _count_ends(self, bounds: Indices) -> tuple[int, ...]:
         at = np.searchsorted(self.ends, bounds).tolist()
         return tuple(self.counts[j] - self.counts[i] for i, j in pairwise(at))
 
@@ -126,15 +126,15 @@ class TimelineIndex:
             if high - low > most:
                 return ()
             lanes = self.lane_of[low:high].tolist()
-            pairs = [(place, lane) for place, lane in enumerate(lanes, low) if lane >= 0]
+            pairs = [(index, lane) for index, lane in enumerate(lanes, low) if lane >= 0]
         else:
             parts = [
-                lane.places[slice(*np.searchsorted(lane.places, [low, high]))]
+                lane.indices[slice(*np.searchsorted(lane.indices, [low, high]))]
                 for lane in self.lanes
             ]
             if sum(map(len, parts)) > most:
                 return ()
-            pairs = sorted((place, i) for i, part in enumerate(parts) for place in part.tolist())
+            pairs = sorted((index, i) for i, part in enumerate(parts) for index in part.tolist())
         return tuple(
             EventMark(int(self.rows[p]), float(self.times[p]), lane, self.lanes[lane].name)
             for p, lane in pairs
@@ -156,22 +156,24 @@ class TimelineIndex:
         lanes = {lane.name: i for i, lane in enumerate(self.lanes)}
         shown = []
         for one in found:
-            marks = sorted((place, variable) for variable, places in one.marks for place in places)
+            marks = sorted(
+                (index, variable) for variable, indices in one.marks for index in indices
+            )
             if not marks or (first == last and marks[0][0] >= high):
                 continue
             number = int(np.searchsorted(self.ends, one.end))
-            drawn = tuple(self._mark(place, variable, lanes) for place, variable in marks)
+            drawn = tuple(self._mark(index, variable, lanes) for index, variable in marks)
             shown.append(MatchView(self.counts[number], drawn))
         return tuple(shown)
 
-    def _mark(self, place: int, variable: str, lanes: dict[str, int]) -> MatchMark:
-        lane = lanes.get(variable, -1) if self.lane_of is None else int(self.lane_of[place])
-        row, at = int(self.rows[place]), float(self.times[place])
-        return MatchMark(row, at, lane, variable, place + self.base)
+    def _mark(self, index: int, variable: str, lanes: dict[str, int]) -> MatchMark:
+        lane = lanes.get(variable, -1) if self.lane_of is None else int(self.lane_of[index])
+        row, at = int(self.rows[index]), float(self.times[index])
+        return MatchMark(row, at, lane, variable, index + self.base)
 
 
-def _view_lane(lane: Lane, bounds: Places) -> LaneView:
-    at = np.searchsorted(lane.places, bounds)
+def _view_lane(lane: Lane, bounds: Indices) -> LaneView:
+    at = np.searchsorted(lane.indices, bounds)
     return LaneView(lane.name, int(at[-1] - at[0]), tuple(np.diff(at).tolist()))
 
 

@@ -147,7 +147,7 @@ def pack_matches(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], bytes]]:
     """Yield where matches begin and go on, and the blob with their rows; at least one."""
     numbers = np.asarray(table.column(ROW), np.int64)
-    firsts = np.flatnonzero(found.matched.places == 0)
+    firsts = np.flatnonzero(found.matched.offsets == 0)
     chunks = np.flatnonzero(np.diff(firsts // _BLOB_ROWS)) + 1
     for begin, end in zip([0, *chunks], [*chunks, len(firsts)], strict=True):
         low = int(firsts[begin]) if begin < len(firsts) else 0

@@ -36,17 +36,17 @@ def draw_lines(lines: Mapping[str, Sequence[tuple[Any, int]]], x_title: str, y_t
     low, high = min(at.values(), default=0.0), max(at.values(), default=1.0)
     top = max((y for points in lines.values() for _, y in points), default=0) or 1
 
-    def place(x: Any, y: int) -> tuple[float, float]:
+    def locate(x: Any, y: int) -> tuple[float, float]:
         across = (at[x] - low) / ((high - low) or 1.0)
         right = _LEFT + across * (_WIDTH - _LEFT - 16)
         return right, _HEIGHT - _BOTTOM - float(Fraction(y, top)) * (_HEIGHT - _BOTTOM - 16)
 
     drawn = []
     for number, (name, points) in enumerate(lines.items()):
-        places = [place(x, y) for x, y in points]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        located = [locate(x, y) for x, y in points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in located)
         drawn.append(element("polyline", points=path, stroke_width=2, **stroke(number)))
-        for (x, y), (px, py) in zip(points, places, strict=True):
+        for (x, y), (px, py) in zip(points, located, strict=True):
             told = f"{name + ': ' if name else ''}{x_title} = {x}: {y:,}"
             drawn.append(element("circle", title(told), cx=px, cy=py, r=3, **stroke(number)))
     labels = [

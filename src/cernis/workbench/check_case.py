@@ -126,19 +126,19 @@ def prepare_case(file: ExpectationFile, case: ExpectedCase) -> Iterator[Runnable
     names = ("time", "type", "time_unit", "complete")
     options = {name: settings[name] for name in names if name in settings}
     with TemporaryDirectory() as folder, _named_without(folder):
-        place = Path(folder)
+        root = Path(folder)
         tables = settings.get("tables", {}).items()
         options["tables"] = {
-            name: _open(rows, place, f"table-{_name_file(name)}") for name, rows in tables
+            name: _open(rows, root, f"table-{_name_file(name)}") for name, rows in tables
         }
         if file.lang == "spaseq":
-            yield _prepare_graphs(file, settings, place)
+            yield _prepare_graphs(file, settings, root)
             return
         if "background" in settings:
             raise CernisError("`background` is for SPAseQ")
-        (place / "tables").mkdir()
-        options["tables"] = _open_all(settings.get("tables", {}), place / "tables", "tables")
-        events = _open_all(settings["events"], place, "events")
+        (root / "tables").mkdir()
+        options["tables"] = _open_all(settings.get("tables", {}), root / "tables", "tables")
+        events = _open_all(settings["events"], root, "events")
         params = {name: _read_param(each) for name, each in settings.get("params", {}).items()}
         with use_time_zone(settings.get("time_zone")), use_parameters(params):
             if file.rules is not None:
@@ -180,9 +180,7 @@ def _read_query(file: ExpectationFile) -> str:
     return source if isinstance(source, str) else source.read_text(encoding="utf-8-sig")
 
 
-def _prepare_graphs(
-    file: ExpectationFile, settings: Mapping[str, Any], place: Path
-) -> RunnableCase:
+def _prepare_graphs(file: ExpectationFile, settings: Mapping[str, Any], root: Path) -> RunnableCase:
     """Parse a query over RDF streams, whose events and background are files or texts of RDF."""
     from cernis.rdf.query import GraphQuery
 
@@ -191,8 +189,8 @@ def _prepare_graphs(
         raise CernisError(f"`{other[0]}` is not for SPAseQ")
     options = {name: settings[name] for name in ("time", "time_unit") if name in settings}
     if "background" in settings:
-        options["background"] = _open_all(settings["background"], place, "background", "ttl")
-    events = _open_all(settings["events"], place, "events", "nq")
+        options["background"] = _open_all(settings["background"], root, "background", "ttl")
+    events = _open_all(settings["events"], root, "events", "nq")
     return RunnableCase(GraphQuery(_read_query(file)), None, events, options)
 
 
@@ -210,7 +208,7 @@ def _open_all(given: Any, folder: Path, name: str, form: str = "csv") -> Any:
 
 
 def _name_file(name: str) -> str:
-    """Return a name of a stream or a graph as that of a file: it may be a path, or an IRI."""
+    """Return a file name for a stream or a graph, whose name may be a path or an IRI."""
     return quote(name, safe=" ").replace(".", "%2E")
 
 

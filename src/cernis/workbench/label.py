@@ -54,7 +54,7 @@ def _name_match(rule: str, id_: str) -> str:
 
 @dataclass
 class Labels:
-    """The labels of matches by id; that of a rule's match begins with the rule's name."""
+    """The labels of matches by id; the id of a rule's match begins with the rule's name."""
 
     queries: dict[str, str]
     variables: dict[str, list[str]]
@@ -380,8 +380,8 @@ def _find_incidents(matches: Matches, table: pa.Table, first: str, last: str) ->
     components = [name for name in groups.components if name in table.column_names]
     keys: list[tuple[str, ...]] = [()] * len(ends)
     if components and groups.keys is not None and groups.key_of is not None:
-        places = [groups.components.index(name) for name in components]
-        written = [tuple(str(key[p]) for p in places) for key in groups.keys]
+        indices = [groups.components.index(name) for name in components]
+        written = [tuple(str(key[p]) for p in indices) for key in groups.keys]
         keys = [written[which] for which in groups.key_of.tolist()]
     by_key: dict[tuple[str, ...], list[Any]] = {}
     for key, time in sorted(zip(keys, times.to_pylist(), strict=True), key=itemgetter(1)):

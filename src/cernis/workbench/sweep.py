@@ -402,7 +402,7 @@ class _LevelledMatches:
         return groups.list_tallies(counts)
 
     def _count_passed(self, bound: _Threshold) -> NDArray[np.int64]:
-        """Return how many of the values each event passes, by its place."""
+        """Return how many of the values each event passes, by its index."""
         passed = np.zeros(self._events.size, np.int64)
         for begin in range(0, len(self.values), _ATOMS):
             some = self.values[begin : begin + _ATOMS]

@@ -238,10 +238,10 @@ class _CountedEnds:
             if values is not None:
                 _check_key(matches, values)
             return cls(values, None, matches.fields)
-        place = TracedEvents(matches.store, matches.pattern).find_place(row)
-        if place is None:
+        index = TracedEvents(matches.store, matches.pattern).find_index(row)
+        if index is None:
             raise DataError(f"no event of this run is row {row}")
-        position = matches.store.span.start + place
+        position = matches.store.span.start + index
         if components:
             ((*own,), *_) = group_ends(matches, np.array([position])).keys or [()]
             if None in own:

@@ -107,10 +107,10 @@ def test_a_replay_completes_what_the_run_completes(case: tuple[Pattern, Events])
         return
     for row in range(len(events)):
         step = seen.step(row)
-        place = seen._find_place(row)
-        members = seen.events.list_members(place)
+        index = seen._find_index(row)
+        members = seen.events.list_members(index)
         if len(members) and step.exact and not seen.plan.listed:
-            rank = members.tolist().index(place)
+            rank = members.tolist().index(index)
             replayed = seen._replay.replay(members, seen._find_first(members, rank), rank)
             assert replayed.completed == step.completed
         names = {state.id for state in seen._drawn.view.states}

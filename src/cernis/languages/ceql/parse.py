@@ -10,7 +10,7 @@ from typing import Any
 from cernis.errors import CernisError, Diagnostic, QueryError
 from cernis.languages.ceql.habits import NO_FUNCTIONS
 from cernis.languages.ceql.mistakes import explain_lexeme, explain_token
-from cernis.languages.ceql.tree import MOMENTS, CeqlReader
+from cernis.languages.ceql.tree import INTERVAL_TIMES, CeqlReader
 from cernis.languages.ceql.words import TERMINALS
 from cernis.languages.text.mistakes import expand_units, sort_mistakes
 from cernis.languages.text.parameters import Constant, read_constant
@@ -87,7 +87,7 @@ def _retype_in_context(tokens: list[Token]) -> None:
         elif tokens[number + 2].type == "GT" and token.type in _BEFORE_TERM:
             second, third, *fourth = tokens[number + 1 : number + 4]
             begins = [one.type for one in fourth if one.type in _BEGINS_TERM]
-            is_compared = begins or capitalize_ascii(second.value) in MOMENTS
+            is_compared = begins or capitalize_ascii(second.value) in INTERVAL_TIMES
             if second.type == "NAME" and is_compared:
                 third.type = "CMP"
 

@@ -1,6 +1,6 @@
 """A text of rules: `RULE name AS SELECT …`, one after the other.
 
-Each rule is parsed alone, at its place: lines and columns in its mistakes are those of the whole
+Each rule is parsed alone, where it stands: lines and columns in its mistakes are those of the whole
 text. `RULE`, a name and `AS` cannot follow each other inside a query, so they tell where a rule
 begins.
 """

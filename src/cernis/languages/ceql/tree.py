@@ -43,7 +43,7 @@ from cernis.pattern.write import (
 )
 from cernis.schema import Schema
 
-MOMENTS = ("START", "END")
+INTERVAL_TIMES = ("START", "END")
 
 _DIRECTION = {"<": 1, "<=": 1, ">": -1, ">=": -1}
 
@@ -590,7 +590,7 @@ class CeqlReader(TreeReader):
     def alone(self, span: Span, parts: list[Owner]) -> Alone | pred.IntervalTime:
         owner = parts[0]
         word = capitalize_ascii(self.source[span.start : span.end])
-        if word in MOMENTS:
+        if word in INTERVAL_TIMES:
             return pred.IntervalTime(cast(Any, word), span=span)
         return Alone(self._read_variable(owner), span)
 

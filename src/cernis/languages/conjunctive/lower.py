@@ -45,8 +45,8 @@ def lower(query: q.ConjunctiveQuery) -> Pattern:
     ]
     conditions += _make_equalities(query.atoms)
     conditions += [_make_condition(query, node) for node in rest if node not in spent]
-    places = range(len(query.atoms)) if order is None else order
-    parts = tuple(_make_event(index, query.atoms[index]) for index in places)
+    indices = range(len(query.atoms)) if order is None else order
+    parts = tuple(_make_event(index, query.atoms[index]) for index in indices)
     formula: cel.Formula
     if len(parts) == 1:
         formula = parts[0]
@@ -177,16 +177,16 @@ def _make_reference(query: q.ConjunctiveQuery, variable: q.ConjunctiveVariable) 
 
 def find_time_order(query: q.ConjunctiveQuery) -> tuple[int, ...] | None:
     """Return the atoms in the order that their timestamps force, if they force one."""
-    moments = [atom.time for atom in query.atoms]
-    if None in moments or len(set(moments)) < len(moments) or len(moments) < 2:
+    times = [atom.time for atom in query.atoms]
+    if None in times or len(set(times)) < len(times) or len(times) < 2:
         return None
-    place = {cast(str, name): index for index, name in enumerate(moments)}
-    before: dict[int, set[int]] = {index: set() for index in place.values()}
+    index_of = {cast(str, name): index for index, name in enumerate(times)}
+    before: dict[int, set[int]] = {index: set() for index in index_of.values()}
     for node in query.comparisons:
         if isinstance(node.left, q.ConjunctiveVariable) and isinstance(
             node.right, q.ConjunctiveVariable
         ):
-            pair = place.get(node.left.name), place.get(node.right.name)
+            pair = index_of.get(node.left.name), index_of.get(node.right.name)
             if None not in pair and node.op in ("<", ">"):
                 early, late = cast("tuple[int, int]", pair if node.op == "<" else pair[::-1])
                 before[late].add(early)
@@ -219,14 +219,14 @@ def _find_implied(
     """Return the comparisons of timestamps that follow from those of neighbours in the order."""
     if order is None:
         return frozenset()
-    place = {query.atoms[index].time: rank for rank, index in enumerate(order)}
+    rank_of = {query.atoms[index].time: rank for rank, index in enumerate(order)}
     found = []
     for node in query.comparisons:
         match node:
             case q.ConjunctiveComparison(
                 op=op, left=q.ConjunctiveVariable(name=one), right=q.ConjunctiveVariable(name=other)
-            ) if one in place and other in place and op != "=":
-                ahead = place[other] - place[one]
+            ) if one in rank_of and other in rank_of and op != "=":
+                ahead = rank_of[other] - rank_of[one]
                 later = {"!=": abs(ahead), "<": ahead, "<=": ahead}.get(op, -ahead)
                 if later > 1 or (later == 1 and op not in ("<", ">")):
                     found.append(node)

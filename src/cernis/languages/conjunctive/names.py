@@ -151,7 +151,7 @@ class _ConjunctiveNames:
         columns = list(declared or ())
         found: list[tuple[Attribute, q.Argument]] = []
         by_name = False
-        for place, (name, term) in enumerate(atom.arguments):
+        for index, (name, term) in enumerate(atom.arguments):
             if name is not None:
                 by_name = True
                 if declared is not None:
@@ -162,7 +162,7 @@ class _ConjunctiveNames:
                     self.mistakes.note(
                         "an argument without a name stands after one with a name", term.span
                     )
-                column = columns[place] if place < len(columns) else f"#{place}"
+                column = columns[index] if index < len(columns) else f"#{index}"
                 found.append((Attribute.named(column, span=term.span), term))
         return found
 

@@ -208,7 +208,7 @@ class _SpaseqNames:
             self.certain.setdefault(gpm.name.text, g.find_certain_variables(gpm.pattern))
         self.everywhere = {name for found in self.bound.values() for name in found}
         self.used: dict[str, Span | None] = {}
-        """The graph patterns of SEQ, each with the place that names it first."""
+        """The graph patterns of SEQ, each with the span that names it first."""
         for step in written.steps:
             for leaf in q.find_gpm_names(step.element):
                 self.used.setdefault(leaf.gpm, leaf.span)
@@ -307,10 +307,10 @@ class _SpaseqNames:
             found = () if condition is None else tuple(g.find_exists(condition))
             shared = [one for exists in found for one in _find_shared(exists, self.everywhere)]
             shared += [one for exists in found for one in _find_asked(exists, self.everywhere)]
-            places = set(map(id, shared))
+            shared_ids = set(map(id, shared))
             for part in (inside,) if condition is None else (inside, condition):
                 for variable, word, aside in _find_mentions(part):
-                    known = variable.hidden or id(variable) in places
+                    known = variable.hidden or id(variable) in shared_ids
                     if not known and variable.name not in bound | aside:
                         self._note_inner(gpm, variable, word)
             needed = own.setdefault(gpm.name.text, {})

@@ -93,10 +93,10 @@ def _is_sequence_start(token: Token, after: Token) -> bool:
 def _find_close(tokens: Sequence[Token], opened: int) -> int:
     """Return where the bracket opened there is closed; brackets have been checked."""
     depth = 0
-    for place in range(opened, len(tokens)):
-        depth += {"LPAR": 1, "RPAR": -1}.get(tokens[place].type, 0)
+    for index in range(opened, len(tokens)):
+        depth += {"LPAR": 1, "RPAR": -1}.get(tokens[index].type, 0)
         if depth == 0:
-            return place
+            return index
     return len(tokens) - 1
 
 
@@ -107,11 +107,11 @@ def _is_sign(token: Token, following: Sequence[Token]) -> bool:
 
 def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
     """Retype the tokens whose terminal depends on their surroundings: see `grammar.lark`."""
-    braces = place = 0
-    while place < len(tokens):
-        token = tokens[place]
-        following = tokens[place + 1 : place + 2]
-        place += 1
+    braces = index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        following = tokens[index + 1 : index + 2]
+        index += 1
         if token.type == "PLUS" and not _is_sign(token, following):
             token.type = "MORE"
         yield token
@@ -119,18 +119,18 @@ def _retype_in_context(tokens: list[Token]) -> Iterator[Token]:
         if not following:
             continue
         if braces <= 1 and _is_sequence_start(token, following[0]):
-            closed = _find_close(tokens, place)
-            yield from _retype_steps(tokens[place : closed + 1])
-            place = closed + 1
+            closed = _find_close(tokens, index)
+            yield from _retype_steps(tokens[index : closed + 1])
+            index = closed + 1
         elif token.type in ("_GPM", "_STREAM") and following[0].value.isidentifier():
             yield _retype_name(following[0])
-            place += 1
+            index += 1
         elif token.type == "_ON":
-            while place < len(tokens) and (
-                tokens[place].type == "COMMA" or tokens[place].value.isidentifier()
+            while index < len(tokens) and (
+                tokens[index].type == "COMMA" or tokens[index].value.isidentifier()
             ):
-                yield _retype_name(tokens[place])
-                place += 1
+                yield _retype_name(tokens[index])
+                index += 1
 
 
 # ------------------------------------------------------------------------ query

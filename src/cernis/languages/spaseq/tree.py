@@ -21,7 +21,7 @@ from cernis.pattern.graph import GraphPattern, GraphVariable, Term, TripleTempla
 from cernis.pattern.paths import Statement
 
 _LARGEST_TIME = 2**63 - 1
-_MOMENT = re.compile(
+_TIMESTAMP = re.compile(
     r'"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?'
     r'(?:Z|[+-](?:0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)?"'
 )
@@ -207,10 +207,10 @@ class SpaseqReader(GraphPatternReader):
 
     def tumbling(self, span: Span, parts: list[Any]) -> int | str:
         start = parts[0]
-        return self._read_moment(start) if isinstance(start, Term) else cast(int, start)
+        return self._read_timestamp(start) if isinstance(start, Term) else cast(int, start)
 
-    def _read_moment(self, term: Term) -> str:
-        found = _MOMENT.fullmatch(term.text.removesuffix(_DATE_TIME))
+    def _read_timestamp(self, term: Term) -> str:
+        found = _TIMESTAMP.fullmatch(term.text.removesuffix(_DATE_TIME))
         try:
             if found:
                 datetime.fromisoformat(found[1])
@@ -249,15 +249,15 @@ class SpaseqReader(GraphPatternReader):
     def _combine(
         self, kind: type[q.GpmConjunction] | type[q.GpmDisjunction], sign: str, parts: list[Any]
     ) -> list[q.SequenceStep]:
-        places = [part for part in parts if isinstance(part, list)]
+        operands = [part for part in parts if isinstance(part, list)]
         elements: list[q.Element] = []
-        for steps in places:
+        for steps in operands:
             if not _is_plain(steps):
                 self._note_not_plain(sign, steps)
             for step in steps:
                 flat = isinstance(step.element, kind)
                 elements += cast(Any, step.element).parts if flat else (step.element,)
-        span = _span_of_steps(places[0]).to(_span_of_steps(places[-1]))
+        span = _span_of_steps(operands[0]).to(_span_of_steps(operands[-1]))
         return [q.SequenceStep(kind(tuple(elements)), None, span=span)]
 
     def _note_not_plain(self, sign: str, steps: list[q.SequenceStep]) -> None:

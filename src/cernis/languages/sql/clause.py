@@ -71,14 +71,14 @@ class SqlExpression:
     tree: exp.Expr
     span: Span
     modes: Mapping[Span, str] = field(default_factory=dict)
-    """The calls that RUNNING or FINAL stands before, by their place in the expression."""
+    """The calls that RUNNING or FINAL stands before, by their span in the expression."""
 
     def locate(self, node: exp.Expr) -> Span:
         """Return where a part of the expression stands."""
-        places = [each.meta for each in node.walk() if "start" in each.meta]
-        if not places:
+        metas = [each.meta for each in node.walk() if "start" in each.meta]
+        if not metas:
             return self.span
-        start, end = min(p["start"] for p in places), max(p["end"] for p in places)
+        start, end = min(p["start"] for p in metas), max(p["end"] for p in metas)
         return Span(self.span.start + start, self.span.start + end + 1)
 
 
@@ -130,7 +130,7 @@ class ClauseReader:
         """The whole statement; the tokens have none of its patterns."""
         self.tokens = tokens
         self.dialect = dialect
-        self.places: dict[str, Span] = {}
+        self.spans: dict[str, Span] = {}
         """Where SUBSET and DEFINE have their names."""
 
     def fail(self, message: str, span: Span, **more: Any) -> QueryError:
@@ -304,7 +304,7 @@ class ClauseReader:
                 )
             name = self.read_name(item[0])
             members = [self._note_name(part[0]).text for part in self._split_list(item[3:-1])]
-            self.places[name.text] = name.span
+            self.spans[name.text] = name.span
             if name.text in subsets:
                 raise self.fail(f"SUBSET '{name.text}' stands twice", name.span)
             subsets[name.text] = tuple(members)
@@ -340,7 +340,7 @@ class ClauseReader:
 
     def _note_name(self, token: Any) -> Name:
         name = self.read_name(token)
-        self.places[name.text] = name.span
+        self.spans[name.text] = name.span
         return name
 
     # -------------------------------------------------------------- expressions
@@ -380,21 +380,21 @@ class ClauseReader:
         """Refuse names that stand for nothing, and what the standard excludes."""
         variables = clause.variables
         for name, members in clause.subsets.items():
-            span = self.places[name]
+            span = self.spans[name]
             if name in variables:
                 raise self.fail(f"'{name}' is a variable of PATTERN, and a SUBSET", span)
             for member in members:
                 if member not in variables:
                     raise self.fail(
                         f"SUBSET '{name}' has '{member}', which is no variable of PATTERN",
-                        self.places[member],
+                        self.spans[member],
                         suggestion=did_you_mean(member, variables),
                     )
         for name in clause.define:
             if name not in variables:
                 raise self.fail(
                     f"'{name}' is no variable of PATTERN",
-                    self.places[name],
+                    self.spans[name],
                     suggestion=did_you_mean(name, variables),
                 )
         if clause.target is not None:
@@ -431,7 +431,7 @@ def _is_call(tokens: Sequence[Any]) -> bool:
 
 
 def _find_call(tokens: Sequence[Any], start: int) -> Span:
-    """Return the place of the call that begins some tokens, in an expression that starts there."""
+    """Return the span of the call that begins some tokens, in an expression that starts there."""
     depth = 0
     for token in tokens:
         depth += (token.text == "(") - (token.text == ")")
@@ -453,7 +453,7 @@ def span_of_tokens(tokens: Sequence[Any]) -> Span:
 
 
 def explain_parse_error(error: SqlglotError, source: str, span: Span) -> QueryError:
-    """Return what the SQL library refuses, with its place in the statement."""
+    """Return what the SQL library refuses, with its location in the statement."""
     message, found = "this is no SQL expression", span
     if isinstance(error, ParseError) and error.errors:
         first = error.errors[0]

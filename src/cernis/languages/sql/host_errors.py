@@ -1,8 +1,8 @@
-"""What a host says of a statement, with the place of the name that it is about.
+"""What a host says of a statement, with the location of the name that it is about.
 
 A host sees SQL that Cernis has written, so its own line numbers mean nothing to the user. It does
 name what it does not know: a column, a function, a table. The first of these names that stands in
-the user's statement, outside of strings and comments, is the place.
+the user's statement, outside of strings and comments, is the location.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def _find_function(message: str, text: str) -> Span | None:
 
 
 def find_culprit(writers: Iterable[tuple[Span | None, Any]], fails: Any) -> Span | None:
-    """Return the place of the first expression that a host refuses when it stands alone."""
+    """Return the span of the first expression that a host refuses when it stands alone."""
     return next((span for span, writer in writers if fails(writer)), None)
 
 
-def explain_host_error(message: str, text: str, place: Span | None = None) -> CernisError:
-    """Return an error of a host as one of the user's statement; `place` is the expression.
+def explain_host_error(message: str, text: str, part: Span | None = None) -> CernisError:
+    """Return an error of a host as one of the statement; `part` is the span of the expression.
 
     >>> print(explain_host_error('Binder Error: Referenced column "x" not found', "SELECT x"))
     line 1, column 8: referenced column "x" not found
@@ -64,7 +64,7 @@ def explain_host_error(message: str, text: str, place: Span | None = None) -> Ce
              ^
     """
     first, _, rest = message.strip().partition("\n")
-    span = find_named(first, text, place) or place
+    span = find_named(first, text, part) or part
     if span is None:
         return DataError(message.partition("Candidate functions:")[0].strip())
     told = _KIND.sub("", first).rstrip("!.")
@@ -78,9 +78,9 @@ def explain_host_error(message: str, text: str, place: Span | None = None) -> Ce
     return QueryError([found], text)
 
 
-def find_named(message: str, text: str, place: Span | None = None) -> Span | None:
-    """Return where a name of a message stands in a statement, or in a place of it."""
-    begin, end = place or (0, len(text))
+def find_named(message: str, text: str, part: Span | None = None) -> Span | None:
+    """Return where a name of a message stands in a statement, or in a part of it."""
+    begin, end = part or (0, len(text))
     for quoted, named in _NAMED.findall(message):
         name = re.split(r"\W", quoted or named.strip("\"'`"))[0].lower()
         if not name or name.startswith("_rows"):

@@ -255,13 +255,13 @@ class _TermReader:
         return AggregateTerm(self._strip(holder), holder.this, final)
 
     def _read_mode(self, node: exp.Expr) -> bool:
-        places = [each.meta for each in node.walk() if "start" in each.meta]
+        metas = [each.meta for each in node.walk() if "start" in each.meta]
         inside = (
             call
             for call in self.modes
-            if all(call.start <= place["start"] and place["end"] < call.end for place in places)
+            if all(call.start <= meta["start"] and meta["end"] < call.end for meta in metas)
         )
-        call = next(inside, None) if places else None
+        call = next(inside, None) if metas else None
         mode = None if call is None else self.modes.pop(call)
         if mode == "FINAL" and self.variable is not None:
             raise self.fail("FINAL is no part of DEFINE: later rows are not known yet", node)

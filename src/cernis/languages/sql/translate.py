@@ -215,7 +215,7 @@ def _translate_trunc(node: exp.DateTrunc, text: str, offset: int) -> exp.Expr:
 
 
 def _locate(part: exp.Expr, node: exp.Expr, offset: int) -> Span:
-    """Return the place of a part of a node, or of the node."""
+    """Return the span of a part of a node, or of the node."""
     start = offset + part.meta.get("start", node.meta.get("start", 0))
     return Span(start, max(offset + part.meta.get("end", 0) + 1, start + 1))
 
@@ -255,11 +255,11 @@ def _translate_to_char(node: exp.ToChar, dialect: str, text: str, offset: int) -
 def _counts_full_units(node: exp.DateDiff, dialect: str) -> bool:
     if dialect not in _FULL_UNITS or node.args.get("unit") is None:
         return False  # DATEDIFF(later, earlier) of Spark counts days
-    places = [_find_place(node.expression), _find_place(node.this)]
-    return dialect != "databricks" or places == sorted(places)
+    starts = [_find_start(node.expression), _find_start(node.this)]
+    return dialect != "databricks" or starts == sorted(starts)
 
 
-def _find_place(tree: exp.Expr) -> int:
+def _find_start(tree: exp.Expr) -> int:
     """Return where a tree begins in its text; 0: the library does not say."""
     return min((int(one.meta.get("start", 0)) for one in tree.find_all(exp.Identifier)), default=0)
 

@@ -1,7 +1,7 @@
 """Cut texts into tokens and parse them, with the terminals and the tables that Lark builds.
 
 A rule that is recognized calls the method of a reader that has its name: there is no tree. Lark's
-own loop makes a node of each rule, in several calls that find its place and its children, and a
+own loop makes a node of each rule, in several calls that find its location and its children, and a
 transformer walks the tree: two thirds of the time that it took to read a rule set. A chain of rules
 that each stand for one other, as levels of precedence do, is one step here.
 

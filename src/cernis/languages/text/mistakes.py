@@ -107,7 +107,7 @@ def find_lexical_mistakes(
 # ---------------------------------------------------------------------- brackets
 
 
-def _place(source: str, position: int) -> str:
+def _describe_location(source: str, position: int) -> str:
     begin = source.rfind("\n", 0, position) + 1
     return f"line {source.count(chr(10), 0, begin) + 1}, column {position - begin + 1}"
 
@@ -126,7 +126,7 @@ def find_bracket_mistakes(tokens: Iterable[Token], source: str, deepest: int) ->
                 return [Diagnostic(f"'{token.value}' closes nothing", span_of(token))]
             opened = open_.pop()
             if OPENING[opened.type] != CLOSING[token.type]:
-                where = _place(source, span_of(opened).end - 1)
+                where = _describe_location(source, span_of(opened).end - 1)
                 message = f"'{token.value}' does not close '{OPENING[opened.type]}' of {where}"
                 return [Diagnostic(message, span_of(token))]
     return [

@@ -67,10 +67,10 @@ class Grammar:
 
     def find_shipped(self) -> bytes | None:
         """Return the tables that the package has; None: they are of another grammar or Lark."""
-        place = files(self.packages[-1]).joinpath(FILE)
-        if not place.is_file():
+        file = files(self.packages[-1]).joinpath(FILE)
+        if not file.is_file():
             return None
-        digest, _, tables = place.read_bytes().partition(b"\n")
+        digest, _, tables = file.read_bytes().partition(b"\n")
         return tables if digest.decode() == self._digest else None
 
     def build(self, cache: str | bool = False) -> Lark:

@@ -147,9 +147,9 @@ class QuadGrouper:
         """Return the events that are ready, the quads of each together."""
         entries = np.flatnonzero(ready)
         entries = entries[np.argsort(self._open.numbers[entries])]
-        place = np.full(len(ready), -1, np.int32)
-        place[entries] = np.arange(len(entries), dtype=np.int32)
-        event = place[self._quads.event]
+        rank = np.full(len(ready), -1, np.int32)
+        rank[entries] = np.arange(len(entries), dtype=np.int32)
+        event = rank[self._quads.event]
         first = np.zeros(len(entries) + 1, np.int64)
         np.cumsum(np.bincount(event[event >= 0], minlength=len(entries)), out=first[1:])
         order = np.empty(int(first[-1]), np.int64)

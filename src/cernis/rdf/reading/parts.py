@@ -206,17 +206,17 @@ def _split_file(whole: FilePart, size: int, *, must_count: bool) -> Iterator[Fil
     if graphs is None:
         yield whole
         return
-    places = _choose_cuts(graphs, path.stat().st_size, size)
-    ends = [*(place.begin for place in places[1:]), None]
-    nexts = [*(place.number for place in places[1:]), graphs.events]
-    for place, end, following in zip(places, ends, nexts, strict=True):
+    cuts = _choose_cuts(graphs, path.stat().st_size, size)
+    ends = [*(cut.begin for cut in cuts[1:]), None]
+    nexts = [*(cut.number for cut in cuts[1:]), graphs.events]
+    for cut, end, following in zip(cuts, ends, nexts, strict=True):
         yield replace(
             whole,
-            begin=place.before,
+            begin=cut.before,
             end=end,
-            first=whole.first + place.number_before,
-            own=whole.first + place.number,
-            count=following - place.number_before,
+            first=whole.first + cut.number_before,
+            own=whole.first + cut.number,
+            count=following - cut.number_before,
         )
 
 
@@ -243,13 +243,13 @@ def _choose_cuts(graphs: GraphIndex, length: int, size: int) -> list[_Cut]:
     """Return cuts about `size` bytes apart, each where no event is open."""
     clean = graphs.clean()
     begins, numbers = graphs.begin[clean], graphs.before[clean]
-    places = [_Cut(0, 0, 0, 0)]
+    cuts = [_Cut(0, 0, 0, 0)]
     pieces = max(1, round(length / size))
     for k in range(1, pieces):
         i = int(np.searchsorted(begins, k * length // pieces))
-        if i < len(begins) and begins[i] > max(places[-1].begin, begins[0]):
+        if i < len(begins) and begins[i] > max(cuts[-1].begin, begins[0]):
             # reading begins one clean graph earlier, for the time before the first event
-            places.append(
+            cuts.append(
                 _Cut(
                     int(begins[i]),
                     int(numbers[i]),
@@ -257,7 +257,7 @@ def _choose_cuts(graphs: GraphIndex, length: int, size: int) -> list[_Cut]:
                     int(numbers[i - 1]),
                 )
             )
-    return places
+    return cuts
 
 
 # ---------------------------------------------------------------- first look

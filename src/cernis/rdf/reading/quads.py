@@ -354,7 +354,7 @@ def _find_bad_line(
 
 
 def explain_syntax_error(error: SyntaxError) -> tuple[str, str]:
-    """Return `, column 7`, and the parser's message without the place."""
+    """Return `, column 7`, and the parser's message without its line and column."""
     words = re.sub(r"^Parser error.*?column.*?\d+: ", "", error.msg or str(error))
     column = f", column {error.offset}" if error.offset else ""
     return column, words

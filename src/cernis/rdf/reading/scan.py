@@ -28,7 +28,7 @@ class GraphIndex(NamedTuple):
     """The byte at which the line of the first quad begins."""
     first: Int64s
     last: Int64s
-    """The places of the first and the last quad."""
+    """The indices of the first and the last quad in the file."""
     before: Int64s
     """The number of events before; exact for the graphs of `clean`."""
     events: int

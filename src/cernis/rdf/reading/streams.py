@@ -95,7 +95,7 @@ class StreamReader:
 class Streamset:
     """Several named streams (files, bytes, open binary files) as one; iterate once, for batches.
 
-    A stream's index is its place in `sources`. `time` says where its times are, for all streams
+    A stream's index is its position in `sources`. `time` says where its times are, for all streams
     or for each. `bad` is "fail", "skip", or where mistakes go. A source that is None has no events.
 
     >>> stream = b'''<http://x/a> <http://x/p> "1" <urn:e:5> .

@@ -108,8 +108,8 @@ class Terms:
 
     def repeated_texts(self, codes: Codes) -> pa.StringArray:
         """Like `texts`, faster where codes repeat."""
-        distinct, place = np.unique(codes, return_inverse=True)
-        return self.texts(distinct).take(pa.array(place))
+        distinct, inverse = np.unique(codes, return_inverse=True)
+        return self.texts(distinct).take(pa.array(inverse))
 
     def keep(self, live: NDArray[np.bool_]) -> Codes:
         """Drop all terms but the live ones; return the new code of each old one, -1 for none.

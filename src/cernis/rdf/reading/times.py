@@ -187,9 +187,9 @@ def format_time(time: int, unit: str | None) -> str:
     if unit is not None:
         return f"{Decimal(time) / UNITS[unit]:f}"
     seconds, rest = divmod(time, _SECOND)
-    moment = np.datetime_as_string(np.datetime64(seconds, "s"))
+    whole = np.datetime_as_string(np.datetime64(seconds, "s"))
     fraction = f".{rest:09d}".rstrip("0") if rest else ""
-    return f"{moment}{fraction}Z"
+    return f"{whole}{fraction}Z"
 
 
 def _read_exact(texts: pa.StringArray, unit: str) -> tuple[Int64s, Bools]:

@@ -55,8 +55,8 @@ class AnsweredConditions:
         number = len(self._conditions)
         plan = plan_program(condition, names, self.values, self.source)
         self._conditions.append((plan, len(names)))
-        places = [place for name in names for place in (row.get(name, -1), kept.get(name, -1))]
-        self._questions.append([number, *places])
+        columns = [column for name in names for column in (row.get(name, -1), kept.get(name, -1))]
+        self._questions.append([number, *columns])
         self._clear(_FIRST)
         return Program(np.array([(e.ASK, number, 0)], np.int32), 1)
 
@@ -91,7 +91,7 @@ class AnsweredConditions:
         return self.values.update()
 
     def _grow(self, room: int) -> None:
-        """Make a table of at least four times so many places."""
+        """Make a table with room for at least four times as many answers."""
         old, size = self.values.answers, _FIRST
         while size < 4 * room:
             size *= 2

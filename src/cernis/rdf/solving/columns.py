@@ -44,7 +44,7 @@ from cernis.rdf.solving.values import TermValues
 
 @dataclass(frozen=True, slots=True)
 class VariableColumn:
-    place: int
+    index: int
     """-1: nothing binds it."""
 
 
@@ -75,7 +75,7 @@ class ProgramColumn:
 class AmongColumn:
     """Whether a set has a row that fits."""
 
-    place: int
+    index: int
     """The column of the set."""
     width: int
     shared: tuple[tuple[int, int], ...]
@@ -164,10 +164,10 @@ def plan_program(
     numbers = count()
     hard = sorted(find_hard(expression), key=lambda part: isinstance(part, g.AmongCall))
     hidden = {id(part): g.GraphVariable(f"_:column {next(numbers)}") for part in hard}
-    places = {name: place for place, name in enumerate(names)}
-    places |= {hidden[id(part)].name: len(names) + i for i, part in enumerate(hard)}
+    indices = {name: index for index, name in enumerate(names)}
+    indices |= {hidden[id(part)].name: len(names) + i for i, part in enumerate(hard)}
     easy = replace_parts(expression, hidden)
-    program = compile_expression(easy, places, {}, values, source)
+    program = compile_expression(easy, indices, {}, values, source)
     sets = [part for part in hard if isinstance(part, g.AmongCall)]
     return ProgramColumn(
         program,
@@ -178,13 +178,13 @@ def plan_program(
 
 def _plan_among(call: g.AmongCall, names: Names, values: TermValues, source: str) -> AmongColumn:
     mentions = [variable.name for variable in g.find_mentions(call)]
-    place = names.index(mentions[0])
+    index = names.index(mentions[0])
     shared = [name for name in dict.fromkeys(mentions[1:]) if name in call.names]
     pairs = tuple((names.index(name), call.names.index(name)) for name in shared if name in names)
     condition = None
     if call.condition is not None:
         condition = plan_program(call.condition, (*names, *call.names), values, source)
-    return AmongColumn(place, len(call.names), pairs, condition)
+    return AmongColumn(index, len(call.names), pairs, condition)
 
 
 # ------------------------------------------------------------------- running
@@ -194,8 +194,8 @@ def run_column(column: Column, codes: Codes, values: TermValues) -> Codes:
     """Return the codes of an expression's values, of terms or made ones; -1 for an error."""
     rows = len(codes)
     match column:
-        case VariableColumn(place):
-            return codes[:, place] if place >= 0 else np.full(rows, e.UNBOUND, np.int32)
+        case VariableColumn(index):
+            return codes[:, index] if index >= 0 else np.full(rows, e.UNBOUND, np.int32)
         case ConstantColumn(code):
             return np.full(rows, code, np.int32)
         case FunctionColumn(name, arguments):
@@ -218,7 +218,7 @@ def keep_rows(column: ProgramColumn, codes: Codes, values: TermValues) -> NDArra
 
 def _find_among(column: AmongColumn, codes: Codes, values: TermValues) -> Codes:
     """Return for which rows of a table a row of their set fits, as codes of booleans."""
-    distinct, of_row = np.unique(codes[:, column.place], return_inverse=True)
+    distinct, of_row = np.unique(codes[:, column.index], return_inverse=True)
     sets = [read_set(text) for text in values.lexical(distinct).to_pylist()]
     listed = [sets[number] for number in of_row.reshape(-1).tolist()]
     numbers = np.repeat(np.arange(len(codes)), [len(rows) for rows in listed])
@@ -227,10 +227,10 @@ def _find_among(column: AmongColumn, codes: Codes, values: TermValues) -> Codes:
     codes_of |= {text: values.terms.code(text) for text in cells if text is not None}
     inner = np.array([codes_of[cell] for cell in cells], np.int32).reshape(-1, column.width)
     fits = np.ones(len(numbers), np.bool_)
-    for outer, place in column.shared:
-        own, mine = codes[numbers, outer], inner[:, place]
+    for outer, own_column in column.shared:
+        own, mine = codes[numbers, outer], inner[:, own_column]
         fits &= (own == mine) | (own == e.UNBOUND) | (mine == e.UNBOUND)
-        inner[:, place] = np.where(mine == e.UNBOUND, own, mine)
+        inner[:, own_column] = np.where(mine == e.UNBOUND, own, mine)
     numbers, inner = numbers[fits], inner[fits]
     if column.condition is not None:
         table = np.concatenate([codes[numbers], inner], axis=1)
@@ -244,10 +244,10 @@ def extend_table(table: Solutions, name: str, column: Column, values: TermValues
     """Return a table with the values of an expression as one more column of terms."""
     with values.temporary():
         found = run_column(column, table.codes, values)
-        distinct, place = np.unique(found, return_inverse=True)
+        distinct, inverse = np.unique(found, return_inverse=True)
         texts = values.write_terms(distinct)
     added = [e.UNBOUND if text is None else values.terms.code(text) for text in texts]
-    new = np.array(added, np.int32)[place.reshape(-1)]
+    new = np.array(added, np.int32)[inverse.reshape(-1)]
     codes = np.concatenate([table.codes, new.reshape(-1, 1)], axis=1)
     return Solutions((*table.names, name), table.event, codes)
 

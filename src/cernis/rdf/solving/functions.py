@@ -258,10 +258,10 @@ def _split_triple(x: TermParts) -> list[str] | None:
     return parts if len(parts) == 3 else None
 
 
-def _triple_part(place: int) -> Callable[[TermParts], str | None]:
+def _triple_part(index: int) -> Callable[[TermParts], str | None]:
     def part(x: TermParts) -> str | None:
         parts = _split_triple(x)
-        return None if parts is None else parts[place]
+        return None if parts is None else parts[index]
 
     return part
 
@@ -275,12 +275,12 @@ def _make_triple(subject: TermParts, predicate: TermParts, object_: TermParts) -
 
 # --------------------------------------------------------------------- times
 
-_MOMENT = re.compile(
+_TIMESTAMP = re.compile(
     r"(-?\d+)-(\d\d)-(\d\d)(?:T(\d\d):(\d\d):(\d\d(?:\.\d+)?))?(Z|[+-]\d\d:\d\d)?", re.ASCII
 )
 
 
-class _Moment(NamedTuple):
+class _Timestamp(NamedTuple):
     year: int
     month: int
     day: int
@@ -290,12 +290,12 @@ class _Moment(NamedTuple):
     zone: str
 
 
-def _read_moment(x: TermParts) -> _Moment | None:
-    found = _MOMENT.fullmatch(x.text)
+def _read_timestamp(x: TermParts) -> _Timestamp | None:
+    found = _TIMESTAMP.fullmatch(x.text)
     if not e.INSTANT <= x.kind <= e.LOCAL_DATE or found is None:
         return None
     year, month, day, hours, minutes, seconds, zone = found.groups()
-    moment = _Moment(
+    timestamp = _Timestamp(
         int(year),
         int(month),
         int(day),
@@ -304,39 +304,39 @@ def _read_moment(x: TermParts) -> _Moment | None:
         Decimal(seconds) if seconds else None,
         zone or "",
     )
-    if moment.hours == 24 and 1 <= moment.year <= 9998:
-        following = date(*moment[:3]) + timedelta(days=1)
-        moment = _Moment(following.year, following.month, following.day, 0, *moment[4:])
-    return moment
+    if timestamp.hours == 24 and 1 <= timestamp.year <= 9998:
+        following = date(*timestamp[:3]) + timedelta(days=1)
+        timestamp = _Timestamp(following.year, following.month, following.day, 0, *timestamp[4:])
+    return timestamp
 
 
 def _part(name: str) -> Callable[[TermParts], str | None]:
     def part(x: TermParts) -> str | None:
-        value = getattr(_read_moment(x), name, None)
+        value = getattr(_read_timestamp(x), name, None)
         return None if value is None else _write_integer(value)
 
     return part
 
 
 def _seconds(x: TermParts) -> str | None:
-    moment = _read_moment(x)
-    if not moment or moment.seconds is None:
+    timestamp = _read_timestamp(x)
+    if not timestamp or timestamp.seconds is None:
         return None
-    return write_literal(_write_decimal(moment.seconds), datatype=XSD + "decimal")
+    return write_literal(_write_decimal(timestamp.seconds), datatype=XSD + "decimal")
 
 
 def _zone(x: TermParts) -> str | None:
-    moment = _read_moment(x)
-    return write_literal(moment.zone) if moment else None
+    timestamp = _read_timestamp(x)
+    return write_literal(timestamp.zone) if timestamp else None
 
 
 def _timezone(x: TermParts) -> str | None:
-    moment = _read_moment(x)
-    if not moment or not moment.zone:
+    timestamp = _read_timestamp(x)
+    if not timestamp or not timestamp.zone:
         return None
-    hours, minutes = (0, 0) if moment.zone == "Z" else map(int, moment.zone[1:].split(":"))
+    hours, minutes = (0, 0) if timestamp.zone == "Z" else map(int, timestamp.zone[1:].split(":"))
     parts = (f"{hours}H" if hours else "") + (f"{minutes}M" if minutes else "")
-    sign = "-" if moment.zone[0] == "-" and parts else ""
+    sign = "-" if timestamp.zone[0] == "-" and parts else ""
     return write_literal(f"{sign}PT{parts or '0S'}", datatype=XSD + "dayTimeDuration")
 
 
@@ -422,7 +422,7 @@ def _write_float(number: float) -> str:
 
 def _to_instant(x: TermParts) -> str | None:
     if x.kind in (e.DATE, e.LOCAL_DATE):
-        found = _MOMENT.fullmatch(x.text)
+        found = _TIMESTAMP.fullmatch(x.text)
         zone = (found[7] if found else "") or ""
         return write_literal(
             f"{x.text[: len(x.text) - len(zone)]}T00:00:00{zone}", datatype=XSD + "dateTime"
@@ -431,11 +431,11 @@ def _to_instant(x: TermParts) -> str | None:
 
 
 def _to_date(x: TermParts) -> str | None:
-    moment = _read_moment(x)
-    if moment is None:
+    timestamp = _read_timestamp(x)
+    if timestamp is None:
         return None
-    sign = "-" if moment.year < 0 else ""
-    day = f"{sign}{abs(moment.year):04}-{moment.month:02}-{moment.day:02}{moment.zone}"
+    sign = "-" if timestamp.year < 0 else ""
+    day = f"{sign}{abs(timestamp.year):04}-{timestamp.month:02}-{timestamp.day:02}{timestamp.zone}"
     return write_literal(day, datatype=XSD + "date")
 
 

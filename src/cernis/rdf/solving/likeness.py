@@ -37,8 +37,8 @@ class RowLikeness:
     def __init__(self, linked: LinkedAutomaton) -> None:
         self.linked = linked
         self._steps = np.array([one.step for one in linked.alternatives], np.int32)
-        self._places = number_exits(linked)
-        self.width = max(self._places.values()) + 1
+        self._exits = number_exits(linked)
+        self.width = max(self._exits.values()) + 1
         self.merges = False
         """Whether the data have had hidden values, loose values or shared events."""
 
@@ -71,7 +71,7 @@ class RowLikeness:
             told = self._select(codes, rows, one.told)
             hidden = self._select(codes, rows, one.hidden)
             number, first = _number_classes(group, told + hidden)
-            alike[rows, self._places[step, one.following]] = np.where(
+            alike[rows, self._exits[step, one.following]] = np.where(
                 np.bincount(number)[number] > 1, rows[first][number], -1
             )
             if hidden and not self.merges:

@@ -242,9 +242,9 @@ def run_plan(plan: PlanNode, data: PlanInput, events: Codes) -> Solutions:
         case UnionNode(names, _, parts):
             tables = [arrange(run_plan(part, data, events), names) for part in parts]
             event = np.concatenate([table.event for table in tables])
-            place = np.argsort(event, kind="stable")
+            order = np.argsort(event, kind="stable")
             codes = np.concatenate([table.codes for table in tables])
-            return drop_repeats(Solutions(names, event[place], codes[place]))
+            return drop_repeats(Solutions(names, event[order], codes[order]))
         case FilterNode(_, _, inner, program):
             table = run_plan(inner, data, events)
             stack = e.new_stack(program.depth)
@@ -363,9 +363,9 @@ def _run_refine(plan: RefineNode, data: PlanInput, events: Codes) -> Solutions:
         return _add_column(left, plan.names[-1], np.where(fits, plan.answers[1], plan.answers[0]))
     both = arrange(found, plan.names), arrange(left.take(~fits), plan.names)
     event = np.concatenate([table.event for table in both])
-    place = np.argsort(event, kind="stable")
+    order = np.argsort(event, kind="stable")
     codes = np.concatenate([table.codes for table in both])
-    return drop_repeats(Solutions(plan.names, event[place], codes[place]))
+    return drop_repeats(Solutions(plan.names, event[order], codes[order]))
 
 
 def _run_join(plan: JoinNode, data: PlanInput, events: Codes) -> Solutions:
@@ -415,8 +415,8 @@ def _follow_steps(steps: _Pairs, ends: tuple[str | int, str | int], budget: RowB
         return _Pairs(back.event, back.target, back.source)
     if not len(steps.event):
         return steps
-    place = np.lexsort((steps.source, steps.event))
-    event, source, target = (column[place] for column in steps)
+    order = np.lexsort((steps.source, steps.event))
+    event, source, target = (column[order] for column in steps)
     nodes, numbers = np.unique(np.concatenate([source, target]), return_inverse=True)
     source, target = np.split(numbers.astype(np.int32), 2)
     first = np.searchsorted(event, np.arange(int(event[-1]) + 2)).astype(np.int64)
@@ -439,15 +439,15 @@ def _list_standing(ends: tuple[str | int, str | int], graph: k.Graph, events: Co
         codes = np.full(len(events), terms[0], np.int32)
         return _Pairs(events, codes, codes)
     sizes = graph.first[events + 1] - graph.first[events]
-    places = np.arange(int(sizes.sum())) + np.repeat(
+    indices = np.arange(int(sizes.sum())) + np.repeat(
         graph.first[events] - np.cumsum(sizes) + sizes, sizes
     )
     event = np.tile(np.repeat(events, sizes), 2)
-    codes = np.concatenate([graph.two[places], graph.three[places]])
+    codes = np.concatenate([graph.two[indices], graph.three[indices]])
     nodes = drop_repeats(_sort_table(("node",), event, codes.reshape(-1, 1)))
     return _Pairs(nodes.event, nodes.codes[:, 0], nodes.codes[:, 0])
 
 
 def _sort_table(names: Names, event: Codes, codes: Codes) -> Solutions:
-    place = np.argsort(event, kind="stable")
-    return Solutions(names, event[place], codes[place])
+    order = np.argsort(event, kind="stable")
+    return Solutions(names, event[order], codes[order])

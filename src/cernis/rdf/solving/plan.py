@@ -59,7 +59,7 @@ _Node = int | str
 _Triple = tuple[_Node, _Node, _Node]
 
 _ROLES = {"pso": (1, 0, 2), "pos": (1, 2, 0), "spo": (0, 1, 2), "ops": (2, 1, 0)}
-"""Sort orders: places of the keys in (s, p, o)."""
+"""Sort orders: for each key, its role in a triple (0: subject, 1: predicate, 2: object)."""
 
 
 def plan_pattern(
@@ -90,7 +90,7 @@ class _EventGraphs:
         return (1 / 8 if predicate else 1) / (32 if subject else 1) / (16 if object_ else 1)
 
     def order(self, known: tuple[bool, bool, bool]) -> tuple[int, tuple[int, int, int]]:
-        """Return the number of the sort order, and the places of its keys."""
+        """Return the number of the sort order, and the roles of its keys."""
         return 0, _ROLES["pso"]
 
 
@@ -108,9 +108,9 @@ class _BackgroundGraphs:
         """Count the triples with the constants, divided by the values of each known variable."""
         count = float(self._count(tuple(n if isinstance(n, int) else None for n in triple)))
         predicate = triple[1] if isinstance(triple[1], int) else -1
-        for place, node in enumerate(triple):
+        for role, node in enumerate(triple):
             if not isinstance(node, int) and node in known:
-                count /= max(1, self._count_values(place, predicate))
+                count /= max(1, self._count_values(role, predicate))
         return count
 
     def _count(self, constants: tuple[int | None, ...]) -> int:
@@ -122,17 +122,17 @@ class _BackgroundGraphs:
             self._counts[constants] = int(np.count_nonzero(fits))
         return self._counts[constants]
 
-    def _count_values(self, place: int, predicate: int) -> int:
-        key = place, predicate
+    def _count_values(self, role: int, predicate: int) -> int:
+        key = role, predicate
         if key not in self._distinct:
-            column = self._spo[place]
+            column = self._spo[role]
             if predicate >= 0:
                 column = column[self._spo[1] == predicate]
             self._distinct[key] = len(np.unique(column))
         return self._distinct[key]
 
     def order(self, known: tuple[bool, bool, bool]) -> tuple[int, tuple[int, int, int]]:
-        """Return the number of the best sort order, which is added, and the places of its keys."""
+        """Return the number of the best sort order, which is added, and the roles of its keys."""
         subject, predicate, object_ = known
         if predicate:
             name = "pos" if object_ and not subject else "pso"
@@ -150,8 +150,8 @@ class _BackgroundGraphs:
         for name in self._orders:
             keys = [self._spo[role] for role in _ROLES[name]]
             if name != "pso":
-                place = np.lexsort((*keys[::-1], number))
-                keys = [key[place] for key in keys]
+                order = np.lexsort((*keys[::-1], number))
+                keys = [key[order] for key in keys]
             for column, key in zip(columns, keys, strict=True):
                 column.append(key)
         one, two, three = map(np.concatenate, columns)
@@ -291,7 +291,7 @@ class _Planner(NamedTuple):
             return left
         again = () if answer or always else tuple(left.names.index(name) for name in loose)
         rows = (*left.names, op.ROW_NUMBER)
-        others = (*right.names, *(f"{op.ROW_NUMBER} {place}" for place in again))
+        others = (*right.names, *(f"{op.ROW_NUMBER} {column}" for column in again))
         names = merge_names(rows, others)
         program = self._compile(conditions, names)
         join = describe_join(rows, others, always, program.steps, is_optional=False)
@@ -603,10 +603,10 @@ def _plan_level(
         isinstance(node, str) and node not in known and node not in nodes[:i]
         for i, node in enumerate(nodes)
     ]
-    places = [columns[node] for node in nodes]
+    bound_columns = [columns[node] for node in nodes]
     bits = sum(bound << i for i, bound in enumerate(binds))
-    bound = tuple(place for place, is_bound in zip(places, binds, strict=True) if is_bound)
-    return _Level((order, searched, bits, *places), bound)
+    bound = tuple(column for column, is_bound in zip(bound_columns, binds, strict=True) if is_bound)
+    return _Level((order, searched, bits, *bound_columns), bound)
 
 
 def _order_triples(

@@ -131,7 +131,7 @@ class _Compiler(NamedTuple):
                 )
 
     def _push_variable(self, name: str, of_row: int, of_kept: int, *first: int) -> Iterator[Step]:
-        """Push a variable by one operation for each place that may bind it."""
+        """Push a variable with one operation for each table that may bind it."""
         found = 0
         for operation, columns in ((of_row, self.row), (of_kept, self.kept)):
             if name in columns:

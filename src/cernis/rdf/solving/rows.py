@@ -164,8 +164,8 @@ class RowBuilder:
         values = self.values.update()
         whole = _add_event(found[way.gpms[0]], moments, 0)
         certain = self._certain[way.gpms[0]]
-        for place, gpm in enumerate(way.gpms[1:], 1):
-            more = _add_event(found[gpm], moments, place)
+        for index, gpm in enumerate(way.gpms[1:], 1):
+            more = _add_event(found[gpm], moments, index)
             whole = join_solutions(whole, more, certain & self._certain[gpm], values)
             certain |= self._certain[gpm]
         if way.condition is not None:
@@ -194,18 +194,18 @@ class RowBuilder:
         """Return the number of each row's partition."""
         if not self.partition or not len(codes):
             return np.zeros(len(codes), np.int32)
-        distinct, place = np.unique(codes[:, self.partition], axis=0, return_inverse=True)
+        distinct, inverse = np.unique(codes[:, self.partition], axis=0, return_inverse=True)
         known = [self.parts.setdefault(tuple(key), len(self.parts)) for key in distinct.tolist()]
-        return np.array(known, np.int32)[place.reshape(-1)]
+        return np.array(known, np.int32)[inverse.reshape(-1)]
 
 
-def _event_column(place: int) -> str:
+def _event_column(index: int) -> str:
     """Return the name of a column that holds an event: no variable has it."""
-    return f"@{place}"
+    return f"@{index}"
 
 
-def _add_event(found: Solutions, moments: Int64s, place: int) -> Solutions:
+def _add_event(found: Solutions, moments: Int64s, index: int) -> Solutions:
     """Return solutions by timestamp, with their event as one more column."""
     codes = np.concatenate([found.codes, found.event.reshape(-1, 1)], axis=1)
-    names = (*found.names, _event_column(place))
+    names = (*found.names, _event_column(index))
     return Solutions(names, moments[found.event].astype(np.int32), codes)

@@ -245,7 +245,7 @@ class TermValues:
 
     def _call_rows(self, name: str, columns: list[Codes]) -> Codes:
         """Return a function's values, called once for each distinct row of arguments."""
-        first, place = _find_distinct([c for c in columns if c.strides != (0,)] or columns[:1])
+        first, inverse = _find_distinct([c for c in columns if c.strides != (0,)] or columns[:1])
         rows = zip(*(self.take_apart(column[first]) for column in columns), strict=True)
         evaluate = f.FUNCTIONS[name]
         texts = [
@@ -254,7 +254,7 @@ class TermValues:
         found = self.intern(texts)
         if f.find_cast(name):
             found[self._facts["kind"][found] >= e.ILL_TYPED] = e.UNBOUND
-        return found[place]
+        return found[inverse]
 
     # ------------------------------------------------------------ columns
 
@@ -278,9 +278,9 @@ class TermValues:
         if len(columns) == 1:
             return whole(self, columns[0])
         found = np.full(len(columns[0]), e.UNBOUND, np.int32)
-        first, place = _find_distinct(columns[1:])
+        first, inverse = _find_distinct(columns[1:])
         for number, row in enumerate(first.tolist()):
-            mine = np.flatnonzero(place == number)
+            mine = np.flatnonzero(inverse == number)
             rest = [self.take_apart(column[row : row + 1])[0] for column in columns[1:]]
             if all(part.kind == e.STRING for part in rest):
                 with suppress(ValueError):  # a pattern that is none
@@ -290,7 +290,7 @@ class TermValues:
     def intern_cells(self, cells: NDArray[np.void]) -> Codes:
         """Return the codes of values that programs have computed; -1 for errors."""
         words = cells.view(np.int64).reshape(len(cells), cells.itemsize // 8)
-        _, first, place = np.unique(words, axis=0, return_index=True, return_inverse=True)
+        _, first, inverse = np.unique(words, axis=0, return_index=True, return_inverse=True)
         few = cells[first]
         few["length"] = np.where(few["kind"] == e.NOTHING, -1, few["length"])
         offsets, data = slices(self._text, few, np.arange(len(few), dtype=np.int32))
@@ -298,7 +298,7 @@ class TermValues:
             len(few), pa.py_buffer(offsets), pa.py_buffer(data)
         ).to_pylist()
         texts = [self._write_cell(*cell) for cell in zip(few, forms, strict=True)]
-        return self.intern(texts)[place.reshape(-1)]
+        return self.intern(texts)[inverse.reshape(-1)]
 
     def _write_cell(self, cell: np.void, form: str) -> str | None:
         if cell["kind"] == e.NOTHING:
@@ -318,10 +318,10 @@ class TermValues:
 
 
 def _find_distinct(columns: list[Codes]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return where each distinct row is first, and for each row which of these it is."""
+    """Return the index of each distinct row's first occurrence, and each row's index among them."""
     table = columns[0] if len(columns) == 1 else np.stack(columns, axis=1)
-    _, first, place = np.unique(table, axis=0, return_index=True, return_inverse=True)
-    return first, place.reshape(-1)
+    _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    return first, inverse.reshape(-1)
 
 
 # ------------------------------------------------- functions of whole columns
@@ -362,33 +362,33 @@ def _of_tag(text_of: Callable[[str, bool], str]) -> Callable[[TermValues, Codes]
     """Return a function of the datatype or language alone."""
 
     def apply(values: TermValues, codes: Codes) -> Codes:
-        tags, place = np.unique(values.tag_numbers(codes), return_inverse=True)
+        tags, inverse = np.unique(values.tag_numbers(codes), return_inverse=True)
         names, is_language = values.tags.names, values.tags.is_language
         texts = [
             None if tag == NO_TAG else text_of(names[tag], is_language[tag])
             for tag in tags.tolist()
         ]
-        found: Codes = values.intern(texts)[place]
+        found: Codes = values.intern(texts)[inverse]
         return found
 
     return apply
 
 
 def _find_strings(values: TermValues, codes: Codes) -> NDArray[np.intp]:
-    """Return the places of strings, with or without a language."""
+    """Return the indices of strings, with or without a language."""
     kinds = values.kinds(codes)
     return np.flatnonzero((kinds == e.STRING) | (kinds == e.TAGGED))
 
 
 def _length(values: TermValues, codes: Codes) -> Codes:
     found = np.full(len(codes), e.UNBOUND, np.int32)
-    places = _find_strings(values, codes)
-    lengths = np.asarray(pc.utf8_length(values.lexical(codes[places])))
-    distinct, place = np.unique(lengths, return_inverse=True)
+    strings = _find_strings(values, codes)
+    lengths = np.asarray(pc.utf8_length(values.lexical(codes[strings])))
+    distinct, inverse = np.unique(lengths, return_inverse=True)
     made = values.intern(
         [write_literal(str(n), datatype=XSD + "integer") for n in distinct.tolist()]
     )
-    found[places] = made[place]
+    found[strings] = made[inverse]
     return found
 
 
@@ -396,10 +396,10 @@ def _regex(
     values: TermValues, codes: Codes, pattern: f.TermParts, flags: f.TermParts | None = None
 ) -> Codes:
     found = np.full(len(codes), e.UNBOUND, np.int32)
-    places = _find_strings(values, codes)
+    strings = _find_strings(values, codes)
     expression = translate_pattern(pattern.text, flags.text if flags else "")
-    answer = pc.match_substring_regex(values.lexical(codes[places]), expression)
-    found[places] = np.where(np.asarray(answer), values.true, values.false)
+    answer = pc.match_substring_regex(values.lexical(codes[strings]), expression)
+    found[strings] = np.where(np.asarray(answer), values.true, values.false)
     return found
 
 
@@ -411,14 +411,14 @@ def _replace(
     flags: f.TermParts | None = None,
 ) -> Codes:
     found = np.full(len(codes), e.UNBOUND, np.int32)
-    places = _find_strings(values, codes)
+    strings = _find_strings(values, codes)
     expression = translate_pattern(pattern.text, flags.text if flags else "")
     texts = pc.replace_substring_regex(
-        values.lexical(codes[places]), expression, translate_replacement(by.text)
+        values.lexical(codes[strings]), expression, translate_replacement(by.text)
     )
-    tags = values.tag_numbers(codes[places]).tolist()
+    tags = values.tag_numbers(codes[strings]).tolist()
     languages = [values.tags.names[t] if values.tags.is_language[t] else "" for t in tags]
-    found[places] = values.intern(
+    found[strings] = values.intern(
         [
             write_literal(text) + (f"@{language}" if language else "")
             for text, language in zip(texts.to_pylist(), languages, strict=True)

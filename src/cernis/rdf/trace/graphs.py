@@ -1,6 +1,6 @@
 """`TracedGraphs`: the graphs of a run again, with the rows of their solutions by timestamp.
 
-A *place* is the rank of a graph in the order of time over all streams of the query; a *moment* is
+A graph's *rank* is its index in the order of time over all streams of the query; a *moment* is
 a timestamp, counted from 0.
 
 Cost contract: one run of the query, with all graphs and all rows in memory. Looking at rows that
@@ -29,7 +29,7 @@ from cernis.rdf.solving.solve import Matcher
 from cernis.rdf.source import GraphSource
 
 GraphName = int | tuple[str, int]
-"""A graph: its place, or its stream and its number in it, as `GraphMatch.events` has them."""
+"""A graph: its rank, or its stream and its number in it, as `GraphMatch.events` has them."""
 
 
 class TracedRows(NamedTuple):
@@ -42,7 +42,7 @@ class TracedRows(NamedTuple):
     part: Codes
     alternative: Codes
     event: Int64s
-    """The places of a row's graphs, one for each pattern of its alternative, then -1."""
+    """The ranks of a row's graphs, one for each pattern of its alternative, then -1."""
 
 
 class TracedGraphs:
@@ -92,7 +92,7 @@ class TracedGraphs:
 
     @cached_property
     def firsts(self) -> Int64s:
-        """The place of the first graph of each moment."""
+        """The rank of the first graph of each moment."""
         return np.flatnonzero(np.diff(self.moments, prepend=-1))
 
     @cached_property
@@ -101,38 +101,38 @@ class TracedGraphs:
         return self.window.bounds(self.events.times[self.firsts])
 
     @cached_property
-    def _places(self) -> dict[tuple[int, int], int]:
+    def _ranks(self) -> dict[tuple[int, int], int]:
         pairs = zip(self.events.streams.tolist(), self.events.numbers.tolist(), strict=True)
-        return {pair: place for place, pair in enumerate(pairs)}
+        return {pair: rank for rank, pair in enumerate(pairs)}
 
-    def find_place(self, graph: GraphName) -> int:
-        """Return the place of a graph."""
+    def find_rank(self, graph: GraphName) -> int:
+        """Return the rank of a graph."""
         if isinstance(graph, int):
             if not 0 <= graph < self.size:
                 raise DataError(f"no graph of this run is row {graph}")
             return graph
         stream, number = graph
         index = self.streams.index(stream) if stream in self.streams else -1
-        place = self._places.get((index, number))
-        if place is None:
+        rank = self._ranks.get((index, number))
+        if rank is None:
             raise DataError(f"no graph of this run is {stream} {number}")
-        return place
+        return rank
 
-    def name(self, place: int) -> str:
+    def name(self, rank: int) -> str:
         """Return a graph's stream and number."""
-        return f"{self.stream_of(place)} {int(self.events.numbers[place])}"
+        return f"{self.stream_of(rank)} {int(self.events.numbers[rank])}"
 
-    def stream_of(self, place: int) -> str:
-        return self.streams[int(self.events.streams[place])]
+    def stream_of(self, rank: int) -> str:
+        return self.streams[int(self.events.streams[rank])]
 
-    def read_event(self, place: int) -> dict[str, Any]:
+    def read_event(self, rank: int) -> dict[str, Any]:
         """Return a graph: its stream, its number, its time, and its triples as text."""
-        low, high = (int(self.events.first[place + i]) for i in (0, 1))
+        low, high = (int(self.events.first[rank + i]) for i in (0, 1))
         columns = (self.terms.texts(codes[low:high]).to_pylist() for codes in self._triples)
-        clock = self.matches.clock.column(self.events.times[place : place + 1])
+        clock = self.matches.clock.column(self.events.times[rank : rank + 1])
         return {
-            "stream": self.stream_of(place),
-            "number": int(self.events.numbers[place]),
+            "stream": self.stream_of(rank),
+            "number": int(self.events.numbers[rank]),
             "time": clock[0].as_py(),
             "triples": [" ".join((*triple, ".")) for triple in zip(*columns, strict=True)],
         }
@@ -145,16 +145,16 @@ class TracedGraphs:
         """Return a term as people write it."""
         return "unbound" if code < 0 else write_term(g.Term(self.terms.text(code)))
 
-    def solve(self, pattern: g.GraphPattern, place: int) -> tuple[tuple[str, ...], Codes]:
+    def solve(self, pattern: g.GraphPattern, rank: int) -> tuple[tuple[str, ...], Codes]:
         """Return the solutions of any pattern in one graph: the variables, and their codes."""
         source = self.plan.query.source
         matcher = Matcher(pattern, self.values, self._background, source=source)
-        return matcher.names, matcher.solve(self.events.part(place, place + 1)).codes
+        return matcher.names, matcher.solve(self.events.part(rank, rank + 1)).codes
 
     # ------------------------------------------------------------------- rows
 
     def list_rows(self, first: int, last: int) -> slice:
-        """Return where the rows of the moments from first to last are."""
+        """Return the slice of the rows from the first moment to the last."""
         low, high = np.searchsorted(self.rows.moment, [first, last + 1]).tolist()
         return slice(low, high)
 
@@ -194,14 +194,14 @@ class TracedGraphs:
         """How many matches end with each graph."""
         counted = self.matches.count_last_events()
         if counted is not None:
-            return {self._places[pair]: number for pair, number in counted.items()}
+            return {self._ranks[pair]: number for pair, number in counted.items()}
         totals: dict[int, int] = {}
         for match in self.matches:
-            places = {self.find_place(event) for event in match.events}
-            last = max(self.moments[place] for place in places)
-            for place in places:
-                if self.moments[place] == last:
-                    totals[place] = totals.get(place, 0) + 1
+            ranks = {self.find_rank(event) for event in match.events}
+            last = max(self.moments[rank] for rank in ranks)
+            for rank in ranks:
+                if self.moments[rank] == last:
+                    totals[rank] = totals.get(rank, 0) + 1
         return totals
 
 

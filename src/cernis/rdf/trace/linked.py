@@ -52,20 +52,20 @@ class LinkedReplay:
         columns = self.linked.columns
         return np.array([[c in state.bound for c in columns] for state in self.linked.states])
 
-    def replay(self, first: int, place: int) -> Replayed:
+    def replay(self, first: int, graph: int) -> Replayed:
         """Read the moments from `first` to the moment of a graph; say what the graph did.
 
         What waits then has read the whole timestamp.
         """
         found = _LinkedReplaying(self)
         moves: list[_LinkMove] = []
-        for moment in range(first, int(self.graphs.moments[place]) + 1):
+        for moment in range(first, int(self.graphs.moments[graph]) + 1):
             moves = found.read(moment)
         alive: dict[int, PartialMatches] = {}
         for group in found.list_groups():
             known = alive.get(group.state)
             alive[group.state] = group.waiting if known is None else known.join(group.waiting)
-        own = [move for move in moves if place in self.graphs.rows.event[move.row]]
+        own = [move for move in moves if graph in self.graphs.rows.event[move.row]]
         taken: dict[int, int] = {}
         for move in own:
             taken[move.edge] = taken.get(move.edge, 0) + move.partial
@@ -80,7 +80,7 @@ class LinkedReplay:
             for move in found.read(moment):
                 events = self.graphs.rows.event[move.row]
                 seen.setdefault(move.edge, set()).update(events[events >= 0].tolist())
-        return {edge: len(places) for edge, places in seen.items()}
+        return {edge: len(graphs) for edge, graphs in seen.items()}
 
 
 class _LinkedReplaying:
@@ -153,12 +153,12 @@ class _LinkedReplaying:
     def _begin(self, row: int, moment: int) -> list[_WaitingGroup]:
         """Return the match that begins with a row, before it has read it."""
         rows = self.graphs.rows
-        reading, place = int(rows.reading[row]), int(rows.event[row].max())
-        begins = self.graphs.events.times[place] >= self.graphs.bounds[moment]
+        reading, last = int(rows.reading[row]), int(rows.event[row].max())
+        begins = self.graphs.events.times[last] >= self.graphs.bounds[moment]
         if not begins or not self._hold(reading, rows.codes[row : row + 1])[0]:
             return []
-        places = rows.event[row]
-        since = int(places[places >= 0].min())
+        graphs = rows.event[row]
+        since = int(graphs[graphs >= 0].min())
         nothing = np.full_like(rows.codes[row], -1)
         return [_WaitingGroup(-1, -1, int(rows.part[row]), nothing, PartialMatches(1, since, None))]
 
@@ -194,8 +194,8 @@ class _LinkedReplaying:
         codes = np.where(self.replay.live[target], unite(group.codes, rows.codes[row]), -1)
         mark = group.waiting.example
         gpms = self.linked.alternatives[int(rows.alternative[row])].gpms
-        for gpm, place in zip(gpms, rows.event[row].tolist(), strict=False):
-            mark = ExampleMark(place, frozenset({gpm}), mark)
+        for gpm, graph in zip(gpms, rows.event[row].tolist(), strict=False):
+            mark = ExampleMark(graph, frozenset({gpm}), mark)
         waiting = group.waiting._replace(example=mark)
         key = (target, waiting.since, codes.tobytes())
         known = made.get(key)

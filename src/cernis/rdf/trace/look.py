@@ -44,12 +44,12 @@ class GraphTrace:
 
     def find_row(self, stream: str, number: int) -> int:
         """Return the rank of a graph in the order of time."""
-        return self.graphs.find_place((stream, number))
+        return self.graphs.find_rank((stream, number))
 
     def name_graph(self, row: int) -> tuple[str, int]:
         """Return the stream and the number of the graph at a rank."""
-        place = self.graphs.find_place(row)
-        return self.graphs.stream_of(place), int(self.graphs.events.numbers[place])
+        rank = self.graphs.find_rank(row)
+        return self.graphs.stream_of(rank), int(self.graphs.events.numbers[rank])
 
     @cached_property
     def _drawn(self) -> DrawnLinked:
@@ -67,15 +67,15 @@ class GraphTrace:
         Cost: a replay of the timestamps before it that the window holds, at most `limit`.
         """
         graphs = self.graphs
-        place = graphs.find_place(graph)
-        moment = int(graphs.moments[place])
+        rank = graphs.find_rank(graph)
+        moment = int(graphs.moments[rank])
         times = graphs.events.times[graphs.firsts]
         first = int(np.searchsorted(times, graphs.bounds[moment]))
         least = max(0, moment + 1 - max(1, limit))
-        replayed = self._replay.replay(max(first, least), place)
-        event, rows = graphs.read_event(place), np.arange(graphs.size)
-        step = write_step(place, event, replayed, self._drawn.view, rows)
-        return step._replace(completed=graphs.ends.get(place, 0), whole=first >= least)
+        replayed = self._replay.replay(max(first, least), rank)
+        event, rows = graphs.read_event(rank), np.arange(graphs.size)
+        step = write_step(rank, event, replayed, self._drawn.view, rows)
+        return step._replace(completed=graphs.ends.get(rank, 0), whole=first >= least)
 
     # -------------------------------------------------------------- automaton
 

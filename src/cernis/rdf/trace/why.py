@@ -42,9 +42,9 @@ class _Fit(NamedTuple):
     codes: Codes
     """The value of each column so far; -1: unbound."""
     sources: Codes
-    """The place of the graph that each is from."""
+    """The rank of the graph that each value is from."""
     marks: tuple[tuple[int, str], ...] = ()
-    """The places of the graphs, each with what it is."""
+    """The rank of each fitted graph, with the names of its patterns."""
     part: int = -1
     obstacles: tuple[Obstacle, ...] = ()
 
@@ -70,25 +70,25 @@ class _LaterStep(NamedTuple):
 
 def explain_graphs(graphs: TracedGraphs, asked: Iterable[GraphName]) -> Finding:
     """Return whether exactly these graphs are a match, and if not, why."""
-    places = sorted({graphs.find_place(one) for one in asked})
-    if not places:
+    ranks = sorted({graphs.find_rank(one) for one in asked})
+    if not ranks:
         raise DataError("no graphs are given: name those that should have matched")
-    if len(places) > MOST_GRAPHS:
-        raise DataError(f"{len(places)} graphs are given; at most {MOST_GRAPHS} can be explained")
-    return _FittingGraphs(graphs, places).explain()
+    if len(ranks) > MOST_GRAPHS:
+        raise DataError(f"{len(ranks)} graphs are given; at most {MOST_GRAPHS} can be explained")
+    return _FittingGraphs(graphs, ranks).explain()
 
 
 class _FittingGraphs:
-    """The search for some places of one run."""
+    """The search for a way to fit the graphs at some ranks of one run."""
 
-    def __init__(self, graphs: TracedGraphs, places: list[int]) -> None:
-        self.graphs, self.places = graphs, places
+    def __init__(self, graphs: TracedGraphs, ranks: list[int]) -> None:
+        self.graphs, self.ranks = graphs, ranks
         self.linked, self.steps = graphs.linked, graphs.plan.query.steps
         self.say = GraphReasons(graphs)
-        moments = graphs.moments[places]
+        moments = graphs.moments[ranks]
         cuts = np.flatnonzero(np.diff(moments)) + 1
         self.moments = [int(part[0]) for part in np.split(moments, cuts)]
-        self.given = [part.tolist() for part in np.split(np.array(places), cuts)]
+        self.given = [part.tolist() for part in np.split(np.array(ranks), cuts)]
 
     def explain(self) -> Finding:
         width, order = len(self.linked.columns), count()
@@ -106,9 +106,9 @@ class _FittingGraphs:
 
     def _write(self, fit: _Fit) -> Finding:
         names: dict[int, list[str]] = {}
-        for place, name in fit.marks:
-            names.setdefault(place, []).append(name)
-        rows = {place: place for place in self.places}
+        for rank, name in fit.marks:
+            names.setdefault(rank, []).append(name)
+        rows = {rank: rank for rank in self.ranks}
         return write_finding(rows, names, fit.obstacles, "these graphs are a match")
 
     # ------------------------------------------------------------------ steps
@@ -119,14 +119,14 @@ class _FittingGraphs:
             yield self._complete(fit)
             return
         given = self.given[fit.taken]
-        extra = tuple(self.say.extra(place) for place in given)
+        extra = tuple(self.say.extra(rank) for rank in given)
         yield fit._replace(taken=fit.taken + 1, obstacles=fit.obstacles + extra)
         for following in self._follow(fit.step):
             missing = tuple(self.say.missing(self.steps[k], given[0]) for k in following.missing)
             begun = fit._replace(obstacles=fit.obstacles + missing)
             for number, one in enumerate(self.linked.alternatives):
                 if one.step == following.step:
-                    yield from self._place(begun, following, number)
+                    yield from self._fit_step(begun, following, number)
 
     def _follow(self, step: int) -> Iterator[_LaterStep]:
         """Yield the steps that a later timestamp can be; all that come later, some not in turn."""
@@ -145,42 +145,42 @@ class _FittingGraphs:
 
     def _complete(self, fit: _Fit) -> _Fit:
         """Return a fit with the obstacles that its end has: missing steps, the window."""
-        last = self.places[-1]
+        last = self.ranks[-1]
         found = [
             self.say.missing(one, last)
             for one in self.steps[fit.step + 1 :]
             if not one.optional and not one.negated
         ]
-        used = [place for place, _ in fit.marks]
+        used = [rank for rank, _ in fit.marks]
         window = self.say.window(min(used), max(used)) if used else None
         obstacles = (*fit.obstacles, *found, *([] if window is None else [window]))
         return fit._replace(taken=len(self.moments) + 1, obstacles=obstacles)
 
     # ------------------------------------------------------------------- rows
 
-    def _place(self, fit: _Fit, following: _LaterStep, alternative: int) -> Iterator[_Fit]:
+    def _fit_step(self, fit: _Fit, following: _LaterStep, alternative: int) -> Iterator[_Fit]:
         """Yield a fit whose next timestamp is an alternative of a step."""
         given = self.given[fit.taken]
         gpms = self.linked.alternatives[alternative].gpms
         step, taken = following.step, fit.taken + 1
         rows = self._find_rows(alternative, self.moments[fit.taken], set(given))
         for row in rows[:_MOST_SOLUTIONS]:
-            places = self.graphs.rows.event[row][: len(gpms)].tolist()
-            extra = tuple(self.say.extra(place) for place in given if place not in places)
-            obstacles = (*fit.obstacles, *self._compare(fit, following, row, max(places)), *extra)
+            ranks = self.graphs.rows.event[row][: len(gpms)].tolist()
+            extra = tuple(self.say.extra(rank) for rank in given if rank not in ranks)
+            obstacles = (*fit.obstacles, *self._compare(fit, following, row, max(ranks)), *extra)
             own = self.graphs.rows.codes[row]
             yield _Fit(
                 step,
                 taken,
                 unite(self._forget(fit, step), own),
-                np.where(own >= 0, max(places), fit.sources),
-                (*fit.marks, *zip(places, gpms, strict=True)),
+                np.where(own >= 0, max(ranks), fit.sources),
+                (*fit.marks, *zip(ranks, gpms, strict=True)),
                 int(self.graphs.rows.part[row]),
                 obstacles,
             )
         if not rows:
             found = self._blame(gpms, given)
-            marks = tuple((place, " & ".join(gpms)) for place in given)
+            marks = tuple((rank, " & ".join(gpms)) for rank in given)
             yield fit._replace(
                 step=step,
                 taken=taken,
@@ -198,7 +198,7 @@ class _FittingGraphs:
             for row in range(here.start, here.stop)
             if rows.alternative[row] == alternative
             and rows.reading[row] < readings
-            and {place for place in rows.event[row].tolist() if place >= 0} <= given
+            and {rank for rank in rows.event[row].tolist() if rank >= 0} <= given
         ]
 
     def _blame(self, gpms: tuple[str, ...], given: list[int]) -> list[Obstacle]:
@@ -207,17 +207,17 @@ class _FittingGraphs:
             first, *others = given
             return [self.say.unsolved(gpms[0], first), *map(self.say.extra, others)]
         for gpm in gpms:
-            found = [self.say.unsolved(gpm, place) for place in given if not self._is(gpm, place)]
+            found = [self.say.unsolved(gpm, rank) for rank in given if not self._is(gpm, rank)]
             if len(found) == len(given):
                 return found if len(given) == 1 else [self.say.alone(gpm, gpms, given)]
         return [self.say.apart(gpms, given)]
 
-    def _is(self, gpm: str, place: int) -> bool:
+    def _is(self, gpm: str, rank: int) -> bool:
         """Whether a pattern has a solution in a graph."""
         one = self.graphs.plan.query.gpm(gpm)
-        if self.graphs.stream_of(place) not in one.streams:
+        if self.graphs.stream_of(rank) not in one.streams:
             return False
-        return bool(len(self.graphs.solve(g.split_filters(one.pattern)[0], place)[1]))
+        return bool(len(self.graphs.solve(g.split_filters(one.pattern)[0], rank)[1]))
 
     def _forget(self, fit: _Fit, step: int) -> Codes:
         """Return the bindings that a step sees: one more round binds its own variables afresh."""
@@ -228,21 +228,21 @@ class _FittingGraphs:
 
     # ------------------------------------------------------------- conditions
 
-    def _compare(self, fit: _Fit, following: _LaterStep, row: int, place: int) -> list[Obstacle]:
+    def _compare(self, fit: _Fit, following: _LaterStep, row: int, rank: int) -> list[Obstacle]:
         """Return what keeps a row from following a fit."""
         own, known = self.graphs.rows.codes[row], self._forget(fit, following.step)
         found = [
-            self.say.differs(c, (int(known[c]), int(own[c])), (int(fit.sources[c]), place))
+            self.say.differs(c, (int(known[c]), int(own[c])), (int(fit.sources[c]), rank))
             for c in list_differences(known, own)
         ]
         united = unite(known, own)
-        sources = np.where(own >= 0, place, fit.sources)
+        sources = np.where(own >= 0, rank, fit.sources)
         late = self.linked.alternatives[int(self.graphs.rows.alternative[row])].late
         for condition in late:
             if self._is_decided(fit, condition, united) and not self._holds(condition, united):
-                found.append(self.say.condition(condition, united, sources, place))
+                found.append(self.say.condition(condition, united, sources, rank))
         if fit.marks and not found:  # one reason is enough
-            found += self._check_link(fit, following, known, place)
+            found += self._check_link(fit, following, known, rank)
         return found
 
     def _holds(self, condition: g.Expression, codes: Codes) -> bool:
@@ -257,23 +257,23 @@ class _FittingGraphs:
         return all(codes[columns.index(name)] >= 0 for name in names if name in columns)
 
     def _check_link(
-        self, fit: _Fit, following: _LaterStep, known: Codes, place: int
+        self, fit: _Fit, following: _LaterStep, known: Codes, rank: int
     ) -> Iterator[Obstacle]:
         """Yield what stands between a fit and a graph and must not."""
         before = fit.marks[-1][0]
-        first, last = int(self.graphs.moments[before]) + 1, int(self.graphs.moments[place]) - 1
+        first, last = int(self.graphs.moments[before]) + 1, int(self.graphs.moments[rank]) - 1
         if first > last:
             return
-        if following.link == "," and len(places := self._list_between(first, last, fit.part)):
-            yield self.say.between(before, place, places.tolist())
+        if following.link == "," and len(ranks := self._list_between(first, last, fit.part)):
+            yield self.say.between(before, rank, ranks.tolist())
         if following.link == ";":
             rows = self.graphs.find_fitting(following.step, known, first, last)
             if len(rows):
-                yield self.say.next(self._first_graph(rows), place)
+                yield self.say.next(self._first_graph(rows), rank)
         for guard in following.guards:
             rows = self.graphs.find_fitting(guard, fit.codes, first, last)
             if len(rows):
-                yield self.say.excluded(self.steps[guard], self._first_graph(rows), place)
+                yield self.say.excluded(self.steps[guard], self._first_graph(rows), rank)
 
     def _first_graph(self, rows: Int64s) -> int:
         return int(self.graphs.rows.event[rows[0]].max())

@@ -97,8 +97,8 @@ def read_values(store: EventStore, positions: Int64s, attribute: Attribute | Non
         return python_values(store.times(positions))
     names = {source.name for source in attribute.sources}
     values: list[Any] = [None] * len(positions)
-    for places, kinds in split_by_kind({name: store.kinds(positions, name) for name in names}):
-        taken = positions if places is None else positions[places]
+    for indices, kinds in split_by_kind({name: store.kinds(positions, name) for name in names}):
+        taken = positions if indices is None else positions[indices]
 
         def lookup(
             path: tuple[str, ...], taken: Int64s = taken, kinds: Mapping[str, int] = kinds
@@ -109,8 +109,8 @@ def read_values(store: EventStore, positions: Int64s, attribute: Attribute | Non
             return store.column(taken, name)
 
         found = python_values(calculate_values(attribute, lookup, len(taken), store.time_unit))
-        if places is None:
+        if indices is None:
             return found
-        for place, each in zip(places, found, strict=True):
-            values[place] = each
+        for index, each in zip(indices, found, strict=True):
+            values[index] = each
     return values

@@ -166,8 +166,8 @@ def _read(value: Any) -> Any:
     """Return a value of a column; times become instants."""
     match value:
         case datetime():
-            moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-            return Instant((moment - _EPOCH) // timedelta(microseconds=1) * 1000)
+            time = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+            return Instant((time - _EPOCH) // timedelta(microseconds=1) * 1000)
         case date():
             return _read(datetime(value.year, value.month, value.day))
         case np.datetime64():

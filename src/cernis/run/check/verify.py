@@ -220,18 +220,18 @@ class Verifier:
         node: cel.Sequence | cel.Contiguous | cel.Iterate,
         left: Iterable[tuple[int, int] | None],
         right: Iterable[tuple[int, int] | None],
-        place: tuple[Path, int],
+        boundary: tuple[Path, int],
         before: Marks,
         view: EventView,
     ) -> Spans:
         """Return the spans of two parts, or rounds, one after the other.
 
-        `place` is the node's path and the number of the part, `before` are the marks before it.
+        `boundary` is the node's path and the number of the part, `before` are the marks before it.
         """
         contiguous = isinstance(node, cel.Contiguous) or (
             isinstance(node, cel.Iterate) and node.contiguous
         )
-        wait, gap = self.waits.get(place), find_gap(node, place[1])
+        wait, gap = self.waits.get(boundary), find_gap(node, boundary[1])
         joined: set[tuple[int, int] | None] = set()
         for a in left:
             for b in right:
@@ -436,7 +436,7 @@ def search_guard(
     find_outer: Callable[[str], list[int]],
     view: EventView,
 ) -> tuple[int, int] | None:
-    """Return the first occurrence of a guard inside a span; None: there is none.
+    """Return the first occurrence of a guard inside a span, or None.
 
     `find_outer` gives the events of the variables of the match that it guards.
     """

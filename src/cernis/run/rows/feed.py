@@ -64,8 +64,8 @@ class MatchedRows(NamedTuple):
     """The index of the first row of its match."""
     numbers: Numbers
     """The number of its match in the partition, from 1 on; 0: no match has the row."""
-    places: Numbers
-    """Its place in the match, from 0 on."""
+    offsets: Numbers
+    """Its offset in the match, from 0 on."""
     variables: Numbers
     """The number of its variable; negative: none, of an empty match or a row without one."""
     excluded: NDArray[np.bool_]
@@ -290,14 +290,14 @@ class RowFeed:
         total = int(sizes.sum())
         first = np.cumsum(sizes) - sizes
         own = np.repeat(np.arange(len(starts)), sizes)
-        places = np.arange(total) - first[own]
+        offsets = np.arange(total) - first[own]
         variables = np.full(total, -1, np.int64)
         excluded = np.zeros(total, np.bool_)
         labelled = np.repeat(lengths > 0, sizes)
         variables[labelled] = found.labels >> 1
         excluded[labelled] = (found.labels & 1).astype(np.bool_)
         return MatchedRows(
-            starts[own] + places, starts[own], numbers[own], places, variables, excluded
+            starts[own] + offsets, starts[own], numbers[own], offsets, variables, excluded
         )
 
 
@@ -308,7 +308,7 @@ def describe_rows(matched: MatchedRows, numbers: Numbers, matcher: RowMatcher) -
     return {
         MATCH: pa.array(numbers[matched.starts]),
         NUMBER: pa.array(matched.numbers, mask=matched.numbers == 0),
-        PLACE: pa.array(matched.places),
+        PLACE: pa.array(matched.offsets),
         CLASSIFIER: pa.DictionaryArray.from_arrays(codes, names).cast(pa.string()),
         EXCLUDED: pa.array(matched.excluded),
     }
@@ -321,12 +321,12 @@ def _sort_matches(found: FoundRows) -> FoundRows:
     sizes = np.maximum(found.lengths, 0)
     begins = (np.cumsum(sizes) - sizes)[order]
     own = np.repeat(np.arange(len(order)), sizes[order])
-    places = np.arange(len(own)) - (np.cumsum(sizes[order]) - sizes[order])[own]
+    offsets = np.arange(len(own)) - (np.cumsum(sizes[order]) - sizes[order])[own]
     return found._replace(
         starts=found.starts[order],
         lengths=found.lengths[order],
         nexts=found.nexts[order],
-        labels=found.labels[begins[own] + places],
+        labels=found.labels[begins[own] + offsets],
     )
 
 

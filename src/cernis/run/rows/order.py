@@ -27,8 +27,8 @@ _FEW = 1 << 16
 class RowOrder(NamedTuple):
     """Rows in order."""
 
-    places: NDArray[np.int64]
-    """Where each of them was given."""
+    indices: NDArray[np.int64]
+    """The index at which each of them was given."""
     begins: NDArray[np.bool_]
     """Which of them, in order, begin a partition."""
 
@@ -42,7 +42,7 @@ def find_row_order(
 
     >>> key, ts = pa.chunked_array([["b", "a", "b"]]), pa.chunked_array([[1, 2, 0]])
     >>> order = find_row_order([key], [(ts, True)], 3)
-    >>> order.places.tolist(), order.begins.tolist()
+    >>> order.indices.tolist(), order.begins.tolist()
     ([1, 0, 2], [True, True, False])
     """
     numbered = [_number_values(key, texts=True) for key in keys]
@@ -69,12 +69,12 @@ def find_row_order(
 
 def add_ranks(rows: pa.Table, order: RowOrder) -> pa.Table:
     """Return rows in order, with the number of each, that of its partition, and its rank there."""
-    size = len(order.places)
-    if (order.places != np.arange(size)).any():
-        rows = rows.combine_chunks().take(pa.array(order.places))
-    places = np.arange(size)
-    first = np.maximum.accumulate(np.where(order.begins, places, 0))
-    added = {ROW: places + 1, RANK: places - first + 1, PARTITION: first + 1}
+    size = len(order.indices)
+    if (order.indices != np.arange(size)).any():
+        rows = rows.combine_chunks().take(pa.array(order.indices))
+    indices = np.arange(size)
+    first = np.maximum.accumulate(np.where(order.begins, indices, 0))
+    added = {ROW: indices + 1, RANK: indices - first + 1, PARTITION: first + 1}
     for name, values in added.items():
         rows = rows.append_column(name, pa.array(values))
     return rows

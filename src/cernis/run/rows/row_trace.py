@@ -75,7 +75,7 @@ class RowTrace:
     def matches(self) -> list[FoundInterval]:
         """The matches that have rows, in order."""
         found, names = self.matched, self.plan.clause.variables
-        begins = np.flatnonzero(found.places == 0).tolist()
+        begins = np.flatnonzero(found.offsets == 0).tolist()
         shown = []
         for begin, end in pairwise([*begins, len(found.rows)]):
             own = found.variables[begin:end].tolist()
@@ -281,7 +281,7 @@ class RowTrace:
         stop = end if last is None else last + 1
         path = np.empty(0)
         if conditions is not None:
-            starts = self.matched.starts[(self.matched.places == 0) & (self.matched.numbers > 0)]
+            starts = self.matched.starts[(self.matched.offsets == 0) & (self.matched.numbers > 0)]
             number = int(np.count_nonzero((begin <= starts) & (starts < first))) + 1
             path = start_path(conditions, number)
         stack: list[tuple[int, int, Any, tuple[Any, ...] | None]] = [(first, 0, path, None)]

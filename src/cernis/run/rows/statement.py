@@ -158,7 +158,7 @@ class SqlQuery:
 
 
 def _explain(error: Exception, text: str, clause: DuckClause | None = None) -> CernisError:
-    """Return an error of DuckDB, with the place of the expression or the word that it is about."""
+    """Return an error of DuckDB, with the location of what it is about."""
     from cernis.languages.sql.host_errors import explain_host_error
 
     duckdb = import_extra("duckdb", PURPOSE)
@@ -166,10 +166,10 @@ def _explain(error: Exception, text: str, clause: DuckClause | None = None) -> C
     of_data = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException)
     if not isinstance(error, (*parsed, *of_data)):
         return translate_error(error)
-    place = None if clause is None else clause.find_culprit()
-    if place is None and isinstance(error, of_data):
+    part = None if clause is None else clause.find_culprit()
+    if part is None and isinstance(error, of_data):
         return translate_error(error)
-    return explain_host_error(str(error).split("\n\n")[0], text, place)
+    return explain_host_error(str(error).split("\n\n")[0], text, part)
 
 
 def _write(tree: Any, query: SqlQuery) -> str:
@@ -325,7 +325,7 @@ class DuckClause:
         """The queries of the rows, and of the rows of matches; empty until they are written."""
 
     def find_culprit(self) -> Span | None:
-        """Return the place of the expression that DuckDB refuses; None: it is none of them."""
+        """Return the span of the expression that DuckDB refuses; None: it is none of them."""
         from cernis.languages.sql.host_errors import find_culprit
 
         duckdb = import_extra("duckdb", PURPOSE)
@@ -423,10 +423,10 @@ class DuckClause:
     def _add_kept(self, rows: pa.Table, table: pa.Table, matched: MatchedRows) -> pa.Table:
         """Return the rows of matches with the columns that measures are computed from."""
         assert self.sorted is not None
-        places = pa.array(np.asarray(rows.column(ROW)) - 1)
+        indices = pa.array(np.asarray(rows.column(ROW)) - 1)
         for name in self.writer.kept:
             if name in self.sorted.column_names:
-                column = self.sorted.column(name).take(places)
+                column = self.sorted.column(name).take(indices)
             else:
                 column = table.column(name).take(pa.array(matched.rows))
             rows = rows.append_column(name, column)

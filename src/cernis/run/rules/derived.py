@@ -59,17 +59,17 @@ class DerivedEvents(NamedTuple):
     """One row for each event; `NOTHING` where a path is shorter."""
 
 
-class PlacedBatch(NamedTuple):
+class RuleBatch(NamedTuple):
     """The events that a rule reads in a chunk, with their paths."""
 
     batch: EventBatch
     paths: Int64s
     """Empty where nothing is derived from the events."""
 
-    def join(self, tables: Tables) -> PlacedBatch:
+    def join(self, tables: Tables) -> RuleBatch:
         """Return the events with the rows of tables that are joined to them."""
         batch, stays = tables.join_marked(self.batch)
-        return PlacedBatch(batch, self.paths[stays] if len(self.paths) else self.paths)
+        return RuleBatch(batch, self.paths[stays] if len(self.paths) else self.paths)
 
 
 NOTHING = np.iinfo(np.int64).min
@@ -133,16 +133,16 @@ def unite_schemas(name: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 class PathLog(NamedTuple):
-    """The places of the last events that a rule has read, as far as matches may stand there."""
+    """The paths of a rule's last events, back to where a match may still stand."""
 
     first: int = 0
     """The position of the first of them."""
     paths: Int64s = np.empty((0, 1), np.int64)
     time: Int64s | None = None
 
-    def append(self, placed: PlacedBatch, position: int) -> PathLog:
+    def append(self, read: RuleBatch, position: int) -> PathLog:
         """Return the log with the events that the rule reads now, the first at a position."""
-        kept, new, time = self.paths, placed.paths, placed.batch.time
+        kept, new, time = self.paths, read.paths, read.batch.time
         if len(kept):
             new = np.concatenate([widen(kept, new.shape[1]), new])
             time = None if time is None else np.concatenate([self.time, time])
@@ -166,7 +166,7 @@ class Derivation(NamedTuple):
 
     into: str
     number: int
-    """The place of the rule in the rule set."""
+    """The index of the rule in the rule set."""
     schema: pa.Schema
     type_column: str
     time_column: str | None
@@ -187,19 +187,19 @@ def derive_events(found: Matches, log: PathLog, how: Derivation) -> DerivedEvent
     That is the end of the match, or the event at its deadline. A deadline that the input was
     complete before is at the last event.
     """
-    tables, places, rows = [], [], []
+    tables, indices, rows = [], [], []
     last = log.first + len(log.paths) - 1
     for values in found.list_values():
-        at, times = values.places, values.times
+        at, times = values.positions, values.times
         if (is_missing := at < 0).any():
             at = np.where(is_missing, last, at)
             times = pc.coalesce(times, found.store.times(np.array([last]))[0])
         tables.append(how.make_table(values.columns, times))
         rows.append(found.store.rows(values.ends))
-        places.append(at - log.first)
+        indices.append(at - log.first)
     if not tables:
         return None
-    at = np.concatenate(places)
+    at = np.concatenate(indices)
     order = np.argsort(at, kind="stable")
     at = at[order]
     paths = log.paths[at]
@@ -250,7 +250,7 @@ class InputLog(NamedTuple):
         return InputLog(self.first + at, self.time[at:].copy(), self.rows[at:].copy())
 
 
-class InputMoment(NamedTuple):
+class InputHistory(NamedTuple):
     """The input up to now, and its times."""
 
     log: InputLog
@@ -260,7 +260,7 @@ class InputMoment(NamedTuple):
 
 
 def derive_late(
-    found: Matches | Groups, moment: InputMoment, how: Derivation, before: int
+    found: Matches | Groups, history: InputHistory, how: Derivation, before: int
 ) -> DerivedEvents | None:
     """Return the events that matches with deadlines become, or groups of EVERY.
 
@@ -270,20 +270,20 @@ def derive_late(
     for own_rows, times, values in _list_late(found):
         tables.append(how.make_table(values, times))
         rows.append(own_rows)
-        unit = moment.scale.unit_ns
+        unit = history.scale.unit_ns
         assert unit is not None
-        own, bad = to_ticks(pa.chunked_array([times]), moment.time_unit, unit)
+        own, bad = to_ticks(pa.chunked_array([times]), history.time_unit, unit)
         ticks.append(own if bad is None else np.where(bad, LATE, own))
     if not tables:
         return None
-    at, log = np.concatenate(ticks), moment.log
+    at, log = np.concatenate(ticks), history.log
     side: Literal["left", "right"] = "left" if isinstance(found, Groups) else "right"
-    places = np.searchsorted(log.time, at, side=side) - 1
-    paths = np.full((len(at), moment.width), NOTHING, np.int64)
-    paths[:, 0], paths[:, 1], paths[:, 2], paths[:, 3] = log.first + places, LATE, at, how.number
+    indices = np.searchsorted(log.time, at, side=side) - 1
+    paths = np.full((len(at), history.width), NOTHING, np.int64)
+    paths[:, 0], paths[:, 1], paths[:, 2], paths[:, 3] = log.first + indices, LATE, at, how.number
     paths[:, 4] = before + np.arange(len(at))
     if isinstance(found, Groups):
-        rows = [np.append(log.rows, -1)[places]]
+        rows = [np.append(log.rows, -1)[indices]]
     table = pa.concat_tables(tables, promote_options="permissive")
     return DerivedEvents(table, np.concatenate(rows), at, paths)
 
@@ -305,23 +305,23 @@ def name_type(name: str, size: int) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, np.int8)), pa.array([name]))
 
 
-class PlacedPart(NamedTuple):
-    """Events of one table, with their places in it."""
+class RulePart(NamedTuple):
+    """Events of one table, with their indices in it."""
 
     part: tuple[str, pa.Table]
-    places: Int64s
+    indices: Int64s
     rows: Int64s
     time: Int64s | None
     paths: Int64s
 
 
-def place_events(
+def list_parts(
     batch: EventBatch,
     first: int,
     derived: Mapping[str, Sequence[DerivedEvents]],
     streams: Sequence[str],
     width: int,
-) -> list[PlacedPart]:
+) -> list[RulePart]:
     """Return the events of some streams of the input, and of derived ones.
 
     `first` is the number of the first event of the batch, of all events of the input.
@@ -331,13 +331,13 @@ def place_events(
         for events in derived.get(name, ()):
             index = np.arange(len(events.rows))
             own = (name, events.table)
-            parts.append(PlacedPart(own, index, events.rows, events.time, events.paths))
+            parts.append(RulePart(own, index, events.rows, events.time, events.paths))
     return parts
 
 
 def merge_parts(
-    parts: Sequence[PlacedPart], type_column: str, time_column: str | None
-) -> PlacedBatch | None:
+    parts: Sequence[RulePart], type_column: str, time_column: str | None
+) -> RuleBatch | None:
     """Return events in the order of their paths."""
     if not parts:
         return None
@@ -351,21 +351,21 @@ def merge_parts(
         np.concatenate(times)[order] if times else None,
         tuple(part.part for part in parts),
         np.repeat(np.arange(len(parts), dtype=np.int16), sizes)[order],
-        np.concatenate([part.places for part in parts])[order],
+        np.concatenate([part.indices for part in parts])[order],
         type_column,
         time_column,
     )
-    return PlacedBatch(merged, paths[order])
+    return RuleBatch(merged, paths[order])
 
 
-def _split_batch(batch: EventBatch, first: int, width: int) -> Iterator[PlacedPart]:
+def _split_batch(batch: EventBatch, first: int, width: int) -> Iterator[RulePart]:
     """Yield the events of each part of a batch; their paths are their numbers."""
     which = np.zeros(len(batch), np.int64) if batch.which is None else batch.which
     index = np.arange(len(batch)) if batch.index is None else batch.index
-    for place, part in enumerate(batch.parts):
-        at = np.flatnonzero(which == place)
+    for number, part in enumerate(batch.parts):
+        at = np.flatnonzero(which == number)
         paths = np.full((len(at), width), NOTHING, np.int64)
         paths[:, 0] = first + at
         time = None if batch.time is None else batch.time[at]
         if len(at):
-            yield PlacedPart(part, index[at], batch.rows[at], time, paths)
+            yield RulePart(part, index[at], batch.rows[at], time, paths)

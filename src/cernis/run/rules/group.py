@@ -304,7 +304,7 @@ class BundleMachine:
     """The automata of a bundle: how events become symbols, and the tables of the kernel.
 
     Sessions share it, in any threads. When rules change, the next machine goes on with what this
-    one has learned: automata keep their places, and those that come have the next ones.
+    one has learned: automata keep their indices, and new ones get the next.
     """
 
     def __init__(
@@ -312,9 +312,9 @@ class BundleMachine:
     ) -> None:
         self._type_column = type_column
         self._units = [*units]
-        """By their places; those of rules that have left among them."""
-        self._places = np.arange(len(units))
-        """The places of the automata of the rules."""
+        """By their indices, those of rules that have left among them."""
+        self._indices = np.arange(len(units))
+        """The indices of the automata of the rules."""
         self.tables = BundleTables([unit.tables for unit in units], labels)
         self._alphabets = [merge_alphabet(unit) for unit in units]
         self._settled = self._make_encoder(0)
@@ -331,15 +331,15 @@ class BundleMachine:
         None: too many are others.
         """
         settled = self._settled.automata
-        known = {id(unit): place for place, unit in enumerate(self._units)}
+        known = {id(unit): index for index, unit in enumerate(self._units)}
         new = [unit for unit in units if id(unit) not in known]
-        places = {id(unit): place for place, unit in enumerate(new, len(self._units))} | known
-        own = np.array([places[id(unit)] for unit in units], np.int64)
+        indices = {id(unit): index for index, unit in enumerate(new, len(self._units))} | known
+        own = np.array([indices[id(unit)] for unit in units], np.int64)
         missing = settled - int((own < settled).sum())
         if not are_few(len(self._units) + len(new) - settled + missing, settled):
             return None
         made = copy(self)
-        made._places = own
+        made._indices = own
         made._units = [*self._units, *new]
         made._alphabets = [*self._alphabets, *map(merge_alphabet, new)]
         made._encoder = GrownEncoder(self._settled, made._make_encoder(settled))
@@ -357,7 +357,7 @@ class BundleMachine:
     def encode(self, batch: EventBatch, automata: Int64s, seen: Bools) -> Int32s:
         """Return a symbol per event, of the automata that read them; mark the codes in `seen`."""
         with self._growth:
-            codes = self._encoder.encode(batch, self._places[automata])
+            codes = self._encoder.encode(batch, self._indices[automata])
             seen[codes] = True
             symbols = self._symbols[codes]
             if symbols.min(initial=0) < 0:
@@ -369,29 +369,29 @@ class BundleMachine:
         """Learn the symbols of codes that occur for the first time."""
         new: dict[int, list[tuple[int, int]]] = {}
         for code in codes:
-            place, vector = self._encoder.find_vector(code)
-            new.setdefault(place, []).append((code, self._alphabets[place].symbol(vector)))
+            index, vector = self._encoder.find_vector(code)
+            new.setdefault(index, []).append((code, self._alphabets[index].symbol(vector)))
         known = self.tables.number_symbols
         self.tables.grow(
-            place
-            for place, pairs in new.items()
-            if max(symbol for _, symbol in pairs) >= len(known(place))
+            index
+            for index, pairs in new.items()
+            if max(symbol for _, symbol in pairs) >= len(known(index))
         )
-        for place, pairs in new.items():
-            numbers = known(place)
+        for index, pairs in new.items():
+            numbers = known(index)
             for code, symbol in pairs:
                 self._symbols[code] = numbers[symbol]
 
     def list_truths(self, index: int, seen: Bools) -> SeenTruths:
         """Return the truths of the atoms of an automaton, for the codes that are seen."""
-        return self._encoder.list_truths(int(self._places[index]), seen)
+        return self._encoder.list_truths(int(self._indices[index]), seen)
 
     def number_states(self, index: int, states: Sequence[Any]) -> list[int]:
         """Return the numbers of the states of an automaton, which is worked out for them."""
         with self._growth:
-            place = int(self._places[index])
-            numbers = self.tables.units[place].number_states(states)
-            self.tables.grow([place])
+            own = int(self._indices[index])
+            numbers = self.tables.units[own].number_states(states)
+            self.tables.grow([own])
             return numbers
 
     def label(self, names: frozenset[str]) -> int:

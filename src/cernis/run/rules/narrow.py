@@ -104,8 +104,8 @@ class ProgramTable:
             self._asked_of = indexes
             self._begins = np.array([begin for _, begin in self._known.values()], np.int64)
             index_of = np.empty(self.tests.size, np.int64)
-            for place, (_, _, numbers) in enumerate(indexes):
-                index_of[numbers] = place
+            for row, (_, _, numbers) in enumerate(indexes):
+                index_of[numbers] = row
             self._index_of = index_of[test]
             self._asks = np.zeros((len(self._known), len(indexes)), np.bool_)
             lengths = np.diff(self._begins, prepend=-1)
@@ -147,7 +147,7 @@ class RuleConditions:
     ) -> dict[int, Bools]:
         """Return which of the events that targets may read pass the tests of their rules.
 
-        Targets have the places of events, and their owners. Those whose rules have no program are
+        Targets have the indices of events and the owners of these. Targets without a program are
         left out.
         """
         asked: dict[int, Int64s] = {}
@@ -191,12 +191,12 @@ class RuleConditions:
         is_text: bool,
     ) -> None:
         """Find the tests that hold for the events of pairs: those of texts, or the others."""
-        places, begins = pairs
+        indices, begins = pairs
         asks = self._table.list_asking(begins)
         for number, (kind, constants, tests) in enumerate(self._table.tests.indexes):
             if (kind.form is Form.PART) is not is_text:
                 continue
-            asking = places[asks[:, number]]
+            asking = indices[asks[:, number]]
             column = find_column(table, kind, self._type_column) if len(asking) else None
             if not len(asking) or (column is not None and not is_indexed(column, kind)):
                 continue
@@ -217,10 +217,10 @@ class RuleConditions:
                 truths.events.append(own[held])
                 truths.tests.append(asked[held])
 
-    def _walk(self, places: Int64s, begins: Int64s, truths: _Truths) -> Bools:
+    def _walk(self, indices: Int64s, begins: Int64s, truths: _Truths) -> Bools:
         """Return which pairs pass, by what is known."""
         nothing = np.empty(0, np.int64)
         events, tests = (np.concatenate([nothing, *each]) for each in truths[1:])
         order = np.argsort(events, kind="stable")
         hits = (events[order], tests[order])
-        return self._table.programs.find_passing((places, begins), hits, truths.may_hold)
+        return self._table.programs.find_passing((indices, begins), hits, truths.may_hold)

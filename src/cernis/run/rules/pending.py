@@ -6,7 +6,7 @@ that read the stream wait: they read up to the event after which the next match 
 least of their bounds.
 
 Cost contract: per chunk one comparison for each event that waits. State: the events after the
-bound, and for each inserting rule that holds matches the places of its events from there on.
+bound, and for each inserting rule that holds matches the paths of its events from there on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from cernis.events.batch import Int64s
 from cernis.events.frozen import read_table, write_table
-from cernis.run.rules.derived import LATE, NOTHING, InputLog, PathLog, PlacedPart, widen
+from cernis.run.rules.derived import LATE, NOTHING, InputLog, PathLog, RulePart, widen
 from cernis.state import check_list, check_text, read_array, require
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -60,7 +60,7 @@ def find_least(bounds: Iterable[DerivedBound | None]) -> DerivedBound | None:
 class PendingEvents:
     """The events that wait until a rule may read them."""
 
-    def __init__(self, parts: Sequence[PlacedPart] = ()) -> None:
+    def __init__(self, parts: Sequence[RulePart] = ()) -> None:
         self.parts = list(parts)
 
     @property
@@ -73,7 +73,7 @@ class PendingEvents:
     def widen(self, width: int) -> None:
         self.parts = [part._replace(paths=widen(part.paths, width)) for part in self.parts]
 
-    def take(self, new: Sequence[PlacedPart], bound: DerivedBound | None) -> list[PlacedPart]:
+    def take(self, new: Sequence[RulePart], bound: DerivedBound | None) -> list[RulePart]:
         """Return the events up to a bound, of these and of those that wait; the others wait."""
         parts = [*self.parts, *new]
         if bound is None:
@@ -87,7 +87,7 @@ class PendingEvents:
 
     def _copy(self) -> None:
         """Copy the events to one table for each stream and its columns."""
-        alike: dict[tuple[str, pa.Schema], list[PlacedPart]] = {}
+        alike: dict[tuple[str, pa.Schema], list[RulePart]] = {}
         for part in self.parts:
             name, table = part.part
             alike.setdefault((name, table.schema), []).append(part)
@@ -120,12 +120,12 @@ class PendingEvents:
             rows = read_array(arrays, f"{own}.rows", np.int64, size)
             paths = read_paths(arrays, f"{own}.paths", table.num_rows)
             part = (check_text(stream, "a stream of waiting events"), table)
-            parts.append(PlacedPart(part, np.arange(len(rows)), rows, time, paths))
+            parts.append(RulePart(part, np.arange(len(rows)), rows, time, paths))
         return cls(parts)
 
 
 def freeze_log(name: str, log: PathLog) -> Arrays:
-    """Return the places of the events that a rule has read, as arrays under this name."""
+    """Return the paths of the events that a rule has read, as arrays under this name."""
     arrays = {f"{name}.paths": log.paths}
     return arrays if log.time is None else {**arrays, f"{name}.time": log.time}
 
@@ -175,8 +175,8 @@ def _is_known(paths: Int64s, bound: Sequence[int]) -> np.ndarray[Any, np.dtype[n
 
 
 def _select(
-    parts: Sequence[PlacedPart], masks: Sequence[np.ndarray[Any, np.dtype[np.bool_]]]
-) -> list[PlacedPart]:
+    parts: Sequence[RulePart], masks: Sequence[np.ndarray[Any, np.dtype[np.bool_]]]
+) -> list[RulePart]:
     """Return the events of each part that a mask selects; a part without any is left out."""
     kept = []
     for part, mask in zip(parts, masks, strict=True):
@@ -184,17 +184,17 @@ def _select(
             kept.append(part)
         elif mask.any():
             time = None if part.time is None else part.time[mask]
-            own = part.places[mask], part.rows[mask], time, part.paths[mask]
-            kept.append(PlacedPart(part.part, *own))
+            own = part.indices[mask], part.rows[mask], time, part.paths[mask]
+            kept.append(RulePart(part.part, *own))
     return kept
 
 
-def _join(name: str, parts: Sequence[PlacedPart]) -> PlacedPart:
+def _join(name: str, parts: Sequence[RulePart]) -> RulePart:
     """Return the events of parts with the same columns in a table of their own."""
-    tables = [part.part[1].take(pa.array(part.places)) for part in parts]
+    tables = [part.part[1].take(pa.array(part.indices)) for part in parts]
     times = [part.time for part in parts if part.time is not None]
     rows = np.concatenate([part.rows for part in parts])
-    return PlacedPart(
+    return RulePart(
         (name, pa.concat_tables(tables).unify_dictionaries()),
         np.arange(len(rows)),
         rows,

@@ -29,15 +29,15 @@ from cernis.run.rules.derived import (
     NOTHING,
     Derivation,
     DerivedEvents,
+    InputHistory,
     InputLog,
-    InputMoment,
-    PlacedBatch,
+    RuleBatch,
     derive_events,
     derive_late,
     is_late,
     join_derived,
+    list_parts,
     merge_parts,
-    place_events,
 )
 from cernis.run.rules.pending import DerivedBound, find_least
 from cernis.run.rules.running import RoutedBatch, RunningRule, RunningRules
@@ -155,22 +155,22 @@ class ChunkReader:
         can_route = scale.unit_ns is not None
         each, pattern = running[index], running.patterns[index]
         if can_route and index in running.router:
-            placed = self._place_routed(index, chunk)
+            own = self._read_routed(index, chunk)
         elif pattern.into is not None or running.reads_derived(index):
-            placed = self._place_merged(index, chunk)
+            own = self._read_merged(index, chunk)
         else:
             if pattern.streams not in views:
                 views[pattern.streams] = confine(batch, pattern.streams)
-            placed = PlacedBatch(views[pattern.streams], _NO_PATHS)
+            own = RuleBatch(views[pattern.streams], _NO_PATHS)
         tables = each.session.tables
-        if placed is not None and tables is not None and len(placed.batch):
-            placed = placed.join(tables)
+        if own is not None and tables is not None and len(own.batch):
+            own = own.join(tables)
         segments: list[Any] = []
-        has_events = placed is not None and len(placed.batch) > 0
-        if placed is not None and has_events:
+        has_events = own is not None and len(own.batch) > 0
+        if own is not None and has_events:
             if pattern.into is not None:
-                each.log = each.log.append(placed, each.session.events)
-            segments = each.read(placed.batch, scale)
+                each.log = each.log.append(own, each.session.events)
+            segments = each.read(own.batch, scale)
         is_told = each.is_paced and index in running.router and can_route and len(batch) > 0
         has_found = bool(segments or found.get(index))
         if is_told and (has_found or each.session.pipeline.awaits_time):
@@ -181,18 +181,18 @@ class ChunkReader:
         elif has_events or segments:
             found.setdefault(index, []).extend(segments)
 
-    def _place_routed(self, index: int, chunk: _RuleChunk) -> PlacedBatch | None:
+    def _read_routed(self, index: int, chunk: _RuleChunk) -> RuleBatch | None:
         """Return the events of the input that can move a rule, or a group."""
         if index not in chunk.routed:
             return None
         own, at = chunk.routed[index]
         if self.running.patterns[index].into is None:
-            return PlacedBatch(own, _NO_PATHS)
+            return RuleBatch(own, _NO_PATHS)
         paths = np.full((len(own), self.running.width), NOTHING, np.int64)
         paths[:, 0] = chunk.first + at
-        return PlacedBatch(own, paths)
+        return RuleBatch(own, paths)
 
-    def _place_merged(self, index: int, chunk: _RuleChunk) -> PlacedBatch | None:
+    def _read_merged(self, index: int, chunk: _RuleChunk) -> RuleBatch | None:
         """Return the events of a rule, derived ones among them, up to where they are known."""
         running, batch = self.running[index], chunk.batch
         streams = running.pattern.streams or tuple(name for name, _ in batch.parts)
@@ -200,7 +200,7 @@ class ChunkReader:
         if not chunk.how.last:
             bound = find_least(chunk.bounds.get(name) for name in streams)
         self.bounds[index] = bound
-        parts = place_events(batch, chunk.first, chunk.derived, streams, self.running.width)
+        parts = list_parts(batch, chunk.first, chunk.derived, streams, self.running.width)
         parts = running.pending.take(parts, bound)
         return merge_parts(parts, batch.type_column, batch.time_column)
 
@@ -213,12 +213,12 @@ class ChunkReader:
         if schema is None:  # it has had no events
             return
         columns, several = (batch.type_column, batch.time_column), list[DerivedEvents]()
-        moment = InputMoment(self.input, scale, self._time_unit, self.running.width)
+        history = InputHistory(self.input, scale, self._time_unit, self.running.width)
         for name, found in _list_certain(running, segments, scale, how.limit(bound, scale)):
             derivation = Derivation(into, self.running.numbers[name], schema, *columns)
             if is_late(running.pattern):
                 before = sum(len(each.rows) for each in several)
-                events = derive_late(found, moment, derivation, before)
+                events = derive_late(found, history, derivation, before)
             else:
                 events = derive_events(found, running.log, derivation)
             if events is not None:

@@ -11,7 +11,7 @@ of some events that it samples, and looks again when it has read sixteen times a
 sets are asked of the events that this one finds (`narrow`).
 
 Cost contract: per event, one look-up for each indexed attribute; per event and rule that it can
-move, a place of four bytes. Nothing per event and rule that it cannot move. A sample costs a
+move, an index of four bytes. Nothing per event and rule that it cannot move. A sample costs a
 search of two thousand events for all tests of all rules.
 """
 

@@ -426,8 +426,8 @@ class _RuleReader:
         """Add a rule and return it; note what is wrong with it."""
         if name in self._origins:
             first = self._origins[name]
-            places = f": {first} and {where}" if first and where else ""
-            self.mistakes.append(_Mistake(f"two rules are named {name!r}{places}", name, origin))
+            origins = f": {first} and {where}" if first and where else ""
+            self.mistakes.append(_Mistake(f"two rules are named {name!r}{origins}", name, origin))
             return None
         self._origins[name] = where
         text = query if isinstance(query, str) else getattr(query, "source", None)

@@ -2,7 +2,7 @@
 
 Cost contract: per chunk that of `routing.Router`, and for each running rule that of its session.
 Of the events of routed rules, the columns that these read are copied while they read them, once for
-all rules that read the same events; stores keep places in the chunk. Rules that ask the same atoms
+all rules that read the same events; stores keep indices in the chunk. Rules that ask the same atoms
 encode a shared batch once.
 """
 
@@ -84,7 +84,7 @@ class RunningRule:
     counted: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     """How many events each rule of a group has had."""
     log: PathLog = field(default_factory=PathLog)
-    """The places of its last events, for matches that become events."""
+    """The paths of its last events, for matches that become events."""
     pending: PendingEvents = field(default_factory=PendingEvents)
     """The events that it may not read yet."""
     derived: tuple[Any, pa.Schema] | None = None
@@ -142,7 +142,7 @@ class RunningRule:
     def find_open(self) -> DerivedBound | None:
         """Return up to where its matches are known; None: all that end so far are.
 
-        What comes before is dropped from the log of places.
+        What comes before is dropped from the log of paths.
         """
         position = self.session.pipeline.first_open() if is_held(self.pattern) else None
         if position is not None and is_late(self.pattern):

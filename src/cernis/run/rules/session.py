@@ -10,7 +10,7 @@ rules.
 
 State: the events that a match may still report, once for all rules; four bytes for each of them and
 each rule that reads it; the partial matches. What is no longer needed is dropped when the state has
-doubled, once the set has millions of places and records.
+doubled, once the set has millions of stored events and records.
 """
 
 from __future__ import annotations
@@ -85,16 +85,16 @@ from cernis.run.stream_session import EventSession
 
 _NUMBERS = tuple(each.name for each in fields(SessionMetrics))
 _FORGET_EVERY = 1 << 22
-"""A rule set with more places, records and batches than this forgets when they have doubled."""
+"""A rule set that keeps more than this (`_count_kept`) forgets when it has doubled."""
 _FORGET_AFTER = 1 << 20
 """A rule set forgets after so many events of the input.
 
-Where few events concern each rule, the rules keep few places, but many small arrays.
+Where few events concern each rule, the rules keep few events, but many small arrays.
 """
 _LARGEST = 3
 """So many rules are named where memory lacks."""
 _BATCH = 64
-"""A stored batch of a rule costs as much as so many places."""
+"""A stored batch of a rule costs as much as so many events."""
 
 
 class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
@@ -396,9 +396,9 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
                 self._reader.read(self._empty, scale, read, ChunkReading(until=nanoseconds))
                 derived = list(self._list_found(read))
             yield from derived
-        for place, running in enumerate(self.running):
+        for index, running in enumerate(self.running):
             if running.session.pipeline.heeds_time and running.pattern.into is None:
-                until = limit_time(nanoseconds, self._reader.bounds.get(place), scale)
+                until = limit_time(nanoseconds, self._reader.bounds.get(index), scale)
                 for found in running.session.pass_watermark(until, scale):
                     yield running.rules[0].name, found
 
@@ -409,29 +409,29 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
 
         With `stops`, a rule whose budget is spent stops alone.
         """
-        for place in self.running.list_due(read):
-            if place not in self.running.stopped:
-                with self._stop_spent(place, stops=stops):
-                    yield from [*self._list_found_by(place, read, told)]
+        for index in self.running.list_due(read):
+            if index not in self.running.stopped:
+                with self._stop_spent(index, stops=stops):
+                    yield from [*self._list_found_by(index, read, told)]
 
     def _list_found_by(
-        self, place: int, read: Findings, told: RuleNotes
+        self, index: int, read: Findings, told: RuleNotes
     ) -> Iterator[tuple[str, Any]]:
-        running = self.running[place]
-        if parts := self._reader.take_found(place):
+        running = self.running[index]
+        if parts := self._reader.take_found(index):
             yield from running.join_found(parts, told, every=False)
         elif running.pattern.into is None:
-            yield from running.conclude(read.get(place, []), told, every=False)
+            yield from running.conclude(read.get(index, []), told, every=False)
 
     @contextmanager
-    def _stop_spent(self, place: int, *, stops: bool) -> Iterator[None]:
+    def _stop_spent(self, index: int, *, stops: bool) -> Iterator[None]:
         """Stop a rule whose budget is spent here, if it stops alone."""
         try:
             yield
         except BudgetError as error:
             if not stops:
                 raise
-            self.running.stop(place, error)
+            self.running.stop(index, error)
 
     # ------------------------------------------------------------- answers
 
@@ -450,16 +450,16 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
     ) -> Mapping[str, Any]:
         """Return what each rule has found, with its notes."""
         found: dict[str, Any] = {}
-        for place, running in enumerate(self.running):
-            warn = self._find_warnings(place) if warns else None
+        for index, running in enumerate(self.running):
+            warn = self._find_warnings(index) if warns else None
             told = RuleNotes(tuple(self.notes), self.mistakes.used, warn)
-            if place in self.running.stopped:
+            if index in self.running.stopped:
                 continue
-            with self._stop_spent(place, stops=self.rules.skips):
+            with self._stop_spent(index, stops=self.rules.skips):
                 if running.pattern.into is None:
-                    found.update(running.conclude(read.get(place, []), told, last=last))
+                    found.update(running.conclude(read.get(index, []), told, last=last))
                 else:
-                    found.update(running.join_found(self._reader.take_found(place), told))
+                    found.update(running.join_found(self._reader.take_found(index), told))
         return {name: found[name] for name in self.rules.names if name in found}
 
     def _count(self, found: dict[str, Any]) -> dict[str, Any]:
@@ -471,22 +471,22 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         stopped = self.running.list_stopped()
         return {name: each for name, each in found.items() if name not in stopped}
 
-    def _find_warnings(self, place: int) -> RuleWarnings | None:
+    def _find_warnings(self, index: int) -> RuleWarnings | None:
         """Return the warnings about the events of rules that have read all events of their types.
 
         None: there are none.
         """
-        running, own = self.running, self.running[place]
-        if running.reads_derived(place) or self._is_updated or not self._reader.events:
+        running, own = self.running, self.running[index]
+        if running.reads_derived(index) or self._is_updated or not self._reader.events:
             return None
-        narrowed = [running.router.is_narrowed(place, owner) for owner in own.owners]
+        narrowed = [running.router.is_narrowed(index, owner) for owner in own.owners]
         if all(narrowed):
             return None
         session, types = own.session, self._types
         if not isinstance(session, GroupSession):
             return lambda _: tuple(session.warn_about_truths(types))
         warn = session.find_warnings(types)
-        return lambda index: () if narrowed[index] else warn(index)
+        return lambda member: () if narrowed[member] else warn(member)
 
     def _refuse(self, warnings: Sequence[tuple[Rule, WarningNote]]) -> None:
         """Raise the warnings of rules, if there are any; those of all rules once."""
@@ -525,7 +525,7 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         self._forgot_at = self._reader.events
 
     def _count_kept(self) -> int:
-        """Return how many places, records and batches the rules keep."""
+        """Return how many events, records and batches the rules keep."""
         return sum(
             session.events
             - session.kept_from
@@ -560,15 +560,15 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
     def list_silent(self, found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """Yield the rules that have found nothing in all events so far, and why."""
         events = dict(pair for each in self.running for pair in each.count_events().items())
-        places = {
-            rule.name: (place, member)
-            for place, each in enumerate(self.running)
+        indices = {
+            rule.name: (index, member)
+            for index, each in enumerate(self.running)
             for member, rule in enumerate(each.rules)
         }
         for rule in self.rules:
             if not found[rule.name].head(1):
-                place, member = places[rule.name]
-                warn = self._find_warnings(place)
+                index, member = indices[rule.name]
+                warn = self._find_warnings(index)
                 notes = () if warn is None else warn(member)
                 yield rule.name, describe_silence(rule, events[rule.name], notes)
 

@@ -262,10 +262,10 @@ class BestFirst(Stage):
         values = evaluate_term(self.order.term, block, self.variables, self.store)
         rank = self._rank(values)
         by_end = [-block.start, block.end] if self.order.every is not None else [-block.start]
-        place = np.lexsort((*by_end, rank, *reversed(groups)))
+        order = np.lexsort((*by_end, rank, *reversed(groups)))
         if self.most is not None:
-            place = place[_count_before(place, groups) < self.most]
-        return take(block, place)
+            order = order[_count_before(order, groups) < self.most]
+        return take(block, order)
 
     def _keep_best(self, block: MatchBlock) -> MatchBlock:
         """Return the best of all matches, or of each partition, in their order."""
@@ -276,12 +276,12 @@ class BestFirst(Stage):
         if self.order.overall is Overall.INPUT:
             return take(block, np.argsort(rank)[: self.most])
         groups = self._number_partitions(block.end)
-        place = np.lexsort((rank, *reversed(groups)))
-        place = place[_count_before(place, groups) < self.most]
-        return take(block, place[np.argsort(rank[place])])
+        order = np.lexsort((rank, *reversed(groups)))
+        order = order[_count_before(order, groups) < self.most]
+        return take(block, order[np.argsort(rank[order])])
 
     def _rank(self, values: pa.Array) -> Numbers:
-        """Return the place of each value in the order; equal values have one."""
+        """Return the rank of each value in the order; equal values have one."""
         if isinstance(values, pa.DictionaryArray):
             values = values.dictionary_decode()
         if pa.types.is_duration(values.type) or pa.types.is_boolean(values.type):
@@ -308,11 +308,11 @@ class BestFirst(Stage):
         return [number_distinct(column) for column in columns]
 
 
-def _count_before(place: Numbers, groups: Sequence[Numbers]) -> Numbers:
+def _count_before(order: Numbers, groups: Sequence[Numbers]) -> Numbers:
     """Return how many come before each in its group, in an order in which groups are together."""
-    changes = np.zeros(len(place), np.bool_)
+    changes = np.zeros(len(order), np.bool_)
     for group in groups:
-        changes[1:] |= group[place][1:] != group[place][:-1]
+        changes[1:] |= group[order][1:] != group[order][:-1]
     return _count_since(changes)
 
 
@@ -322,8 +322,8 @@ def _count_since(changes: NDArray[np.bool_]) -> Numbers:
     >>> _count_since(np.array([False, False, True, False])).tolist()
     [0, 1, 0, 1]
     """
-    places = np.arange(len(changes))
-    return places - np.maximum.accumulate(np.where(changes, places, 0))
+    indices = np.arange(len(changes))
+    return indices - np.maximum.accumulate(np.where(changes, indices, 0))
 
 
 def _list_positions(block: MatchBlock) -> list[Numbers]:
@@ -331,7 +331,7 @@ def _list_positions(block: MatchBlock) -> list[Numbers]:
 
 
 def _break_ties(columns: Sequence[Numbers], block: MatchBlock, variables: Sequence[str]) -> Numbers:
-    """Return the place of each match in the order of these columns, then of its marks.
+    """Return the rank of each match in the order of these columns, then of its marks.
 
     Of two matches that the columns do not tell apart, that comes first which marks the first event
     that only one of them marks; in one event, the variables decide by their names.
@@ -348,9 +348,9 @@ def _break_ties(columns: Sequence[Numbers], block: MatchBlock, variables: Sequen
         code = np.append(codes, _AFTER_ALL)[np.where(at < until, at, len(codes))]
         order = np.lexsort((code, ranks[tied]))
         tied, at, until, code = tied[order], at[order] + 1, until[order], code[order]
-        groups, places = [ranks[tied], code], np.arange(len(tied))
-        since = _count_before(places, groups)
-        ranks[tied] += _count_before(places, groups[:1]) - since
+        groups, indices = [ranks[tied], code], np.arange(len(tied))
+        since = _count_before(indices, groups)
+        ranks[tied] += _count_before(indices, groups[:1]) - since
         still = ((since > 0) | np.append(since[1:] > 0, False)) & (code != _AFTER_ALL)
         tied, at, until = tied[still], at[still], until[still]
     return ranks

@@ -394,7 +394,7 @@ class Grouper(ClosingStage):
         which = self._number_groups(block.end, numbers)
         first = np.unique(which, return_index=True)[1]
         groups = [self.groups[key] for key in self._keys_of(block.end[first], numbers[first])]
-        for place, source in enumerate(self.distinct):
+        for index, source in enumerate(self.distinct):
             attribute, v = source.attribute.name, variables.index(source.variable)
             owners = np.repeat(which, np.diff(block.offsets[v]))
             for kind in self.store.list_kinds(attribute):
@@ -405,7 +405,7 @@ class Grouper(ClosingStage):
                 values = python_values(column.take(pa.array(once)))
                 for owner, value in zip(owners[once].tolist(), values, strict=True):
                     if value is not None:
-                        groups[owner].values[place].add(write_value(value))
+                        groups[owner].values[index].add(write_value(value))
 
     def _add_measured(self, found: MatchSet, measures: Sequence[Measure]) -> bool:
         """Add up numbers on the vertices of compared events; return whether that is possible."""
@@ -534,8 +534,8 @@ class Grouper(ClosingStage):
         if self.run.purpose.parts:
             return self._write_groups(keys, groups)
         columns = self._time_columns(np.array([number for number, _ in keys], np.int64))
-        for place, name in enumerate(self.grouping.components):
-            columns[name] = pa.array([held[place] for _, held in keys], self._find_type(name))
+        for index, name in enumerate(self.grouping.components):
+            columns[name] = pa.array([held[index] for _, held in keys], self._find_type(name))
         return self._finish(columns, lambda leaf: self._aggregate(leaf, groups), len(groups))
 
     def _finish(
@@ -572,21 +572,21 @@ class Grouper(ClosingStage):
     def _write_groups(self, keys: Sequence[GroupKey], groups: Sequence[OpenGroup]) -> pa.Table:
         """Return groups as a table; integers of any size are texts."""
         columns = {"number": pa.array([number for number, _ in keys], pa.int64())}
-        for place, name in enumerate(self.grouping.components):
-            held = [values[place] for _, values in keys]
-            columns[f"component.{place}"] = pa.array(held, self._find_type(name))
+        for index, name in enumerate(self.grouping.components):
+            held = [values[index] for _, values in keys]
+            columns[f"component.{index}"] = pa.array(held, self._find_type(name))
         columns["time"] = pa.nulls(len(keys), self._find_type(_TIME))
         columns["count"] = _write_integers([group.count for group in groups])
-        for place, source in enumerate(self.sources):
-            totals = [group.totals[place] for group in groups]
-            columns[f"pairs.{place}"] = _write_integers([t.pairs for t in totals])
-            columns[f"total.{place}"] = self._write_totals(source, [t.total for t in totals])
+        for index, source in enumerate(self.sources):
+            totals = [group.totals[index] for group in groups]
+            columns[f"pairs.{index}"] = _write_integers([t.pairs for t in totals])
+            columns[f"total.{index}"] = self._write_totals(source, [t.total for t in totals])
             kind = self._find_type(str(source[1]))
-            columns[f"least.{place}"] = value_column([t.least for t in totals], kind)
-            columns[f"greatest.{place}"] = value_column([t.greatest for t in totals], kind)
-        for place in range(len(self.distinct)):
-            values = [sorted(group.values[place]) for group in groups]
-            columns[f"distinct.{place}"] = pa.array(values, pa.list_(pa.string()))
+            columns[f"least.{index}"] = value_column([t.least for t in totals], kind)
+            columns[f"greatest.{index}"] = value_column([t.greatest for t in totals], kind)
+        for index in range(len(self.distinct)):
+            values = [sorted(group.values[index]) for group in groups]
+            columns[f"distinct.{index}"] = pa.array(values, pa.list_(pa.string()))
         return pa.table(columns)
 
     def _write_totals(self, source: Source, totals: Sequence[Any]) -> pa.Array:
@@ -604,21 +604,21 @@ class Grouper(ClosingStage):
             }
             for row, number in enumerate(column["number"]):
                 held = tuple(
-                    make_hashable(column[f"component.{place}"][row])
-                    for place in range(len(self.grouping.components))
+                    make_hashable(column[f"component.{index}"][row])
+                    for index in range(len(self.grouping.components))
                 )
                 totals = [
                     Totals(
-                        _read_integer(column[f"pairs.{place}"][row]),
-                        _read_integer(column[f"total.{place}"][row]),
-                        column[f"least.{place}"][row],
-                        column[f"greatest.{place}"][row],
+                        _read_integer(column[f"pairs.{index}"][row]),
+                        _read_integer(column[f"total.{index}"][row]),
+                        column[f"least.{index}"][row],
+                        column[f"greatest.{index}"][row],
                     )
-                    for place in range(len(self.sources))
+                    for index in range(len(self.sources))
                 ]
                 values = [
-                    {str(value) for value in column[f"distinct.{place}"][row]}
-                    for place in range(len(self.distinct))
+                    {str(value) for value in column[f"distinct.{index}"][row]}
+                    for index in range(len(self.distinct))
                 ]
                 key = (int(number), held)
                 self.groups[key] = OpenGroup(_read_integer(column["count"][row]), totals, values)
@@ -628,10 +628,10 @@ class Grouper(ClosingStage):
     def _learn(self, table: pa.Table) -> None:
         """Remember the types of the frozen columns: there may be no events that have them."""
         kinds = {_TIME: table.schema.field("time").type}
-        for place, name in enumerate(self.grouping.components):
-            kinds[name] = table.schema.field(f"component.{place}").type
-        for place, (_, attribute) in enumerate(self.sources):
-            kinds[str(attribute)] = table.schema.field(f"least.{place}").type
+        for index, name in enumerate(self.grouping.components):
+            kinds[name] = table.schema.field(f"component.{index}").type
+        for index, (_, attribute) in enumerate(self.sources):
+            kinds[str(attribute)] = table.schema.field(f"least.{index}").type
         self._known, self._nothing = kinds, None
         self._scales = {
             name: kind.scale for name, kind in kinds.items() if pa.types.is_decimal(kind)
@@ -724,8 +724,8 @@ class Grouper(ClosingStage):
             return count_column([group.count for group in groups])
         if leaf.distinct:
             assert isinstance(leaf.argument, pred.Reference)
-            place = self.distinct.index(leaf.argument)
-            return count_column([len(group.values[place]) for group in groups])
+            index = self.distinct.index(leaf.argument)
+            return count_column([len(group.values[index]) for group in groups])
         held = [group.totals[self._find_source(leaf)] for group in groups]
         scale = self._scale_of(leaf)
         match leaf.function:
@@ -855,8 +855,8 @@ def _total_pairs(
         values if measure.least else None,
         values if measure.greatest else None,
     )
-    for place, totals in zip(present, _reduce_totals(measured, order, starts), strict=True):
-        found[place] = totals
+    for index, totals in zip(present, _reduce_totals(measured, order, starts), strict=True):
+        found[index] = totals
     return found
 
 

@@ -88,20 +88,20 @@ class Projector(ClosingStage):
         return pa.table(every, [f"{i}" for i in range(len(every))])
 
     def _find_unknown(self, columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
-        """Return the places of the distinct tuples that are new; from now on they are given."""
+        """Return the indices of the distinct tuples that are new; from now on they are given."""
         if not length:
             return np.zeros(0, np.int64)
         if self._dated is None:
             return np.flatnonzero(self._keep_unknown(columns))
-        moments = number_distinct(columns[self._dated])
+        times = number_distinct(columns[self._dated])
         new = np.ones(length, np.bool_)
         # what ends in between can neither be given already nor be found again
-        for edge in dict.fromkeys((int(moments[0]), int(moments[-1]))):
-            rows = np.flatnonzero(moments == edge)
+        for edge in dict.fromkeys((int(times[0]), int(times[-1]))):
+            rows = np.flatnonzero(times == edge)
             taken = [column.take(pa.array(rows)) for column in columns]
-            moment = write_value(python_values(taken[self._dated].slice(0, 1))[0])
-            if moment != self._time:
-                self._time = moment
+            time = write_value(python_values(taken[self._dated].slice(0, 1))[0])
+            if time != self._time:
+                self._time = time
                 self.given.clear()
             new[rows] = self._keep_unknown(taken)
         return np.flatnonzero(new)
@@ -139,7 +139,7 @@ def _read_values(
 
 
 def _find_first(columns: Sequence[pa.Array], length: int) -> NDArray[np.int64]:
-    """Return the first place of each distinct row, ascending.
+    """Return the first index of each distinct row, ascending.
 
     >>> _find_first([pa.array([1, 1, None, None]), pa.array(["a", "a", "b", "c"])], 4)
     array([0, 2, 3])

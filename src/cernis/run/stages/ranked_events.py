@@ -30,7 +30,7 @@ class _SortedStretch(NamedTuple):
     keys: Numbers
     """The partitions, each once, ascending."""
     first: Numbers
-    """Per partition, the place of its first event in `offsets`; after them, the number of all."""
+    """Per partition, the index of its first event in `offsets`; after them, the number of all."""
 
 
 class _RankedStretch:
@@ -55,17 +55,17 @@ class _RankedStretch:
         if at == len(keys) or keys[at] != key:
             return -1
         begin = int(first[at])
-        place = begin + rank - int(self.ranks[offsets[begin]])
-        return self.base + int(offsets[place]) if begin <= place < first[at + 1] else -1
+        index = begin + rank - int(self.ranks[offsets[begin]])
+        return self.base + int(offsets[index]) if begin <= index < first[at + 1] else -1
 
 
 class RankedEvents:
     """The partitions and ranks of the events of a stream.
 
-    >>> places = RankedEvents()
-    >>> places.note(0, np.array([5, 7, 5]))
-    >>> places.note(3, np.array([7, -1, 5]))
-    >>> places.to_local(5), places.to_global(5, 2), places.to_global(7, 1)
+    >>> ranked = RankedEvents()
+    >>> ranked.note(0, np.array([5, 7, 5]))
+    >>> ranked.note(3, np.array([7, -1, 5]))
+    >>> ranked.to_local(5), ranked.to_global(5, 2), ranked.to_global(7, 1)
     ((5, 2), 5, 3)
     """
 
@@ -90,14 +90,14 @@ class RankedEvents:
 
     def to_local(self, position: int) -> tuple[int, int]:
         """Return the partition of an event, and its rank inside."""
-        place = self._locals.get(position)
-        if place is None:
+        local = self._locals.get(position)
+        if local is None:
             at = bisect_right(self._stretches, position, key=lambda stretch: stretch.base) - 1
             stretch = self._stretches[at]
             offset = position - stretch.base
-            place = int(stretch.keys[offset]), int(stretch.ranks[offset])
-            self._locals[position], self._globals[place] = place, position
-        return place
+            local = int(stretch.keys[offset]), int(stretch.ranks[offset])
+            self._locals[position], self._globals[local] = local, position
+        return local
 
     def to_global(self, key: int, rank: int) -> int:
         """Return the position of an event of a partition."""

@@ -120,7 +120,7 @@ class WaitingMatches:
         return np.concatenate([np.empty(0, np.int64), *parts])
 
     def _split(self, numbers: Numbers) -> Iterator[tuple[_WaitingBatch, Numbers]]:
-        """Yield the batches that have the matches with these numbers, and the places there."""
+        """Yield the batches that have the matches with these numbers, and the indices there."""
         low = 0
         while low < len(numbers):
             batch = self._find(int(numbers[low]))
@@ -132,7 +132,7 @@ class WaitingMatches:
         return self._batches[bisect_right(self._batches, number, key=lambda b: b.first) - 1]
 
     def find(self, number: int) -> tuple[Held, int]:
-        """Return where the match with this number is: its block, and its place there."""
+        """Return the block of the match with this number, and its index there."""
         batch = self._find(number)
         return batch.held, number - batch.first
 

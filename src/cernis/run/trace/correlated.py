@@ -108,7 +108,7 @@ class _Replaying:
 
     def read(self, rank: int) -> tuple[dict[int, int], int]:
         """Read an event; return which edges it took, and how many matches it completed."""
-        pcea, place = self.replay.pcea, int(self.members[rank])
+        pcea, index = self.replay.pcea, int(self.members[rank])
         truth = self.view.truth(rank)
         made: list[_Vertex] = []
         met: list[tuple[str, _Vertex]] = []
@@ -123,19 +123,19 @@ class _Replaying:
                 groups.append(group)
                 if source.link.arrow is not None:
                     met += [(source.link.arrow, vertex) for vertex in group]
-            if not all(groups) or not (groups or self.replay.events.is_usable(place)):
+            if not all(groups) or not (groups or self.replay.events.is_usable(index)):
                 continue
             for begun, joined in self._part_beginnings(transition, groups, rank):
                 ways = prod(sum(v.waiting.number for v in group) for group in joined)
-                since = min([place, *(v.waiting.since for group in joined for v in group)])
+                since = min([index, *(v.waiting.since for group in joined for v in group)])
                 example = joined[0][-1].waiting.example if joined else None
-                mark = ExampleMark(place, transition.labels, example)
+                mark = ExampleMark(index, transition.labels, example)
                 waiting = PartialMatches(ways, since, mark)
                 made.append(_Vertex(self._made, transition.target, rank, waiting, begun))
                 self._made += 1
                 for edge in self.replay.drawn.edges_of[number]:
                     taken[edge] = taken.get(edge, 0) + ways
-                usable = self.replay.events.is_usable(place)
+                usable = self.replay.events.is_usable(index)
                 if self._is_final(transition.target, since, rank) and usable:
                     completed += ways
         met += self._list_removed(rank)

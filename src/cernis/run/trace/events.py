@@ -36,7 +36,7 @@ _CHUNK = 256
 
 
 class TracedEvents:
-    """The stored events of a run; *places* count from the first of them."""
+    """The stored events of a run; an event's *index* counts from the first of them."""
 
     def __init__(self, store: EventStore, pattern: Pattern) -> None:
         self.store = store
@@ -54,20 +54,20 @@ class TracedEvents:
     def _by_row(self) -> Int64s:
         return np.argsort(self.rows, kind="stable")
 
-    def find_place(self, row: int) -> int | None:
-        """Return the place of a row; None where it is not among the events that were read."""
+    def find_index(self, row: int) -> int | None:
+        """Return the index of a row's event; None if the run has not read it."""
         at = int(np.searchsorted(self.rows, row, sorter=self._by_row))
         if at == self.size or self.rows[self._by_row[at]] != row:
             return None
         return int(self._by_row[at])
 
-    def name(self, place: int) -> str:
+    def name(self, index: int) -> str:
         """Return an event's row, as sentences call it."""
-        return f"row {int(self.rows[place])}"
+        return f"row {int(self.rows[index])}"
 
-    def read_event(self, place: int) -> dict[str, Any]:
+    def read_event(self, index: int) -> dict[str, Any]:
         """Return the attributes of an event."""
-        return python_records(self.store.structs(np.array([self.base + place])))[0]
+        return python_records(self.store.structs(np.array([self.base + index])))[0]
 
     @cached_property
     def times(self) -> Int64s | None:
@@ -98,14 +98,14 @@ class TracedEvents:
         first = batch.base - self.base
         return replace(batch, time=self.times[first : first + len(batch)])
 
-    def list_members(self, place: int) -> Int64s:
-        """Return the places of the partition of an event; none if it has no key."""
-        key = self.keys[place]
+    def list_members(self, index: int) -> Int64s:
+        """Return the indices of the partition of an event; none if it has no key."""
+        key = self.keys[index]
         return np.flatnonzero(self.keys == key) if key >= 0 else np.empty(0, np.int64)
 
-    def write_key(self, place: int) -> str:
+    def write_key(self, index: int) -> str:
         """Return the attributes of PARTITION BY of an event, in a line."""
-        event = self.read_event(place)
+        event = self.read_event(index)
         names = [name for group in self.pattern.partition for name in group]
         values = ((name, event.get(name.split(".")[0])) for name in names)
         return ", ".join(f"{name} = {value!r}" for name, value in values)
@@ -122,7 +122,7 @@ class TracedEvents:
         return known
 
     def view(self, members: Int64s, atoms: Sequence[Atom]) -> EventView:
-        """Return the events at some places as checks read them, by their rank among these."""
+        """Return the events at some indices as checks read them, by their rank among them."""
         codes, truths = self.encode(atoms)
         values = ChunkedValues(self.store, members + self.base)
         return EventView(
@@ -141,9 +141,9 @@ class TracedEvents:
         column = self.store.column(self._everything, within.attribute.name)
         return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
-    def is_usable(self, place: int) -> bool:
+    def is_usable(self, index: int) -> bool:
         """Whether a match may begin or end with an event."""
-        return self.usable is None or bool(self.usable[place])
+        return self.usable is None or bool(self.usable[index])
 
     def list_firsts(self, window: Window | None, members: Int64s, ranks: Int64s) -> Int64s:
         """Return, for windows that end at some ranks of a partition, the first rank inside."""

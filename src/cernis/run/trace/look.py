@@ -57,7 +57,7 @@ class Trace:
 
     @cached_property
     def _ends(self) -> tuple[Int64s, list[int]]:
-        """The places at which matches end, and how many end there."""
+        """The indices at which matches end, and how many end there."""
         ends, counts = self.matches.match_set.counts()
         order = np.argsort(ends, kind="stable")
         return ends[order] - self.events.base, [counts[i] for i in order.tolist()]
@@ -70,20 +70,20 @@ class Trace:
         Cost: a replay of the events before it in its partition that the window holds, at most
         `limit` (20,000; 600 where events are compared with each other).
         """
-        place = self._find_place(row)
-        members = self.events.list_members(place)
+        index = self._find_index(row)
+        members = self.events.list_members(index)
         replayed, whole = Replayed({}, {}, 0), True
         if len(members) and self._replay is not None:
-            rank = int(np.searchsorted(members, place))
+            rank = int(np.searchsorted(members, index))
             first = self._find_first(members, rank)
             most = UNARY_LIMIT if isinstance(self._replay, UnaryReplay) else CORRELATED_LIMIT
             least = max(0, rank + 1 - (most if limit is None else max(1, limit)))
             whole = first >= least
             replayed = self._replay.replay(members, max(first, least), rank)
-        completed = self._count_ends(place)
+        completed = self._count_ends(index)
         if completed and self.pattern.consume is not Consume.NONE:
             replayed = replayed._replace(alive={})
-        event, shown = self.events.read_event(place), starred_variables(self.pattern.formula)
+        event, shown = self.events.read_event(index), starred_variables(self.pattern.formula)
         view = None if self._drawn is None else self._drawn.view
         step = write_step(row, event, replayed, view, self.events.rows, frozenset(shown))
         return step._replace(completed=completed, whole=whole, exact=self._is_exact)
@@ -98,11 +98,11 @@ class Trace:
         is_whole = found is None or (found.unique and found.drawn is None)
         return self.plan.exact and is_whole and (tables is None or not tables.apart)
 
-    def _find_place(self, row: int) -> int:
-        place = self.events.find_place(row)
-        if place is None:
+    def _find_index(self, row: int) -> int:
+        index = self.events.find_index(row)
+        if index is None:
             raise DataError(f"no event of this run is row {row}")
-        return place
+        return index
 
     def _find_first(self, members: Int64s, rank: int) -> int:
         """Return the first rank at which a match that is alive at a rank can begin."""
@@ -119,10 +119,10 @@ class Trace:
             return first
         return max(first, int(np.searchsorted(members, before[-1], side="right")))
 
-    def _count_ends(self, place: int) -> int:
+    def _count_ends(self, index: int) -> int:
         ends, counts = self._ends
-        at = int(np.searchsorted(ends, place))
-        return counts[at] if at < len(ends) and ends[at] == place else 0
+        at = int(np.searchsorted(ends, index))
+        return counts[at] if at < len(ends) and ends[at] == index else 0
 
     # -------------------------------------------------------------- automaton
 
@@ -133,7 +133,7 @@ class Trace:
         return min(self.events.size, most)
 
     def automaton(self, *, limit: int | None = None) -> AutomatonView | None:
-        """Return the automaton with how many events took each edge; None: there is none.
+        """Return the automaton with how many events took each edge; None if there is no automaton.
 
         Counted over the first `limit` events of the stream (100,000; 1,500 where events are
         compared with each other). An event counts if some partial match inside the window took
@@ -173,7 +173,7 @@ class Trace:
 
 
 def _split_partitions(keys: Int64s) -> list[Int64s]:
-    """Return the places of each partition."""
+    """Return the indices of each partition."""
     order = np.argsort(keys, kind="stable")
     order = order[keys[order] >= 0]
     cuts = np.flatnonzero(np.diff(keys[order])) + 1

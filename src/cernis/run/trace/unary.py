@@ -53,9 +53,9 @@ class UnaryReplay:
         symbols = [alphabet.symbol(tuple(truth[a] for a in alphabet.atoms)) for truth in truths]
         return codes.tolist(), symbols
 
-    def _symbol(self, place: int) -> int:
+    def _symbol(self, index: int) -> int:
         codes, symbols = self._symbols
-        return symbols[codes[place]]
+        return symbols[codes[index]]
 
     def replay(self, members: Int64s, first: int, last: int) -> Replayed:
         """Read the events at ranks first to last of a partition; say what the last one did."""
@@ -63,10 +63,10 @@ class UnaryReplay:
         taken: dict[int, int] = {}
         completed = 0
         for rank in range(first, last + 1):
-            place = int(members[rank])
-            symbol = self._symbol(place)
-            is_usable = self.events.is_usable(place)
-            begun = PartialMatches(1, place, None)
+            index = int(members[rank])
+            symbol = self._symbol(index)
+            is_usable = self.events.is_usable(index)
+            begun = PartialMatches(1, index, None)
             moved: dict[int, PartialMatches] = {}
             completed = 0
             for state, waiting in [*alive.items(), *([(START, begun)] if is_usable else [])]:
@@ -76,7 +76,7 @@ class UnaryReplay:
                     if move.target >= 0:
                         example = waiting.example
                         if move.labels:
-                            example = ExampleMark(place, move.labels - {MARK}, example)
+                            example = ExampleMark(index, move.labels - {MARK}, example)
                         arrived = waiting._replace(example=example)
                         known = moved.get(move.target)
                         moved[move.target] = arrived if known is None else known.join(arrived)
@@ -94,18 +94,18 @@ class UnaryReplay:
     def count_edges(self, firsts: Sequence[int], keys: Sequence[int]) -> dict[int, int]:
         """Return how many events took each edge of the view.
 
-        `firsts` has for each event the place of the first one inside its window; where no partial
+        `firsts` has for each event the index of the first one inside its window; where no partial
         match begins at or after it, nothing moves.
         """
         counts: dict[int, int] = {}
-        alive: dict[int, dict[int, int]] = {}  # by key and state, the place of the latest start
-        for place, (first, key) in enumerate(zip(firsts, keys, strict=True)):
+        alive: dict[int, dict[int, int]] = {}  # by key and state, the index of the latest start
+        for index, (first, key) in enumerate(zip(firsts, keys, strict=True)):
             if key < 0:
                 continue
-            symbol = self._symbol(place)
+            symbol = self._symbol(index)
             moved: dict[int, int] = {}
             taken: set[int] = set()
-            for state, start in [*alive.get(key, {}).items(), (START, place)]:
+            for state, start in [*alive.get(key, {}).items(), (START, index)]:
                 if start < first or not self.events.is_usable(start):
                     continue
                 taken.update(self.find_edges(state, symbol))

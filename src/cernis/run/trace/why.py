@@ -237,7 +237,7 @@ class FittingSearch:
     def _follow(
         self,
         node: cel.Sequence | cel.Contiguous | cel.Iterate,
-        place: tuple[Path, int],
+        boundary: tuple[Path, int],
         left: Sequence[Part],
         right: Sequence[Part],
     ) -> Iterator[Part]:
@@ -252,14 +252,14 @@ class FittingSearch:
                 elif a.span[1] < b.span[0]:
                     met = (a.span[1], b.span[0])
                     joined = _unite(a, b)
-                    for obstacle in self._check_order(node, place, a.marks, met):
+                    for obstacle in self._check_order(node, boundary, a.marks, met):
                         joined = _add(joined, obstacle)
                     yield joined
 
     def _check_order(
         self,
         node: cel.Sequence | cel.Contiguous | cel.Iterate,
-        place: tuple[Path, int],
+        boundary: tuple[Path, int],
         before: Marks,
         met: tuple[int, int],
     ) -> Iterator[Obstacle]:
@@ -268,10 +268,10 @@ class FittingSearch:
         contiguous = contiguous or (isinstance(node, cel.Iterate) and node.contiguous)
         if contiguous and end + 1 != start:
             yield self.say.between(end, start)
-        gap = find_gap(node, place[1])
+        gap = find_gap(node, boundary[1])
         if gap is not None and not is_in_gap(gap, end, start, self.view):
             yield self.say.gap(gap, end, start)
-        wait = self.verifier.waits.get(place)
+        wait = self.verifier.waits.get(boundary)
         if wait is not None:
             for rank in range(end + 1, start):
                 if self.verifier.fits(wait, before, rank, self.view):
@@ -341,29 +341,29 @@ def explain_rows(
         raise DataError("no rows are given: name those that should have matched")
     if len(chosen) > MOST_ROWS:
         raise DataError(f"{len(chosen)} rows are given; at most {MOST_ROWS} can be explained")
-    places = []
+    indices = []
     for row in chosen:
-        place = events.find_place(row)
-        if place is None:
+        index = events.find_index(row)
+        if index is None:
             raise DataError(f"no event of this run is row {row}")
-        places.append(place)
-    return _Explaining(pattern, events, matches, sorted(places)).explain()
+        indices.append(index)
+    return _Explaining(pattern, events, matches, sorted(indices)).explain()
 
 
 class _Explaining:
-    """The explanation of some places of one run."""
+    """The explanation of some events of one run."""
 
     def __init__(
-        self, pattern: Pattern, events: TracedEvents, matches: Matches, places: list[int]
+        self, pattern: Pattern, events: TracedEvents, matches: Matches, indices: list[int]
     ) -> None:
-        self.pattern, self.events, self.matches, self.places = pattern, events, matches, places
-        self.members: Int64s = events.list_members(places[0])
+        self.pattern, self.events, self.matches, self.indices = pattern, events, matches, indices
+        self.members: Int64s = events.list_members(indices[0])
 
     def explain(self) -> Finding:
         apart = self._check_partition()
         if apart is not None:
             return apart
-        held = np.searchsorted(self.members, self.places).tolist()
+        held = np.searchsorted(self.members, self.indices).tolist()
         atoms = list_atoms(self.pattern.formula)
         atoms += tuple(a for one in self.pattern.without for a in list_atoms(one.formula))
         view = self.events.view(self.members, tuple(dict.fromkeys(atoms)))
@@ -433,23 +433,23 @@ class _Explaining:
         keys, rows = self.events.keys, self.events.rows
         clause = ", ".join(f"[{', '.join(group)}]" for group in self.pattern.partition)
         clause = f"PARTITION BY {clause}"
-        for place in self.places:
-            if keys[place] >= 0 and keys[place] == keys[self.places[0]]:
+        for index in self.indices:
+            if keys[index] >= 0 and keys[index] == keys[self.indices[0]]:
                 continue
             row, name, first = (
-                int(rows[place]),
-                self.events.name(place),
-                self.events.name(self.places[0]),
+                int(rows[index]),
+                self.events.name(index),
+                self.events.name(self.indices[0]),
             )
-            if keys[place] < 0:
-                reason = f"{name} has no key: {self.events.write_key(place)}"
-            elif self.events.write_key(place) == self.events.write_key(self.places[0]):
+            if keys[index] < 0:
+                reason = f"{name} has no key: {self.events.write_key(index)}"
+            elif self.events.write_key(index) == self.events.write_key(self.indices[0]):
                 reason = f"too long a time without events lies between {first} and {name}"
                 clause = "FORGET AFTER"
             else:
-                here, there = self.events.write_key(place), self.events.write_key(self.places[0])
+                here, there = self.events.write_key(index), self.events.write_key(self.indices[0])
                 reason = f"{name} has another key: {here}, where {first} has {there}"
-            steps = [RowStep(int(rows[p]), "", True if p < place else None) for p in self.places]
+            steps = [RowStep(int(rows[p]), "", True if p < index else None) for p in self.indices]
             stopped = RowStep(row, "", False, clause, reason)
             steps = [stopped if step.row == row else step for step in steps]
             return Finding(False, tuple(steps), row, f"{clause}: {reason}")
@@ -475,7 +475,7 @@ class _Explaining:
         return self._write(_add(fitting[0], obstacle), search)
 
     def _is_listed(self, part: Part, search: FittingSearch) -> tuple[bool, list[list[int]]]:
-        """Return whether the result has the match of a part, and places of another at its end."""
+        """Return whether the result has the match of a part, and events of another at its end."""
         assert part.span is not None
         found, base = self.matches.match_set, self.events.base
         start, end = (int(self.members[rank]) + base for rank in part.span)
@@ -488,15 +488,17 @@ class _Explaining:
         for block in found.of_ends(np.array([end], np.int64), _LISTED):
             for i in range(len(block.start)):
                 marks = {
-                    name: places[offsets[i] : offsets[i + 1]].tolist()
-                    for name, offsets, places in zip(
+                    name: positions[offsets[i] : offsets[i + 1]].tolist()
+                    for name, offsets, positions in zip(
                         found.variables, block.offsets, block.positions, strict=True
                     )
                 }
                 if int(block.start[i]) == start and marks == held:
                     return True, []
                 if len(others) < 1:
-                    others.append(sorted({p - base for places in marks.values() for p in places}))
+                    others.append(
+                        sorted({p - base for positions in marks.values() for p in positions})
+                    )
         return False, others
 
     def _blame_clause(self, part: Part, others: list[list[int]], search: FittingSearch) -> Obstacle:
@@ -544,6 +546,6 @@ class _Explaining:
         names: dict[int, list[str]] = {}
         for mark in part.marks:
             names.setdefault(mark.position, []).append(search.name_mark(mark))
-        ranks = np.searchsorted(self.members, self.places).tolist()
-        rows = dict(zip(ranks, self.events.rows[self.places].tolist(), strict=True))
+        ranks = np.searchsorted(self.members, self.indices).tolist()
+        rows = dict(zip(ranks, self.events.rows[self.indices].tolist(), strict=True))
         return write_finding(rows, names, part.obstacles, "these events are a match")

@@ -296,7 +296,7 @@ def _read_span(source: Source) -> TimeSpan | None:
 
 
 def _file_schema(types: Types) -> pa.Schema:
-    """Return the columns of a staged file, named by place: Spark takes not every name."""
+    """Return the columns of a staged file, named by index: Spark takes not every name."""
     fields = [(f"c{i}", carrier_of(type_)) for i, type_ in enumerate(types.values())]
     return pa.schema([*fields, (ROW, pa.int64()), (TICKS, pa.int64())])
 
@@ -406,8 +406,8 @@ class _Writer:
         path.unlink()
 
 
-def _recast(table: pa.Table, place: int, own: pa.DataType, type_: pa.DataType) -> pa.ChunkedArray:
-    column = cast_to(convert(table.column(place), own).combine_chunks(), type_)
+def _recast(table: pa.Table, index: int, own: pa.DataType, type_: pa.DataType) -> pa.ChunkedArray:
+    column = cast_to(convert(table.column(index), own).combine_chunks(), type_)
     return convert(pa.chunked_array([column]), carrier_of(type_))
 
 
@@ -421,7 +421,7 @@ def _common_types(all_types: Sequence[Types]) -> Types:
 
 
 def _find_lost(column: pa.ChunkedArray) -> int:
-    """Return the place of the first value that its carrier cannot hold."""
+    """Return the index of the first value that its carrier cannot hold."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2

@@ -36,12 +36,12 @@ _LATEST = 2**63 - 1
 
 @contextmanager
 def write_matches(
-    matches: Any, schema: pa.Schema, order: Sequence[str], place: Path, *, sort: bool
+    matches: Any, schema: pa.Schema, order: Sequence[str], parent: Path, *, sort: bool
 ) -> Iterator[MatchFiles]:
-    """Have Spark write the matches to files inside of `place`, and delete them afterwards.
+    """Have Spark write the matches to files inside of `parent`, and delete them afterwards.
 
     `schema` has the columns of the matches in Arrow's types, which Parquet does not always
-    keep. `order` names the columns of a match's time, of its row, and of its place among the
+    keep. `order` names the columns of a match's time, of its row, and of its rank among the
     matches of that row; those of rules have the number of the rule before them. `sort` the matches
     of each task first, where it does not find them in order.
     """
@@ -49,7 +49,7 @@ def write_matches(
     data = matches.toDF(*(f"c{i}" for i in range(len(schema))))
     if sort:
         data = data.sortWithinPartitions(*(F.col(name).asc_nulls_last() for name in columns))
-    folder = Path(tempfile.mkdtemp(prefix=".cernis-", dir=place))
+    folder = Path(tempfile.mkdtemp(prefix=".cernis-", dir=parent))
     try:
         counted = Observation()
         written = folder / "matches"
@@ -59,7 +59,7 @@ def write_matches(
         )
         if files.count != counted.get[_NUMBER]:
             raise CernisError(
-                f"{place}: other machines ran the query, and what they wrote there is not to be "
+                f"{parent}: other machines ran the query, and what they wrote there is not to be "
                 "seen here; name an output in a folder that all of them share"
             )
         yield files

@@ -68,14 +68,14 @@ class Java(NamedTuple):
 def find_java() -> Java:
     """Return the Java to run Spark on; an error that says what to do if there is none."""
     passed_over = []
-    for place, executable in _candidates():
+    for origin, executable in _candidates():
         java = _probe(executable)
         if java is None or not java.fits:
             found = "does not run" if java is None else f"is Java {java.version}"
-            passed_over.append(f"  {executable} (from {place}) {found}")
+            passed_over.append(f"  {executable} (from {origin}) {found}")
         elif _probe(executable, _REQUEST) is None:
             return _without_request(executable, java.version)
-        elif place == "JAVA_HOME":  # it may be such a script, whose Java has another home
+        elif origin == "JAVA_HOME":  # it may be such a script, whose Java has another home
             return java._replace(home=executable.parent.parent)
         else:
             return java

@@ -184,9 +184,9 @@ def _home_without_zip() -> Iterator[None]:
     import pyspark
 
     own, home = Path(pyspark.__file__).parent, _folder() / "home"
-    places = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     installed = {str(Path(str(one.__file__)).parents[1]) for one in (py4j, pyspark)}
-    if "SPARK_HOME" in os.environ or not installed <= places or home.exists():
+    if "SPARK_HOME" in os.environ or not installed <= folders or home.exists():
         yield
         return
     try:

@@ -4,7 +4,7 @@
     events ─ watermark ─▶ solve, pack (solve) ─ shuffle by key ─▶ buckets ─▶ matches
 
 Every decision is made before anything runs. The first events of each stream are read here: they say
-where times are, and whether these are dates. Large N-Quads files are scanned for places to cut.
+where times are, and whether these are dates. Large N-Quads files are scanned for cuts.
 Tasks solve the graph patterns where they read the events; only solutions travel, as `layout` says.
 
 On streams, all queries share the buckets (`cernis.spark.streaming`); here they hold solutions. If

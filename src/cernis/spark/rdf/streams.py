@@ -33,7 +33,7 @@ class GraphInput:
     """One stream, before it is read."""
 
     stream: str
-    place: Source
+    source: Source
     format: str
     rule: TimeRule
     dated: bool
@@ -59,18 +59,18 @@ class GraphInput:
         if not self.arrived and not self.rule.is_decided():
             rule = "a usual property"
         times = "dates" if self.dated else f"numbers of {self.rule.unit}"
-        return f"{self.stream}: {self.place}, {self.format}; times by {rule}, {times}"
+        return f"{self.stream}: {self.source}, {self.format}; times by {rule}, {times}"
 
     def read(self, spark: Any, max_files: int | None) -> Any:
         """Return the streaming DataFrame of its events."""
         from cernis.spark.rdf.texts import parse_graphs
 
         time: Any = self.rule
-        if isinstance(self.place, Topic):
-            texts = self._load_topic(spark, self.place)
+        if isinstance(self.source, Topic):
+            texts = self._load_topic(spark, self.source)
             time = "timestamp" if self.arrived else time
         else:
-            texts = self._load_folder(spark, self.place, max_files)
+            texts = self._load_folder(spark, self.source, max_files)
         return parse_graphs(
             texts,
             self.stream,
@@ -92,16 +92,16 @@ class GraphInput:
             reader = reader.option("pathGlobFilter", f"*{{{','.join(packed)}}}")
         return reader.load(f"file://{folder.path}")
 
-    def _load_topic(self, spark: Any, place: Topic) -> Any:
+    def _load_topic(self, spark: Any, topic: Topic) -> Any:
         from cernis.spark.streaming.kafka import load_records
 
-        options = dict(place.options)
+        options = dict(topic.options)
         per_trigger = int(options["per_trigger"]) if "per_trigger" in options else None
-        starting, more = choose_starting(place)
+        starting, more = choose_starting(topic)
         return load_records(
             spark,
-            place.servers,
-            place.topic,
+            topic.servers,
+            topic.topic,
             starting=starting,
             per_trigger=per_trigger,
             options=more,
@@ -126,9 +126,10 @@ def decide_graph_inputs(
         raise CernisError("--table: SPAseQ joins background knowledge: --background FILE")
     if isinstance(reading.time, dict):
         raise CernisError("--time NAME=COLUMN: RDF streams have one rule for their times")
-    places = name_graph_sources(query.query, [parse_source(one) for one in given])
+    sources = name_graph_sources(query.query, [parse_source(one) for one in given])
     inputs = [
-        _decide_input(name, place, reading, unit, noted.get(name)) for name, place in places.items()
+        _decide_input(name, source, reading, unit, noted.get(name))
+        for name, source in sources.items()
     ]
     if len({input_.dated for input_ in inputs}) > 1:
         raise DataError("the times of one stream are dates and those of another are numbers")
@@ -136,7 +137,7 @@ def decide_graph_inputs(
 
 
 def _decide_input(
-    stream: str, place: Source, reading: RunOptions, given_unit: str | None, noted: Any
+    stream: str, source: Source, reading: RunOptions, given_unit: str | None, noted: Any
 ) -> GraphInput:
     """Decide how a stream is read, as before if a checkpoint has noted it."""
     asked = reading.format
@@ -144,16 +145,16 @@ def _decide_input(
         raise CernisError(f"--format {asked}: RDF streams are nquads, trig or jsonld")
     unit = given_unit or "ms"
     time = reading.time if isinstance(reading.time, str) else None
-    if isinstance(place, Topic):
+    if isinstance(source, Topic):
         arrived = time == ARRIVED
         rule = parse_time_rule(None if arrived else time, unit)
         assert isinstance(rule, TimeRule)
         dated = arrived or given_unit is None
         format_ = _SUFFIXES[asked or "nq"]
         return GraphInput(
-            stream=stream, place=place, format=format_, rule=rule, dated=dated, arrived=arrived
+            stream=stream, source=source, format=format_, rule=rule, dated=dated, arrived=arrived
         )
-    check_folder(place)
+    check_folder(source)
     if noted is not None:
         rule = TimeRule(property=noted["time"], pattern=noted["name"], unit=noted["unit"])
         if time is not None:
@@ -162,7 +163,7 @@ def _decide_input(
             rule = given
         return GraphInput(
             stream=stream,
-            place=place,
+            source=source,
             format=_SUFFIXES[asked] if asked is not None else noted["format"],
             rule=rule,
             dated=noted["dates"],
@@ -170,21 +171,21 @@ def _decide_input(
         )
     rule = parse_time_rule(time, unit)
     assert isinstance(rule, TimeRule)
-    return _look_at_folder(stream, place, rule, asked, dated=given_unit is None)
+    return _look_at_folder(stream, source, rule, asked, dated=given_unit is None)
 
 
 def _look_at_folder(
-    stream: str, place: Folder, rule: TimeRule, asked: str | None, *, dated: bool
+    stream: str, folder: Folder, rule: TimeRule, asked: str | None, *, dated: bool
 ) -> GraphInput:
     """Decide how a folder is read by its first file."""
-    files = [place.path / name for name in list_names(place.path)]
+    files = [folder.path / name for name in list_names(folder.path)]
     forms = {file: form for file in files if (form := _form_of_file(file)) is not None}
     if asked is None and len(set(forms.values())) != 1:
         if forms:
             kinds = " and ".join(sorted(set(forms.values())))
-            raise DataError(f"{place}: has files of {kinds}; keep them in folders of their own")
+            raise DataError(f"{folder}: has files of {kinds}; keep them in folders of their own")
         raise DataError(
-            f"{place}: no file in it tells their form by its suffix; name one with --format "
+            f"{folder}: no file in it tells their form by its suffix; name one with --format "
             "(nquads, trig, jsonld)"
         )
     format_ = _SUFFIXES[asked] if asked is not None else next(iter(forms.values()))
@@ -199,7 +200,7 @@ def _look_at_folder(
         if prospect.first is not None:
             rule, dated = prospect.time, not prospect.numeric_times
     return GraphInput(
-        stream=stream, place=place, format=format_, rule=rule, dated=dated, is_named=asked is None
+        stream=stream, source=folder, format=format_, rule=rule, dated=dated, is_named=asked is None
     )
 
 

@@ -95,9 +95,9 @@ def parse_graphs(
         documents=documents,
         dated=dated,
     )
-    moment = "time timestamp, " if dated else ""
+    time_column = "time timestamp, " if dated else ""
     schema = (
-        f"stream string, number bigint, ts bigint, {moment}graph string, {_TRIPLES}, "
+        f"stream string, number bigint, ts bigint, {time_column}graph string, {_TRIPLES}, "
         f"{UNDECODABLE} string"
     )
     return texts.select(*columns).mapInArrow(partial(_parse_rows, parsing), schema)

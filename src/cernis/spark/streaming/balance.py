@@ -21,10 +21,10 @@ def choose_balanced(number: int, partitions: int) -> tuple[int, ...]:
     """
     if number == 1:
         return (0,)
-    places = hash_integers(np.arange(64 * max(number, partitions))) % partitions
+    partition_of = hash_integers(np.arange(64 * max(number, partitions))) % partitions
     found: dict[int, list[int]] = {}
-    for number_, place in enumerate(places.tolist()):
-        found.setdefault(place, []).append(number_)
+    for number_, partition in enumerate(partition_of.tolist()):
+        found.setdefault(partition, []).append(number_)
     rounds = [found.get(i % partitions, []) for i in range(number)]
     taken = [ids.pop(0) for ids in rounds if ids]
     spare = (number_ for ids in found.values() for number_ in ids)

@@ -113,10 +113,10 @@ class JarRegistry:
 
     def __init__(self) -> None:
         self._url = os.environ.get("DEFAULT_ARTIFACT_REPOSITORY", _CENTRAL).rstrip("/")
-        place = own_folder()
-        if place is None:
+        folder = own_folder()
+        if folder is None:
             raise UnreachableError("there is no folder to keep jars in")
-        self._folder = place / "jars"
+        self._folder = folder / "jars"
         self._folder.mkdir(exist_ok=True)
 
     def fetch_newest(self, group: str, name: str, wanted: str) -> Path:

@@ -158,7 +158,7 @@ def _clock_and(ahead: int) -> Column:
 def find_matches(
     rows: Any, work: BucketWork, options: JobOptions, name: str, spread: Spread | None = None
 ) -> Any:
-    """Return the matches that the buckets find in rows; `name` is that of their metrics."""
+    """Return the matches that the buckets find in rows; `name` names their metrics."""
     packing = Packing(
         work.work.stream_names, bool(options.late_output), options.on_error == "fail", spread
     )

@@ -62,7 +62,7 @@ _OWN = ("offsets", "commits", "state", "sources", "metadata")
 class MovedSource(NamedTuple):
     """A source, and where it goes on: the offsets of a topic."""
 
-    place: Folder | Topic
+    endpoint: Folder | Topic
     position: Mapping[str, int] | None
     per_trigger: int | None
 
@@ -133,7 +133,7 @@ def recognize_moved(
     options: JobOptions,
     name: str,
 ) -> Any:
-    """Return the matches; `state` is that of the process, before the first micro-batch."""
+    """Return the matches; `state` is the state of the process before the first micro-batch."""
     prepare_session(spark)
     ahead = None if options.ahead is None else parse_milliseconds("ahead", options.ahead)
     lateness = parse_milliseconds("lateness", options.lateness)
@@ -155,17 +155,17 @@ def recognize_moved(
 
 
 def _open(spark: Any, source: MovedSource) -> Any:
-    place = source.place
-    if isinstance(place, Folder):
+    endpoint = source.endpoint
+    if isinstance(endpoint, Folder):
         reader = spark.readStream.format("binaryFile").schema(_FILES)
         if source.per_trigger is not None:
             reader = reader.option("maxFilesPerTrigger", source.per_trigger)
-        return reader.load(f"file://{place.path}").select("path")
-    starting, more = choose_starting(place)
+        return reader.load(f"file://{endpoint.path}").select("path")
+    starting, more = choose_starting(endpoint)
     if source.position:
-        starting, more = json.dumps({place.topic: source.position}), dict(more)
+        starting, more = json.dumps({endpoint.topic: source.position}), dict(more)
         more.pop("startingTimestamp", None)
-    records = load_records(spark, place.servers, place.topic, starting=starting, options=more)
+    records = load_records(spark, endpoint.servers, endpoint.topic, starting=starting, options=more)
     return records.filter("value IS NOT NULL").select("value", "timestamp")
 
 

@@ -49,7 +49,7 @@ from cernis.work import endpoints
 from cernis.work.ddl import check_named
 from cernis.work.endpoints import Folder, Topic
 
-Places = Sequence[tuple[str | None, endpoints.Source]]
+NamedSources = Sequence[tuple[str | None, endpoints.Source]]
 
 UNDECODED = "@undecoded"
 """The column with the text of a row that could not be decoded; NULL in other rows."""
@@ -76,7 +76,7 @@ class StreamInput:
     """One stream, before it is read."""
 
     stream: str
-    place: endpoints.Source
+    source: endpoints.Source
     format: str
     columns: str | None
     """As Spark's DDL; None where the records have them (Protocol Buffers)."""
@@ -93,31 +93,31 @@ class StreamInput:
 # ---------------------------------------------------------------- deciding
 
 
-def parse_sources(arguments: Sequence[str]) -> Places:
+def parse_sources(arguments: Sequence[str]) -> NamedSources:
     """Parse sources, each with the name of its stream; None if a single one has no name."""
-    places = [endpoints.parse_source(argument) for argument in arguments]
-    if len(places) < 2:
-        return places
-    return [*endpoints.name_sources(places).items()]
+    parsed = [endpoints.parse_source(argument) for argument in arguments]
+    if len(parsed) < 2:
+        return parsed
+    return [*endpoints.name_sources(parsed).items()]
 
 
 def decide_inputs(
-    places: Places,
+    sources: NamedSources,
     names: Sequence[str],
     declared: Schema | None,
     columns: dict[str | None, str],
     reading: RunOptions,
 ) -> list[StreamInput]:
     """Decide how the streams of a query are read (no names: all of them)."""
-    wanted: list[tuple[str, endpoints.Source]] = choose_inputs([*places], names)
+    wanted: list[tuple[str, endpoints.Source]] = choose_inputs([*sources], names)
     have = [name for name, _ in wanted]
     check_named(columns, have)
     given = {"time": reading.time, "type": reading.type, "columns": reading.columns}
     for option, by_stream in given.items():
         check_streams(option, by_stream, have)
     return [
-        _decide_input(stream, place, declared, columns.get(stream, columns.get(None)), reading)
-        for stream, place in wanted
+        _decide_input(stream, source, declared, columns.get(stream, columns.get(None)), reading)
+        for stream, source in wanted
     ]
 
 
@@ -149,30 +149,30 @@ def _own_columns(stream: str, reading: RunOptions) -> tuple[str | None, str | No
 
 def _decide_input(
     stream: str,
-    place: endpoints.Source,
+    source: endpoints.Source,
     declared: Schema | None,
     columns: str | None,
     reading: RunOptions,
 ) -> StreamInput:
     declaration = None if declared is None else declared.stream(stream)
-    if isinstance(place, Topic):
-        return _decide_topic(stream, place, declaration, columns, reading)
-    check_folder(place)
-    format_, files = _choose_form(place, reading.format)
+    if isinstance(source, Topic):
+        return _decide_topic(stream, source, declaration, columns, reading)
+    check_folder(source)
+    format_, files = _choose_form(source, reading.format)
     form = make_form(columns_of(reading.columns, stream), reading.delimiter, reading.quote)
     if form.is_given and format_ not in ("csv", "tsv"):
-        raise CernisError(f"{place}: columns, delimiter and quote are for CSV, not {format_}")
+        raise CernisError(f"{source}: columns, delimiter and quote are for CSV, not {format_}")
     input_ = StreamInput(
-        stream=stream, place=place, format=format_, columns=columns, files=files, form=form
+        stream=stream, source=source, format=format_, columns=columns, files=files, form=form
     )
-    first = _first_file(place, format_, files)
+    first = _first_file(source, format_, files)
     if columns is not None:
         return input_ if first is None else _take_form_of_file(input_, first)
     if first is not None:
         return _take_columns_of_file(input_, first, declared, reading)
     if format_ in ("csv", "tsv"):  # the order of the columns matters
         raise DataError(
-            f"{place}: the folder has no {format_} files yet that would tell the columns; "
+            f"{source}: the folder has no {format_} files yet that would tell the columns; "
             "give them with --schema"
         )
     return _take_declared_columns(input_, declaration, reading)
@@ -180,39 +180,39 @@ def _decide_input(
 
 def _decide_topic(
     stream: str,
-    place: Topic,
+    topic: Topic,
     declaration: Stream | None,
     columns: str | None,
     reading: RunOptions,
 ) -> StreamInput:
     if make_form(columns_of(reading.columns, stream), reading.delimiter, reading.quote).is_given:
-        raise CernisError(f"{place}: columns, delimiter and quote are for files, not for topics")
+        raise CernisError(f"{topic}: columns, delimiter and quote are for files, not for topics")
     asked = reading.format or "json"
     format_ = "json" if asked == "jsonl" else asked
     if format_ not in OF_TOPICS:
         raise CernisError(
-            f"{place}: the records of a topic are {', '.join(OF_TOPICS)}, not {format_}"
+            f"{topic}: the records of a topic are {', '.join(OF_TOPICS)}, not {format_}"
         )
-    input_ = StreamInput(stream=stream, place=place, format=format_, columns=columns)
+    input_ = StreamInput(stream=stream, source=topic, format=format_, columns=columns)
     if format_ == "protobuf":
-        _check_messages(place, columns)
+        _check_messages(topic, columns)
         return input_
-    if "descriptor" in place.options or "message" in place.options:
-        raise CernisError(f"{place}: descriptor and message are for --format protobuf")
+    if "descriptor" in topic.options or "message" in topic.options:
+        raise CernisError(f"{topic}: descriptor and message are for --format protobuf")
     return input_ if columns is not None else _take_declared_columns(input_, declaration, reading)
 
 
-def _check_messages(place: Topic, columns: str | None) -> None:
+def _check_messages(topic: Topic, columns: str | None) -> None:
     """Check that a descriptor has the columns of Protocol Buffers."""
-    options = place.options
+    options = topic.options
     if columns is not None:
         raise CernisError(
-            f"{place}: the descriptor of Protocol Buffers has the columns, not --schema"
+            f"{topic}: the descriptor of Protocol Buffers has the columns, not --schema"
         )
     if not options.get("descriptor") or not options.get("message"):
         raise CernisError(
-            f"{place}: Protocol Buffers need a descriptor file and a message: "
-            f"{place}?descriptor=FILE&message=NAME"
+            f"{topic}: Protocol Buffers need a descriptor file and a message: "
+            f"{topic}?descriptor=FILE&message=NAME"
         )
     if not os.path.isfile(options["descriptor"]):
         raise CernisError(f"{options['descriptor']}: no such file")
@@ -221,14 +221,14 @@ def _check_messages(place: Topic, columns: str | None) -> None:
 # ----------------------------------------------------------------- folders
 
 
-def check_folder(place: Folder) -> None:
+def check_folder(folder: Folder) -> None:
     """Raise an error for a source that is no folder."""
-    if not place.path.exists():
-        beside = [*list_names(place.path.parent)] if place.path.parent.is_dir() else []
-        raise DataError(f"{place}: no such folder{did_you_mean(place.path.name, beside)}")
-    if not place.path.is_dir():
+    if not folder.path.exists():
+        beside = [*list_names(folder.path.parent)] if folder.path.parent.is_dir() else []
+        raise DataError(f"{folder}: no such folder{did_you_mean(folder.path.name, beside)}")
+    if not folder.path.is_dir():
         raise DataError(
-            f"{place}: is a file; a stream is a folder that files are put into, and cernis run "
+            f"{folder}: is a file; a stream is a folder that files are put into, and cernis run "
             "reads a file"
         )
 
@@ -242,26 +242,26 @@ def list_names(folder: Path) -> Iterator[str]:
     return (name for name in names if not name.startswith((".", "_")))
 
 
-def _choose_form(place: Folder, asked: str | None) -> tuple[str, str | None]:
+def _choose_form(folder: Folder, asked: str | None) -> tuple[str, str | None]:
     """Return the form of the files in a folder, and a pattern for their names."""
     if asked is not None:
         format_ = _SAME.get(asked, asked)
         if format_ not in OF_FOLDERS:
             raise CernisError(
-                f"{place}: the files of a folder are {', '.join(OF_FOLDERS)}, not {asked}"
+                f"{folder}: the files of a folder are {', '.join(OF_FOLDERS)}, not {asked}"
             )
         return format_, None
     forms = sorted(
-        {form for name in list_names(place.path) if (form := _form_of_file(name)) is not None}
+        {form for name in list_names(folder.path) if (form := _form_of_file(name)) is not None}
     )
     if not forms:
         raise DataError(
-            f"{place}: no file in it tells their form by its suffix; name one with --format "
+            f"{folder}: no file in it tells their form by its suffix; name one with --format "
             f"({', '.join(OF_FOLDERS)})"
         )
     if forms[1:]:
         raise DataError(
-            f"{place}: has files of {' and '.join(forms)}; keep them in folders of their own"
+            f"{folder}: has files of {' and '.join(forms)}; keep them in folders of their own"
         )
     return forms[0], f"*{{{','.join(_ends(forms[0]))}}}"
 
@@ -280,10 +280,10 @@ def _ends(form: str) -> tuple[str, ...]:
     return tuple(f"{suffix}{packed}" for suffix in suffixes for packed in _COMPRESSED)
 
 
-def _first_file(place: Folder, form: str, files: str | None) -> Path | None:
+def _first_file(source: Folder, form: str, files: str | None) -> Path | None:
     """Return the first file, by name, that is not empty."""
-    folder = Path(place.text) if os.path.isdir(place.text) else place.path
-    paths = (folder / name for name in list_names(place.path))
+    folder = Path(source.text) if os.path.isdir(source.text) else source.path
+    paths = (folder / name for name in list_names(source.path))
     named = (path for path in paths if files is None or path.name.endswith(_ends(form)))
     return next((p for p in named if p.is_file() and p.stat().st_size), None)
 
@@ -338,7 +338,7 @@ def _take_declared_columns(
         kinds |= attributes
     if not kinds or any("." in name or kind not in _KINDS for name, kind in kinds.items()):
         why = "nothing tells the columns yet" if not kinds else "the query declares not all"
-        raise DataError(f"{input_.place}: {why}; give them with --schema")
+        raise DataError(f"{input_.source}: {why}; give them with --schema")
     _, type_ = _own_columns(input_.stream, reading)
     fields = {} if type_ is None else {type_: pa.string()}
     fields |= {name: _KINDS[kind] for name, kind in kinds.items()}
@@ -346,7 +346,7 @@ def _take_declared_columns(
 
 
 def _set_columns(input_: StreamInput, known: pa.Schema, file: Path | None) -> StreamInput:
-    where = input_.place if file is None else file
+    where = input_.source if file is None else file
     types = [_ddl_of_field(where, field, text=input_.format != "parquet") for field in known]
     pairs = zip(known.names, types, strict=True)
     ddl = ", ".join(f"{quote_ddl_name(name)} {type_}" for name, type_ in pairs)
@@ -373,9 +373,9 @@ def _as_source(input_: StreamInput, reading: RunOptions) -> Source:
     assert input_.known is not None
     known = input_.known
     time, type_ = _own_columns(input_.stream, reading)
-    if isinstance(input_.place, Topic) and time == ARRIVED:
+    if isinstance(input_.source, Topic) and time == ARRIVED:
         known = known.append(pa.field(ARRIVED, _KINDS[Kind.TIMESTAMP]))
-    label = str(input_.place if input_.found_in is None else input_.found_in)
+    label = str(input_.source if input_.found_in is None else input_.found_in)
     source = Source(
         input_.stream,
         TableReader(label, known.empty_table()),
@@ -456,9 +456,9 @@ def read_inputs(
 ) -> dict[str, Any]:
     """Read each stream as a streaming DataFrame, with `UNDECODED` as its last column."""
     return {
-        input_.stream: _read_topic(spark, input_, input_.place, reading)
-        if isinstance(input_.place, Topic)
-        else _read_folder(spark, input_, input_.place, max_files)
+        input_.stream: _read_topic(spark, input_, input_.source, reading)
+        if isinstance(input_.source, Topic)
+        else _read_folder(spark, input_, input_.source, max_files)
         for input_ in inputs
     }
 
@@ -473,15 +473,15 @@ def _read_folder(spark: Any, input_: StreamInput, folder: Folder, max_files: int
         reader = reader.option("maxFilesPerTrigger", max_files)
     if input_.files is not None:
         reader = reader.option("pathGlobFilter", input_.files)
-    place = f"file://{folder.path}"
+    url = f"file://{folder.path}"
     if input_.format == "parquet":
         nothing = F.lit(None).cast("string").alias(UNDECODED)
-        return reader.schema(columns).parquet(place).select("*", nothing)
+        return reader.schema(columns).parquet(url).select("*", nothing)
     reader = reader.schema(columns.add(UNDECODED, T.StringType())).options(
         mode="PERMISSIVE", columnNameOfCorruptRecord=UNDECODED
     )
     if input_.format == "jsonl":
-        return reader.json(place)
+        return reader.json(url)
     form = input_.form
     quote = '"' if form.quote is None else form.quote
     return reader.options(
@@ -491,7 +491,7 @@ def _read_folder(spark: Any, input_: StreamInput, folder: Folder, max_files: int
         quote=quote,
         escape=quote or "\0",
         sep=form.delimiter or ("\t" if input_.format == "tsv" else ","),
-    ).csv(place)
+    ).csv(url)
 
 
 def _struct(input_: StreamInput) -> Any:
@@ -507,24 +507,24 @@ def _struct(input_: StreamInput) -> Any:
         raise CernisError(f"--schema {input_.columns}: {said}") from error
 
 
-def choose_starting(place: Topic) -> tuple[str, dict[str, str]]:
+def choose_starting(topic: Topic) -> tuple[str, dict[str, str]]:
     """Return where a topic is read from, and the options of Spark's source beside that."""
-    properties = {f"kafka.{name}": value for name, value in place.properties.items()}
-    if isinstance(place.starting, str):
-        return place.starting, properties
-    return "earliest", {"startingTimestamp": str(place.starting), **properties}
+    properties = {f"kafka.{name}": value for name, value in topic.properties.items()}
+    if isinstance(topic.starting, str):
+        return topic.starting, properties
+    return "earliest", {"startingTimestamp": str(topic.starting), **properties}
 
 
-def _read_topic(spark: Any, input_: StreamInput, place: Topic, reading: RunOptions) -> Any:
+def _read_topic(spark: Any, input_: StreamInput, topic: Topic, reading: RunOptions) -> Any:
     from cernis.spark.streaming.kafka import UNDECODABLE, read_kafka
 
-    options: dict[str, Any] = dict(place.options)
+    options: dict[str, Any] = dict(topic.options)
     if "per_trigger" in options:
         options["per_trigger"] = int(options["per_trigger"])
-    options["starting"], options["options"] = choose_starting(place)
+    options["starting"], options["options"] = choose_starting(topic)
     form: Any = input_.format
     read = read_kafka(
-        spark, place.servers, place.topic, format=form, schema=input_.columns, **options
+        spark, topic.servers, topic.topic, format=form, schema=input_.columns, **options
     )
     if _own_columns(input_.stream, reading)[0] != ARRIVED:
         read = read.drop(ARRIVED)

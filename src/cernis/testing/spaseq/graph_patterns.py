@@ -397,8 +397,8 @@ def _evaluate(expression: g.Expression, solution: Solution) -> Value:
             return re.search(_require_text(_evaluate(pattern, solution)), text) is not None
         case g.CallExpression("STRLEN", (part,)):
             return len(_require_text(_evaluate(part, solution)))
-        case g.CallExpression("SUBSTR", (part, *places)):
-            begin, *size = (_require_integer(_evaluate(one, solution)) for one in places)
+        case g.CallExpression("SUBSTR", (part, *bounds)):
+            begin, *size = (_require_integer(_evaluate(one, solution)) for one in bounds)
             text = _require_text(_evaluate(part, solution))
             return text[max(begin - 1, 0) : max(begin - 1 + size[0], 0) if size else None]
         case g.CallExpression("REPLACE", parts) if len(parts) == 3:

@@ -62,7 +62,7 @@ class ElementRow(NamedTuple):
 
 class SpaseqRun(NamedTuple):
     step: int
-    moments: tuple[int, ...]
+    times: tuple[int, ...]
     events: tuple[Reference, ...]
     bound: Solution
     rounds: Mapping[int, tuple[Solution, ...]]
@@ -81,11 +81,11 @@ def _keep_distinct(query: SpaseqQuery, found: set[SpaseqMatch]) -> set[SpaseqMat
     """Return of matches with one end and the same values the one that comes first."""
     streams = [name for name, _ in query.streams]
 
-    def place(match: SpaseqMatch) -> tuple[int, list[tuple[int, int]]]:
+    def sort_key(match: SpaseqMatch) -> tuple[int, list[tuple[int, int]]]:
         return -match.start, [(streams.index(name), number) for name, number in match.events]
 
     kept: dict[object, SpaseqMatch] = {}
-    for match in sorted(found, key=place):
+    for match in sorted(found, key=sort_key):
         kept.setdefault((match.end, match.bindings), match._replace(hidden=()))
     return set(kept.values())
 
@@ -97,7 +97,7 @@ def find_runs(
     waits for more."""
     finder = _Finder(query, streams, kb or {}, origin)
     return [
-        (run, frozenset(now for now in finder.moments if finder.is_waiting(run, now)))
+        (run, frozenset(now for now in finder.times if finder.is_waiting(run, now)))
         for run in finder.find_runs()
     ]
 
@@ -108,7 +108,7 @@ class _Finder:
     ) -> None:
         self.query, self.streams, self.kb, self.origin = query, streams, kb, origin
         self.steps = query.steps
-        self.moments = sorted({time for events in streams.values() for time, _ in events})
+        self.times = sorted({time for events in streams.values() for time, _ in events})
         elements = [
             {
                 name
@@ -143,11 +143,11 @@ class _Finder:
                             rows.append(row)
         return found
 
-    def find_rows(self, element: Element, moment: int) -> Iterator[ElementRow]:
+    def find_rows(self, element: Element, time: int) -> Iterator[ElementRow]:
         if isinstance(element, GpmName):
-            yield from self._rows_at.get((element.gpm, moment), ())
+            yield from self._rows_at.get((element.gpm, time), ())
         elif isinstance(element, GpmConjunction):
-            for rows in product(*(list(self.find_rows(part, moment)) for part in element.parts)):
+            for rows in product(*(list(self.find_rows(part, time)) for part in element.parts)):
                 united: list[Solution] = [{}]
                 for row in rows:
                     united = list(join_solutions(united, [row.solution]))
@@ -159,16 +159,16 @@ class _Finder:
                     )
         else:
             for part in element.parts:
-                yield from self.find_rows(part, moment)
+                yield from self.find_rows(part, time)
 
     def find_fitting(
-        self, step: int, run: SpaseqRun, moment: int
+        self, step: int, run: SpaseqRun, time: int
     ) -> list[tuple[ElementRow, Solution]]:
         """Return the rows of a step at a timestamp that fit a run, each with all bindings then."""
         own = self.local[step] if run.step == step else set()
         bound = {name: term for name, term in run.bound.items() if name not in own}
         found: list[tuple[ElementRow, Solution]] = []
-        for row in self.find_rows(self.steps[step].element, moment):
+        for row in self.find_rows(self.steps[step].element, time):
             if is_compatible(bound, row.solution):
                 both = {**bound, **row.solution}
                 if all(is_true(condition, both) for condition in row.late):
@@ -185,14 +185,14 @@ class _Finder:
     def find_runs(self) -> Iterator[SpaseqRun]:
         """Yield every partial match, complete ones among them."""
         for step in self._find_next(-1):
-            for moment in self.moments:
+            for time in self.times:
                 empty = SpaseqRun(-1, (), (), {}, {})
-                for run in self._extend(step, empty, moment):
+                for run in self._extend(step, empty, time):
                     yield from self._go_on(run)
 
     def _go_on(self, run: SpaseqRun) -> Iterator[SpaseqRun]:
         """Yield a run inside its window, and all that continue it."""
-        if self._is_inside(run, run.moments[-1]):
+        if self._is_inside(run, run.times[-1]):
             yield run
             for step, link in self._find_links(run.step):
                 yield from self._continue(run, step, link)
@@ -206,11 +206,11 @@ class _Finder:
 
     def is_waiting(self, run: SpaseqRun, now: int) -> bool:
         """Whether something after a time may still continue a run."""
-        if run.moments[-1] > now or not self._is_inside(run, now):
+        if run.times[-1] > now or not self._is_inside(run, now):
             return False
-        passed = [moment for moment in self._find_later(run) if moment <= now]
+        passed = [time for time in self._find_later(run) if time <= now]
         return any(
-            not any(self._is_cut(run, step, link, moment) for moment in passed)
+            not any(self._is_cut(run, step, link, time) for time in passed)
             for step, link in self._find_links(run.step)
         )
 
@@ -223,41 +223,41 @@ class _Finder:
                     return
 
     def _continue(self, run: SpaseqRun, step: int, link: str | None) -> Iterator[SpaseqRun]:
-        for moment in self._find_later(run):
-            for extended in self._extend(step, run, moment):
+        for time in self._find_later(run):
+            for extended in self._extend(step, run, time):
                 yield from self._go_on(extended)
-            if self._is_cut(run, step, link, moment):
+            if self._is_cut(run, step, link, time):
                 return
 
-    def _is_cut(self, run: SpaseqRun, step: int, link: str | None, moment: int) -> bool:
+    def _is_cut(self, run: SpaseqRun, step: int, link: str | None, time: int) -> bool:
         """Whether a run waits for a step no longer, after a timestamp."""
-        if link == "," or (link == ";" and self.find_fitting(step, run, moment)):
+        if link == "," or (link == ";" and self.find_fitting(step, run, time)):
             return True
         guards = (k for k in range(run.step + 1, step) if self.steps[k].negated)
-        return any(self.find_fitting(k, run, moment) for k in guards)
+        return any(self.find_fitting(k, run, time) for k in guards)
 
     def _find_later(self, run: SpaseqRun) -> list[int]:
         """Return the timestamps after a run; with PARTITION BY, those of its partition."""
-        later = [moment for moment in self.moments if moment > run.moments[-1]]
+        later = [time for time in self.times if time > run.times[-1]]
         if not self.query.partition:
             return later
         key = {name: run.bound[name] for name in self.query.partition}
         used = [leaf for step in self.steps for leaf in find_gpm_names(step.element)]
         return [
-            moment
-            for moment in later
+            time
+            for time in later
             if any(
                 key.items() <= row.solution.items()
                 for leaf in used
-                for row in self.find_rows(leaf, moment)
+                for row in self.find_rows(leaf, time)
             )
         ]
 
-    def _extend(self, step: int, run: SpaseqRun, moment: int) -> Iterator[SpaseqRun]:
-        for row, bound in self.find_fitting(step, run, moment):
+    def _extend(self, step: int, run: SpaseqRun, time: int) -> Iterator[SpaseqRun]:
+        for row, bound in self.find_fitting(step, run, time):
             yield SpaseqRun(
                 step,
-                (*run.moments, moment),
+                (*run.times, time),
                 run.events + row.events,
                 bound,
                 {**run.rounds, step: (*run.rounds.get(step, ()), row.solution)},
@@ -265,7 +265,7 @@ class _Finder:
 
     def _is_inside(self, run: SpaseqRun, last: int) -> bool:
         """Whether a time is within the window of a run."""
-        first, within = run.moments[0], self.query.within
+        first, within = run.times[0], self.query.within
         if within is None:
             return True
         if self.origin is None:
@@ -294,8 +294,8 @@ class _Finder:
                 hidden |= {v: run.bound[v] for v in one.last_values if v in run.bound}
                 hidden |= {f"LIST {v}": self._list_values(v, run) for v in one.all_values}
         return SpaseqMatch(
-            run.moments[0],
-            run.moments[-1],
+            run.times[0],
+            run.times[-1],
             run.events,
             tuple(sorted(told.items())),
             tuple(sorted(hidden.items())),

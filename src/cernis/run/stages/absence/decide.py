@@ -240,7 +240,7 @@ class Absences(OpeningStage):
         self.deadline = DeadlineColumn(
             known.within,
             np.concatenate([known.ends[stays], *(one.ends for one in certain)]),
-            np.concatenate([known.moments[stays], *(one.moments for one in certain)]),
+            np.concatenate([known.positions[stays], *(one.positions for one in certain)]),
         )
 
     def _list_held(self, held: Held) -> MatchBlock:
@@ -299,7 +299,7 @@ class Absences(OpeningStage):
         held, deadline = stages.held_ends(), None
         if self.deadline is not None and held is not None:
             self._note_deadlines((), held)
-            deadline = FrozenColumn(self.deadline.ends, self.deadline.moments)
+            deadline = FrozenColumn(self.deadline.ends, self.deadline.positions)
         sieve = None if self.sieve is None else self.sieve.freeze()
         before = None if self.before is None else self.before.freeze()
         return write(FrozenAbsences(sieve, after, deadline, before))

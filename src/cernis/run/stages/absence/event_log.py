@@ -108,12 +108,12 @@ class EventLog:
     def renumber(self, row: int, kept: Numbers) -> None:
         """Replace the numbers of a row, which are codes: kept[i] becomes i, others -1."""
         most = max((int(logged.values[row].max()) for logged in self._logged), default=-1)
-        places = find_indices(kept, max(most, int(kept.max(initial=-1))) + 1)
+        indices = find_indices(kept, max(most, int(kept.max(initial=-1))) + 1)
         for logged in self._logged:
-            logged.values[row] = places[logged.values[row]]
+            logged.values[row] = indices[logged.values[row]]
 
     def mark(self, row: int, marks: NDArray[np.bool_]) -> None:
-        """Mark the places that a row has the numbers of."""
+        """Mark the numbers that a row has."""
         for logged in self._logged:
             marks[logged.values[row]] = True
 

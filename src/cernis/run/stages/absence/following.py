@@ -52,7 +52,7 @@ class CertainMatches(NamedTuple):
     """The partition of each of them, or of each root."""
     ends: Numbers
     """Their ends, in the order in which they became certain."""
-    moments: Numbers
+    positions: Numbers
     """For each of `ends`, the position of the event at the deadline, where it counts events."""
 
 
@@ -134,7 +134,9 @@ class Following(GuardSide):
     def finish(self) -> CertainMatches:
         """Return all matches that wait: the input is complete."""
         found = self._release(self.deadlines.take_all())
-        return found._replace(moments=np.where(found.moments < self._position, found.moments, -1))
+        return found._replace(
+            positions=np.where(found.positions < self._position, found.positions, -1)
+        )
 
     def list_waiting(self) -> list[Held]:
         """Return the matches that wait, which stay."""
@@ -202,12 +204,12 @@ class Following(GuardSide):
         return np.stack([ends, deadline, bucket, line, self.waiting.add(held, partition, reach)])
 
     def _release(self, certain: Certain) -> CertainMatches:
-        moments = certain.position
-        if self.counts_events and self.ranks is None and len(moments):
-            moments = certain.end + min(floor(self.within.size), MOST_EVENTS)
+        positions = certain.position
+        if self.counts_events and self.ranks is None and len(positions):
+            positions = certain.end + min(floor(self.within.size), MOST_EVENTS)
         numbers = np.sort(certain.payload)
         keys = self.waiting.read_keys(numbers)
-        found = CertainMatches(self.waiting.select(numbers), keys, certain.end, moments)
+        found = CertainMatches(self.waiting.select(numbers), keys, certain.end, positions)
         if len(self.waiting) > self._shrink_at:
             self.shrink()
             self._shrink_at = 2 * len(self.waiting) + _SHRINK

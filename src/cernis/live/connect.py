@@ -1,4 +1,4 @@
-"""From places to inputs and sinks."""
+"""Open inputs and sinks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from cernis.live.topics import TopicInput, TopicSink
 from cernis.work import endpoints
 
 
-def open_input(place: endpoints.LiveSource, *, once: bool = False) -> LiveInput:
-    """Return the input at a place; with `once`, it ends where it would wait."""
-    match place:
+def open_input(source: endpoints.LiveSource, *, once: bool = False) -> LiveInput:
+    """Return the input of a source; with `once`, it ends where it would wait."""
+    match source:
         case endpoints.StandardInput():
             return PipeInput()
         case endpoints.GrowingFile(path=path):
@@ -22,19 +22,19 @@ def open_input(place: endpoints.LiveSource, *, once: bool = False) -> LiveInput:
         case endpoints.Folder(path=path):
             return FolderInput(path, once=once)
         case endpoints.Topic():
-            return TopicInput(place, once=once)
+            return TopicInput(source, once=once)
 
 
 def open_sink(
-    place: endpoints.LiveSink, form: str, run: str, is_stopping: Callable[[], bool]
+    sink: endpoints.LiveSink, form: str, run: str, is_stopping: Callable[[], bool]
 ) -> Sink:
-    """Return the sink at a place; `run` is the name of the run."""
-    match place:
+    """Return an open sink; `run` is the name of the run."""
+    match sink:
         case endpoints.Folder(path=path):
             return FolderSink(path, form)
         case endpoints.Webhook(url=url):
             return WebhookSink(url, run, is_stopping)
         case endpoints.Topic():
-            return TopicSink(place, run)
+            return TopicSink(sink, run)
         case endpoints.StandardOutput():
             return LineSink()
