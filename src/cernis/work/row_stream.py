@@ -43,6 +43,8 @@ from cernis.work.report import EngineState
 _ID, _DONE, _BEGUN, _NUMBERS = "@id", "@done", "@begun", "@numbers"
 _DEADLINE = "@deadline"
 _ROW_BY_ROW = frozenset({"kind", "expressions", "from_", "where"})
+_ON_SPARK = frozenset({"joins", "with_", "union"})
+"""What Spark does row by row around a clause on a stream."""
 LINE = "line"
 UNBOUNDED = "MATCH_RECOGNIZE without WITHIN: the state keeps the rows that a match may still need"
 
@@ -287,12 +289,16 @@ def check_around(query: SqlQuery) -> str:
         raise fail("MATCH_RECOGNIZE on a stream reads a table")
     tree = query.statement.query
     more = {name for name, value in tree.args.items() if value} - _ROW_BY_ROW
-    odd = tree.find(exp.AggFunc, exp.Window, exp.Subquery) or (tree.find(exp.Select) is not tree)
-    if more or odd:
-        told = ", ".join(sorted(more)).replace("_", "").upper() if more else "more"
+    needs_all = tree.find(exp.AggFunc, exp.Window) is not None
+    if isinstance(tree, exp.SetOperation):
+        more = {tree.key, *(["distinct"] if tree.args.get("distinct") else [])}
+    if more or needs_all or tree.find(exp.Subquery) or tree.find(exp.Select) is not tree:
+        told = ", ".join(sorted(more)).replace("_", "").upper()
+        told = told or ("aggregates or windows" if needs_all else "queries inside")
+        hint = "" if needs_all or more - _ON_SPARK else " (--engine spark has it)"
         raise fail(
             "the statement around MATCH_RECOGNIZE selects and filters rows one by one; it has "
-            f"{told} (--engine spark has it)"
+            f"{told}{hint}"
         )
     return str(table)
 

@@ -226,6 +226,8 @@ MISTAKES = {
     "MEASURES MATCH_PROCTIME() AS x PATTERN (A)": "MATCH_PROCTIME() is not supported here",
     "PATTERN (A) DEFINE A AS MATCH_ROWTIME() > 1": "MATCH_ROWTIME() is no part of DEFINE",
     "MEASURES LAG(x) OVER (ORDER BY ts) AS y PATTERN (A)": "a window function inside the clause",
+    "MEASURES PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x) AS y PATTERN (A)":
+        "WITHIN GROUP inside the clause is not supported",
     "PATTERN A B": "PATTERN has no brackets",
     "MEASURES MATCH_NUMBER(A) AS y PATTERN (A)": "MATCH_NUMBER takes no value",
     "MEASURES PREV(SUM(x)) AS y PATTERN (A)": "an aggregate inside of a function of one row",
@@ -239,6 +241,8 @@ MISTAKES = {
     "PATTERN (A) WITHIN 5 MINUTES": "WITHIN takes a constant interval",
     "PATTERN (A)) AS m, t MATCH_RECOGNISE (PATTERN (A)": "unexpected 'MATCH_RECOGNISE'",
     "PATTERN (A) WITHIN ts": "WITHIN takes a constant interval",
+    "PATTERN (A) WITHIN INTERVAL '5' FOO": "unknown unit 'FOO'",
+    "PATTERN (A & B)": "'&' is not part of the language",
     "PATTERN ((A{9000}){9000})": "the pattern needs more than",
 }  # fmt: skip
 
@@ -321,6 +325,14 @@ def test_lists_and_joined_texts_have_the_order_of_the_rows() -> None:
     for row in cernis.sql(text, t=table):
         assert row["l"] == sorted(row["l"])
         assert row["s"] == ",".join(map(str, row["l"]))
+
+
+def test_joined_texts_may_have_an_order_of_their_own() -> None:
+    text = """SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts
+      MEASURES LISTAGG(x, ' ') WITHIN GROUP (ORDER BY x DESC) AS y PATTERN (A+))"""
+    rows = [{"ts": ts, "x": x} for ts, x in enumerate("bca")]
+    for dialect in ("duckdb", "snowflake", "oracle"):
+        assert rows_of(cernis.sql(text, t=rows, dialect=dialect)) == [("c b a",)]
 
 
 @pytest.mark.parametrize(

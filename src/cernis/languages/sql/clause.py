@@ -214,6 +214,8 @@ class ClauseReader:
             return None
         second = _SECOND.get(word)
         following = normalize(self.tokens[number + 1]) if number + 1 < len(self.tokens) else ""
+        if (word, following) == ("WITHIN", "GROUP"):  # of an aggregate
+            return None
         return name if second is None or following in second else None
 
     def _check_order(self, name: str, token: Any, sections: Mapping[str, Any]) -> None:

@@ -35,6 +35,7 @@ from cernis.plan.rows.conditions import RowConditions, plan_conditions
 from cernis.plan.rows.matcher import RowMatcher
 
 _FIXED = ("WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+_UNITS = (*_FIXED, "MONTH", "QUARTER", "YEAR", "DECADE", "CENTURY", "MILLENNIUM")
 _SKIPS = {
     SkipMode.PAST_LAST_ROW: "past the last row of a match",
     SkipMode.TO_NEXT_ROW: "to the next row",
@@ -274,6 +275,12 @@ def _check_within(clause: RecognizeClause, text: str) -> None:
     if clause.within.tree.find(exp.Column, exp.Query, exp.Alias) is not None:
         message = "WITHIN takes a constant interval, such as INTERVAL '1' HOUR"
         raise QueryError([Diagnostic(message, clause.within.span)], text)
+    for interval in clause.within.tree.find_all(exp.Interval):
+        unit = interval.args.get("unit")
+        if isinstance(unit, exp.Var) and unit.name.upper().removesuffix("S") not in _UNITS:
+            help_ = did_you_mean(unit.name.upper(), _UNITS)
+            found = Diagnostic(f"unknown unit '{unit.name}'", clause.within.span, suggestion=help_)
+            raise QueryError([found], text)
 
 
 def plan_statement(statement: SqlStatement) -> tuple[RowPlan, ...]:
