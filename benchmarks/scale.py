@@ -89,6 +89,9 @@ class BenchmarkScale:
     correlated_turns: int = 20
     far_windows: tuple[int, ...] = (300, 1000, 3000, 10_000)
     far_events: int = 100_000
+    far_longer: int = 1_000_000
+    far_join_cap: float = 120.0
+    """The most seconds that a join of the longer stream may be expected to take."""
     listed_windows: tuple[int, ...] = (20, 40, 80, 160)
     listed_events: int = 200
     correlated_keys: tuple[int, ...] = (1, 1000, 100_000)
@@ -187,6 +190,7 @@ QUICK = BenchmarkScale(
     correlated_turns=1,
     far_windows=(20, 50),
     far_events=400,
+    far_longer=800,
     listed_windows=(5, 10),
     listed_events=20,
     correlated_keys=(1, 100),

@@ -18,6 +18,7 @@ from cernis.integers import count_noun
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.query import Consume, Overall, Pattern, Strategy, Unit
+from cernis.pattern.rising import find_direction
 from cernis.pattern.selection import counts_only, group_terms, list_distinct, starred_variables
 from cernis.pattern.write import (
     write_condition,
@@ -159,6 +160,9 @@ def _describe_guarantee(plan: Plan) -> list[str]:
         return [*lines, "counting: per event, whatever the window and the matches; none are kept"]
     if plan.runs is not None and (plan.runs.cuts or plan.runs.takes_part):
         return [*lines, "counting and sampling: by listing"]
+    if not plan.listed and _counts_stars(plan):
+        counting = "counting: without enumerating where matches are many; sampling: by listing"
+        return [*lines, counting]
     if not plan.listed:
         return [*lines, f"counting and sampling: {_describe_counting(plan)}"]
     if plan.exact:
@@ -198,6 +202,23 @@ def _list_determinized(plan: Plan) -> tuple[str, ...]:
 def _lists_to_count(tables: CorrelatedTables) -> bool:
     """Whether numbers of matches are found by listing them."""
     return bool(tables.apart or tables.bounds or tables.is_timed or tables.has_middles)
+
+
+def _counts_stars(plan: Plan) -> bool:
+    """Whether matches are counted for all centres of a star at once.
+
+    The values of the centre that are compared rise, or fall, with the same attribute.
+    """
+    if plan.tables is None:
+        return False
+    sides = (side for leaf in list_comparisons(plan.pattern) for side in (leaf.left, leaf.right))
+    directions = {side.attribute.name: find_direction(side.attribute) for side in sides}
+    names = [
+        {order.earlier for link in star.fits for order in link.ordered}
+        for star in plan.tables.stars
+    ]
+    followed = [{directions.get(name) for name in own} for own in names if len(own) > 1]
+    return bool(names) and all(len(own) == 1 and None not in own for own in followed)
 
 
 def _describe_counting(plan: Plan) -> str:

@@ -2,9 +2,9 @@
 
 Cost contract: `count`, `counts` and `aggregate` are linear in the compact set (for ≠ and order: in
 the edges of the run DAG; where a part of the formula has a WITHIN, and where events are compared
-across others: in the matches); `blocks` is
-linear in its output; `sample` counts once and then walks one path per match drawn. Matches of one
-end position come latest start first where they fit into one block.
+across others: in the matches, unless these are many and end in stars that `engine.correlated.count`
+counts); `blocks` is linear in its output; `sample` counts once and then walks one path per match
+drawn. Matches of one end position come latest start first where they fit into one block.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.engine.correlated.count import count_stars
+from cernis.engine.correlated.tables import CorrelatedTables
 from cernis.engine.dag.count import DagCounts, count_matches
 from cernis.engine.dag.count_paths import count_by_paths
 from cernis.engine.dag.enumerate import list_blocks
@@ -33,6 +35,8 @@ from cernis.engine.unary.aggregate import (
 from cernis.results.matchset import MatchBlock, Positions, join, take
 from cernis.results.rooted import RootedMatches
 
+_FEW_MATCHES = 1 << 18
+"""So many are listed in less time than it takes to compile another way to count them."""
 ReadMeasure = Callable[[Measure, Positions], MeasuredColumn]
 """Reads the values of a measure at the positions of events, which are still stored."""
 
@@ -44,6 +48,8 @@ class CorrelatedMatches(RootedMatches):
     """Where listing has to search: the vertices looked at, and their limit."""
     spend: Callable[[int], None] | None = None
     """Who hears of the vertices looked at, block by block."""
+    tables: CorrelatedTables | None = None
+    """What counts the matches of stars, where there are many."""
 
     _reported = 0
 
@@ -70,10 +76,21 @@ class CorrelatedMatches(RootedMatches):
         numbers = count_by_paths(segment)
         if numbers is None:
             numbers = np.zeros(len(segment.roots), np.int64)
+            left, stars = self._count_patience(segment), self.tables
             for listing in list_blocks(segment):
                 numbers += np.bincount(listing.root, minlength=len(numbers))
+                left -= len(listing.root)
+                if left < 0 and stars is not None:
+                    counted, stars = count_stars(stars, segment), None
+                    if counted is not None:
+                        return counted
         found: list[int] = numbers.tolist()
         return found
+
+    @staticmethod
+    def _count_patience(segment: DagSegment) -> int:
+        """Return how many matches are listed before another way to count them is tried."""
+        return _FEW_MATCHES + 2 * int(segment.roots["vertex"].max(initial=0))
 
     def aggregate(
         self, measures: Sequence[Measure], read: ReadMeasure, stored: int

@@ -617,6 +617,7 @@ class CorrelatedFeed(Feed):
         self, variables: Sequence[str], taken: Sequence[Any], most: int | None, budget: Budget
     ) -> MatchSet:
         found = CorrelatedMatches(variables, taken, self.tables.labels, most)
+        found.tables = self.tables
         if not self.tables.apart and not self.tables.bounds:
             return found
         found.steps = np.array([0, budget.left], np.int64)

@@ -37,6 +37,7 @@ from cernis.automata.correlated.pcea import (
     Transition,
     WeightBound,
 )
+from cernis.automata.correlated.stars import find_stars
 from cernis.automata.unary.alphabet import Alphabet
 from cernis.engine.dag.links import FarConditions, Links, SumBounds
 from cernis.engine.dag.records import (
@@ -183,13 +184,13 @@ _AFTER = {None: NO_RUN, "all": ALL_RUNS, "first": FIRST_RUN}
 _GAP_UNITS = {Unit.TIME: TIME_GAP, Unit.EVENTS: EVENTS_GAP}
 
 
-def _ordered(link: Link) -> Ordered | None:
+def find_order(link: Link) -> Ordered | None:
     return link.ordered[0] if link.ordered and not link.strict else None
 
 
 def store_of(state: int, link: Link, collapsed: bool = False) -> StoreKey:
     """Return the store that a link into a state asks."""
-    order = _ordered(link)
+    order = find_order(link)
     differing = [(a, True) for a, _ in link.different] + [(a, False) for a, _ in link.unlike]
     reach = None if link.gap is None else f"[{write_gap(replace(link.gap, least=Fraction(0)))}]"
     kind = UNLIKE if differing else UNION
@@ -314,7 +315,7 @@ class CorrelatedTables:
         self.domains = _domains(pcea, apart, self.removals)
         self.columns = {c: i for i, c in enumerate(c for d in self.domains for c in d)}
         self.domain_of = [d for d, columns in enumerate(self.domains) for _ in columns]
-        asking = [*(link for link in _links_of(pcea) if _ordered(link)), *_list_fits(pcea)]
+        asking = [*(link for link in _links_of(pcea) if find_order(link)), *_list_fits(pcea)]
         orders = [order for link in asking for order in link.ordered]
         far = [(a.attribute, a.other_attribute) for a in apart if a.op in _ORDERS]
         self.ordered_pairs = tuple(dict.fromkeys([*((o.earlier, o.later) for o in orders), *far]))
@@ -345,6 +346,9 @@ class CorrelatedTables:
         }
         """The stores in which runs wait for a stage: the store that they go on to in the end, and
         the number of the stage."""
+        is_whole = not (self.collapsed or apart or bounds)
+        self.stars = find_stars(pcea) if is_whole else ()
+        """The stars whose matches are counted without listing; empty: none are."""
         self.stores = sorted(
             {store_of(s.state, s.link, s.state in self.collapsed) for s in sources}
             | numbering
@@ -428,8 +432,11 @@ class CorrelatedTables:
                     for order in fits.ordered
                     for kind in (HIGH, LOW)
                 }
-        for order in asked:
-            found |= {(kind, self.ordered.index(order.earlier)): None for kind in (HIGH, LOW)}
+        names = [order.earlier for order in asked]
+        fits = (link for star in self.stars for link in star.fits if not link.once)
+        names += [order.later for link in fits for order in link.ordered]
+        for name in names:
+            found |= {(kind, self.ordered.index(name)): None for kind in (HIGH, LOW)}
         found |= {(STAGE, i): None for i, store in enumerate(self.stores) if self._notes(store)}
         if self.is_timed:
             found[SINCE, 0] = None
@@ -459,11 +466,11 @@ class CorrelatedTables:
             row[0], *row[3 : 3 + len(store.values)] = (
                 self.facts.index((CODE, self.columns[column])) for column in columns
             )
-            if link is not None and _ordered(link) is not None:
-                row[1:3] = self._find_words(link)
+            if link is not None and find_order(link) is not None:
+                row[1:3] = self.find_words(link)
         return rows
 
-    def _find_words(self, link: Link) -> tuple[int, int]:
+    def find_words(self, link: Link) -> tuple[int, int]:
         """Return the facts of the two words by which a link's runs are sorted."""
         one, *others = [self.ordered.index(order.earlier) for order in link.ordered]
         second = (HIGH, others[0]) if link.is_span else (LOW, one)
@@ -594,7 +601,7 @@ class CorrelatedTables:
         return _ints(
             [
                 numbers[link.ordered[upper].earlier]
-                if _ordered(link) and (link.is_span or not upper)
+                if find_order(link) and (link.is_span or not upper)
                 else -1
                 for link in links
             ]
@@ -644,13 +651,13 @@ class CorrelatedTables:
             transition_count=_ints(counts),
             link_column=_ints([self.columns[pair_columns(s.link.equal)[1]] for s in sources]),
             link_ordered=_ints(
-                [order[link.ordered[0].later] if _ordered(link) else -1 for link in asking]
+                [order[link.ordered[0].later] if find_order(link) else -1 for link in asking]
             ),
             link_upper=_ints(
                 [order[link.ordered[1].later] if link.is_range else -1 for link in asking]
             ),
             link_ray=_flags([bool(link.ray and (link.ordered or link.is_next)) for link in asking]),
-            link_ends=np.array([_find_ends(link) for link in asking], np.int32).reshape(-1, 2),
+            link_ends=np.array([find_ends(link) for link in asking], np.int32).reshape(-1, 2),
             link_values=self._pad(
                 [[b for _, b in (*s.link.different, *s.link.unlike)] for s in sources], width
             ),
@@ -712,7 +719,7 @@ class CorrelatedTables:
         asking = [*(s.link for s in sources), *_list_fits(self.pcea)]
         return Links(
             store=_ints([numbers[store] for store in stores]),
-            operator=_ints([_operator(link, _ordered(link)) for link in asking]),
+            operator=_ints([find_operator(link, find_order(link)) for link in asking]),
             kind=_ints([s.kind for s in self.stores]),
             width=_ints([len(s.values) for s in self.stores]),
             steps=sequences(width),
@@ -770,7 +777,7 @@ class CorrelatedTables:
         return padded
 
 
-def _operator(link: Link, order: Ordered | None) -> int:
+def find_operator(link: Link, order: Ordered | None) -> int:
     """Return how a link asks a search tree; -1: it asks none."""
     if link.is_next:
         return EQUAL
@@ -784,7 +791,7 @@ def _operator(link: Link, order: Ordered | None) -> int:
     return -1 if link.gap is None and not is_grouped(link) else IN_GAP
 
 
-def _find_ends(link: Link) -> tuple[int, int]:
+def find_ends(link: Link) -> tuple[int, int]:
     """Return what is added to the two words that a link asks for, if an end is left out."""
     if not link.is_span:
         return 0, 0
@@ -820,7 +827,7 @@ def _find_leaving(link: Link) -> int:
     """Return which runs an event that takes the link takes out of the index."""
     if link.arrow is None:
         return NO_RUN
-    return ALL_RUNS if _ordered(link) is None else RUNS_IN_RANGE
+    return ALL_RUNS if find_order(link) is None else RUNS_IN_RANGE
 
 
 def _units(gaps: Sequence[Gap | None]) -> NDArray[np.int32]:

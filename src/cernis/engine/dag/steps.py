@@ -71,7 +71,7 @@ class Filings(NamedTuple):
 
 
 @inner
-def _search(high, low, begin, end, words, is_after):
+def search(high, low, begin, end, words, is_after):
     """Return the first place with words from these on, or with `is_after` beyond these."""
     while begin < end:
         middle = (begin + end) // 2
@@ -89,9 +89,9 @@ def find_range(high, low, begin, end, steps, v):
     operator, words = steps.operator[v], (steps.high[v], steps.low[v])
     first, last = begin, end
     if operator in (r.GREATER_EQUAL, r.EQUAL):
-        first = _search(high, low, begin, end, words, False)
+        first = search(high, low, begin, end, words, False)
     if operator in (r.LESS_EQUAL, r.EQUAL):
-        last = _search(high, low, begin, end, words, True)
+        last = search(high, low, begin, end, words, True)
     return first, last
 
 
