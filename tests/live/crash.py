@@ -21,6 +21,9 @@ import sys
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from io import BytesIO
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, NamedTuple
@@ -31,14 +34,23 @@ QUERY = (
     "SELECT * FROM S WHERE A AS a ; B AS b FILTER a[v] < b[v] PARTITION BY [k] "
     "WITHIN 40 SECONDS CONSUME BY PARTITION"
 )
-KINDS = ("file", "folder", "topic")
-"""A file or a folder that goes to a folder; a file that goes to a topic."""
+STATEMENT = """SELECT * FROM S MATCH_RECOGNIZE (
+  PARTITION BY k ORDER BY ts
+  MEASURES FIRST(ts) AS start_ts, LAST(ts) AS end_ts
+  PATTERN (low up+ down?) WITHIN INTERVAL '40' SECOND
+  DEFINE up AS v > PREV(v), down AS type = 'A' AND v < FIRST(v))"""
+KINDS = ("file", "folder", "topic", "rows")
+"""A file or a folder, to a folder; a file, to a topic; a file, through a statement, to a folder."""
 HARD = Path(__file__).parent / "killed.py"
 MOMENTS = ("snapshot", "commit", "release", "full", "any")
 _ROOM = 40_000
 """Bytes that a full disk has left."""
 _PATIENCE = 60
 """Seconds until a moment is given up: a busy machine comes to it late."""
+
+
+Match = tuple[int | str, int | str]
+"""The times of a match's first and last event, as an output has them."""
 
 
 class Scene:
@@ -60,27 +72,34 @@ class Scene:
         chance = random.Random(self.chance.random())
         while not stop.wait(0.05 * chance.random()):
             first = len(self.events)
-            some = [
+            self.append(
                 {"type": chance.choice("AB"), "ts": 1000 * i, "v": chance.randrange(9), "k": i % 5}
                 for i in range(first, first + chance.randrange(1, 40))
-            ]
-            self.events += some
-            text = "".join(json.dumps(event) + "\n" for event in some)
-            if self.kind != "folder":
-                with open(self.place, "a") as file:
-                    file.write(text)
-            else:
-                hidden = self.place / f".{first:06}.jsonl"
-                hidden.write_text(text)
-                hidden.rename(self.place / f"{first:06}.jsonl")
+            )
+        # the watermark passes all other rows: WITHIN decides every search
+        self.append([{"type": "C", "ts": 1000 * (len(self.events) + 100), "v": 0, "k": 5}])
+
+    def append(self, events: Iterable[dict[str, Any]]) -> None:
+        """Write some events, all at once."""
+        first, some = len(self.events), [*events]
+        self.events += some
+        text = "".join(json.dumps(event) + "\n" for event in some)
+        if self.kind != "folder":
+            with open(self.place, "a") as file:
+                file.write(text)
+        else:
+            hidden = self.place / f".{first:06}.jsonl"
+            hidden.write_text(text)
+            hidden.rename(self.place / f"{first:06}.jsonl")
 
     def start(self, *more: str, moment: tuple[str, int] | None = None) -> subprocess.Popen[bytes]:
         out = str(self.folder / "out")
         if self.kind == "topic":
             out = f"kafka://{self.broker.servers}/out"
         program = ["-m", "cernis"] if moment is None else [str(HARD), *map(str, moment)]
+        query = [STATEMENT, "--lang", "sql"] if self.kind == "rows" else [QUERY]
         command = [
-            *(sys.executable, *program, "stream", QUERY),
+            *(sys.executable, *program, "stream", *query),
             *("--source", f"S={self.place}", "--sink", out),
             *("--checkpoint", str(self.folder / "checkpoint"), "--output-format", "jsonl"),
             *(more or ("--trigger", "20ms")),
@@ -116,7 +135,7 @@ class Scene:
         process.send_signal(signal.SIGKILL)
         process.communicate()
 
-    def read(self) -> Counter[tuple[int, int]]:
+    def read(self) -> Counter[Match]:
         if self.kind == "topic":
             from broker import read_committed  # beside the tests of Kafka, see `start_broker`
 
@@ -129,7 +148,17 @@ class Scene:
             ]
         return Counter((line["start_ts"], line["end_ts"]) for line in lines)
 
-    def expect(self) -> Counter[tuple[int, int]]:
+    def expect(self) -> Counter[Match]:
+        if self.kind == "rows":
+            begin = datetime(1970, 1, 1)
+            rows = [
+                {**event, "ts": begin + timedelta(milliseconds=event["ts"])}
+                for event in self.events
+            ]
+            written = BytesIO()
+            cernis.sql(STATEMENT, S=rows).write_jsonl(written)
+            lines = map(json.loads, written.getvalue().splitlines())
+            return Counter((line["start_ts"], line["end_ts"]) for line in lines)
         found = cernis.query(QUERY).run(self.events, budget=10**12)  # that of a stream is renewed
         return Counter((match.start_ts, match.end_ts) for match in found)
 
