@@ -13,7 +13,7 @@ from numba.core import codegen, typed_passes, untyped_passes
 from cernis import compiled
 from cernis.compiled import entry, faster
 
-MODULES = ("calls", "compiler", "entry", "inner", "lowering", "cache")
+MODULES = ("calls", "compiler", "entry", "inner", "cache")
 """What subclasses private parts of Numba."""
 
 
@@ -29,7 +29,7 @@ def compile_and_call(found: tuple[faster.Compilers, Any], patch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("module", "part"),
     [
-        (typed_passes, "NativeLowering"),
+        (typed_passes, "InlineOverloads"),
         (codegen, "JITCodeLibrary"),
         (untyped_passes, "LiteralUnroll"),
     ],

@@ -68,15 +68,6 @@ def numba_libraries() -> bool:
     )
 
 
-def numba_lowering() -> bool:
-    from numba.core.lowering import Lower
-
-    names = ("_find_singly_assigned_variable", "_alloca_var", "storevar", "delvar")
-    return all(callable(getattr(Lower, name)) for name in names) and (
-        "self._singly_assigned_vars" in inspect.getsource(Lower)
-    )
-
-
 def numba_passes() -> bool:
     from numba.core.codegen import CPUCodegen, CPUCodeLibrary
 
@@ -145,12 +136,6 @@ PRIVATE = [
     *(
         PrivateName(name, "compiled/inner.py", "inner functions as LLVM code", numba_libraries)
         for name in ("_reload_init", "_final_module", "_finalized", "_get_module_for_linking")
-    ),
-    PrivateName(
-        "_find_singly_assigned_variable",
-        "compiled/lowering.py",
-        "fewer variables in memory",
-        numba_lowering,
     ),
     PrivateName("_module_pass_manager", "compiled/entry.py", "no vectors", numba_passes),
     PrivateName("_data_layout", "compiled/inner.py", "one optimization", numba_passes),

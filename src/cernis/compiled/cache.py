@@ -151,7 +151,7 @@ class KernelCache:
     disable = flush = enable
 
 
-_COMPILERS = ("calls", "compiler", "entry", "inner", "lowering")
+_COMPILERS = ("calls", "compiler", "entry", "inner")
 """The modules of this package that say how kernels become machine code."""
 
 

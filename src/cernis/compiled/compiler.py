@@ -18,7 +18,6 @@ from numba.core import typed_passes as _typed
 from numba.core import untyped_passes as _untyped
 
 from cernis.compiled.calls import remember
-from cernis.compiled.lowering import KernelLowering, NativeLowering, adapt_context
 from cernis.cycles import make_lasting
 
 Compiler: Any = _compiler.Compiler
@@ -55,11 +54,10 @@ class KernelCompiler(Compiler):  # type: ignore[misc]
         state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         state.typingctx = remember(state.typingctx)
-        adapt_context(state.targetctx, state.typingctx)
         managers = super().define_pipelines()
         for manager in managers:
             manager.passes = [
-                (KernelLowering if each is NativeLowering else each, name)
+                (each, name)
                 for each, name in manager.passes
                 if state.flags.nrt or each not in _UNUSED
             ]

@@ -1,9 +1,10 @@
 """The border to Numba's private parts: compilers that are faster than Numba's own, if it has them.
 
-The modules behind it (`calls`, `compiler`, `entry`, `inner`, `lowering`, `cache`) subclass parts
-that Numba may change in any release. A release that they were not tried with compiles small
+The modules behind it (`calls`, `compiler`, `entry`, `inner`, `cache`) subclass parts that Numba may
+change in any release. A release that they were not tried with compiles small
 functions first; if that fails in any way, kernels are compiled and kept Numba's way, which takes
-longer, and nothing else changes.
+longer, and nothing else changes. A query with an ordered index waits 1.6 times as long for its
+first answer then, and one with a key 1.4 times (one run each).
 
 Cost: none for a release that was tried; half a second, once in a process, for another one.
 """
