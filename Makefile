@@ -154,7 +154,7 @@ exhaustive: $(VENV)/.dev ## Every small query over every short stream, in CEQL a
 soak: $(VENV)/.dev ## The whole corpus on Spark, in batch and streaming, random queries (N=1000), all benchmarks
 	@HYPOTHESIS_PROFILE=fuzz CERNIS_FUZZ_N=$(N) $(BIN)/pytest -v -m "" \
 		tests/spark/test_answers.py tests/spark/test_streams.py tests/spark/test_graphs.py tests/spark/test_graph_streams.py \
-		tests/spark/test_statements.py tests/spark/test_random_rules.py tests/spark/test_shipping.py tests/spark/test_connect.py tests/spark/test_example_scripts.py tests/bench tests/docs/test_site.py
+		tests/spark/test_statements.py tests/spark/test_stream_statements.py tests/spark/test_random_rules.py tests/spark/test_shipping.py tests/spark/test_connect.py tests/spark/test_example_scripts.py tests/bench tests/docs/test_site.py
 
 row-peers: $(VENV)/.dev ## The same SQL on Trino and Flink, where they can be fetched, compared row by row
 	@$(BIN)/python -m benchmarks.peers.row_peers

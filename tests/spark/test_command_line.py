@@ -51,6 +51,10 @@ FILES = {
     "seen.cq": "seen(u, i) <- VIEW(u, i, _), CART(u, i, _)\n",
 }
 
+FALLS = """SELECT name, 2 * fall AS twice, low, n FROM stock MATCH_RECOGNIZE (
+  PARTITION BY name ORDER BY ts
+  MEASURES FIRST(price) - LAST(price) AS fall, LAST(ts) AS low, COUNT(*) AS n
+  PATTERN (high down+) DEFINE down AS price < PREV(price)) WHERE fall > 0"""
 AB = "SELECT * FROM S WHERE A AS a ; B AS b"
 KEYED = AB + " PARTITION BY [k]"
 FAR = "SELECT * FROM shop WHERE (VIEW AS a ; CART AS b ; PAY AS c) FILTER a[price] + b[price] < 99"
@@ -241,6 +245,24 @@ def test_a_limit_ends_an_explosive_query() -> None:
 @pytest.mark.parametrize("query", ["head.cq", "seen.cq"])
 def test_conjunctive_queries_are_the_same(query: str) -> None:
     assert_same_lines(query, "-e", "shop.csv")
+
+
+def test_statements_have_the_same_lines_in_some_order() -> None:
+    options = ("-e", "stock.parquet", "--lang", "sql")
+    found = sorted(lines("spark", FALLS, *options).splitlines())
+    assert found == sorted(lines("local", FALLS, *options).splitlines())
+    assert len(found) > 10
+
+
+def test_a_mistake_in_a_statement_is_shown_at_the_same_place(capfd: Capture) -> None:
+    wrong = FALLS.replace("PREV(price)", "PREV(prize)")
+    told = []
+    for engine in ("local", "spark"):
+        assert run(engine, wrong, "-e", "stock.csv", "--lang", "sql") == 1
+        told.append(said(capfd))
+    assert told[0] == told[1]
+    assert told[0].startswith("error: line 4, column 52: unknown column 'prize'\n")
+    assert "^^^^^\n  help: did you mean 'price'?\n" in told[0]
 
 
 def test_answers_are_the_same_table() -> None:

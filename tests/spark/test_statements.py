@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import reduce
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
 import cernis
 from cernis import spark as cernis_spark
-from tests.streaming.test_row_stream import list_streamed
-from tools.cases.row_patterns import RowCase, draw_case, draw_stream_case
-from tools.cases.sql import MIDNIGHT, SqlCase, read_cases
+from tools.cases.row_patterns import RowCase, draw_case
+from tools.cases.sql import SqlCase, read_cases
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,93 +101,6 @@ def test_cases_of_the_corpus_have_the_rows_worked_out_by_hand(
         case.check(rows)
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [list_streamed()[::20], pytest.param(list_streamed(), marks=pytest.mark.fuzz)],
-    ids=("some", "all"),
-)
-def test_streams_report_rows_of_the_corpus(
-    spark: SparkSession, tmp_path: Path, chosen: Sequence[SqlCase]
-) -> None:
-    """All of them where WITHIN bounds a match; without it, later rows may change the last ones."""
-    for first in range(0, len(chosen), AT_ONCE):
-        check_streamed(spark, tmp_path / str(first), chosen[first : first + AT_ONCE])
-
-
-def check_streamed(spark: SparkSession, folder: Path, chosen: Sequence[SqlCase]) -> None:
-    frames = []
-    for number, case in enumerate(chosen):
-        source = folder / f"in{number}"
-        source.mkdir(parents=True)
-        [(name, table)] = case.tables.items()
-        time = cernis.SqlQuery(case.query, case.dialect).plans[0].clause.order[0].tree.this.name
-        table = table.sort_by(time)
-        far = [{**row, time: MIDNIGHT + timedelta(days=9)} for row in table.to_pylist()[:1]]
-        last = pa.Table.from_pylist(far, table.schema)
-        pieces = [table.slice(0, 4), table.slice(4), last]
-        for at, piece in enumerate(pieces):
-            pq.write_table(piece, source / f"{at}.parquet")
-            os.utime(source / f"{at}.parquet", (at + 1, at + 1))
-        schema = spark.createDataFrame(table).schema
-        read = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-        dialect = "spark" if case.topic == "standard" else case.dialect
-        stream = {"tasks": 1, "ahead": None}
-        rows = {name: read.parquet(str(source))}
-        frames.append(cernis_spark.sql(spark, case.query, rows, dialect=dialect, stream=stream))
-    writing = unite(frames).writeStream.format("json").trigger(availableNow=True)
-    writing = writing.option("checkpointLocation", str(folder / "kept"))
-    writing.start(str(folder / "out")).awaitTermination()
-    found: list[list[Any]] = [[] for _ in chosen]
-    for row in spark.read.schema("case int, line string").json(str(folder / "out")).collect():
-        found[row["case"]].append(json.loads(row["line"]))
-    for case, rows in zip(chosen, found, strict=True):
-        case.check(rows, whole="WITHIN" in case.query)
-
-
-STREAMED = "c int, g string, t timestamp, x long"
-
-
-@pytest.mark.parametrize("first", range(0, 10_000 * ROUNDS, 10_000))
-def test_random_statements_on_a_stream_that_starts_anew(
-    spark: SparkSession, tmp_path: Path, first: int
-) -> None:
-    """Cases of the oracle in one stream; after half of the rows, another run goes on with it."""
-    cases = [draw_stream_case(first + 1000 * number, bounded=True) for number in range(3)]
-    source, kept, sink = (tmp_path / name for name in ("in", "kept", "out"))
-    source.mkdir()
-
-    def write(piece: str, chosen: Callable[[int], bool], last: int | None = None) -> None:
-        rows = [
-            {"c": number, "g": row["g"], "t": row["t"], "x": row["x"]}
-            for number, case in enumerate(cases)
-            for row in case.rows
-            if chosen(row["t"])
-        ]
-        if last is not None:  # time passes
-            rows += [{"c": number, "g": "z", "t": last, "x": 0} for number in range(len(cases))]
-        begin = datetime(2026, 1, 1, tzinfo=UTC)
-        told = [{**row, "t": str(begin + timedelta(seconds=row["t"]))} for row in rows]
-        (source / f"{piece}.json").write_text("\n".join(map(json.dumps, told)))
-
-    def run() -> None:
-        """Run the stream until it has read what there is, as a new driver would."""
-        frames = []
-        for number, case in enumerate(cases):
-            read = spark.readStream.schema(STREAMED).json(str(source))
-            rows = read.filter(f"c = {number}").drop("c")
-            stream = {"tasks": 1, "ahead": None}
-            frames.append(cernis_spark.sql(spark, case.statement, t=rows, stream=stream))
-        writing = unite(frames).filter("get_json_object(line, '$.g') <> 'z'").writeStream
-        writing = writing.format("json").option("checkpointLocation", str(kept))
-        writing.trigger(availableNow=True).start(str(sink)).awaitTermination()
-
-    write("0", lambda t: t < 10)
-    run()
-    write("1", lambda t: t >= 10, last=1000)
-    run()
-    assert_expected(cases, spark.read.schema("case int, line string").json(str(sink)).collect())
-
-
 def test_a_clause_of_a_data_frame(spark: SparkSession) -> None:
     rows = [("ACME", price, ts, Decimal(price)) for ts, price in enumerate(PRICES)]
     frame = spark.createDataFrame(rows, "symbol string, price int, ts int, exact decimal(10, 2)")
@@ -273,29 +181,3 @@ def test_mistakes_are_those_of_the_statement(spark: SparkSession) -> None:
         assert shown[carets.index("^") : carets.rindex("^") + 1] == marked
     with pytest.raises(cernis.DataError, match="nowhere"):
         cernis_spark.sql(spark, "SELECT * FROM nowhere MATCH_RECOGNIZE (ORDER BY t PATTERN (a))")
-
-
-def test_a_stream_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path) -> None:
-    """Two micro-batches; the watermark decides what WITHIN leaves open."""
-    clause = """PARTITION BY k ORDER BY ts
-      MEASURES FIRST(a.v) AS v, COUNT(*) AS n, LAST(ts) AS last
-      PATTERN (a b+) WITHIN INTERVAL '10' SECOND
-      DEFINE b AS v > PREV(v)"""
-    rows = [("x", 0, 1), ("y", 1, 5), ("x", 2, 2), ("x", 3, 3), ("y", 4, 4), ("y", 5, 6)]
-    later = [("x", 6, 1), ("x", 7, 2), ("y", 30, 0), ("x", 50, 0), ("y", 50, 0)]
-    source, checkpoint = tmp_path / "in", str(tmp_path / "checkpoint")
-    source.mkdir()
-    for number, piece in enumerate([rows, later]):
-        events = ({"k": k, "ts": f"2026-01-01T00:00:{t:02}Z", "v": v} for k, t, v in piece)
-        (source / f"{number}.json").write_text("\n".join(map(json.dumps, events)))
-        os.utime(source / f"{number}.json", (number + 1, number + 1))  # Spark reads old files first
-    schema = "k string, ts timestamp, v int"
-    frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(source))
-    stream = {"checkpoint": checkpoint, "tasks": 2, "ahead": None}
-    found = cernis_spark.match_recognize(frame, clause, stream=stream)
-    writing = found.writeStream.format("memory").queryName("vees").trigger(availableNow=True)
-    writing.option("checkpointLocation", checkpoint).start().awaitTermination()
-    told = sorted((row["k"], row["v"], row["n"]) for row in spark.table("vees").collect())
-    whole = cernis_spark.match_recognize(spark.read.schema(schema).json(str(source)), clause)
-    assert told == [("x", 1, 2), ("x", 1, 3), ("y", 4, 2)]
-    assert told == sorted((row["k"], row["v"], row["n"]) for row in whole.collect())

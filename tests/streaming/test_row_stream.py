@@ -55,15 +55,18 @@ def run(
     return [tuple(_plain(value) for value in row.values()) for row in report(work, tables, ends)]
 
 
-def report(work: RowStreamWork, tables: list[pa.Table], ends: bool) -> list[dict[str, Any]]:
+def report(
+    work: RowStreamWork, tables: list[pa.Table], ends: bool, *, after: int = 2
+) -> list[dict[str, Any]]:
     """Return what a bucket reports: each table is a micro-batch, after which the worker is lost.
 
-    `ends`: no row comes any more.
+    `ends`: no row comes any more. `after`: how many micro-batches without rows follow, of which
+    each but the first comes a thousand seconds after the one before.
     """
     stream = BucketWork(work=work, query="q", buckets=(0,), numbered=False, window=None)
     store, found = MemoryStore(), []
     watermark: int | None = None
-    for table in [*tables, None, None]:
+    for table in [*tables, *[None] * after]:
         blobs = [write_blob(table)] if table else []
         bucket: Bucket = restore_bucket(stream, 0, store, None)
         for batch in bucket.take(store, blobs, watermark, lambda old, new: None):
@@ -149,20 +152,24 @@ def test_a_worker_that_lives_on_reports_the_same(seed: int) -> None:
     assert sorted(plain, key=repr) == sorted(run(work, pieces), key=repr)
 
 
-@pytest.mark.parametrize("case", list_streamed(), ids=lambda case: f"{case.topic}: {case.name}")
-def test_a_stream_gives_the_rows_of_the_corpus(case: SqlCase) -> None:
-    query = cernis.SqlQuery(case.query, case.dialect)
-    [plan] = query.plans
-    time = check_stream_clause(plan)
+def make_case_work(case: SqlCase) -> RowStreamWork:
+    """Return the work of a case of the corpus that has one clause over a table."""
+    [plan] = cernis.SqlQuery(case.query, case.dialect).plans
     [table] = case.tables.values()
-    work = RowStreamWork(
+    return RowStreamWork(
         text=case.query,
         dialect=case.dialect,
         number=0,
         columns=tuple(table.column_names),
-        time=time,
+        time=check_stream_clause(plan),
         around=True,
     )
-    table = table.sort_by(time)
+
+
+@pytest.mark.parametrize("case", list_streamed(), ids=lambda case: f"{case.topic}: {case.name}")
+def test_a_stream_gives_the_rows_of_the_corpus(case: SqlCase) -> None:
+    work = make_case_work(case)
+    [table] = case.tables.values()
+    table = table.sort_by(work.time)
     pieces = [table.slice(at, 4) for at in range(0, table.num_rows, 4)]
     case.check(report(work, pieces, True))
