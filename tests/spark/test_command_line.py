@@ -247,8 +247,9 @@ def test_conjunctive_queries_are_the_same(query: str) -> None:
     assert_same_lines(query, "-e", "shop.csv")
 
 
-def test_statements_have_the_same_lines_in_some_order() -> None:
-    options = ("-e", "stock.parquet", "--lang", "sql")
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
+def test_statements_have_the_same_lines_in_some_order(form: str) -> None:
+    options = ("-e", f"stock.{form}", "--lang", "sql")
     found = sorted(lines("spark", FALLS, *options).splitlines())
     assert found == sorted(lines("local", FALLS, *options).splitlines())
     assert len(found) > 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cernis.cli.arguments import Delivery, Files, RunArguments, files_of
@@ -21,20 +22,11 @@ from cernis.events.files import stem_of
 from cernis.output import input_files
 from cernis.results.budget import CANDIDATE_BUDGET
 from cernis.run.rows.feed import DEFAULT_BUDGET
-from cernis.run.rows.host import HostLimits
+from cernis.run.rows.host import HostLimits, write_parquet
 from cernis.run.rows.statement import SqlQuery, SqlRows
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-
-_LOADERS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".parquet": "parquet",
-}
 
 
 def _rows_table(rows: Sequence[dict[str, Any]]) -> Table:
@@ -114,30 +106,33 @@ def find_rows(arguments: RunArguments) -> Found:
 
 
 def find_rows_on_spark(arguments: RunArguments) -> Found:
-    """Run a statement on Spark; its rows come to this process."""
-    query, files = read_statement(arguments, "spark"), _name_tables(arguments)
-    for path in files.values():
-        if path.suffix not in _LOADERS:
-            raise CernisError(f"{path}: Spark reads {', '.join(_LOADERS)}")
-        if not path.exists():
-            raise CernisError(f"{path}: no such file")
-    with spinner("starting Spark"):
-        from cernis.spark import session
-        from cernis.spark.statement import run_query
+    """Run a statement on Spark; its rows come to this process.
 
-        spark = session()
-    tables = {}
-    for name, path in files.items():
-        options: dict[str, Any] = (
-            {"header": True, "inferSchema": True} if path.suffix in (".csv", ".tsv") else {}
-        )
-        if path.suffix == ".tsv":
-            options["sep"] = "\t"
-        reader = spark.read.options(**options).format(_LOADERS[path.suffix])
-        tables[name] = reader.load(str(path.absolute()))
-    with spinner("running on Spark"):
-        rows = run_query(spark, query, tables, choose_budget(arguments)).toArrow()
+    Files that are not Parquet are read here first: Spark would find other types in a text.
+    """
+    query, files = read_statement(arguments, "spark"), _name_tables(arguments)
+    with TemporaryDirectory(prefix="cernis-sql-") as folder:
+        parquet = {
+            name: _find_parquet(path, Path(folder, f"{index}.parquet"))
+            for index, (name, path) in enumerate(files.items())
+        }
+        with spinner("starting Spark"):
+            from cernis.spark import session
+            from cernis.spark.statement import run_query
+
+            spark = session()
+        tables = {name: spark.read.parquet(str(path)) for name, path in parquet.items()}
+        with spinner("running on Spark"):
+            rows = run_query(spark, query, tables, choose_budget(arguments)).toArrow()
     return FoundStatement(SqlRows(rows, used=list(input_files(list(files.values())))))
+
+
+def _find_parquet(path: Path, copy: Path) -> Path:
+    """Return a file as Parquet: the file itself, or a copy."""
+    if path.suffix.lower() == ".parquet" and path.exists():
+        return path.absolute()
+    write_parquet(path, copy)
+    return copy
 
 
 def why_statement(

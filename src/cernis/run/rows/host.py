@@ -171,6 +171,13 @@ def add_table(cursor: Any, name: str, table: Any) -> None:
         raise translate_error(error, f"{name}: ") from None
 
 
+def write_parquet(table: Path, target: Path) -> None:
+    """Write the file of a table as Parquet, in the types that the table has here."""
+    with open_host() as cursor:
+        add_table(cursor, "file", table)
+        cursor.execute("COPY file TO ? (FORMAT parquet)", [str(target)])
+
+
 def translate_error(error: Exception, prefix: str = "") -> CernisError:
     """Return an error of DuckDB as one of a user; raise what is none, or a lack of memory."""
     duckdb = import_extra("duckdb", PURPOSE)
