@@ -28,10 +28,24 @@ def poison(*freed: NDArray[Any]) -> None:
     if not IS_ON:
         return
     for array in freed:
-        for name in array.dtype.names or ():
-            array[name] = _ALIVE if name in _STARTS else _choose_number(array.dtype[name])
-        if not array.dtype.names:
+        if array.dtype.names:  # as bytes, since NumPy copies records one by one
+            array.view(np.uint8)[...] = _find_poisoned(array.dtype, len(array)).view(np.uint8)
+        else:
             array[...] = _choose_number(array.dtype)
+
+
+_poisoned: dict[np.dtype[Any], NDArray[Any]] = {}
+"""Records by their layout: to copy them takes a tenth of the time of writing field by field."""
+
+
+def _find_poisoned(dtype: np.dtype[Any], number: int) -> NDArray[Any]:
+    """Return so many poisoned records."""
+    records = _poisoned.get(dtype)
+    if records is None or len(records) < number:
+        records = _poisoned[dtype] = np.empty(number, dtype)
+        for name in dtype.names or ():
+            records[name] = _ALIVE if name in _STARTS else _choose_number(dtype[name])
+    return records[:number]
 
 
 def _choose_number(dtype: np.dtype[Any]) -> int:

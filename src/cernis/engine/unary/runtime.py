@@ -374,8 +374,8 @@ class UnaryEngine:
         self._spare = None if self._is_shared else memory.arena
         self._is_shared = False
         if self._spare is not None:
-            poison(self._spare[1:])
-        poison(fresh[live:])
+            poison(self._spare[1:nodes])
+        poison(fresh[live:nodes])
         self.memory = memory._replace(arena=fresh)
 
     def _row_bounds(self) -> NDArray[np.int64]:
