@@ -44,6 +44,7 @@ from cernis.pattern.predicate import TIME, TIME_NS
 _NO_POSITIONS: Int64s = np.empty(0, np.int64)
 _SMALL, _SEVERAL = 1 << 10, 64
 """Batches of fewer events are small; so many of them, one after the other, become one."""
+_FEW = 8
 
 
 class StoredBatch(NamedTuple):
@@ -304,9 +305,7 @@ class EventStore:
         """Return the values of an attribute; null where an event lacks it."""
         if attribute in (TIME.name, TIME_NS.name):
             return self._numeric_times(positions, attribute == TIME_NS.name)
-        distinct, back = _distinct(positions)
-        values = self._column(distinct, attribute)
-        return _spread(values, back)
+        return self._column(*_distinct(positions), attribute)
 
     def list_kinds(self, name: str) -> tuple[int, ...]:
         """Return the kinds of values that an attribute has in the tables that came so far."""
@@ -339,9 +338,7 @@ class EventStore:
         path = tuple(name.split("."))
         types = [_find_type(schema, path) for schema in self._schemas]
         type_ = reduce(common_type, (t for t in types if kind_of(t) == kind), pa.null())
-        distinct, back = _distinct(positions)
-        values = self._gather(distinct, path, type_, kind)
-        return _spread(values, back)
+        return self._gather(*_distinct(positions), path, type_, kind)
 
     def _numeric_times(self, positions: Int64s, nanoseconds: bool) -> pa.Array:
         """Return times as numbers, in the unit of the column or in nanoseconds."""
@@ -361,13 +358,13 @@ class EventStore:
         if not names:
             return pa.array([{}] * len(positions), pa.struct([]))
         distinct, back = _distinct(positions)
-        columns = [_spread(self._column(distinct, name), back) for name in names]
+        columns = [self._column(distinct, back, name) for name in names]
         fields = [pa.field(n, c.type) for n, c in zip(names, columns, strict=True)]
         return pa.StructArray.from_arrays(columns, fields=fields)
 
-    def _column(self, distinct: Int64s, attribute: str) -> pa.Array:
+    def _column(self, distinct: Int64s, back: Int32s | None, attribute: str) -> pa.Array:
         path = tuple(attribute.split("."))
-        return self._gather(distinct, path, self._type_of(attribute, path))
+        return self._gather(distinct, back, path, self._type_of(attribute, path))
 
     def _names(self) -> list[str]:
         first = [n for n in (self._type_column, self._time_column) if n in self._types]
@@ -410,9 +407,14 @@ class EventStore:
             start += len(own)
 
     def _gather(
-        self, distinct: Int64s, path: tuple[str, ...], type_: pa.DataType, kind: int | None = None
+        self,
+        distinct: Int64s,
+        back: Int32s | None,
+        path: tuple[str, ...],
+        type_: pa.DataType,
+        kind: int | None = None,
     ) -> pa.Array:
-        """Return one attribute, or its values of one kind, of the events at ascending positions."""
+        """Return one attribute, or its values of one kind, at the positions of `_distinct`."""
         arrays: list[pa.Array] = []
         indices: list[Int64s] = []
         for table, rows, own in self._read_parts(distinct):
@@ -428,13 +430,13 @@ class EventStore:
                 arrays.append(cast_to(_contiguous(found.take(pa.array(rows))), type_))
             indices.append(own)
         if len(arrays) < 2:
-            return arrays[0] if arrays else pa.nulls(0, type_)
-        whole, back = pa.concat_arrays(arrays), np.concatenate(indices)
-        if (back[1:] > back[:-1]).all():
-            return whole
-        inverse = np.empty(len(back), np.int64)
-        inverse[back] = np.arange(len(back))
-        return whole.take(pa.array(inverse))
+            return _spread(arrays[0] if arrays else pa.nulls(0, type_), back)
+        whole, order = pa.concat_arrays(arrays), np.concatenate(indices)
+        if (order[1:] > order[:-1]).all():
+            return _spread(whole, back)
+        inverse = np.empty(len(order), np.int64)
+        inverse[order] = np.arange(len(order))
+        return whole.take(pa.array(inverse if back is None else inverse[back]))
 
     def _split(self, distinct: Int64s) -> Iterator[tuple[StoredBatch, Int64s]]:
         """Yield each batch with its share of ascending positions."""
@@ -505,6 +507,13 @@ def _distinct(positions: Int64s) -> tuple[Int64s, Int32s | None]:
     (array([3, 7]), array([1, 0, 1], dtype=int32))
     """
     positions = np.asarray(positions, np.int64)
+    if len(positions) <= _FEW:  # Python is done before NumPy has begun
+        given = positions.tolist()
+        ascending = sorted({*given})
+        if ascending == given:
+            return positions, None
+        ranks = [ascending.index(each) for each in given]
+        return np.array(ascending, np.int64), np.array(ranks, np.int32)
     if (positions[1:] > positions[:-1]).all():
         return positions, None
     low = int(positions.min())

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,15 @@ TextEvents: TypeAlias = Literal["named", "whole", "placed"]
 these with their positions, which tell the order of events of several variables."""
 
 
+class EndedLines(NamedTuple):
+    """Lines, beside the positions, rows and times of the events that end them."""
+
+    ends: Positions
+    rows: Positions
+    times: pa.Array
+    lines: pa.StringArray
+
+
 def match_lines(
     block: MatchBlock,
     fields: MatchFields,
@@ -43,8 +52,11 @@ def match_lines(
     newline: str = "\n",
     *,
     text: TextEvents = "named",
-) -> pa.StringArray:
+) -> EndedLines:
     """Return one line for each match, with the events that `text` asks for."""
+    size, both = len(block.end), np.concatenate([block.start, block.end])
+    rows, times = events.rows(both), events.times(both)
+    row_texts, time_texts = _numbers(rows), json_texts(times)
     lists, held, positions = [], {}, []
     for name, attributes in fields.attributes.items():
         v = fields.variables.index(name)
@@ -54,10 +66,10 @@ def match_lines(
         if text == "placed":
             positions.append(_list_texts(_numbers(block.positions[v]), block.offsets[v]))
     members: dict[str, list[_Piece]] = {
-        "start": [_numbers(events.rows(block.start))],
-        "end": [_numbers(events.rows(block.end))],
-        "start_ts": [json_texts(events.times(block.start))],
-        "end_ts": [json_texts(events.times(block.end))],
+        "start": [row_texts[:size]],
+        "end": [row_texts[size:]],
+        "start_ts": [time_texts[:size]],
+        "end_ts": [time_texts[size:]],
     }
     if fields.deadline is not None:
         members[DEADLINE] = [json_texts(fields.deadline.read(block.end, events))]
@@ -72,7 +84,7 @@ def match_lines(
     values = fields.values(block, events)
     if values:
         members["values"] = _object_of([*values], [*values.values()])
-    return _lines(members, newline)
+    return EndedLines(block.end, rows[size:], times[size:], _lines(members, newline))
 
 
 def count_lines(
@@ -81,15 +93,16 @@ def count_lines(
     fields: MatchFields,
     events: EventStore,
     newline: str = "\n",
-) -> pa.StringArray:
+) -> EndedLines:
     """Return one line for each end position of a query that is `SELECT COUNT(*)` alone."""
+    rows, times = events.rows(ends), events.times(ends)
     members = {
-        "end": [_numbers(events.rows(ends))],
-        "end_ts": [json_texts(events.times(ends))],
+        "end": [_numbers(rows)],
+        "end_ts": [json_texts(times)],
         "partition": _object_of(fields.keys, partition_columns(ends, fields, events)),
         "count": [pa.array(map(write_integer, counts), pa.string())],
     }
-    return _lines(members, newline)
+    return EndedLines(ends, rows, times, _lines(members, newline))
 
 
 def group_lines(

@@ -32,7 +32,7 @@ from cernis.results.columns import (
 from cernis.results.deadline import DEADLINE, DeadlineColumn
 from cernis.results.flat import flat_batch
 from cernis.results.index_timeline import LanesBy, index_timeline, title_marks
-from cernis.results.jsonlines import TextEvents, count_lines, match_lines, sort_rows
+from cernis.results.jsonlines import EndedLines, TextEvents, count_lines, match_lines, sort_rows
 from cernis.results.match import Match
 from cernis.results.matchset import (
     ListedMatches,
@@ -344,19 +344,16 @@ class Matches(Result[Match]):
 
         With `deadlines`, also beside the time of their deadlines (`WITHOUT … FOR`).
         """
-        for ends, lines in self._lines_by_end(None, "", text=text):
-            columns = {
-                "end": pa.array(self._events.rows(ends), pa.int64()),
-                "end_ts": self._events.times(ends),
-            }
+        for found in self._lines_by_end(None, "", text=text):
+            columns = {"end": pa.array(found.rows, pa.int64()), "end_ts": found.times}
             if deadlines and self._fields.deadline is not None:
-                columns[DEADLINE] = self._fields.deadline.read(ends, self._events)
-            columns["line"] = lines
+                columns[DEADLINE] = self._fields.deadline.read(found.ends, self._events)
+            columns["line"] = found.lines
             yield pa.RecordBatch.from_pydict(columns)
 
     def _lines(self, limit: int | None, *, whole: bool = False) -> Iterator[pa.StringArray]:
         text: TextEvents = "whole" if whole else "named"
-        return (lines for _, lines in self._lines_by_end(limit, "\n", text=text))
+        return (found.lines for found in self._lines_by_end(limit, "\n", text=text))
 
     def flat_batches(
         self, limit: int | None = None, *, events: bool = False
@@ -376,15 +373,15 @@ class Matches(Result[Match]):
 
     def _lines_by_end(
         self, limit: int | None, newline: str, *, text: TextEvents = "named"
-    ) -> Iterator[tuple[Positions, pa.StringArray]]:
+    ) -> Iterator[EndedLines]:
         fields, events = self._fields, self._events
         if self.counting:
             ends, counts = self._found.counts()
             ends, counts = ends[:limit], counts[:limit]
-            yield ends, count_lines(ends, counts, fields, events, newline)
+            yield count_lines(ends, counts, fields, events, newline)
             return
         for block in self._pieces(limit):
-            yield block.end, match_lines(block, fields, events, newline, text=text)
+            yield match_lines(block, fields, events, newline, text=text)
 
     def _table_of(self, items: Sequence[Match]) -> tuple[list[str], list[list[object]]]:
         return match_table(items)
