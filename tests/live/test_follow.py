@@ -33,6 +33,21 @@ def test_a_queue_is_followed_until_it_is_closed() -> None:
     assert sorted(found) == sorted((match.start_ts, match.end_ts) for match in batch)
 
 
+@pytest.mark.parametrize("others", [[], [2500, 3000]])
+def test_a_deadline_at_the_last_event_is_not_past(others: list[int]) -> None:
+    text = "SELECT * FROM S WHERE A AS a WITHOUT B FOR 2 SECONDS"
+    if others:
+        text = "SELECT * FROM S, R WHERE S>A AS a WITHOUT R>B FOR 2 SECONDS"
+    queues, events = {"S": cernis.EventQueue()}, {"S": [make_event(t) for t in (500, 1000, 3000)]}
+    if others:
+        queues["R"], events["R"] = cernis.EventQueue(), [make_event(time) for time in others]
+    for name, queue in queues.items():
+        queue.put(events[name])
+        queue.close()
+    found = [match["start_ts"] for match in cernis.query(text).follow(queues)]
+    assert found == [match.start_ts for match in cernis.query(text).run(events)] == [500]
+
+
 def _query() -> cernis.Query[Any]:
     return cernis.query(PAIRS)
 
@@ -70,6 +85,44 @@ def test_a_loop_that_is_left_ends_the_threads() -> None:
     assert threading.active_count() == before + 1
     matches.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
+
+
+def test_a_task_that_is_cancelled_closes_nothing_under_its_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue, said = cernis.EventQueue(), list[str]()
+    queue.put([make_event(0), make_event(500)])
+    following = cernis.follow(_query(), queue)
+    run, entered, leave = following._run, threading.Event(), threading.Event()
+    take, close = run.take, run.close
+
+    def take_slowly(*arrived: Any) -> None:
+        entered.set()
+        leave.wait(60)
+        take(*arrived)
+        said.append("read")
+
+    def close_and_say() -> None:
+        said.append("closed")
+        close()
+
+    monkeypatch.setattr(run, "take", take_slowly)
+    monkeypatch.setattr(run, "close", close_and_say)
+
+    async def consume() -> None:
+        async for _ in following:
+            raise AssertionError("no match is given before its step has ended")
+
+    async def main() -> None:
+        task = asyncio.create_task(consume())
+        await asyncio.to_thread(entered.wait, 60)
+        threading.Timer(0.2, leave.set).start()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert said == ["read", "closed"]
 
 
 def test_a_second_consumer_is_refused() -> None:

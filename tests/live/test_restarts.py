@@ -30,6 +30,7 @@ from cernis.pattern.query import Consume, Pattern, Unit
 from cernis.pattern.selection import counts_only
 from cernis.run.rules.rule_set import RuleSet
 from cernis.run.session import RunOptions
+from cernis.work.progress import Progress
 from tools.cases.corpus import CorpusCase, CorpusGroup, read_cases
 from tools.cases.differential import (
     assert_agrees,
@@ -285,3 +286,18 @@ def test_a_checkpoint_that_is_no_database_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "cernis.sqlite").write_bytes(b"not a database, and longer than a header" * 100)
     with pytest.raises(StateError, match="the checkpoint is damaged"):
         LocalStore(tmp_path)
+
+
+def test_numbers_are_told_of_every_commit(tmp_path: Path) -> None:
+    events = [{"type": "AB"[i % 2], "ts": i} for i in range(20)]
+    place = Place(tmp_path, {"S": make_table(events, timed=True)})
+    run = place.start(cernis.query("SELECT * FROM S WHERE A : B"))
+    told: list[Progress] = []
+    run.told = told.append
+    for _ in range(20):
+        push(run, 0, 1)
+        run.commit()
+    run.run(lambda: True)
+    assert sum(each.rows for each in told) == 20
+    assert sum(each.matches for each in told) == 10
+    run.store.close()

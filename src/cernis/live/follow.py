@@ -147,6 +147,8 @@ class FollowedMatches:
     def __init__(self, run: LiveRun) -> None:
         self._run = run
         self._lock = Lock()
+        self._stepping = Lock()
+        """A task that is cancelled leaves its step behind, in a thread."""
         self._found: deque[dict[str, Any]] = deque()
         self._is_done = False
         run.sinks = [FunctionSink(self._take)]
@@ -160,12 +162,13 @@ class FollowedMatches:
     def _step(self) -> None:
         """Read what has come; at the end of all inputs, what waits for it."""
         run = self._run
-        if run.arrivals.running or run.step(0):
-            run.step(_STEP)
-        else:
-            run.finish()
-            run.commit()
-            self._is_done = True
+        with self._stepping:
+            if run.arrivals.running or run.step(0):
+                run.step(_STEP)
+            else:
+                run.finish()
+                run.commit()
+                self._is_done = True
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         with self._reading():
@@ -190,8 +193,9 @@ class FollowedMatches:
         try:
             yield
         finally:
-            self._run.close()
-            self._run.store.close()
+            with self._stepping:
+                self._run.close()
+                self._run.store.close()
 
 
 def follow(

@@ -41,6 +41,7 @@ from cernis.work.checkpoint import check_same
 from cernis.work.columns import AHEAD, LATE, ROW
 from cernis.work.progress import Progress, RuleNumbers
 from cernis.work.query import QueryWork
+from cernis.work.reading import RowWork
 from cernis.work.rule_record import RuleRecord
 from cernis.work.rules import RuleWork, make_rules
 
@@ -80,10 +81,14 @@ class LiveRun:
     ) -> None:
         """The first sink receives matches; another one, events that are not read."""
         self.prepared, self.store, self.sinks, self.pace = prepared, store, sinks, pace
-        self.told: Callable[[Progress], None] = lambda _: None
-        """Is told of each commit."""
+        self.told: Callable[[Progress], None] | None = None
+        """Is told of commits, each with those since the last one that it was told of."""
+        self._told_at, self._is_told = 0.0, True
         self._counts: Counter[str] = Counter()
-        """Rows, events, matches and events aside since the last commit."""
+        """Rows, events, matches and events aside since `told` was called."""
+        self._positions: dict[str, Any] = {}
+        self._done: dict[str, list[str]] = {}
+        """Of inputs: where they go on, and which files were read, since the last commit."""
         self._milliseconds: Counter[str] = Counter()
         self._rows = 0
         """The number of the next row, where rows are numbered as they come."""
@@ -152,6 +157,7 @@ class LiveRun:
             if self.store.folder is None and not is_stopping():
                 self.finish()
             self.commit()
+            self._tell()
         finally:
             self.close()
 
@@ -172,6 +178,8 @@ class LiveRun:
         """
         if self._is_dirty and self._is_due():
             self.commit()
+        if not self._is_told and monotonic() >= self._told_at + _SEEN:
+            self._tell()
         arrived = self.arrivals.take(self._wait(seconds))
         if arrived and not self._is_hot and monotonic() > self._began + _SHORT_RUN:
             self._is_hot = True
@@ -211,8 +219,8 @@ class LiveRun:
         self.clock.pass_time(now)
         watermark = self.clock.watermark
         if last and self.clock.latest:
-            watermark = max(self.clock.latest.values()) + 1
-        if not tables and watermark == before:
+            watermark = self._end()
+        if not tables and watermark == before and not last:
             return
         self._is_dirty = True
         self.bucket.revise(self.store, self._batch)
@@ -222,6 +230,18 @@ class LiveRun:
             self.sink.add(self._write_lines(batch))
         for part in ("engine", "state"):
             self._milliseconds[part] += getattr(self.bucket.report, f"{part}_ms")
+
+    def _end(self) -> int:
+        """Return the watermark at which the events of the last time are read.
+
+        For rows no time passes after them: a deadline at that time is not past, as in a batch.
+        RDF ends a time so, and a log with several inputs is read again up to its watermark.
+        """
+        buckets = self._buckets
+        in_order = not buckets.is_kept and isinstance(buckets.work, RowWork)
+        in_order = in_order or buckets.in_order
+        self.bucket.stream = replace(buckets, in_order=in_order)
+        return max(self.clock.latest.values()) + (not in_order)
 
     def finish(self) -> None:
         """Read all that waits, and give what is certain at the end of the input."""
@@ -242,6 +262,13 @@ class LiveRun:
             self._write_notes(staged)
         self._is_dirty = False
         self._release(self._batch, staged)
+        self._is_told = False
+
+    def _tell(self) -> None:
+        """Tell the numbers since the last time; counting what the state holds takes a while."""
+        if self.told is None or self._is_told:
+            return
+        self._told_at, self._is_told = monotonic(), True
         self.told(self._measure())
         self._counts.clear()
         self._milliseconds.clear()
@@ -251,6 +278,12 @@ class LiveRun:
 
     def _write_notes(self, staged: list[Any]) -> None:
         store, clock = self.store, self.clock
+        for name, position in self._positions.items():
+            store.put_position(name, position)
+        for name, files in self._done.items():
+            store.put_files(name, files)
+        self._positions.clear()
+        self._done.clear()
         store.write_note("staged", staged)
         store.write_note("batch", self._batch)
         noted = {"watermark": clock.watermark, "latest": clock.latest, "rows": self._rows}
@@ -342,10 +375,10 @@ class LiveRun:
     def _note_position(self, arrived: Arrival | InputEnded) -> None:
         name = self.inputs[arrived.input].label
         if arrived.position is not None:
-            self.store.put_position(name, arrived.position)
+            self._positions[name] = arrived.position
             self._is_dirty = True
-        if arrived.done:
-            self.store.put_files(name, arrived.done)
+        if arrived.done and self.store.folder is not None:
+            self._done.setdefault(name, []).extend(arrived.done)
 
     def _write_lines(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return matches with their lines, if the sink wants lines."""
