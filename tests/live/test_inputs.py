@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 import cernis
 from cernis.errors import CernisError, DataError
 from cernis.live.clock import EventClock
-from cernis.live.inputs import FileInput, FolderInput, LiveInput, PipeInput
+from cernis.live.inputs import FileInput, FolderInput, LiveInput, PipeInput, SocketInput
 from cernis.live.prepare import LiveOptions, prepare_query
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import FolderSink, LineSink
@@ -92,6 +93,24 @@ def test_a_match_is_there_while_the_pipe_is_open() -> None:
     assert [line["end_ts"] for line in watched.wait_for(1)] == [500]
     os.close(writing)
     assert len(watched.end()) == 1
+
+
+def test_a_socket_is_read_until_the_server_closes_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        watched: list[Watched] = []
+        opening = threading.Thread(
+            target=lambda: watched.append(Watched(SocketInput(*server.getsockname())))
+        )
+        opening.start()
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(event(0).encode())
+            opening.join()
+            connection.sendall(event(500).encode())
+            assert [line["end_ts"] for line in watched[0].wait_for(1)] == [500]
+            connection.sendall(event(900).encode())
+    wait_until(lambda: not watched[0].run.arrivals.running)
+    assert [line["end_ts"] for line in watched[0].end()] == [500, 900, 900]
 
 
 def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:

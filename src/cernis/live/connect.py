@@ -35,6 +35,6 @@ def open_sink(
         case endpoints.Webhook(url=url):
             return WebhookSink(url, run, is_stopping)
         case endpoints.Topic():
-            return TopicSink(sink, run)
+            return TopicSink(sink, run, is_stopping)
         case endpoints.StandardOutput():
             return LineSink()

@@ -19,12 +19,16 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+from time import monotonic, sleep
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +41,8 @@ from cernis.results.jsonlines import text_of
 LINE = "line"
 _WRITING = ".writing"
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 30.0
+_LOOK, _GRACE = 0.1, 0.7
+"""Seconds between looks for a signal, and for which an answer is waited for in spite of one."""
 
 
 class Sink(ABC):
@@ -191,19 +197,41 @@ class WebhookSink(Sink):
         }
         request = urllib.request.Request(self.url, str(staged).encode(), headers, method="POST")
         wait = _FIRST_WAIT
-        while True:
-            try:
-                with urllib.request.urlopen(request, timeout=30) as answer:
-                    answer.read(1 << 16)
-                return
-            except urllib.error.HTTPError as error:
-                if error.code < 500 and error.code not in (408, 409, 425, 429):
-                    raise CernisError(f"{self.url}: answers {error.code} {error.reason}") from error
-            except OSError:
-                pass
-            until = time.monotonic() + wait
-            while time.monotonic() < until:
-                if self._stopping():
-                    raise CernisError(f"{self.url}: cannot be reached; the matches stay staged")
-                time.sleep(min(0.1, wait))
+        while not self._deliver(request):
+            self._rest(monotonic() + wait)
             wait = min(2 * wait, _LONGEST_WAIT)
+
+    def _deliver(self, request: urllib.request.Request) -> bool:
+        """Return whether the server has taken a delivery; its answer is waited for in a thread."""
+        answers: Queue[bool | CernisError] = Queue()
+        Thread(target=lambda: answers.put(self._ask(request)), daemon=True).start()
+        patience = monotonic() + _GRACE
+        while True:
+            with suppress(Empty):
+                answer = answers.get(timeout=_LOOK)
+                if isinstance(answer, CernisError):
+                    raise answer
+                return answer
+            if monotonic() > patience:
+                self._rest(monotonic())
+
+    def _ask(self, request: urllib.request.Request) -> bool | CernisError:
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                answer.read(1 << 16)
+            return True
+        except urllib.error.HTTPError as error:
+            if error.code < 500 and error.code not in (408, 409, 425, 429):
+                return CernisError(f"{self.url}: answers {error.code} {error.reason}")
+        except (OSError, HTTPException):
+            pass
+        return False
+
+    def _rest(self, until: float) -> None:
+        """Wait; raise an error if the run is to stop."""
+        while True:
+            if self._stopping():
+                raise CernisError(f"{self.url}: cannot be reached; the matches stay staged")
+            if (left := until - monotonic()) <= 0:
+                return
+            sleep(min(_LOOK, left))

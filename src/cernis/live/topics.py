@@ -14,7 +14,7 @@ Cost contract: for a message the work of librdkafka, and one line of text.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
@@ -34,6 +34,8 @@ _PARTITION = 2**40
 _MILLISECOND = 10**6
 _WAIT = 0.05
 _PATIENCE = 30.0
+_STEP = 1.0
+"""Seconds of a call that is repeated until the broker answers, or the run is to stop."""
 _LOOK_AGAIN = 30.0
 _LONGEST = 300.0
 """Seconds for which a broker that is away is waited for."""
@@ -58,19 +60,6 @@ def _passes(error: Any) -> bool:
 
     away = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE)
     return not error.fatal() and (error.retriable() or error.code() in away)
-
-
-def _insist(until: float, call: Any, *arguments: Any) -> None:
-    """Call again what has failed and may be repeated."""
-    from confluent_kafka import KafkaException
-
-    while True:
-        try:
-            call(*arguments)
-            return
-        except KafkaException as error:
-            if not error.args[0].retriable() or monotonic() > until:
-                raise
 
 
 def stamp(value: bytes, milliseconds: int) -> bytes:
@@ -263,9 +252,12 @@ class TopicSink(Sink):
 
     is_exact = True
 
-    def __init__(self, topic: Topic, run: str) -> None:
+    def __init__(
+        self, topic: Topic, run: str, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
         import_extra("confluent_kafka", str(topic))
         self._topic, self._run = topic, f"cernis-{run}"
+        self._stopping = stopping
         self._lines: list[str] = []
         self._producer: Any = None
         self._delivered = -1
@@ -293,14 +285,30 @@ class TopicSink(Sink):
             try:
                 producer.begin_transaction()
                 self._produce(producer, staged)
-                _insist(until, producer.send_offsets_to_transaction, [mark], self._group, _PATIENCE)
-                _insist(until, producer.commit_transaction, _PATIENCE)
+                self._insist(until, producer.send_offsets_to_transaction, [mark], self._group)
+                self._insist(until, producer.commit_transaction)
                 break
             except KafkaException as error:
                 if not error.args[0].txn_requires_abort() or monotonic() > until:
                     raise CernisError(f"{self._topic}: {error.args[0].str()}") from error
-                _insist(until, producer.abort_transaction, _PATIENCE)
+                self._insist(until, producer.abort_transaction)
         self._delivered = number
+
+    def _insist(self, until: float, call: Callable[..., Any], *arguments: Any) -> None:
+        """Call again what has failed and may be repeated."""
+        from confluent_kafka import KafkaException
+
+        while True:
+            try:
+                call(*arguments, _STEP)
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable() or monotonic() > until:
+                    raise
+                if self._stopping():
+                    raise CernisError(
+                        f"{self._topic}: cannot be reached; the matches stay staged"
+                    ) from error
 
     def _produce(self, producer: Any, lines: Any) -> None:
         for line in lines:
@@ -318,7 +326,7 @@ class TopicSink(Sink):
         try:
             own = {"linger.ms": 1, "retry.backoff.ms": _RETRY, **servers}
             producer = Producer({**own, "transactional.id": self._run})
-            producer.init_transactions(_PATIENCE)
+            self._insist(monotonic() + _PATIENCE, producer.init_transactions)
             consumer = Consumer({**servers, "group.id": self._run, "enable.auto.commit": False})
             self._group = consumer.consumer_group_metadata()
             (told,) = consumer.committed([TopicPartition(self._topic.topic, 0)], timeout=_PATIENCE)
