@@ -77,7 +77,8 @@ def stream_local(arguments: StreamArguments) -> None:
     if folder is not None and (folder / "offsets").is_dir() and not (folder / FILE).exists():
         raise CernisError(
             f"--checkpoint {folder}: a run on Spark has begun it; go on with --engine spark, or "
-            "begin with a new folder"
+            "begin with a new folder: its state is spread by keys, and has what Spark made of "
+            "columns in their place. Only a checkpoint that one process began moves both ways"
         )
     store = LocalStore(folder, command.secret)
     try:
