@@ -236,13 +236,13 @@ class FoundRuns(Found):
 
     def __init__(
         self,
-        session: Session | GraphSession,
         runs: Runs,
         kind: ResultKind,
         nothing: Callable[[], Result[Any]],
+        notes: Callable[[], Iterable[str]],
     ) -> None:
         """`nothing` gives a result, for its columns, if no run comes."""
-        self._session, self._runs, self._kind, self._nothing = session, runs, kind, nothing
+        self._runs, self._kind, self._nothing, self._list_notes = runs, kind, nothing, notes
 
     def count(self, delivery: Delivery, file: BinaryIO) -> None:
         write_number(sum(matches.count() for matches in self._runs), delivery, file)
@@ -299,8 +299,7 @@ class FoundRuns(Found):
         return f"wrote {self._kind.describe(number)} to {output}"
 
     def notes(self) -> Iterable[str]:
-        self._session.mistakes.complete()  # --limit may end the run early
-        return self._session.notes
+        return self._list_notes()
 
 
 def list_batches(
@@ -310,6 +309,12 @@ def list_batches(
     if delivery.form == "csv":
         return matches.flat_batches(limit, events=delivery.events)
     return chain([pa.RecordBatch.from_pylist([], matches.schema)], matches.batches(limit))
+
+
+def complete_notes(session: Session | GraphSession) -> Iterable[str]:
+    """Return the notes of a session that reads no more: a limit may have ended it early."""
+    session.mistakes.complete()
+    return session.notes
 
 
 def stream_files(session: Session | GraphSession, files: Any, output: str | None) -> Runs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +27,7 @@ from cernis.cli.deliver import (
     FoundByRules,
     FoundRuns,
     Shares,
+    complete_notes,
     deliver,
     kind_of,
     list_batches,
@@ -67,7 +69,8 @@ def _find(arguments: RunArguments, delivery: Delivery) -> Found:
         graphs = parse_graph_query(arguments, delivery)
         reading = graphs.session(**arguments.reading_graphs, strict=arguments.options.strict)
         runs = stream_files(reading, graphs.name_streams(arguments.files), delivery.output)
-        return FoundRuns(reading, runs, GRAPH_MATCHES, lambda: reading.matches([]))
+        nothing = partial(reading.matches, [])
+        return FoundRuns(runs, GRAPH_MATCHES, nothing, partial(complete_notes, reading))
     if arguments.language == "sql":
         from cernis.cli.run_statement import find_rows
 
@@ -78,7 +81,7 @@ def _find(arguments: RunArguments, delivery: Delivery) -> Found:
     measures: Measures | None = {} if counts else None
     session: Session[Any] = Session(query.plan, arguments.options, measures=measures)
     runs = stream_files(session, arguments.files, delivery.output)
-    return FoundRuns(session, runs, kind_of(query), session.finish)
+    return FoundRuns(runs, kind_of(query), session.finish, partial(complete_notes, session))
 
 
 def _has_narrow_window(query: cernis.Query[Any], files: Files) -> bool:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
-from cernis.cli.arguments import Delivery, Files, RunArguments, files_of
-from cernis.cli.deliver import (
-    Found,
-    ResultKind,
-    list_batches,
-    open_writer,
-    show_first,
-    write_number,
-)
+from cernis.cli.arguments import Files, RunArguments, files_of
+from cernis.cli.deliver import Found, FoundRuns, ResultKind
 from cernis.cli.terminal import make_table, spinner, value_text
 from cernis.errors import CernisError
 from cernis.events.files import stem_of
@@ -36,36 +29,8 @@ def _rows_table(rows: Sequence[dict[str, Any]]) -> Table:
 STATEMENT_ROWS = ResultKind(SqlRows.noun, _rows_table)
 
 
-class FoundStatement(Found):
-    """The rows of a statement."""
-
-    def __init__(self, rows: SqlRows) -> None:
-        self._rows = rows
-
-    def count(self, delivery: Delivery, file: BinaryIO) -> None:
-        write_number(self._rows.count(), delivery, file)
-
-    def show(self, delivery: Delivery) -> None:
-        show_first(self._rows.head(delivery.shown), self._rows.count(), STATEMENT_ROWS)
-
-    def write_lines(self, delivery: Delivery, file: BinaryIO) -> int:
-        return self._rows.write_jsonl(file, limit=delivery.limit)
-
-    def write_columns(self, delivery: Delivery, file: BinaryIO) -> int:
-        batches = list_batches(self._rows, delivery, delivery.limit)
-        first, written = next(batches), 0
-        with open_writer(delivery.form, file, first.schema, delivery.output or "-") as writer:
-            for batch in batches:
-                if batch.num_rows:
-                    writer.write_batch(batch)
-                written += batch.num_rows
-        return written
-
-    def describe_written(self, number: int, output: str) -> str:
-        return f"wrote {STATEMENT_ROWS.describe(number)} to {output}"
-
-    def notes(self) -> Iterable[str]:
-        return self._rows.notes
+def _give_rows(rows: SqlRows) -> Found:
+    return FoundRuns((each for each in (rows,)), STATEMENT_ROWS, lambda: rows, lambda: rows.notes)
 
 
 def name_tables(files: Files, options: Mapping[str, Any]) -> dict[str, Path]:
@@ -102,7 +67,7 @@ def find_rows(arguments: RunArguments) -> Found:
     used = list(input_files(list(tables.values())))
     limits = HostLimits(arguments.max_memory and arguments.max_memory << 20)
     found = query.run(tables, budget=choose_budget(arguments), used=used, limits=limits)
-    return FoundStatement(found)
+    return _give_rows(found)
 
 
 def find_rows_on_spark(arguments: RunArguments) -> Found:
@@ -124,7 +89,7 @@ def find_rows_on_spark(arguments: RunArguments) -> Found:
         tables = {name: spark.read.parquet(str(path)) for name, path in parquet.items()}
         with spinner("running on Spark"):
             rows = run_query(spark, query, tables, choose_budget(arguments)).toArrow()
-    return FoundStatement(SqlRows(rows, used=list(input_files(list(files.values())))))
+    return _give_rows(SqlRows(rows, used=list(input_files(list(files.values())))))
 
 
 def _find_parquet(path: Path, copy: Path) -> Path:

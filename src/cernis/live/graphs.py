@@ -35,7 +35,7 @@ import numpy as np
 import pyarrow as pa
 
 from cernis.errors import CernisError, DataError
-from cernis.events.mistakes import Mistakes, did_you_mean
+from cernis.events.mistakes import Mistakes
 from cernis.events.source import Chunk
 from cernis.events.text import TextPosition, longest_record
 from cernis.live.inputs import ARRIVED, ArrivedTexts, FolderInput, InputSilent, LiveInput, TextInput
@@ -52,6 +52,7 @@ from cernis.rdf.reading.streams import StreamReader
 from cernis.rdf.reading.terms import Codes, Terms
 from cernis.rdf.reading.times import TimeRule
 from cernis.rdf.reading.timing import EventTimer
+from cernis.work.graph_sources import check_graph_reading, order_sources
 from cernis.work.graphs import (
     GraphWork,
     SolutionRecognizer,
@@ -491,18 +492,12 @@ def prepare_graphs(
     graphs: GraphOptions,
 ) -> Prepared:
     """Open the streams of a query over RDF; waits for the first events of each."""
-    reading = options.reading
-    if any(given is not None for given in (reading.columns, reading.delimiter, reading.quote)):
-        raise CernisError("--columns, --delimiter and --quote are for CSV, not for RDF streams")
-    if reading.tables:
-        raise CernisError("--table: SPAseQ joins background knowledge: --background FILE")
+    check_graph_reading(options.reading)
     if options.columns or options.row is not None:
         raise CernisError(f"--{'schema' if options.columns else 'row'}: RDF has no columns")
-    if isinstance(reading.time, dict):
-        raise CernisError("--time NAME=COLUMN: RDF streams have one rule for their times")
     if form == "quads" and query.query.construct is None:
         raise CernisError("--output-format nq: only CONSTRUCT makes graphs; this query SELECTs")
-    travel, mistakes = GraphTravel(query, graphs), Mistakes(reading.on_error)
+    travel, mistakes = GraphTravel(query, graphs), Mistakes(options.reading.on_error)
     mistakes.open([])
     streams = [
         _open_stream(name, input_, options, graphs, mistakes)
@@ -541,16 +536,7 @@ def _name_inputs(query: GraphQuery, inputs: Mapping[str, LiveInput]) -> dict[str
     names = [name for name, _ in query.query.streams]
     if len(names) == len(inputs) == 1:
         return dict(zip(names, inputs.values(), strict=True))
-    for name in inputs:
-        if name not in names:
-            raise DataError(
-                f"the query has no stream {name!r}{did_you_mean(name, names)}; "
-                f"it has {', '.join(names)}"
-            )
-    for name in names:
-        if name not in inputs:
-            raise DataError(f"no source for the stream {name}: give one for each of {names}")
-    return {name: inputs[name] for name in names}
+    return order_sources(query.query, inputs)
 
 
 def _open_stream(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -293,6 +293,15 @@ def _background_files(background: Any) -> list[UsedFile]:
     return [UsedFile("the background", file.path) for each in lists for file in input_files(each)]
 
 
+def check_stream(name: Any, names: Sequence[str]) -> None:
+    """Raise an error for a stream that is none of the query's."""
+    if name not in names:
+        raise DataError(
+            f"the query has no stream {name!r}{did_you_mean(str(name), names)}; "
+            f"it has {', '.join(names)}"
+        )
+
+
 def name_streams(query: SpaseqQuery, events: Any, *, whole: bool = True) -> dict[str, Any]:
     """Return the input of each stream; unless they are `whole`, a list may lack some.
 
@@ -302,11 +311,7 @@ def name_streams(query: SpaseqQuery, events: Any, *, whole: bool = True) -> dict
     names = [name for name, _ in query.streams]
     if isinstance(events, Mapping):
         for name in events:
-            if name not in names:
-                raise DataError(
-                    f"the query has no stream {name!r}{did_you_mean(str(name), names)}; "
-                    f"it has {', '.join(names)}"
-                )
+            check_stream(name, names)
         return {name: _open_matches(one) for name, one in events.items()}
     if hasattr(events, "open_nquads"):
         events = [events]

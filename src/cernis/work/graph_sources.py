@@ -5,14 +5,38 @@ Apart from `endpoints`, which knows no language.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from cernis.errors import CernisError, DataError
-from cernis.events.mistakes import did_you_mean
 from cernis.pattern.spaseq import SpaseqQuery
-from cernis.rdf.source import name_streams
+from cernis.rdf.source import check_stream, name_streams
+from cernis.run.session import RunOptions
 from cernis.work.endpoints import AnySource, name_source
+
+Given = TypeVar("Given")
+
+
+def check_graph_reading(reading: RunOptions) -> None:
+    """Raise an error for options that are not for RDF."""
+    if any(option is not None for option in (reading.columns, reading.delimiter, reading.quote)):
+        raise CernisError("--columns, --delimiter and --quote are for CSV, not for RDF streams")
+    if reading.tables:
+        raise CernisError("--table: SPAseQ joins background knowledge: --background FILE")
+    if isinstance(reading.time, dict):
+        raise CernisError("--time NAME=COLUMN: RDF streams have one rule for their times")
+
+
+def order_sources(query: SpaseqQuery, given: Mapping[str, Given]) -> dict[str, Given]:
+    """Return the sources that are given by name in the order of the query's streams."""
+    names = [name for name, _ in query.streams]
+    for name in given:
+        check_stream(name, names)
+    for name in names:
+        if name not in given:
+            raise DataError(f"no source for the stream {name}: give one for each of {names}")
+    return {name: given[name] for name in names}
 
 
 def name_graph_sources(
@@ -29,20 +53,12 @@ def name_graph_sources(
                 raise CernisError(
                     f"{source}: name the streams of all sources, as NAME=URI, or none"
                 )
-            if name not in names:
-                raise DataError(
-                    f"the query has no stream {name!r}{did_you_mean(name, names)}; "
-                    f"it has {', '.join(names)}"
-                )
             if name in found:
                 raise CernisError(
                     f"two sources for the stream {name!r}: {found[name]} and {source}"
                 )
             found[name] = source
-        for name in names:
-            if name not in found:
-                raise DataError(f"no source for the stream {name}: give one for each of {names}")
-        return {name: found[name] for name in names}
+        return order_sources(query, found)
     own = [name_source(source) for _, source in given]
     numbers = {Path(name): i for i, name in enumerate(own)}
     if len(numbers) < len(given) or len(given) != len(names):

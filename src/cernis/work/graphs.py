@@ -20,9 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cernis.errors import DataError
 from cernis.events.batch import Int64s
-from cernis.events.mistakes import did_you_mean
 from cernis.plan.graphs import GraphPlan
 from cernis.rdf.exchange import STREAM as STREAM_NUMBER
 from cernis.rdf.exchange import TS
@@ -30,7 +28,7 @@ from cernis.rdf.matches import GraphMatches
 from cernis.rdf.reading.events import GraphEvents, encode_events
 from cernis.rdf.reading.terms import Terms
 from cernis.rdf.session import GraphSession
-from cernis.rdf.source import TableSource
+from cernis.rdf.source import TableSource, check_stream
 from cernis.work.columns import OWN, STREAM
 from cernis.work.reading import AnswerForm, Recognizer, Work
 from cernis.work.report import EngineState
@@ -94,11 +92,7 @@ def encode_rows(names: Sequence[str], rows: pa.RecordBatch, terms: Terms) -> Gra
     found = pc.index_in(rows.column("stream"), pa.array(names, pa.string()))
     streams = np.asarray(found.fill_null(-1), np.int32)
     if (streams < 0).any():
-        name = rows.column("stream")[int(streams.argmin())].as_py()
-        raise DataError(
-            f"the query has no stream {name!r}{did_you_mean(str(name), names)}; "
-            f"it has {', '.join(names)}"
-        )
+        check_stream(rows.column("stream")[int(streams.argmin())].as_py(), names)
     triples = rows.column("triples")
     offsets = np.asarray(triples.offsets, np.int64)
     flat = triples.flatten()

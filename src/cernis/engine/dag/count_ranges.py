@@ -86,7 +86,7 @@ from cernis.engine.dag.steps import (
 DONE, TOO_LONG = range(2)
 _LOOKS_PER_VERTEX = 16
 """The most indexes that a vertex may look at, on average."""
-_MOST_PLACES = 1 << 27
+_MOST_FILINGS = 1 << 27
 
 
 # ------------------------------------------------------ runs that wait for rounds
@@ -422,7 +422,7 @@ def count_steps(steps: Steps, filings: Filings) -> list[int] | None:
     asks, stretch = spread(filings.index_first, steps.asked[seconds])
     left, later = spread(filings.asking_first, filings.home)
     looks = len(stretch) + len(later)
-    if looks > _LOOKS_PER_VERTEX * (len(steps.start) + 1024) or size >= _MOST_PLACES:
+    if looks > _LOOKS_PER_VERTEX * (len(steps.start) + 1024) or size >= _MOST_FILINGS:
         return None
     intervals = AskedIntervals(*(np.zeros(size, np.int64) for _ in range(4)))
     active, deep = np.zeros(size, np.uint8), np.zeros(len(filings.index_first), np.uint8)

@@ -82,7 +82,7 @@ ROOT = record("end bound key", "vertex spare")
 """The matches of one vertex that start at or after `bound`."""
 
 VERTICES, SOURCES, NODES, ENTRIES, BRANCHES, ASKED, ROOTS, PENDING, FILED, RELEVANT = range(10)
-"""Places in `counters`: how many records each array has; how many vertices wait to be
+"""Indices in `counters`: how many records each array has; how many vertices wait to be
 filed, and how many of them have been; how many events have made a vertex."""
 COUNTERS = 10
 

@@ -72,7 +72,7 @@ class Filings(NamedTuple):
 
 @inner
 def search(high, low, begin, end, words, is_after):
-    """Return the first place with words from these on, or with `is_after` beyond these."""
+    """Return the first index with words from these on, or with `is_after` beyond these."""
     while begin < end:
         middle = (begin + end) // 2
         h, l = high[middle], low[middle]  # noqa: E741

@@ -25,13 +25,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from cernis.errors import CernisError, DataError
-from cernis.events.mistakes import did_you_mean
 from cernis.plan.plan import Distribution
 from cernis.rdf.exchange import TS, SolutionWriter
 from cernis.rdf.live_background import list_background_files
 from cernis.rdf.query import GraphQuery
 from cernis.rdf.reading.parts import PIECE
 from cernis.rdf.reading.times import TimeRule
+from cernis.rdf.source import check_stream
 from cernis.spark.notes import Notes
 from cernis.spark.options import JobOptions, check_tasks, count_tasks
 from cernis.spark.rdf import solve
@@ -232,11 +232,8 @@ def find_streaming_frames(query: GraphQuery, events: Any) -> dict[str | None, Da
         return None
     names = [name for name, _ in query.query.streams]
     for name, frame in named.items():
-        if name is not None and name not in names:
-            raise DataError(
-                f"the query has no stream {name!r}{did_you_mean(str(name), names)}; "
-                f"it has {', '.join(names)}"
-            )
+        if name is not None:
+            check_stream(name, names)
         if not getattr(frame, "isStreaming", False):
             raise DataError(f"stream {name}: streams are all streaming DataFrames, or none is")
     return dict(named)

@@ -23,7 +23,7 @@ from cernis.rdf.reading.times import TimeRule
 from cernis.run.session import RunOptions
 from cernis.spark.streaming.sources import ARRIVED, check_folder, choose_starting, list_names
 from cernis.work.endpoints import Folder, Source, Topic, parse_source
-from cernis.work.graph_sources import name_graph_sources
+from cernis.work.graph_sources import check_graph_reading, name_graph_sources
 
 _SUFFIXES = {"nq": "nq", "nquads": "nq", "trig": "trig", "jsonld": "jsonld"}
 
@@ -120,12 +120,7 @@ def decide_graph_inputs(
     `unit` is that of times which are numbers, if it is given. `noted` is what a checkpoint knows of
     each stream (`GraphInput.describe`).
     """
-    if any(option is not None for option in (reading.columns, reading.delimiter, reading.quote)):
-        raise CernisError("--columns, --delimiter and --quote are for CSV, not for RDF streams")
-    if reading.tables:
-        raise CernisError("--table: SPAseQ joins background knowledge: --background FILE")
-    if isinstance(reading.time, dict):
-        raise CernisError("--time NAME=COLUMN: RDF streams have one rule for their times")
+    check_graph_reading(reading)
     sources = name_graph_sources(query.query, [parse_source(one) for one in given])
     inputs = [
         _decide_input(name, source, reading, unit, noted.get(name))
