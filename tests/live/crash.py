@@ -47,6 +47,8 @@ _ROOM = 40_000
 """Bytes that a full disk has left."""
 _PATIENCE = 60
 """Seconds until a moment is given up: a busy machine comes to it late."""
+_EVENTS = 4_000
+"""Events for each end, after which few come: a busy machine would have too many left to read."""
 
 
 Match = tuple[int | str, int | str]
@@ -72,9 +74,10 @@ class Scene:
         chance = random.Random(self.chance.random())
         while not stop.wait(0.05 * chance.random()):
             first = len(self.events)
+            most = 40 if first < _EVENTS * (1 + self.hits.total()) else 2
             self.append(
                 {"type": chance.choice("AB"), "ts": 1000 * i, "v": chance.randrange(9), "k": i % 5}
-                for i in range(first, first + chance.randrange(1, 40))
+                for i in range(first, first + chance.randrange(1, most))
             )
         # the watermark passes all other rows: WITHIN decides every search
         self.append([{"type": "C", "ts": 1000 * (len(self.events) + 100), "v": 0, "k": 5}])
