@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -179,8 +180,13 @@ def _object(names: Iterable[str], values: Iterable[Iterable[_Piece]]) -> list[_P
     """Return the pieces of `{"name":value,…}`; each value is in pieces."""
     pieces: list[_Piece] = []
     for name, value in zip(names, values, strict=True):
-        pieces += [("," if pieces else "{") + json.dumps(name, ensure_ascii=False) + ":", *value]
+        pieces += [("," if pieces else "{") + _write_key(name), *value]
     return [*pieces, "}"] if pieces else ["{}"]
+
+
+@lru_cache(maxsize=1 << 10)
+def _write_key(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False) + ":"
 
 
 def _object_of(names: Iterable[str], columns: Iterable[pa.Array]) -> list[_Piece]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import timedelta
+from json.encoder import encode_basestring
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,9 @@ def json_texts(column: pa.Array) -> pa.Array:
     """
     kind = column.type
     if len(column) <= _FEW and (pa.types.is_integer(kind) or pa.types.is_string(kind)):
-        return pa.array([json_text(value) for value in column.to_pylist()], pa.string())
+        write = str if pa.types.is_integer(kind) else encode_basestring
+        few = ["null" if value is None else write(value) for value in column.to_pylist()]
+        return pa.array(few, pa.string())
     if pa.types.is_dictionary(kind):
         return json_texts(column.dictionary_decode())
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
