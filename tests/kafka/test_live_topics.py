@@ -114,3 +114,16 @@ def test_events_may_have_the_time_at_which_kafka_received_them(servers: str) -> 
     (match,) = graphs.follow(source, time="kafka_timestamp", once=True)
     assert match["events"] == [["S", 0], ["S", 1]]
     assert match["end_ts"] == "1970-01-01T00:00:01.001Z"
+
+
+def test_a_run_may_begin_at_a_time(servers: str) -> None:
+    create(servers, "from-a-time")
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(4):
+        line = json.dumps({"type": "AB"[number % 2], "ts": 1000 * number, "v": number})
+        producer.produce("from-a-time", line.encode(), timestamp=1_700_000_000_000 + 1000 * number)
+    assert producer.flush(60) == 0
+    query = cernis.query(PAIRS)
+    for starting, ends in (("earliest", [1000, 3000, 3000]), ("2023-11-14T22:13:22Z", [3000])):
+        source = f"kafka://{servers}/from-a-time?starting={starting}"
+        assert sorted(m["end_ts"] for m in query.follow(source, once=True)) == ends

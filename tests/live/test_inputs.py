@@ -17,11 +17,20 @@ import pytest
 import cernis
 from cernis.errors import CernisError, DataError
 from cernis.live.clock import EventClock
-from cernis.live.inputs import FileInput, FolderInput, LiveInput, PipeInput, SocketInput
+from cernis.live.inputs import (
+    FileInput,
+    FolderInput,
+    InputStopped,
+    LiveInput,
+    PipeInput,
+    SocketInput,
+)
 from cernis.live.prepare import LiveOptions, prepare_query
 from cernis.live.run import LiveRun, Pace, resume_inputs
 from cernis.live.sinks import FolderSink, LineSink
 from cernis.live.store import LocalStore
+from cernis.live.topics import TopicInput
+from cernis.work.endpoints import Topic
 
 PAIRS = "SELECT * FROM S WHERE A AS a ; A AS b WITHIN 1 SECOND"
 
@@ -111,6 +120,14 @@ def test_a_socket_is_read_until_the_server_closes_it() -> None:
             connection.sendall(event(900).encode())
     wait_until(lambda: not watched[0].run.arrivals.running)
     assert [line["end_ts"] for line in watched[0].end()] == [500, 900, 900]
+
+
+def test_a_signal_does_not_wait_for_a_topic_whose_broker_is_away() -> None:
+    input_ = TopicInput(Topic("127.0.0.1:9", "away"))
+    input_.stop()
+    with pytest.raises(InputStopped):
+        input_.read1(1000)
+    input_.close()
 
 
 def test_half_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:

@@ -58,7 +58,12 @@ def _passes(error: Any) -> bool:
     """Return whether an error passes when the broker is back."""
     from confluent_kafka import KafkaError
 
-    away = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE)
+    away = (
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TRANSPORT,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+    )
     return not error.fatal() and (error.retriable() or error.code() in away)
 
 
@@ -205,20 +210,16 @@ class TopicInput(TextInput):
 
     def _assign(self) -> None:
         """Read all partitions of the topic, also those that are new."""
-        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka import TopicPartition
 
         topic, consumer = self._topic.topic, self._consumer
-        try:
-            found = consumer.list_topics(topic, timeout=_PATIENCE).topics[topic]
-        except KafkaException as error:
-            raise DataError(f"{self.label}: {error.args[0].str()}") from error
+        found = self._ask(consumer.list_topics, topic).topics[topic]
         if found.error is not None:
             raise DataError(f"{self.label}: {found.error.str()}")
         is_first = not self._looked
         for partition in found.partitions:
-            first, end = consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=_PATIENCE
-            )
+            place = TopicPartition(topic, partition)
+            first, end = self._ask(consumer.get_watermark_offsets, place)
             begins = self._find_beginning(partition, first, end) if is_first else first
             offset = self._next.setdefault(partition, begins)
             if offset < first:
@@ -233,6 +234,22 @@ class TopicInput(TextInput):
         consumer.assign([TopicPartition(topic, p, o) for p, o in self._next.items()])
         self._looked = monotonic()
 
+    def _ask(self, call: Callable[..., Any], what: Any) -> Any:
+        """Ask the broker; a run that is to stop does not wait for it."""
+        from confluent_kafka import KafkaException
+
+        until = monotonic() + _PATIENCE
+        while True:
+            self.wait(0)
+            try:
+                if (answer := call(what, timeout=_STEP)) is not None:
+                    return answer
+                reason, passes = "the broker does not answer", True
+            except KafkaException as error:
+                reason, passes = error.args[0].str(), _passes(error.args[0])
+            if not passes or monotonic() > until:
+                raise DataError(f"{self.label}: {reason}")
+
     def _find_beginning(self, partition: int, first: int, end: int) -> int:
         """Return the offset from which a run without a checkpoint reads a partition."""
         from confluent_kafka import TopicPartition
@@ -241,7 +258,7 @@ class TopicInput(TextInput):
         if isinstance(starting, str) or partition in self._next:
             return end if starting == "latest" else first
         wanted = TopicPartition(self._topic.topic, partition, starting)
-        (found,) = self._consumer.offsets_for_times([wanted], timeout=_PATIENCE)
+        (found,) = self._ask(self._consumer.offsets_for_times, [wanted])
         return int(found.offset) if found.offset >= 0 else end
 
     _first: Mapping[int, int] = {}
