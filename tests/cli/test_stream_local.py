@@ -135,6 +135,26 @@ def test_operators_ask_reload_and_stop_it(tmp_path: Path) -> None:
     assert json.loads(last)["message"].startswith("1 row in ")
 
 
+def test_a_service_that_waits_for_its_first_events_is_healthy(tmp_path: Path) -> None:
+    log, rules = tmp_path / "S.jsonl", tmp_path / "rules.ceql"
+    rules.write_text("RULE one AS SELECT * FROM S WHERE A AS a")
+    log.touch()
+    command = [sys.executable, "-m", "cernis", "stream", str(rules), "--source", f"S={log}"]
+    command += ["--sink", "-", "--listen", "127.0.0.1:0", "--log", "json"]
+    running = subprocess.Popen(command, stderr=PIPE, stdout=PIPE, text=True)
+    assert running.stderr is not None
+    assert running.stdout is not None
+    address = json.loads(running.stderr.readline())["message"].removeprefix("metrics at ")
+    with urlopen(address.replace("/metrics", "/health")) as answer:
+        assert json.load(answer)["status"] == "waiting for the first events"
+    running.send_signal(signal.SIGHUP)  # which ends a process that does not catch it
+    log.write_text(LINE.format(0))
+    assert json.loads(running.stdout.readline())["rule"] == "one"
+    running.send_signal(signal.SIGTERM)
+    running.communicate()
+    assert running.returncode == 0
+
+
 def test_memory_has_a_bound_and_an_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "S.jsonl"
     log.write_text(LINE.format(0))

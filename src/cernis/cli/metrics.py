@@ -2,8 +2,8 @@
 
     Progress (one micro-batch) ─ StreamMetrics ─▶ text ─▶ http://HOST:PORT/metrics, or a file
 
-`/health` answers 200 as long as the stream makes steps, and 503 when it has made none for
-`_LONGEST_STEP` seconds, for supervisors that start it again.
+`/health` answers 200 as long as the stream makes steps, or waits for the first events, and 503 when
+it has made none for `_LONGEST_STEP` seconds, for supervisors that start it again.
 
 Counters count from the start of this process, each micro-batch once, however often it is told.
 Gauges are those of the last call of each bucket, added up. The file is replaced after each
@@ -79,7 +79,8 @@ class StreamMetrics:
         self._changes: Counter[str] = Counter()
         self._rule_counts: dict[str, Counter[str]] = {}
         self._rule_records: dict[int, dict[str, int]] = {}
-        self._stepped = monotonic()
+        self._stepped: float | None = None
+        """When the last step was made; None: the first events have not come."""
 
     def step(self) -> None:
         """Note that the stream is alive."""
@@ -87,10 +88,12 @@ class StreamMetrics:
 
     def write_health(self) -> tuple[bool, str]:
         """Return whether the stream is alive, and its state as JSON."""
-        quiet = monotonic() - self._stepped
-        is_alive = quiet < _LONGEST_STEP
+        quiet = 0.0 if self._stepped is None else monotonic() - self._stepped
+        is_alive, status = quiet < _LONGEST_STEP, "running"
+        if self._stepped is None:
+            status = "waiting for the first events"
         state = {
-            "status": "running" if is_alive else "stuck",
+            "status": status if is_alive else "stuck",
             "batches": self._batches,
             "matches": self._counts["matches"],
             "watermark": self._watermark,

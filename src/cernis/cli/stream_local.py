@@ -246,7 +246,15 @@ def _run(command: LocalCommand, store: LocalStore) -> None:
     watch = command.watch
     sys.setswitchinterval(_SWITCH)
     console, metrics, tally = error_console(), StreamMetrics(), Tally(title, WatermarkClock())
-    with caught_signals(lambda: _stop(command.inputs)) as caught, suppress(InputStopped):
+    hangup = None if watch is None else watch.read_again
+    with (
+        publish(target, metrics) as address,
+        caught_hangup(hangup),
+        caught_signals(lambda: _stop(command.inputs)) as caught,
+        suppress(InputStopped),
+    ):
+        if address is not None:
+            print_message(f"note: metrics at {address}")
         resume_inputs(command.inputs, store)
         prepared = command.prepare()
         sinks = command.open_sinks(store.run, lambda: caught.number > 0)
@@ -273,14 +281,10 @@ def _run(command: LocalCommand, store: LocalStore) -> None:
 
         run.told = told
         printing = isinstance(command.sink, endpoints.StandardOutput) and sys.stdout.isatty()
-        hangup = None if watch is None else watch.read_again
         if watch is not None:
             metrics.change_rules(watch.rules.names, {})
-        with publish(target, metrics) as address, caught_hangup(hangup):
-            if address is not None:
-                print_message(f"note: metrics at {address}")
-            with show_live(tally, console, wanted=console.is_terminal and not printing):
-                run.run(lambda: caught.number > 0, look)
+        with show_live(tally, console, wanted=console.is_terminal and not printing):
+            run.run(lambda: caught.number > 0, look)
         if arguments.once:
             print_notes(describe_waiting(tally.view(), arguments.lateness, command.waiting_clauses))
     print_message(summarize(tally.view()))
