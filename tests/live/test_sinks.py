@@ -79,12 +79,12 @@ def lines(*texts: str) -> pa.RecordBatch:
     return pa.record_batch({LINE: pa.array(texts)})
 
 
-def run_once(folder: Path, sink: Any, form: AnswerForm = "lines") -> LiveRun:
-    """Run a query over what a file has; `sink` makes its sink for the name of a run."""
+def start(folder: Path, sink: Any, form: AnswerForm = "lines") -> LiveRun:
+    """Return a run over what a file has, with one commit; `sink` makes a sink for its name."""
     store, inputs = LocalStore(folder / "checkpoint"), {"S": FileInput(folder / "S", once=True)}
     resume_inputs(inputs, store)
     prepared = prepare_query(cernis.query(PAIRS), inputs, LiveOptions(), form)
-    return LiveRun(prepared, inputs, store, [sink(store.run)], Pace())
+    return LiveRun(prepared, inputs, store, [sink(store.run)], Pace(commit=3600))
 
 
 def write(folder: Path, *times: int) -> None:
@@ -95,7 +95,7 @@ def write(folder: Path, *times: int) -> None:
 @pytest.mark.parametrize("hook", [(503, 429, 200)], indirect=True)
 def test_a_webhook_is_asked_again_with_the_same_key(hook: Hook, tmp_path: Path) -> None:
     write(tmp_path, 0, 500)
-    run = run_once(tmp_path, lambda name: WebhookSink(hook.url, name))
+    run = start(tmp_path, lambda name: WebhookSink(hook.url, name))
     run.run(lambda: False)
     run.store.close()
     assert len(hook.received) == 3
@@ -109,11 +109,11 @@ def test_a_delivery_that_may_have_arrived_comes_again_with_its_key(
     hook: Hook, tmp_path: Path
 ) -> None:
     write(tmp_path, 0, 500)
-    run = run_once(tmp_path, lambda name: WebhookSink(hook.url, name))
+    run = start(tmp_path, lambda name: WebhookSink(hook.url, name))
     run.run(lambda: False)
     run.store.close()  # the checkpoint does not know of the delivery
     write(tmp_path, 900)
-    run = run_once(tmp_path, lambda name: WebhookSink(hook.url, name))
+    run = start(tmp_path, lambda name: WebhookSink(hook.url, name))
     run.run(lambda: False)
     run.store.close()
     first, again, second = hook.received
@@ -177,7 +177,7 @@ def test_a_folder_has_a_file_for_each_commit_with_matches(tmp_path: Path, form: 
 
     for times in ((0, 500), (5000,), (5500, 5900)):
         write(tmp_path, *times)
-        run = run_once(tmp_path, sink, "lines" if form == "jsonl" else "events")
+        run = start(tmp_path, sink, "lines" if form == "jsonl" else "events")
         run.run(lambda: False)
         run.store.close()
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
