@@ -258,6 +258,43 @@ def test_rules_find_what_each_finds_alone(
         assert sorted(found[name]) == sorted((m.start, m.end) for m in alone), name
 
 
+BOTH = "SELECT a[n] AS x, b[n] AS y FROM S, R WHERE S>A AS a ; R>B AS b FILTER a[v] < b[v] "
+TWO_STREAMS = (
+    f"{BOTH} PARTITION BY [k] WITHIN 6 SECONDS",
+    f"{BOTH} WITHIN 4 SECONDS CONSUME BY PARTITION",
+    "SELECT a[n] AS x FROM S, R WHERE S>A AS a WITHOUT R>B FOR 2 SECONDS PARTITION BY [k]",
+)
+
+
+@few
+@given(st.data(), st.integers(0, 2**16), st.sampled_from(TWO_STREAMS))
+def test_two_inputs_are_merged_by_time_whatever_ends(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, seed: int, text: str
+) -> None:
+    random = np.random.default_rng(seed)
+    tables = {}
+    for name in ("S", "R"):
+        size = int(random.integers(1, 15))
+        tables[name] = pa.table(
+            {
+                "type": random.choice(["A", "B"], size),
+                "ts": np.cumsum(random.integers(0, 3, size)) * 1000,
+                "v": random.integers(0, 5, size),
+                "k": random.integers(0, 2, size),
+                "n": np.arange(size),
+            }
+        )
+    # an event that ends the input lies behind all deadlines
+    last = {"type": ["Z"], "ts": [90_000], "v": [0], "k": [0], "n": [-1]}
+    tables = {name: pa.concat_tables([t, pa.table(last)]) for name, t in tables.items()}
+    query = cernis.query(text)
+    found = run_at_random(data, Place(tmp_path_factory.mktemp("live"), tables), query)
+    lines = sorted((each["start_ts"], each["end_ts"], *each["values"].values()) for each in found)
+    names = [item for item in ("x", "y") if f"AS {item}" in text]
+    rows = query.run(tables, time="ts").to_arrow().to_pylist()
+    assert lines == sorted((r["start_ts"], r["end_ts"], *(r[name] for name in names)) for r in rows)
+
+
 def test_another_query_does_not_go_on_with_a_checkpoint(tmp_path: Path) -> None:
     place = Place(tmp_path, {"S": make_table([{"type": "A", "ts": 1}], timed=True)})
     run = place.start(cernis.query("SELECT * FROM S WHERE A"))
