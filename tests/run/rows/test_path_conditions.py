@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from decimal import Decimal
 from random import Random
 
 import pyarrow as pa
@@ -33,15 +34,15 @@ def make_rows() -> pa.Table:
             "c": ts.time(),
             "x": chance.randint(-5, 5),
             "f": chance.choice([0.5, 1.5, -2.25, 7.0]),
+            "m": Decimal(chance.randint(-30, 30)) / 10,
             "s": chance.choice(["a", "b", "ab", ""]),
         }
         if chance.random() < 0.1:
-            row |= dict.fromkeys(("ts", "d", "c", "x", "f", "s"))
+            row |= dict.fromkeys(("ts", "d", "c", "x", "f", "m", "s"))
         rows.append(row)
-    kinds = (pa.int64(), pa.timestamp("us"), pa.date32(), pa.time64("us"), pa.int64(), pa.float64())
-    names = ("n", "ts", "d", "c", "x", "f")
-    fields = [*zip(names, kinds, strict=True), ("s", pa.string())]
-    return pa.Table.from_pylist(rows, pa.schema(fields))
+    kinds = {"n": pa.int64(), "ts": pa.timestamp("us"), "d": pa.date32(), "c": pa.time64("us")}
+    kinds |= {"x": pa.int64(), "f": pa.float64(), "m": pa.decimal128(12, 2), "s": pa.string()}
+    return pa.Table.from_pylist(rows, pa.schema(list(kinds.items())))
 
 
 TABLE = make_rows()
@@ -75,6 +76,10 @@ CONDITIONS = [
     ("duckdb", "FLOOR(B.f / A.f) = 1 OR CEIL(B.f + A.f) = 3"),
     ("duckdb", "SQRT(B.f * B.f + A.f * A.f) < 2"),
     ("duckdb", "GREATEST(B.s, A.s) = 'b' AND B.s <= A.s"),
+    ("duckdb", "B.m + A.m = 0.3"),
+    ("duckdb", "B.m - 3 * A.m < -0.3 AND A.m + B.m + 0.2 >= 0.5"),
+    ("duckdb", "B.m * A.m IN (0.06, 0.3, 0.9) OR B.m * A.m * 3 = 0.18"),
+    ("duckdb", "ABS(B.m - A.m) IN (0.1, 0.7)"),
     ("trino", "(B.x + A.x) / 2 = 1"),
     ("trino", "(B.x - A.x) / 2 * 2 = 2 AND A.x / B.f > 0"),
 ]  # fmt: skip
@@ -95,6 +100,29 @@ def test_a_condition_on_rows_of_the_match_is_that_of_the_database(
     )
     assert found == expected
     assert 0 < len(found) < ROWS
+
+
+def test_sums_of_decimals_are_exact() -> None:
+    """In double precision 0.1 + 0.2 + 0.3 is more than 0.6."""
+    rows = [{"n": n, "m": Decimal(n + 1) / 10} for n in range(3)]
+    text = """SELECT COUNT(*) AS rows FROM t MATCH_RECOGNIZE (ORDER BY n
+      ALL ROWS PER MATCH PATTERN (^ a b b $) DEFINE b AS {})"""
+    for condition in ("SUM(m) <= 0.6", "SUM(m) IN (0.3, 0.6)", "SUM(m) - FIRST(m) - 0.2 <= 0.3"):
+        assert [*cernis.sql(text.format(condition), t=rows)] == [{"rows": 3}]
+    long = [{"n": n, "m": Decimal("123456789012345.67")} for n in range(3)]
+    with pytest.raises(cernis.DataError, match="decimals of more than 15 digits"):
+        cernis.sql(text.format("SUM(m) > 1"), t=long)
+
+
+def test_values_without_an_order_are_refused() -> None:
+    """DuckDB and Spark have NaN above all numbers, others compare it with none."""
+    rows = [{"n": n, "f": f} for n, f in enumerate((1.0, float("nan"), None))]
+    text = """SELECT COUNT(*) AS n FROM t MATCH_RECOGNIZE (ORDER BY n PATTERN (a b)
+      DEFINE b AS f > {})"""
+    with pytest.raises(cernis.DataError, match=r"a value is NaN, .*: NULLIF\(value, 'NaN'\)"):
+        cernis.sql(text.format("FIRST(f)"), t=rows)
+    rows = [row for row in rows if row["n"] != 1]
+    assert [*cernis.sql(text.format("FIRST(f)"), t=rows)] == [{"n": 0}]
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,31 @@ def test_equal_values_of_order_by_keep_the_order_of_the_rows() -> None:
     assert rows_of(cernis.sql(text, t=table)) == [(0, 1), (2, 3), (4, 5)]
 
 
+@pytest.mark.parametrize(
+    ("dialect", "up", "down"),
+    [
+        ("duckdb", "12-", "21-"),
+        ("trino", "12-", "21-"),
+        ("flink", "-12", "21-"),
+        ("spark", "-12", "21-"),
+        ("databricks", "-12", "21-"),
+        ("snowflake", "12-", "-21"),
+        ("oracle", "12-", "-21"),
+        ("risingwave", "12-", "-21"),
+    ],
+)
+def test_rows_without_a_value_to_order_by_stand_where_the_dialect_has_them(
+    dialect: str, up: str, down: str
+) -> None:
+    text = """SELECT s FROM t MATCH_RECOGNIZE (
+      ORDER BY o {} MEASURES LISTAGG(s, '') AS s PATTERN (a+))"""
+    if dialect in ("duckdb", "risingwave"):
+        text = text.replace("LISTAGG", "STRING_AGG")
+    rows = [{"o": o, "s": s} for o, s in ((2, "2"), (None, "-"), (1, "1"))]
+    for order, expected in (("ASC", up), ("DESC", down), ("ASC NULLS LAST", "12-")):
+        assert rows_of(cernis.sql(text.format(order), t=rows, dialect=dialect)) == [(expected,)]
+
+
 def test_within_ends_before_the_interval_does() -> None:
     day = pa.array(range(5), pa.int64()).cast(pa.timestamp("s"))
     text = """SELECT * FROM t MATCH_RECOGNIZE (
@@ -242,6 +267,10 @@ MISTAKES = {
     "PATTERN (A)) AS m, t MATCH_RECOGNISE (PATTERN (A)": "unexpected 'MATCH_RECOGNISE'",
     "PATTERN (A) WITHIN ts": "WITHIN takes a constant interval",
     "PATTERN (A) WITHIN INTERVAL '5' FOO": "unknown unit 'FOO'",
+    "PATTERN (A) DEFINE": "nothing stands after DEFINE",
+    "MEASURES PATTERN (A)": "nothing stands after MEASURES",
+    "MEASURES x AS y PATTERN (A) SUBSET": "nothing stands after SUBSET",
+    "PATTERN (A) DEFINE A AS x > 1;": "unexpected ';'",
     "PATTERN (A & B)": "'&' is not part of the language",
     "PATTERN ((A{9000}){9000})": "the pattern needs more than",
 }  # fmt: skip

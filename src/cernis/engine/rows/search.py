@@ -86,7 +86,8 @@ class Programs(NamedTuple):
     argument: Numbers
     column: Numbers
     constant: Floats
-    """A number; of VALUE_AT the column for a row that there is not, or -1."""
+    """A number; of VALUE_AT the column for a row that there is not, or -1; of REGISTER and of
+    calculations the power of ten that makes the value whole, or 0."""
 
 
 class PathConditions(NamedTuple):
@@ -371,7 +372,7 @@ def is_true(conditions, path, row, variable):
                 stack[top] = values[np.int64(other), column]
         elif operation == REGISTER:
             top += 1
-            stack[top] = path[argument]
+            stack[top] = round_to(path[argument], programs.constant[at])
         elif operation in (NEGATE, NOT, IS_NULL, ABSOLUTE, FLOOR, CEIL, SQUARE_ROOT):
             stack[top] = change(operation, stack[top])
         elif operation == CHOOSE:
@@ -379,8 +380,15 @@ def is_true(conditions, path, row, variable):
             stack[top] = stack[top + 1] if stack[top] == 1.0 else stack[top + 2]
         else:
             top -= 1
-            stack[top] = combine(operation, stack[top], stack[top + 1])
+            value = combine(operation, stack[top], stack[top + 1])
+            stack[top] = round_to(value, programs.constant[at])
     return stack[0] == 1.0
+
+
+@kernel
+def round_to(value, power):
+    """Return a number with the digits of a decimal, given the power of ten that makes it whole."""
+    return value if power == 0.0 else np.rint(value * power) / power
 
 
 @kernel

@@ -177,6 +177,7 @@ class ClauseReader:
     def _split_sections(self, opened: Span) -> dict[str, list[Any]]:
         """Return the tokens of each section; its keyword is left out where it is one word."""
         sections: dict[str, list[Any]] = {}
+        keywords: dict[str, Any] = {}
         current: list[Any] | None = None
         depth = 0
         for number, token in enumerate(self.tokens):
@@ -186,9 +187,12 @@ class ClauseReader:
             if depth == 0 and (name := self._begin_section(number)) is not None:
                 self._check_order(name, token, sections)
                 current = sections[name] = []
+                keywords[name] = token
                 if name not in ("ROWS PER MATCH", "AFTER MATCH SKIP"):
                     continue
             depth += (token.text == "(") - (token.text == ")")
+            if normalize(token) == ";":
+                raise self.fail("unexpected ';'", span_of_token(token))
             if current is None:
                 raise self.fail(
                     f"unexpected '{token.text}'",
@@ -198,6 +202,9 @@ class ClauseReader:
                     suggestion=did_you_mean(token.text.upper(), _SECTIONS),
                 )
             current.append(token)
+        for name, token in keywords.items():
+            if not sections[name]:
+                raise self.fail(f"nothing stands after {name}", span_of_token(token))
         return sections
 
     def _is_modifier(self, number: int) -> bool:
@@ -289,12 +296,7 @@ class ClauseReader:
         return parse_pattern(text, span.start, self.source), span
 
     def _read_within(self, tokens: Sequence[Any] | None) -> SqlExpression | None:
-        if tokens is None:
-            return None
-        if not tokens:
-            end = self.tokens[-1].end
-            raise self.fail("WITHIN has no interval", Span(end, end + 1))
-        return self.read_expression(tokens)
+        return None if tokens is None else self.read_expression(tokens)
 
     def _read_subsets(self, tokens: Sequence[Any]) -> dict[str, tuple[str, ...]]:
         subsets: dict[str, tuple[str, ...]] = {}

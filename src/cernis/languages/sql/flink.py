@@ -20,6 +20,7 @@ class Flink(Trino):
     """The dialect `flink`."""
 
     TIME_MAPPING = Spark.TIME_MAPPING
+    NULL_ORDERING = "nulls_are_small"
 
     class Tokenizer(Trino.Tokenizer):
         IDENTIFIERS: ClassVar = ["`", '"']

@@ -11,8 +11,9 @@ one. The library takes both for the same. `translate` makes the first a `Timesta
 second a `DateDiff`, and `write_differences` writes both for a host.
 
 On Spark, the library adds days whatever the unit is, and truncates times to days or to NULL.
-`write_differences` writes intervals and DATE_TRUNC. Oracle's TRUNC with a format and Flink's FLOOR
-to a unit become DATE_TRUNC, too. Days of the week count from 0, Sunday, between the two passes.
+`write_differences` writes intervals and DATE_TRUNC, and gives ROW_NUMBER an order, which Spark
+wants. Oracle's TRUNC with a format and Flink's FLOOR to a unit become DATE_TRUNC, too. Days of the
+week count from 0, Sunday, between the two passes.
 
 Hints are advice to another database, and left out.
 
@@ -38,6 +39,7 @@ from cernis.languages.sql.formats import (
     unquote_java_format,
     write_spark_format,
 )
+from cernis.languages.sql.row_numbers import refuse_row_numbers, replace_row_numbers
 
 _NATIVE = ("duckdb", "spark", "databricks")
 """Dialects of hosts, which read their own formats."""
@@ -76,7 +78,6 @@ _SPARK_FUNCTIONS = {
     exp.StrToDate: "TO_DATE",
 }
 _CLOCK = re.compile("%-?[HIMSfp]")
-_ROWNUM_HINT = "FETCH FIRST n ROWS ONLY, or ROW_NUMBER() OVER (ORDER BY …)"
 _TRUNC_UNITS = {
     **dict.fromkeys(("HH24", "HH12", "HH"), "HOUR"),
     **dict.fromkeys(("DD", "DDD", "J"), "DAY"),
@@ -115,6 +116,8 @@ def translate(tree: exp.Expr, dialect: str, text: str, offset: int) -> exp.Expr:
         match node:
             case exp.Select() if dialect not in _NATIVE:
                 node.set("hint", None)
+                if dialect == "oracle":
+                    replace_row_numbers(node)
             case exp.TimeToStr() | exp.StrToTime() | exp.StrToDate():
                 return _translate_format(node, dialect)
             case exp.ToChar() if node.args.get("format") is not None:
@@ -138,10 +141,6 @@ def translate(tree: exp.Expr, dialect: str, text: str, offset: int) -> exp.Expr:
                 dialect == "oracle" and name.upper() == "TRUNC"
             ):
                 return exp.Anonymous(this=_WHOLE_OR_DAY, expressions=[value])
-            case exp.Column() if dialect == "oracle" and _is_row_number(node):
-                span = _locate(node.this, node, offset)
-                found = Diagnostic("ROWNUM is not supported", span, suggestion=_ROWNUM_HINT)
-                raise QueryError([found], text)
             case exp.Floor() if node.args.get("to") is not None:
                 return exp.TimestampTrunc(this=node.this, unit=exp.var(node.args["to"].name))
             case exp.Anonymous(this=str(name)) if name.upper() == "NUMTODSINTERVAL":
@@ -154,7 +153,10 @@ def translate(tree: exp.Expr, dialect: str, text: str, offset: int) -> exp.Expr:
                 node.set("ignore_nulls", False)
         return node
 
-    return _change_inner_first(tree, change)
+    changed = _change_inner_first(tree, change)
+    if dialect == "oracle":
+        refuse_row_numbers(changed, text, offset)
+    return changed
 
 
 def _change_inner_first(tree: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
@@ -166,11 +168,6 @@ def _change_inner_first(tree: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) 
         if changed is not node:
             node.replace(changed)
     raise AssertionError("a tree has a root")
-
-
-def _is_row_number(column: exp.Column) -> bool:
-    name = column.this
-    return name.name.upper() == "ROWNUM" and not column.table and not name.args.get("quoted")
 
 
 def _translate_format(node: exp.Expr, dialect: str) -> exp.Expr:
@@ -350,6 +347,8 @@ def _write_for_spark(node: exp.Expr) -> exp.Expr:
             return exp.paren(calculate(this=node.this, expression=_write_interval(number, unit)))
         case exp.DateTrunc() if unit is not None and unit.name.upper() in _PARTS_OF_DAYS:
             return exp.TimestampTrunc(this=node.this, unit=exp.var(unit.name))
+        case exp.Window(this=exp.RowNumber()) if node.args.get("order") is None:
+            node.set("order", exp.Order(expressions=[exp.Ordered(this=exp.null())]))
         case exp.DayOfWeek():
             days = exp.Anonymous(this="DAYOFWEEK", expressions=[node.this])
             return exp.paren(exp.Sub(this=days, expression=exp.Literal.number(1)))

@@ -31,7 +31,7 @@ from cernis.engine.rows.tables import (
     close_partitions,
 )
 from cernis.errors import BudgetError, DataError, Diagnostic, QueryError
-from cernis.plan.rows.kinds import ValueKind, type_programs
+from cernis.plan.rows.kinds import TypedValue, ValueKind, type_programs
 from cernis.plan.rows.matcher import (
     CLASSIFIER,
     EXCLUDED,
@@ -266,14 +266,20 @@ class RowFeed:
         assert own.registers is not None
         assert own.programs is not None
         columns = [table.column(name_value(i)).combine_chunks() for i in range(own.values)]
-        kinds = [_find_kind(column.type) for column in columns]
+        types = [TypedValue(_find_kind(each.type), _find_digits(each.type)) for each in columns]
         spans = own.condition_spans
-        programs = type_programs(own.programs, own.registers, kinds, spans, own.text)
+        programs = type_programs(own.programs, own.registers, types, spans, own.text)
         values = np.empty((table.num_rows, own.values), np.float64)
-        texts = [i for i, kind in enumerate(kinds) if kind is ValueKind.TEXT]
+        texts = [i for i, one in enumerate(types) if one.kind is ValueKind.TEXT]
         ranks = _rank_texts([columns[i] for i in texts])
         for i, column in enumerate(columns):
             values[:, i] = ranks.pop(0) if i in texts else _to_numbers(column)
+            is_float = pa.types.is_floating(column.type)
+            if is_float and np.isnan(values[:, i]).sum() > column.null_count:
+                raise DataError(
+                    "a condition compares rows of the match, and a value is NaN, which has no "
+                    "order here; make it NULL: NULLIF(value, 'NaN')"
+                )
         return PathConditions(own.registers, programs, values)
 
     # ------------------------------------------------------------------ matches
@@ -367,6 +373,11 @@ def _find_kind(type_: pa.DataType) -> ValueKind:
     return ValueKind.INTERVAL if types.is_duration(type_) else ValueKind.NUMBER
 
 
+def _find_digits(type_: pa.DataType) -> int | None:
+    """Return how many digits decimals have after their point; None: these are none, or whole."""
+    return type_.scale if pa.types.is_decimal(type_) and type_.scale > 0 else None
+
+
 def _is_text(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind)
@@ -405,7 +416,7 @@ def _to_numbers(column: Any) -> NDArray[np.float64]:
     if pa.types.is_date(kind):
         column = column.cast(pa.timestamp("us"))
         kind = column.type
-    scale = 1.0
+    scale, digits = 1.0, None
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_time(kind):
         scale = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}[kind.unit]
         column = column.cast(pa.int32() if pa.types.is_time32(kind) else pa.int64())
@@ -418,10 +429,12 @@ def _to_numbers(column: Any) -> NDArray[np.float64]:
         or pa.types.is_decimal(kind)
     ):
         raise DataError(f"a condition compares values of type {kind}, which have no order here")
-    elif pa.types.is_int64(kind) or pa.types.is_uint64(kind):
+    elif pa.types.is_int64(kind) or pa.types.is_uint64(kind) or pa.types.is_decimal(kind):
+        digits = _find_digits(kind)
         bounds = pc.min_max(column).as_py()
-        if max(abs(bounds["min"] or 0), abs(bounds["max"] or 0)) > _EXACT:
-            raise DataError("a condition compares whole numbers beyond 2^53; cast them to text")
+        if max(abs(bounds["min"] or 0), abs(bounds["max"] or 0)) * 10 ** (digits or 0) > _EXACT:
+            told = "decimals of more than 15 digits" if digits else "whole numbers beyond 2^53"
+            raise DataError(f"a condition compares {told}; cast them to text")
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     numbers: NDArray[np.float64] = np.asarray(
@@ -429,4 +442,6 @@ def _to_numbers(column: Any) -> NDArray[np.float64]:
         if isinstance(column, pa.Array)
         else column.cast(pa.float64(), safe=False).to_numpy()
     )
+    if digits:  # Arrow's numbers are not always the nearest ones
+        return np.rint(numbers * 10.0**digits) / 10.0**digits
     return numbers * scale if scale != 1.0 else numbers
