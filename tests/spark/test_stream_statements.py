@@ -183,8 +183,8 @@ def test_a_stream_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path) 
     schema = "k string, ts timestamp, v int"
     frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(source))
     stream = {"checkpoint": checkpoint, "tasks": 2, "ahead": None}
+    endless = clause.replace("WITHIN INTERVAL '10' SECOND", "")
     with pytest.warns(UserWarning, match="without WITHIN: the state keeps the rows"):
-        endless = clause.replace("WITHIN INTERVAL '10' SECOND", "")
         cernis_spark.match_recognize(frame, endless, stream={"tasks": 2})
     found = cernis_spark.match_recognize(frame, clause, stream=stream)
     writing = found.writeStream.format("memory").queryName("vees").trigger(availableNow=True)
