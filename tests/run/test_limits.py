@@ -115,9 +115,9 @@ QUERY = "SELECT * FROM S WHERE (SELL AS a ; BUY+ AS b) FILTER a[price > 100] WIT
 def test_the_arena_does_not_grow_with_the_stream() -> None:
     session = cernis.query(QUERY).session()
     sizes = []
+    batch = stock_stream(100_000, seed=1).drop_columns(["ts"])
     for _ in range(8):
-        batch = stock_stream(100_000, seed=1)
-        found = session.push(batch.drop_columns(["ts"]))
+        found = session.push(batch)
         assert len(found.counts()) > 0
         sizes.append(len(session.engine.memory.arena))
         del found

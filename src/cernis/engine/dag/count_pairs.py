@@ -20,6 +20,8 @@ just begun, `count_ranges` counts in less time.
 
 Why two ways: with a group for each run, `slide` also counts what `sum_pairs` does, in ten to a
 hundred times the time.
+Why not `count` for each root where runs have had another step: `A ; B ; C+; ; D` over 8,000 events
+of the market took it 14 times as long in windows of 2,000 events, and 64 times in windows of 8,000.
 """
 
 from __future__ import annotations
