@@ -225,6 +225,7 @@ def step(uses, tables, memory, events, scratch, rules, base, begin):
                 for phase in (ERASE, END_GROUPS):
                     remove(uses.guards, uses.gaps, tables, memory, events, now, symbol, phase)
             order_moves(uses.middles, tables, memory)
+            counters[r.SHARED] = counters[r.BRANCHES]
         while counters[r.FILED] < counters[r.PENDING]:
             k = counters[r.FILED]
             store, vertex = memory.pending_store[k], memory.pending_vertex[k]

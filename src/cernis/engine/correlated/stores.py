@@ -333,7 +333,12 @@ def _file_by_value(middles, tables, memory, events, now, filing):
     if high == r.NOTHING:
         return -1, 0, 0
     run = by_order.PlantedRun(high, low, filing.vertex, filing.start)
-    planted = by_order.insert(memory.branches, counters, root, run, now.bound)
+    shared = counters[r.SHARED]
+    if root >= shared:  # branches of this event change, so it may not run out of room half-way
+        room = by_order.room_to_insert(memory.branches, root, high, low)
+        if counters[r.BRANCHES] + room > len(memory.branches):
+            return -1, r.BRANCHES, room
+    planted = by_order.insert(memory.branches, counters, root, run, now.bound, shared)
     if planted < 0:
         return -1, r.BRANCHES, by_order.room_to_insert(memory.branches, root, high, low)
     return planted, 0, 0

@@ -84,7 +84,9 @@ ROOT = record("end bound key", "vertex spare")
 VERTICES, SOURCES, NODES, ENTRIES, BRANCHES, ASKED, ROOTS, PENDING, FILED, RELEVANT = range(10)
 """Indices in `counters`: how many records each array has; how many vertices wait to be
 filed, and how many of them have been; how many events have made a vertex."""
-COUNTERS = 10
+SHARED = 10
+"""The first branch of the vertices that are being filed: no source refers to it or a later one."""
+COUNTERS = 11
 
 
 class RunMemory(NamedTuple):
