@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from random import Random
 from typing import Any
 
 _OPERATORS = ["=", "=", "<", "<=", ">", ">=", "!="]
 _STEPS = ["{}", "{}", "{}", "{}", "({} OR D)", "{}+", "({} ; D)", "({} : D)", "({} -> D)", "{}?"]
-_ENDINGS = ["{}+", "{}+", "{}?", "{}{{0,}}"]
+_ROUNDS = ["{}+", "{}+", "{}{{2}}", "{}{{2,}}"]
+_ENDINGS = [*_ROUNDS, "{}?", "{}{{0,}}"]
 _WINDOWS = ["", " WITHIN 6 EVENTS", " WITHIN 9 EVENTS", " WITHIN 5 MILLISECONDS"]
 _STRATEGIES = ["", "", "", "", "", "NEXT ", "LAST ", "MAX ", "LONGEST "]
 _PARTITIONS = ["", "", "", " PARTITION BY [c]"]
@@ -59,14 +61,15 @@ def make_star_query(random: Random, *, after: bool = True) -> str:
     for i in range(1, size):
         is_ray = i > centre and random.random() < 0.75
         rays += [i] if is_ray else []
-        kind = random.choice(["{}"] * 5 + ["{}+"]) if is_ray and i < size - 1 else "{}"
+        iterates = is_ray and i < size - 1 and random.random() < 0.2
+        kind = random.choice(_ROUNDS) if iterates else "{}"
         kind = kind if is_ray or i == centre else random.choice(_STEPS)
         separator = random.choices([" ; ", " -> "], [14, 1])[0]
         separator = " -> " if centre < i <= centre + arrows else separator
         row += f"{separator}{kind.format(random.choice('ABC'))} AS v{i}"
     conditions = list[str]()
     for i in rays:
-        if f"+ AS v{i}" in row:
+        if f"+ AS v{i}" in row or f"}} AS v{i}" in row:
             conditions.append(f"v{i}[p] {random.choice(_OPERATORS[2:6])} v{centre}[p]")
         else:
             conditions += _compare_ray(random, f"v{centre}", f"v{i}")
@@ -161,6 +164,20 @@ def make_nested_query(random: Random, *, after: bool = True) -> str:
     return f"SELECT {strategy}* WHERE {formula}{ending}"
 
 
+def make_alternative_query(random: Random, *, after: bool = True) -> str:
+    """Return the text of a query that has an event it compares in one of several ways."""
+    text = random.choice((make_far_query, make_star_query))(random, after=after)
+    found = random.choice([*re.finditer(r"(?<!-> )\b[A-C] AS v\d", text)])
+    event, name = found.group(), found.group().split(" AS ")[1]
+    ways = [
+        f"({event} ALL D)",
+        f"(({event} ; D) OR {random.choice('ABC')} AS {name})",
+        f"({event} OR (D ; {event}))",
+        f"({event} OR {random.choice('ABC')} AS {name})",
+    ]
+    return text[: found.start()] + random.choice(ways) + text[found.end() :]
+
+
 def make_ends_query(random: Random, *, after: bool = True) -> str:
     """Return the text of a query that compares the first and the last event of an iteration."""
     first, last, op = "FIRST(t[p])", "LAST(t[p])", random.choice(_OPERATORS[1:])
@@ -231,6 +248,7 @@ def make_spread_query(random: Random, *, after: bool = True) -> str:
 
 
 FAR = (
+    make_alternative_query,
     make_spread_query,
     make_ending_query,
     make_ends_query,
@@ -245,7 +263,7 @@ FAR = (
 
 def make_far_events(random: Random, text: str) -> list[dict[str, Any]]:
     """Return events of the types of a query, nearly all with values: long sequences match, too."""
-    types = [one for one in "ABCD" if any(f"{one}{after}" in text for after in " )+?")]
+    types = [one for one in "ABCD" if any(f"{one}{after}" in text for after in " )+?{")]
     time, events = 0, []
     for _ in range(random.choice([9, 12, 14])):
         time += random.choice([0, 1, 1])

@@ -25,6 +25,7 @@ from tools.cases.corpus import read_cases
 from tools.cases.crossings import make_crossing_query
 from tools.cases.differential import assert_agrees
 from tools.cases.far import (
+    make_alternative_query,
     make_ending_query,
     make_ends_query,
     make_far_events,
@@ -43,6 +44,7 @@ KINDS: dict[str, Callable[[Random], str]] = {
     "star": make_star_query,
     "nested": make_nested_query,
     "far": make_far_query,
+    "alternatives": make_alternative_query,
     "any order": make_triple_query,
     "first and last": make_ends_query,
     "iterated last": make_ending_query,

@@ -77,6 +77,8 @@ def test_one_path_is_enough_or_the_centre_may_be_left_out(pcea: PCEA) -> None:
         "(A AS a ; B AS b ; C+ AS c) FILTER b[p] < a[p] AND c[p] > a[p]",
         "(A AS a ; B AS b ; C? AS c) FILTER b[p] < a[p] AND c[p] > a[p]",
         "(A AS a ; B AS b ; C{0,} AS c ; D) FILTER c[p] > a[p]",
+        "(A AS a ; B{3} AS b ; C AS c) FILTER b[p] < a[p] AND c[p] > a[p]",
+        "(A AS a ; B AS b ; C{2,} AS c) FILTER b[p] < a[p] AND c[p] > a[p]",
         "(Z AS z ; A AS a ; B+ AS b ; D AS d) FILTER a[p] > z[p] AND b[p] < a[p] AND d[p] > z[p]",
     ],
 )

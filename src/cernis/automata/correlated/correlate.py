@@ -81,6 +81,11 @@ class Correlation:
         """How many conditions the links do not decide."""
         return sum(verdict.how is How.CANDIDATE for verdict in self.verdicts)
 
+    @property
+    def hardness(self) -> tuple[int, bool]:
+        """How many conditions the links do not decide, and whether those across events do."""
+        return self.undecided, self.drawn is not None
+
 
 @dataclass(frozen=True, slots=True)
 class TimedParts:
@@ -163,8 +168,8 @@ def correlate(
     >>> found.exact, found.verdicts[0].how
     (True, <How.EQUAL: 'equal'>)
     """
-    if any(isinstance(node, cel.All) for node in cel.walk(formula)):
-        timed = NOT_TIMED
+    has_all = any(isinstance(node, cel.All) for node in cel.walk(formula))
+    timed = NOT_TIMED if has_all else timed
     options = _Options(
         name_atoms,
         unindexed,
@@ -174,9 +179,9 @@ def correlate(
         gathers_middles=gathers_middles,
     )
     found = _attempt(formula, options)
-    if isinstance(found, Correlation) and not found.exact:
+    if isinstance(found, Correlation) and has_all and found.hardness > (0, False):
         gathered = _attempt(formula, replace(options, gather=True))
-        if isinstance(gathered, Correlation) and gathered.undecided < found.undecided:
+        if isinstance(gathered, Correlation) and gathered.hardness < found.hardness:
             return gathered
     return found
 

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from cernis.automata.correlated.between import KIND_OF, How, Verdict, add_comparison, is_range
 from cernis.automata.correlated.pcea import (
@@ -71,6 +72,12 @@ class FarPair:
     earlier: str
     op: pred.Operator
     later: str
+
+    @property
+    def turned(self) -> FarPair:
+        """The same condition, if the other event is the earlier one."""
+        op = pred.MIRRORED[self.op]
+        return FarPair(self.location, self.last, self.first, self.later, op, self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +201,12 @@ def gather_middles(
     compared: list[FarPair] = []
     for location in verdicts:
         leaf = find_comparison(formula, *location)
-        pair = None if leaf is None else _find_pair(pcea, graph, formula, location, leaf)
-        compared += [] if pair is None else [pair]
-        is_left = pair is not None and verdicts[location].how is How.CANDIDATE
-        if is_left and pair and not unindexed.explain(pair.op, pair.earlier, pair.later):
-            pairs.setdefault(pair.first, {}).setdefault(pair.last, []).append(pair)
+        own = [] if leaf is None else _find_pairs(pcea, graph, formula, location, leaf)
+        compared += own
+        is_left = verdicts[location].how is How.CANDIDATE
+        for pair in own if is_left else ():
+            if not unindexed.explain(pair.op, pair.earlier, pair.later):
+                pairs.setdefault(pair.first, {}).setdefault(pair.last, []).append(pair)
     conditions = _Conditions(pcea, graph, pairs)
     best, locations = GatheredMiddles(pcea, {}), {pair.location for pair in conditions.far}
     for splits, inner_first in ((False, True), (False, False), (True, True), (True, False)):
@@ -265,7 +273,7 @@ def _gather(
 ) -> GatheredMiddles:
     """Return the automaton with the stars that can be gathered, inner ones first or last."""
     pcea, graph, pairs = conditions.pcea, conditions.graph, conditions.pairs
-    ends, equal = _Ends(formula, unindexed), [pair for pair in conditions.far if pair.op == "="]
+    ends, equal = PairLinks(formula, unindexed), [pair for pair in conditions.far if pair.op == "="]
     made, arrows = pcea, frozenset[str]()
     judged, begun = dict[FarPair, Verdict](), set[int]()
     spans = {
@@ -473,36 +481,34 @@ def _walk(steps: Mapping[int, set[int]], begin: int, without: set[int]) -> set[i
     return find_reachable(first, lambda state: steps.get(state, set()) - without)
 
 
-def _find_pair(
+def _find_pairs(
     pcea: PCEA, graph: _StateOrder, formula: cel.Formula, location: Location, leaf: pred.Compare
-) -> FarPair | None:
-    """Return the two states of a condition, if each of its variables has one event where it holds.
+) -> list[FarPair]:
+    """Return the pairs of states that a condition compares; empty: not each is one event.
 
-    The later one may be iterated. In an iteration around the FILTER the two events take turns.
+    A variable has a state for each of its rounds, as in `B{3}`; the last may be iterated. In an
+    iteration around the FILTER the two events take turns.
     """
-    states = []
-    for side in (leaf.left, leaf.right):
-        found = {t.target for t in pcea.transitions if side.variable in t.labels}
-        if len(found) != 1:
-            return None
-        states.append(found.pop())
-    one, other = states
     names = leaf.left.attribute.name, leaf.right.attribute.name
-    if graph.do_alternate(one, other):
-        if _is_iterated(formula, location, leaf):
-            return None
-        is_first, is_last = graph.is_begun_before(one, other), graph.is_begun_before(other, one)
-    else:
-        is_first, is_last = graph.is_earlier(one, other), graph.is_earlier(other, one)
-        earlier, later = (one, other) if is_first else (other, one)
-        rounds = graph.is_earlier(later, later) and not graph.repeats(later)
-        if rounds or graph.is_earlier(earlier, earlier):
-            return None
-    if is_first == is_last:
-        return None
-    if is_first:
-        return FarPair(location, one, other, names[0], leaf.op, names[1])
-    return FarPair(location, other, one, names[1], pred.MIRRORED[leaf.op], names[0])
+    variables = leaf.left.variable, leaf.right.variable
+    ones, others = ({t.target for t in pcea.transitions if v in t.labels} for v in variables)
+    found = []
+    for one, other in product(sorted(ones), sorted(others)):
+        if graph.do_alternate(one, other):
+            if _is_iterated(formula, location, leaf):
+                return []
+            is_first, is_last = graph.is_begun_before(one, other), graph.is_begun_before(other, one)
+        else:
+            is_first, is_last = graph.is_earlier(one, other), graph.is_earlier(other, one)
+            earlier, later = (one, other) if is_first else (other, one)
+            rounds = graph.is_earlier(later, later) and not graph.repeats(later)
+            if rounds or graph.is_earlier(earlier, earlier):
+                return []
+        if is_first == is_last:
+            return []
+        pair = FarPair(location, one, other, names[0], leaf.op, names[1])
+        found.append(pair if is_first else pair.turned)
+    return found
 
 
 def _is_iterated(formula: cel.Formula, location: Location, leaf: pred.Compare) -> bool:
@@ -525,7 +531,7 @@ def _find_rays(
     graph: _StateOrder,
     centre: int,
     lasts: Mapping[int, list[FarPair]],
-    ends: _Ends,
+    ends: PairLinks,
 ) -> list[Ray]:
     """Return the rays around a centre, in their order; the first may be its neighbour."""
     rays = []
@@ -584,7 +590,7 @@ def _choose_rays(rays: list[Ray]) -> Iterator[tuple[Ray, ...]]:
             yield tuple(some)
 
 
-class _Ends:
+class PairLinks:
     """Puts conditions between two events on a link, as many as an index decides."""
 
     def __init__(self, formula: cel.Formula, unindexed: Unindexed) -> None:
@@ -643,7 +649,7 @@ class StarConditions:
 
     pairs: Mapping[int, Mapping[int, list[FarPair]]]
     """By the states of the earlier and of the later event."""
-    ends: _Ends
+    ends: PairLinks
     equal: list[FarPair]
 
 
@@ -678,7 +684,7 @@ class _Star:
         self.inner = self._find_inner(graph, compared)
         """Per ray, the star whose centre is the ray before it."""
 
-    def _order_values(self, ray: Ray, ends: _Ends) -> Ray:
+    def _order_values(self, ray: Ray, ends: PairLinks) -> Ray:
         """Return a ray whose value is no key of the star, so that a tree has it; else the ray."""
         key = self.key.pair(self.centre, ray.state)
         own = [pair for pair in ray.link.equal if pair not in key]
