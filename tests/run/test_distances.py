@@ -44,7 +44,13 @@ CONDITIONS = [
     "ABS(a[v] - b[v]) <= 5 AND ABS(a[w] - b[w]) <= 5",
     "ABS(a[v] - b[v]) <= 5 OR a[w] = b[w]",
 ]
-FORMULAS = ["A AS a ; B AS b", "A AS a ALL B AS b", "A AS a ; B AS c ; B AS b", "A AS a : B AS b"]
+FORMULAS = [
+    "A AS a ; B AS b",
+    "A AS a ALL B AS b",
+    "* AS a ALL B AS b",
+    "A AS a ; B AS c ; B AS b",
+    "A AS a : B AS b",
+]
 
 
 def compare_with_oracle(text: str, table: pa.Table, **options: Any) -> None:

@@ -483,7 +483,18 @@ def compare_with_itself(leaf: pred.Compare) -> Test:
     left, right = leaf.left.attribute, leaf.right.attribute
     if left == right and left.name in CLOCKS and not leaf.shift:
         return ANYTHING if leaf.op in ("=", "<=", ">=") else cea.NO_EVENT
-    one, other = (side if side.value is None else side.value for side in (left, right))
+    if isinstance(leaf.origin, pred.CompareTerms):
+        sides = pred.to_value(leaf.origin.left), pred.to_value(leaf.origin.right)
+        if sides[0] is not None and sides[1] is not None:
+            return Is(pred.Comparison(leaf.origin.op, sides[0], sides[1]))
+    match right.term:
+        case pred.Calculation("+", pred.Reference(attribute=own), pred.ConstantDuration() as far):
+            size = far.nanoseconds
+            fits = {"<": size > 0, "<=": size >= 0, ">": size < 0, ">=": size <= 0}
+            if own == left and leaf.op in fits:
+                is_there = ANYTHING if own.name in CLOCKS else Is(pred.Comparison("=", own, own))
+                return is_there if fits[leaf.op] else cea.NO_EVENT
+    one, other = left.own_value, right.own_value
     if leaf.shift is not None:
         other = pred.Arithmetic("+", other, pred.Literal(leaf.shift))
     return Is(pred.Comparison(leaf.op, one, other))
