@@ -382,6 +382,21 @@ def test_what_stands_between_the_events_of_a_star_is_named(separator: str, why: 
     assert said["conditions"][-1].endswith(f"{why}, too)")
 
 
+@pytest.mark.parametrize(
+    ("formula", "conditions"),
+    [
+        ("A AS a ALL B AS b ALL C AS c", "a[k] = b[k] AND b[k] = c[k] AND a[p] < c[p]"),
+        ("A AS a ALL B AS b ALL C AS c", "a[k] = b[k] AND b[n] = c[n]"),
+        ("A AS a ALL B AS b ALL C AS c", "ABS(a[p] - b[p]) < 5 AND b[p] < c[p]"),
+        ("A AS a ALL B AS b ALL C AS c ALL D AS d", "b[p] > a[p] AND b[p] < c[p] AND b[k] = d[k]"),
+    ],
+)
+def test_events_in_any_order_that_one_is_compared_with_have_no_candidates(
+    formula: str, conditions: str
+) -> None:
+    assert cernis.query(f"SELECT * WHERE ({formula}) FILTER {conditions}").plan.undecided == ""
+
+
 def test_three_events_in_any_order_are_compared_by_order() -> None:
     said = entries(
         "SELECT * FROM S WHERE A AS x ALL B AS y ALL C AS z FILTER x[k] < y[k] AND y[k] <= z[n]"

@@ -96,17 +96,25 @@ def _compare_ray(random: Random, centre: str, ray: str) -> list[str]:
     return [f"{ray}[{name}] {random.choice([low, high])} {centre}[{name}]{scale}"]
 
 
-def make_triple_query(random: Random, *, after: bool = True) -> str:
-    """Return the text of a query of three events in any order, mostly compared by order."""
-    types = random.choice(["ABC", "ABC", "BCA", "CAB", "CBD", "AAB"])
+def make_any_order_query(random: Random, *, after: bool = True) -> str:
+    """Return the text of a query of events in any order, mostly compared with one of them."""
+    types = random.choice(["ABC", "ABC", "BCA", "CAB", "CBD", "AAB", "ABCD", "DBCA"])
     row = " ALL ".join(f"{type_} AS v{i}" for i, type_ in enumerate(types))
-    pairs = random.sample([(0, 1), (1, 2), (0, 2)], random.choice([2, 2, 2, 2, 3, 1]))
+    centre, others = random.randrange(len(types)), [*range(len(types))]
+    others.remove(centre)
     conditions = []
-    for one, other in pairs:
-        op = random.choices([*_OPERATORS[2:6], "="], [3, 3, 3, 3, 1])[0]
-        name, scale = random.choice("ppk"), random.choice(_SCALED)
-        conditions.append(f"v{one}[{name}] {op} v{other}[{name}]{scale}")
-    if random.random() < 0.2:
+    for other in others:
+        one = random.choices([centre, others[-1]], [12, 1])[0]
+        if random.random() < 0.2:
+            conditions.append(f"ABS(v{other}[p] - v{one}[p]) {random.choice(['<', '<='])} 1")
+        elif random.random() < 0.9:
+            op = random.choices([*_OPERATORS[2:6], "="], [2, 2, 2, 2, 3])[0]
+            names = random.choice(["pp", "pp", "kk", "pk"])
+            scale = random.choice(_SCALED) if op != "=" else ""
+            conditions.append(f"v{one}[{names[0]}] {op} v{other}[{names[1]}]{scale}")
+    if random.random() < 0.3:
+        conditions += [f"v{i}[k] = v{i + 1}[k]" for i in range(len(types) - 1)]
+    if random.random() < 0.2 or not conditions:
         conditions.append(f"v{random.randrange(3)}[p > 0]")
     strategy = random.choice(_STRATEGIES if after else _STRATEGIES[:-1])
     ending = f"{random.choice(_PARTITIONS)}{random.choice(_WINDOWS)}"
@@ -257,7 +265,7 @@ FAR = (
     make_nested_query,
     make_star_query,
     make_tree_query,
-    make_triple_query,
+    make_any_order_query,
 )
 
 
@@ -292,7 +300,7 @@ def make_clause_query(random: Random, *, after: bool = True) -> str:
         make_star_query,
         make_tree_query,
         make_nested_query,
-        make_triple_query,
+        make_any_order_query,
     )
     text = random.choice(makers)(random, after=after)
     selected, rest = text.split(" WHERE ", 1)

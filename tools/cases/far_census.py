@@ -26,6 +26,7 @@ from tools.cases.crossings import make_crossing_query
 from tools.cases.differential import assert_agrees
 from tools.cases.far import (
     make_alternative_query,
+    make_any_order_query,
     make_ending_query,
     make_ends_query,
     make_far_events,
@@ -34,7 +35,6 @@ from tools.cases.far import (
     make_spread_query,
     make_star_query,
     make_tree_query,
-    make_triple_query,
 )
 from tools.cases.grammar import split_batches
 from tools.cases.tables import make_table
@@ -45,7 +45,7 @@ KINDS: dict[str, Callable[[Random], str]] = {
     "nested": make_nested_query,
     "far": make_far_query,
     "alternatives": make_alternative_query,
-    "any order": make_triple_query,
+    "any order": make_any_order_query,
     "first and last": make_ends_query,
     "iterated last": make_ending_query,
     "spread": make_spread_query,

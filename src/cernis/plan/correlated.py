@@ -33,7 +33,7 @@ from cernis.pattern.conjunctive import ConjunctiveQuery
 from cernis.pattern.predicate import RANK
 from cernis.pattern.query import Pattern, Strategy, Unit
 from cernis.plan.apart import find_conditions_apart
-from cernis.plan.joins import EventJoin, recognize_join, recognize_triple
+from cernis.plan.joins import EventJoin, recognize_join, recognize_star
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,10 @@ def plan_correlated(
     if isinstance(found, Refusal):
         return Correlated(None, False, False, broken=broken, refused=found.reason)
     apart: tuple[Apart, ...] = ()
-    triple = recognize_triple(pattern.formula, unindexed)
-    if not found.exact and triple is not None and has_middles and conjunctive is None:
-        unique = all(names & selected for names in triple.own)
-        return Correlated(triple.pcea, True, unique, triple.verdicts, drawn=found.pcea)
+    star = recognize_star(pattern.formula, unindexed)
+    if not found.exact and star is not None and has_middles and conjunctive is None:
+        unique = all(names & selected for names in star.own)
+        return Correlated(star.pcea, True, unique, star.verdicts, drawn=found.pcea)
     if not found.exact:
         crossed = _compare_across(pattern, selected, unindexed, scopes, broken)
         if crossed is not None:

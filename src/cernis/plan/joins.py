@@ -8,20 +8,24 @@ be equal is a variable of the join, in the sense of conjunctive queries.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
-from cernis.automata.correlated.any_order import SingleEvent, compare_in_any_order
-from cernis.automata.correlated.between import How, Verdict
+from cernis.automata.correlated.any_order import CentreLinks, SingleEvent, compare_in_any_order
+from cernis.automata.correlated.between import KIND_OF, How, Verdict
 from cernis.automata.correlated.classes import Key, close_equalities
 from cernis.automata.correlated.exclusion import are_exclusive_tests
 from cernis.automata.correlated.hierarchical import JoinAtom
-from cernis.automata.correlated.pcea import PCEA, Ordered, Unindexed
+from cernis.automata.correlated.middles import FarPair, PairLinks, Ray
+from cernis.automata.correlated.pcea import ANY_LINK, PCEA, Link, Unindexed
 from cernis.automata.unary.cea import Test, conjoin
 from cernis.automata.unary.construct import build_test, build_type_test
 from cernis.pattern import formula as cel
 from cernis.pattern import predicate as pred
 from cernis.pattern.write import write_condition
+
+_MOST_IN_ANY_ORDER = 4
+"""Of more events, there are too many orders of arrival."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,8 @@ def recognize_join(formula: cel.Formula) -> EventJoin | None:
 
 
 @dataclass(frozen=True)
-class OrderedTriple:
-    """Three events in any order, of which one is compared with both others by order."""
+class StarInAnyOrder:
+    """Events in any order, of which one is compared with all others."""
 
     pcea: PCEA
     verdicts: tuple[Verdict, ...]
@@ -90,44 +94,99 @@ class OrderedTriple:
     """Per event, its names."""
 
 
-def recognize_triple(formula: cel.Formula, unindexed: Unindexed) -> OrderedTriple | None:
-    """Return the automaton of three events in any order that are compared by order, if it is."""
+def recognize_star(formula: cel.Formula, unindexed: Unindexed) -> StarInAnyOrder | None:
+    """Return the automaton of events in any order, one of which is compared with all others."""
     body, conditions = _strip_filters(formula)
     found = [_read_single(part) for part in body.parts] if isinstance(body, cel.All) else []
     atoms = [atom for atom in found if atom is not None]
     owner = {name: i for i, atom in enumerate(atoms) for name in atom.names}
-    if (len(found), len(atoms)) != (3, 3) or len(owner) < sum(len({*a.names}) for a in atoms):
+    is_small = len(found) == len(atoms) and 3 <= len(atoms) <= _MOST_IN_ANY_ORDER
+    if not is_small or len(owner) < sum(len({*a.names}) for a in atoms):
         return None
     tests: list[Test] = [build_type_test(atom.event) for atom in atoms]
-    orders: dict[tuple[int, int], Ordered] = {}
-    for condition in conditions:
+    pairs = list[FarPair]()
+    for number, condition in enumerate(conditions):
         match condition:
             case pred.Holds(variable=x, predicate=own) if x in owner:
                 tests[owner[x]] = conjoin(tests[owner[x]], build_test(own))
-            case pred.Compare(
-                op="<" | "<=" | ">" | ">=" as op, left=left, right=right, adjacent=False, shift=None
-            ) if {left.variable, right.variable} <= owner.keys():
+            case pred.Compare(op=op, left=left, right=right, adjacent=False, shift=None) if (
+                op != "!=" and {left.variable, right.variable} <= owner.keys()
+            ):
                 one, other = owner[left.variable], owner[right.variable]
-                order = Ordered(left.attribute.name, op, right.attribute.name)
-                if (one, other) in orders or one == other:
+                names = left.attribute.name, right.attribute.name
+                if one == other or unindexed.explain(op, *names):
                     return None
-                if unindexed.explain(op, order.earlier, order.later):
-                    return None
-                orders |= {(one, other): order, (other, one): order.turned}
+                pairs.append(FarPair(((), number), one, other, names[0], op, names[1]))
             case _:
                 return None
-    centres = [i for i in range(3) if sum(one == i for one, _ in orders) == 2]
-    if len(orders) != 4 or len(centres) != 1 or not _are_apart(tests):
+    if not _are_apart(tests):
         return None
     events = [
         SingleEvent(a.names[-1], t, frozenset(a.names)) for a, t in zip(atoms, tests, strict=True)
     ]
-    (centre,), (one, other) = centres, [i for i in range(3) if i not in centres]
-    pcea = compare_in_any_order(
-        events[centre], events[one], events[other], orders[centre, one], orders[centre, other]
+    for centre, event in enumerate(events):
+        others = [i for i in range(len(events)) if i != centre]
+        links = _link_centre(centre, others, pairs, PairLinks(formula, unindexed))
+        if links is not None:
+            pcea = compare_in_any_order(event, [events[i] for i in others], links)
+            verdicts = tuple(_judge(c, "in any order") for c in conditions)
+            return StarInAnyOrder(pcea, verdicts, tuple(frozenset(a.names) for a in atoms))
+    return None
+
+
+def _link_centre(
+    centre: int, others: list[int], pairs: list[FarPair], ends: PairLinks
+) -> list[CentreLinks] | None:
+    """Return the links of a centre with the others; None: no index decides all conditions so."""
+    equal: dict[int, list[tuple[str, str]]] = {i: [] for i in others}
+    key: dict[int, list[tuple[str, str]]] = {i: [] for i in others}
+    same = [p for p in pairs if p.op == "="]
+    sides = [((str(p.first), p.earlier), (str(p.last), p.later)) for p in same]
+    for values in close_equalities(sides):
+        members = {int(event or 0): name for event, name in values.keys}
+        if centre not in members or len(members) < len(values.keys):
+            return None
+        own = key if len(members) > len(others) else equal
+        for i in members.keys() - {centre}:
+            own[i].append((members[centre], members[i]))
+    links = []
+    for i in others:
+        between = [
+            p if p.first == centre else p.turned for p in pairs if {p.first, p.last} == {centre, i}
+        ]
+        ordered = [p for p in between if p.op != "="]
+        found = _link_event(key[i], equal[i], ordered, ends)
+        if found is None:
+            return None
+        links.append(found)
+    known = sum(p.op == "=" or centre in (p.first, p.last) for p in pairs)
+    return links if known == len(pairs) else None
+
+
+def _link_event(
+    key: list[tuple[str, str]],
+    equal: list[tuple[str, str]],
+    ordered: list[FarPair],
+    ends: PairLinks,
+) -> CentreLinks | None:
+    """Return the links of a centre with one event; None: no index decides all conditions."""
+    after, before = (
+        ends.link_pairs(sorted(own, key=lambda pair: pair.op, reverse=True), ANY_LINK)
+        for own in (ordered, [pair.turned for pair in ordered])
     )
-    verdicts = tuple(_judge(c, "in any order") for c in conditions)
-    return OrderedTriple(pcea, verdicts, tuple(frozenset(atom.names) for atom in atoms))
+    if min(len(after[1]), len(before[1])) < len(ordered):
+        return None
+    own = ends.order_value(Link((*key, *equal), ordered=after[0].ordered), tuple(key))
+    rises = ends.are_alike(order.later for order in own.ordered)
+    if not Ray(0, own, rises=rises).can_be_asked(tuple(key)):
+        return None
+    turned = tuple((later, earlier) for earlier, later in (*key, *equal))
+    return CentreLinks(
+        replace(before[0], equal=turned),
+        replace(after[0], equal=(*key, *equal)),
+        own,
+        tuple(later for _, later in key),
+    )
 
 
 def _are_apart(tests: list[Test]) -> bool:
@@ -224,6 +283,6 @@ def _judge(condition: pred.Condition, ordered: str = "") -> Verdict:
     text = write_condition(condition)
     if isinstance(condition, pred.Holds):
         return Verdict(text, How.UNARY, "looks at one event")
-    if ordered:
-        return Verdict(text, How.ORDERED, ordered)
+    if ordered and isinstance(condition, pred.Compare):
+        return Verdict(text, KIND_OF.get(condition.op, How.ORDERED), ordered)
     return Verdict(text, How.EQUAL, "joins events of a hierarchical query")

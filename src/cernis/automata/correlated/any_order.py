@@ -1,26 +1,28 @@
-"""Compare three events in any order: `A ALL B ALL C` with `a[p] < b[p] AND b[p] < c[p]`.
+"""Compare events in any order: `A ALL B ALL C` with `a[p] < b[p] AND b[k] = c[k]`.
 
-One of the three, the *centre*, is compared with both others. Whatever the order in which they come,
+One of the events, the *centre*, is compared with all others. Whatever the order in which they come,
 the last one is compared with what it knows:
 
-- The centre last: it gathers the two others, each by its own link.
-- Another last, which gathers the centre. The third came before the centre, which has gathered it;
-  or after it, and is a ray of a star (`middles`).
+- The centre last: it gathers the others, each by its own link.
+- Another last, which gathers the centre. The others came before the centre, which has gathered
+  them; or after it, and are rays of a star (`middles`), in the order in which they came.
 
-So a match has one run: its order of arrival. No event may be two of the three.
+So a match has one run: its order of arrival. No event may be two of the events.
 
-Cost contract: eight states. Of more events in any order, several would be rays at once, in an order
-of their own each: `correlate` closes those, and candidates are checked.
+Cost contract: 10 states for three events, 32 for four. Of more, or where no event is the centre,
+`correlate` closes the parts, and candidates are checked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, pairwise, permutations
 from typing import NamedTuple
 
 from cernis.automata.correlated.pcea import (
     PCEA,
     Link,
-    Ordered,
     PassedStage,
     RunSource,
     StarStage,
@@ -37,55 +39,62 @@ class SingleEvent(NamedTuple):
     labels: frozenset[str]
 
 
-def compare_in_any_order(
-    centre: SingleEvent,
-    one: SingleEvent,
-    other: SingleEvent,
-    to_one: Ordered,
-    to_other: Ordered,
-) -> PCEA:
-    """Return the automaton of three events; the orders are those of the centre with the others.
+@dataclass(frozen=True, slots=True)
+class CentreLinks:
+    """How an event is compared with the centre."""
 
+    before: Link
+    """What the centre asks for, if it comes later."""
+    after: Link
+    """What the event asks for, if it comes later than the centre."""
+    ray: Link
+    """The same, as an index of rays has it."""
+    key: tuple[str, ...] = ()
+    """Its attributes that have the values that the centre shares with all events."""
+
+
+def compare_in_any_order(
+    centre: SingleEvent, others: Sequence[SingleEvent], links: Sequence[CentreLinks]
+) -> PCEA:
+    """Return the automaton of events in any order; `links` compare the others with the centre.
+
+    >>> from cernis.automata.correlated.pcea import Ordered
     >>> from cernis.automata.unary.cea import Is
     >>> from cernis.pattern.atom import TypeIs
     >>> a, b, c = (SingleEvent(n, Is(TypeIs(n)), frozenset({n})) for n in "abc")
     >>> order = Ordered("p", "<", "p")
-    >>> print(compare_in_any_order(b, a, c, order.turned, order).transitions[-1])
-    after 1 where p < p and 2 where p > p: b / b
+    >>> up, down = Link(ordered=(order,)), Link(ordered=(order.turned,))
+    >>> links = [CentreLinks(up, down, down), CentreLinks(down, up, up)]
+    >>> print(compare_in_any_order(b, [a, c], links).transitions[-1])
+    after 0 where p < p and 1 where p > p: b / b
     """
-    names = (centre, one, other, centre, centre, other, one, centre)
-    mid, first, second, mid_first, mid_second, end_other, end_one, end_mid = range(8)
-    sources: tuple[tuple[int, tuple[RunSource, ...]], ...] = (
-        (mid, ()),
-        (first, ()),
-        (second, ()),
-        (mid_first, (_ask(first, to_one.turned),)),
-        (mid_second, (_ask(second, to_other.turned),)),
-        (end_other, (_ask(mid_first, to_other),)),
-        (end_other, _ask_star(mid, first, end_other, to_one, to_other)),
-        (end_one, (_ask(mid_second, to_one),)),
-        (end_one, _ask_star(mid, second, end_one, to_other, to_one)),
-        (end_mid, (_ask(first, to_one.turned), _ask(second, to_other.turned))),
-    )
-    return PCEA(
-        tuple(event.name for event in names),
-        tuple(
-            Transition(own, names[state].test, names[state].labels, state) for state, own in sources
-        ),
-        frozenset({end_other, end_one, end_mid}),
-    )
+    made = list[Transition]()
 
+    def add(event: SingleEvent, *sources: RunSource) -> int:
+        made.append(Transition(sources, event.test, event.labels, len(made)))
+        return len(made) - 1
 
-def _ask(state: int, order: Ordered) -> RunSource:
-    return RunSource(state, Link(ordered=(order,)))
-
-
-def _ask_star(
-    centre: int, ray: int, last: int, to_ray: Ordered, to_last: Ordered
-) -> tuple[RunSource, ...]:
-    """Return what the last event gathers, if a ray came after the centre."""
-    passed = PassedStage(ray, Link(ordered=(to_ray,)))
-    return (
-        RunSource(ray, Link(ordered=(to_ray.turned,), ray=StarStage(centre, last, -1))),
-        RunSource(centre, Link(ordered=(to_last,), once=(passed,))),
-    )
+    singles = [add(event) for event in others]
+    names, numbers = [event.name for event in others], range(len(others))
+    finals = set[int]()
+    subsets = chain.from_iterable(combinations(numbers, size) for size in range(len(others) + 1))
+    for gathered in subsets:
+        middle = add(centre, *(RunSource(singles[i], links[i].before) for i in gathered))
+        names.append(centre.name)
+        later = [i for i in numbers if i not in gathered]
+        finals |= set() if later else {middle}
+        for *rays, last in permutations(later) if later else ():
+            end = len(made) + max(len(rays) - 1, 0)
+            stages, asked = list[PassedStage](), list[RunSource]()
+            for stage, (i, following) in enumerate(pairwise((*rays, last))):
+                state, link = add(others[i], *asked) if asked else singles[i], links[i].ray
+                names += [others[i].name] * len(asked)
+                stages.append(PassedStage(state, link, link.equal))
+                star = StarStage(middle, end, stage - 1)
+                key = tuple(zip(links[i].key, links[following].key, strict=True))
+                turned = tuple(order.turned for order in link.ordered)
+                asked = [RunSource(state, Link(key, ordered=turned, ray=star))]
+            whole = replace(links[last].after, once=tuple(stages))
+            finals.add(add(others[last], *asked, RunSource(middle, whole)))
+            names.append(others[last].name)
+    return PCEA(tuple(names), tuple(made), frozenset(finals))

@@ -616,6 +616,14 @@ class PairLinks:
                 linked.append(pair)
         return link, linked
 
+    def order_value(self, link: Link, key: Equal) -> Link:
+        """Return the link to a ray whose value is no key of the star, so that a tree has it."""
+        own = [pair for pair in link.equal if pair not in key]
+        if len(own) != 1 or link.ordered or self.unindexed.explain("<", *own[0]):
+            return link
+        ((earlier, later),) = own
+        return replace(link, equal=key, ordered=(Ordered(earlier, "=", later),))
+
     def are_alike(self, names: Iterable[str]) -> bool:
         """Return whether attributes rise, or fall, with the same one."""
         directions = {self.directions.get(name) for name in names}
@@ -680,19 +688,12 @@ class _Star:
         """Which rays are the next that fits the centre."""
         self.arrows = frozenset(ray.arrow for ray in rays if ray.arrow is not None)
         self.equal, self.key = compared.equal, SharedKey(self, compared.equal)
-        self.rays = (*(self._order_values(ray, compared.ends) for ray in rays[:-1]), rays[-1])
+        keys = [self.key.pair(centre, ray.state) for ray in rays[:-1]]
+        links = [compared.ends.order_value(r.link, k) for r, k in zip(rays, keys, strict=False)]
+        ordered = (replace(r, link=link) for r, link in zip(rays, links, strict=False))
+        self.rays = (*ordered, rays[-1])
         self.inner = self._find_inner(graph, compared)
         """Per ray, the star whose centre is the ray before it."""
-
-    def _order_values(self, ray: Ray, ends: PairLinks) -> Ray:
-        """Return a ray whose value is no key of the star, so that a tree has it; else the ray."""
-        key = self.key.pair(self.centre, ray.state)
-        own = [pair for pair in ray.link.equal if pair not in key]
-        if len(own) != 1 or ray.link.ordered or ends.unindexed.explain("<", *own[0]):
-            return ray
-        ((earlier, later),) = own
-        link = replace(ray.link, equal=key, ordered=(Ordered(earlier, "=", later),))
-        return replace(ray, link=link)
 
     def _find_inner(self, graph: _StateOrder, compared: StarConditions) -> list[_Star | None]:
         """Return, per ray, the star around the ray before it; None: nothing compares with that."""
