@@ -25,10 +25,12 @@ from cernis.pattern.query import Consume, Pattern, Strategy
 from cernis.pattern.selection import counts_only
 from cernis.pattern.simple_tests import ConstantTest
 from cernis.plan.equalities import find_equalities, why_whole
+from cernis.plan.plan import Plan
 from cernis.run.rules import rule_files
 from cernis.run.rules.rule import RuleSetError
 from cernis.run.rules.session import RuleSession
 from cernis.run.session import RunOptions
+from cernis.schema import Schema
 from tools.cases.differential import assert_agrees, assert_counts_agree
 from tools.cases.grammar import split_batches
 from tools.cases.strategies import cases, cuts, streams
@@ -267,6 +269,41 @@ def test_a_rule_that_is_removed_takes_its_encoder_along() -> None:
     session.update(cernis.rules(on_hosts(2)))
     shared = session._opener.encoders
     assert (len(shared._known), len(shared._groups)) == (2, 3)  # types, and two hosts
+
+
+@pytest.mark.parametrize("number", [3, 12])
+def test_a_change_checks_the_rules_that_changed_alone(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether they run alone or share an engine; other columns are checked for all of them."""
+
+    def write(i: int, bound: int) -> str:
+        names = "abc"[: 1 + i % 3]
+        steps = " ; ".join(f"A AS {name}" for name in names)
+        tests = " AND ".join(f"{name}[x = {i} AND y < {bound}]" for name in names)
+        return f"SELECT * FROM S WHERE ({steps}) FILTER {tests} WITHIN 1 MINUTE"
+
+    checked: list[str] = []
+    check = Plan.check_schema
+
+    def check_schema(plan: Plan, schema: Schema) -> None:
+        checked.append(str(plan.pattern))
+        check(plan, schema)
+
+    monkeypatch.setattr(Plan, "check_schema", check_schema)
+    texts = {f"r{i}": write(i, 5) for i in range(number)}
+    event = {"type": "A", "x": 1, "y": 6, "ts": 1}
+    session = cernis.rules(texts).session()
+    assert session.push({"S": [event]})["r1"].count() == 0
+    assert len(checked) >= number
+    checked.clear()
+    rules = cernis.rules(texts | {"r1": write(1, 7)})
+    session.update(rules)
+    assert [session.push({"S": [event]})["r1"].count() for _ in range(2)] == [0, 1]
+    assert checked == [str(rules["r1"])]
+    with pytest.raises(RuleSetError) as caught:
+        session.push({"S": [event | {"x": "1"}]})
+    assert {*caught.value.rules} == {*texts}
 
 
 def test_frozen_rules_are_thawed_by_the_same_rules_alone() -> None:

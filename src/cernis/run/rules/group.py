@@ -28,7 +28,8 @@ several columns. State: one arena, and the events of all rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -78,6 +79,14 @@ from cernis.schema import Schema
 from cernis.state import Tree
 
 
+def list_units(rules: Iterable[Rule]) -> Iterator[Unary]:
+    """Yield the automata of rules of a bundle."""
+    for rule in rules:
+        unary = rule.query.plan.unary
+        assert unary is not None
+        yield unary
+
+
 @dataclass(frozen=True, eq=False)
 class RuleGroup:
     """Rules that share an engine, and the query that has what they have in common."""
@@ -91,12 +100,13 @@ class RuleGroup:
     """Whether the rules share one automaton."""
     labels: tuple[frozenset[str], ...] = ()
     """Label sets that have numbers in the state of a session."""
-    renewed: Mapping[int, Unary] = field(default_factory=dict)
-    """Automata that a session does not share, by the indices of their rules."""
+    units: tuple[Unary, ...] = ()
+    """The automata of the rules of a bundle."""
     _machines: dict[str, BundleMachine] = field(default_factory=dict, repr=False)
     _earlier: dict[str, BundleMachine] = field(default_factory=dict, repr=False)
     """The machines of the group that this one was before its rules changed."""
-    _right_for: list[Schema] = field(default_factory=list, repr=False)
+    _checked: list[tuple[Schema, int]] = field(default_factory=list, repr=False)
+    """The schema that plans were checked against last, and how many of the first plans were."""
 
     @property
     def template(self) -> Template:
@@ -120,15 +130,6 @@ class RuleGroup:
         """The plan of the session; the automaton of a bundle is not used."""
         plan = self.whole.plan
         return replace(plan, settings=replace(plan.settings, partitioned=True))
-
-    @cached_property
-    def units(self) -> tuple[Unary, ...]:
-        """The automata of the rules of a bundle."""
-        found = []
-        for index, plan in enumerate(self.plans):
-            assert plan.unary is not None
-            found.append(self.renewed.get(index, plan.unary))
-        return tuple(found)
 
     @cached_property
     def owner_numbers(self) -> Int64s:
@@ -177,15 +178,11 @@ class RuleGroup:
         kept = [index for index, rule in enumerate(self.rules) if rule.name in names]
         if len(kept) == len(self.rules):
             return self
-        renewed = {new: self.renewed[old] for new, old in enumerate(kept) if old in self.renewed}
-        return RuleGroup(
-            tuple(self.rules[index] for index in kept),
-            tuple(self.owners[index] for index in kept),
-            self.whole,
-            self.is_family,
-            self.known_labels,
-            renewed,
-            _earlier={**self._earlier, **self._machines},
+        return self._change(
+            rules=tuple(self.rules[index] for index in kept),
+            owners=tuple(self.owners[index] for index in kept),
+            units=() if self.is_family else tuple(self.units[index] for index in kept),
+            _checked=[(schema, bisect_left(kept, first)) for schema, first in self._checked],
         )
 
     def add(self, rules: Sequence[Rule]) -> RuleGroup:
@@ -195,17 +192,19 @@ class RuleGroup:
         taken = {*self.owners}
         free = (owner for owner in count() if owner not in taken)
         owners = (*self.owners, *islice(free, len(rules)))
-        return self._change(rules=(*self.rules, *rules), owners=owners)
+        units = self.units if self.is_family else (*self.units, *list_units(rules))
+        return self._change(rules=(*self.rules, *rules), owners=owners, units=units)
 
     def renew(self, indices: Collection[int]) -> RuleGroup:
         """Return the bundle with new automata for some rules, which no other session has."""
-        renewed = {index: self.units[index].renew() for index in indices}
-        return self._change(renewed={**self.renewed, **renewed})
+        pairs = enumerate(self.units)
+        units = tuple(unit.renew() if index in indices else unit for index, unit in pairs)
+        return self._change(units=units)
 
     def _change(self, **changes: Any) -> RuleGroup:
         earlier = {**self._earlier, **self._machines}
-        fresh: dict[str, Any] = {"_machines": {}, "_earlier": earlier, "_right_for": []}
-        return replace(self, labels=self.known_labels, **fresh, **changes)
+        fresh: dict[str, Any] = {"_machines": {}, "_earlier": earlier, "_checked": [*self._checked]}
+        return replace(self, labels=self.known_labels, **(fresh | changes))
 
     @property
     def known_labels(self) -> tuple[frozenset[str], ...]:
@@ -231,16 +230,17 @@ class RuleGroup:
 
     def check_schema(self, schema: Schema) -> None:
         """Raise the mistakes of a rule for events of this schema."""
-        if self._right_for != [schema]:
-            for plan in self.plans[:1] if self.is_family else self.plans:
-                plan.check_schema(schema)
-            self._right_for[:] = [schema]
+        first = next((first for known, first in self._checked if known == schema), 0)
+        for plan in self.plans[first : 1 if self.is_family else None]:
+            plan.check_schema(schema)
+        self._checked[:] = [(schema, len(self.plans))]
 
     def read_windows(self, scale: Scale) -> Int64s | None:
         """Return the windows of the rules, in ticks; None: they have none."""
         windows = [plan.pattern.within for plan in self.plans]
-        sizes = [scale.ticks(each.size) for each in windows if each is not None]
-        return np.array(sizes, np.int64) if sizes else None
+        sizes = [each.size for each in windows if each is not None]
+        ticks = {size: scale.ticks(size) for size in {*sizes}}
+        return np.array([ticks[size] for size in sizes], np.int64) if sizes else None
 
     def list_clauses(self) -> OwnedClauses:
         """Return what SUPPRESS BY and LIMIT say, by owner."""

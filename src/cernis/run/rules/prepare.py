@@ -36,27 +36,25 @@ class GivenStreams(NamedTuple):
 
 
 class PreparedStreams(NamedTuple):
-    """The rules that were checked last, and the streams that they were checked against."""
+    """The streams that rules were checked against last."""
 
-    running: RunningRules
     schemas: Sequence[tuple[str, pa.Schema]]
     scale: Scale
     columns: tuple[str, str | None]
 
     @classmethod
-    def of(cls, running: RunningRules, given: GivenStreams) -> PreparedStreams | None:
-        """Return what was checked; None: some stream has not shown its columns yet."""
+    def of(cls, given: GivenStreams) -> PreparedStreams | None:
+        """Return what is to be known of streams; None: one has not shown its columns yet."""
         if any(stream.is_blank for stream in given.sources):
             return None
         schemas = [(stream.name, stream.schema) for stream in given.sources]
-        return cls(running, schemas, given.scale, (given.type_column, given.time_column))
+        return cls(schemas, given.scale, (given.type_column, given.time_column))
 
-    def fits(self, running: RunningRules, given: GivenStreams) -> bool:
-        """Whether these rules were checked against streams like these."""
-        if running is not self.running or len(given.sources) != len(self.schemas):
-            return False
+    def fits(self, given: GivenStreams) -> bool:
+        """Whether these are streams like the given ones."""
         return (
-            all(
+            len(given.sources) == len(self.schemas)
+            and all(
                 stream.name == name and not stream.is_blank and stream.schema.equals(schema)
                 for stream, (name, schema) in zip(given.sources, self.schemas, strict=True)
             )
@@ -90,17 +88,24 @@ def split_groups(
 
 
 def check_rules(
-    running: RunningRules, given: GivenStreams, opener: SessionOpener
+    running: RunningRules,
+    given: GivenStreams,
+    opener: SessionOpener,
+    prepared: PreparedStreams | None = None,
 ) -> dict[str, pa.Schema]:
     """Check each rule against its streams, and return the columns of derived streams.
 
-    Raises all mistakes together.
+    Rules that were checked against the same `prepared` streams are not checked again, unless some
+    rule inserts into a stream. Raises all mistakes together.
     """
+    known = None if running.made else prepared
     mistakes: dict[str, str] = {}
     made: dict[str, list[pa.Schema]] = {}
     types, times = given.type_column, given.time_column
     for index in running.order:
         each = running[index]
+        if known is not None and each.checked is known:
+            continue
         session, pattern = each.session, each.pattern
         own = choose_streams(given.sources, pattern)
         for name in pattern.streams:
@@ -118,6 +123,7 @@ def check_rules(
             schema, tables = stream.schema, session.tables
             schema = schema if tables is None else tables.extend(stream.name, schema)
             session.store.expect(schema, types, times)
+        each.checked = known
         if pattern.into is not None:
             made.setdefault(pattern.into, []).extend(each.derive_schemas(types, times))
     if mistakes:

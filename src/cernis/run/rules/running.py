@@ -89,6 +89,8 @@ class RunningRule:
     """The events that it may not read yet."""
     derived: tuple[Any, pa.Schema] | None = None
     """The columns of the events that matches of a group become, and what they follow from."""
+    checked: object = None
+    """The streams that it was checked against, if no rule inserts into one."""
 
     @property
     def group(self) -> RuleGroup | None:
@@ -155,11 +157,12 @@ class RunningRule:
     def change_group(self, after: RuleGroup, number: int) -> RunningRule:
         """Return the same session with other rules; those that left it leave nothing behind."""
         assert isinstance(self.session, GroupSession)
-        before, stay = _list_members(self.session.group), _list_members(after)
-        left = [owner for member, owner in before.items() if member not in stay]
+        before, stay = self.session.group, {*after.rules}
+        pairs = zip(before.rules, before.owners, strict=True)
+        left = [owner for rule, owner in pairs if rule not in stay]
         self.session.pipeline.use(after, np.array(left, np.int64))
-        known = dict(zip(before, self.counted, strict=False))
-        counted = np.array([known.get(member, 0) for member in stay], np.int64)
+        known = dict(zip(before.rules, self.counted.tolist(), strict=False))
+        counted = np.array([known.get(rule, 0) for rule in after.rules], np.int64)
         return RunningRule(after.rules, self.session, number, counted)
 
     def read(self, batch: EventBatch, scale: Scale) -> list[Any]:
@@ -266,12 +269,6 @@ class RunningRule:
 
 
 _SHARED = ("relevant", "stored", "stored_bytes", "keys", "records")
-
-
-def _list_members(group: RuleGroup) -> dict[tuple[Rule, int], int]:
-    """Return the owners of the rules of a group; one that stays has the same rule and owner."""
-    pairs = zip(group.rules, group.owners, strict=True)
-    return {(rule, owner): owner for rule, owner in pairs}
 
 
 class RoutedBatch(NamedTuple):
@@ -449,7 +446,9 @@ class SessionOpener:
             group = members.get(rule.name)
             if group is None:
                 own = by_name.get(rule.name) or RunningRule((rule,), self.open(rule.query, rule))
-                running.append(replace(own, rules=(rule,), number=number))
+                if own.rules != (rule,) or own.number != number:
+                    own = replace(own, rules=(rule,), number=number)
+                running.append(own)
             elif group not in made:
                 made.add(group)
                 if (before := by_whole.get(group.whole)) is not None:

@@ -116,6 +116,8 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         """How many matches of each rule were pushed."""
         self._time_column: str | None = options.time_column
         self._prepared: PreparedStreams | None = None
+        self._is_checked = False
+        """Whether all rules were checked against these streams."""
         self._opener = SessionOpener(options)
         self._reader = ChunkReader(self._index([]), options.time_unit)
         self._kept = 0
@@ -146,7 +148,7 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
         return [running.session for running in self.running]
 
     def _use(self, running: Sequence[RunningRule]) -> None:
-        self._prepared = None
+        self._is_checked = False
         self._reader.use(self._index(running, self.running.router))
 
     def _index(self, running: Sequence[RunningRule], before: Router | None = None) -> RunningRules:
@@ -307,31 +309,36 @@ class RuleSession(EventSession[Mapping[str, Any], OpenedEvents]):
     def _prepare(self, given: GivenStreams) -> None:
         """Check each rule against its streams; raise all mistakes together."""
         self._time_column = given.time_column
-        if self._prepared is not None and self._prepared.fits(self.running, given):
+        prepared = self._prepared
+        if prepared is None or not prepared.fits(given):
+            prepared, self._is_checked = PreparedStreams.of(given), False
+        if self._is_checked:
             return
         split = split_groups(self.running, given, self._opener)
         if split is not None:
             self._use(split)
-        schemas = self._check_rules(given)
+        schemas = self._check_rules(given, prepared)
         if self.options.strict:
             warnings = [
                 (each.rules[0], one) for each in self.running for one in each.session.plan.warnings
             ]
             self._refuse(warnings)
         self._reader.schemas = schemas
-        self._prepared = PreparedStreams.of(self.running, given)
+        self._prepared, self._is_checked = prepared, prepared is not None
 
-    def _check_rules(self, given: GivenStreams) -> dict[str, pa.Schema]:
+    def _check_rules(
+        self, given: GivenStreams, prepared: PreparedStreams | None
+    ) -> dict[str, pa.Schema]:
         """Check each rule against its streams; those that do not fit are left out, or an error."""
         try:
-            return check_rules(self.running, given, self._opener)
+            return check_rules(self.running, given, self._opener, prepared)
         except RuleSetError as error:
             left = [rule for rule in self.rules if rule.name not in error.rules]
             if not self.rules.skips or not left or len(left) == len(self.rules):
                 raise
             refused = (*self.rules.refused, *error.mistakes)
             self.update(type(self.rules)(left, refused, skips=True))
-            return self._check_rules(given)
+            return self._check_rules(given, prepared)
 
     def _read(self, opened: OpenedEvents, *, forget: bool = True) -> Findings:
         ordering, batches = opened

@@ -28,7 +28,7 @@ from cernis.pattern.simple_tests import COMPUTED, Constant, ConstantTest
 from cernis.pattern.window import Window
 from cernis.plan.plan import Guarantee, Unary
 from cernis.run.query import Query
-from cernis.run.rules.group import RuleGroup, merge_alphabet
+from cernis.run.rules.group import RuleGroup, list_units, merge_alphabet
 from cernis.run.rules.rule import Rule, shorten_names
 from cernis.state import require
 
@@ -137,16 +137,16 @@ class RuleChanges(NamedTuple):
 
 def compare_rules(before: SharedRules, after: SharedRules) -> RuleChanges:
     """Return how rules have changed."""
-    known = {rule.name: rule for rule in before}
-    both = ((rule, known[rule.name]) for rule in after if rule.name in known)
-    same = {rule.name for rule, old in both if rule is old or _is_same(rule, old)}
-    old, new = {*known}, {*after.names}
-    return RuleChanges(
-        tuple(sorted(new - old)),
-        tuple(sorted((new & old) - same)),
-        tuple(sorted(old - new)),
-        tuple(sorted(same)),
-    )
+    old = {rule.name: rule for rule in before}
+    added, replaced, kept = list[str](), list[str](), list[str]()
+    for rule in after:
+        known = old.pop(rule.name, None)
+        if known is None:
+            added.append(rule.name)
+        else:
+            (kept if known is rule or _is_same(rule, known) else replaced).append(rule.name)
+    changes = (added, replaced, [*old], kept)
+    return RuleChanges(*(tuple(sorted(names)) for names in changes))
 
 
 def _is_same(rule: Rule, other: Rule) -> bool:
@@ -335,7 +335,8 @@ def _make_bundle(kind: BundleKind, rules: Sequence[Rule], owners: Sequence[int])
         into=kind.into,
         strategy=kind.strategy,
     )
-    return RuleGroup(tuple(rules), tuple(owners), Query(pattern), False)
+    units = tuple(list_units(rules))
+    return RuleGroup(tuple(rules), tuple(owners), Query(pattern), False, units=units)
 
 
 def _shares_types(rule: Rule, readers: Mapping[ConstantTest, int]) -> bool:
