@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import cernis
+from cernis.engine.spans import count_distinct, fold_spans
 from cernis.engine.unary.run_sums import PartSums, SumBound
 from cernis.engine.unary.thresholds import ALONE, NOTHING, RunThresholds
 from tools.cases.differential import assert_agrees
@@ -53,6 +54,11 @@ SUMS = (
 )
 
 
+VALUES = """START AS b, COUNT(*) AS m, COUNT(x[a]) AS n, COUNT(DISTINCT x[a]) AS d, SUM(x[c]) AS s,
+    AVG(x[c]) AS v, MIN(x[c]) AS l, MAX(x[a]) AS g, FIRST(x[s]) AS f, LAST(x[a]) AS e,
+    MAX(x[s]) AS t, AVG(x[a]) - MIN(x[a]) AS h, END - START AS w"""
+
+
 def make_query(rng: random.Random) -> str:
     strategy = rng.choice(STRATEGIES)
     rounds = rng.choice(["->+", ":+", ":{2,}", "->{3,}"] + ["+", "{2,}"] * (strategy != ""))
@@ -61,7 +67,7 @@ def make_query(rng: random.Random) -> str:
     if not any("DISTINCT" in each or "x[a]" in each for each in counts):
         counts.append("COUNT(DISTINCT x[a]) >= {n}")
     condition = " AND ".join(each.format(n=rng.randint(1, 3)) for each in counts)
-    shown = rng.choice(["*", "x", "COUNT(x) AS n", "NONE"])
+    shown = rng.choice(["*", "x", "COUNT(x) AS n", "NONE", VALUES])
     clauses = [
         rng.choice(["PARTITION BY [k]", ""]),
         rng.choice(["WITHIN 4 SECONDS", "WITHIN 5 EVENTS", "WITHIN 3 [t]"]),
@@ -82,7 +88,7 @@ def make_sum_query(rng: random.Random) -> str:
     if rng.random() < 0.2:
         rounds, conditions = "+", ["SUM(x[a]) >= {n}", "x[a >= 0]"]
     condition = " AND ".join(each.format(n=rng.randint(-2, 4)) for each in conditions)
-    shown = rng.choice(["*", "x", "COUNT(x) AS n, SUM(x[c]) AS s", "NONE"])
+    shown = rng.choice(["*", "x", "COUNT(x) AS n, SUM(x[c]) AS s", "NONE", VALUES])
     clauses = [
         rng.choice(["PARTITION BY [k]", ""]),
         rng.choice(["WITHIN 4 SECONDS", "WITHIN 5 EVENTS", "WITHIN 3 [t]"]),
@@ -188,6 +194,57 @@ def test_a_burst_costs_its_events() -> None:
     assert cernis.query(text.format("MAX")).run(events, budget=0).count() == 297
     with pytest.raises(cernis.BudgetError, match="every start of a run"):
         cernis.query(text.format("")).run(events, budget=40_000).count()
+
+
+def test_matches_of_long_runs_share_their_events() -> None:
+    """Listed, each of 20,000 calls would have 6,000 events: four gigabytes."""
+    n = 20_000
+    table = pa.table(
+        {
+            "ts": pa.array(range(0, 100 * n, 100)),
+            "k": [i % 2 for i in range(n)],
+            "t": [i % 977 for i in range(n)],
+            "v": [float(i % 50) for i in range(n)],
+        }
+    )
+    text = """
+        SELECT MAX START AS b, COUNT(x) AS n, SUM(x[v]) AS s, COUNT(DISTINCT x[t]) AS d,
+            MIN(x[v]) AS l
+        FROM E WHERE {} AS x FILTER {} PARTITION BY [k] WITHIN 10 MINUTES
+    """
+    query = cernis.query(text.format("E+", "COUNT(DISTINCT x[t]) >= 4"))
+    found = query.run({"E": table}).to_arrow()
+    assert found.num_rows == n - 6
+    last = found.slice(n - 7).to_pylist()[0]
+    kept = range(n - 1, n - 6002, -2)
+    assert (last["b"], last["n"], last["d"]) == (100 * kept[-1], len(kept), 977)
+    assert last["s"] == sum(i % 50 for i in kept)
+    assert last["l"] == min(i % 50 for i in kept)
+    rest = query.session()
+    assert sum(rest.push({"E": table.slice(at, 999)}).count() for at in range(0, n, 999)) == n - 6
+
+
+@pytest.mark.parametrize("combine", [np.add, np.fmin, np.maximum])
+def test_totals_of_spans_are_those_of_their_numbers(combine: np.ufunc) -> None:
+    rng = np.random.default_rng(3)
+    for size in (1, 2, 7, 64, 65, 300):
+        values = rng.integers(-9, 9, size).astype(float)
+        low = rng.integers(0, size, 200)
+        high = np.minimum(low + rng.integers(0, size + 1, 200), size)
+        wanted = [
+            combine.reduce(values[a:b]) if a < b else 0.0 for a, b in zip(low, high, strict=True)
+        ]
+        assert fold_spans(combine, values, low, high).tolist() == wanted
+
+
+def test_different_values_of_spans_are_counted() -> None:
+    rng = np.random.default_rng(4)
+    codes = rng.integers(-1, 9, 200)
+    low = rng.integers(0, 200, 300)
+    high = np.minimum(low + rng.integers(0, 40, 300), 200)
+    found = count_distinct(codes, low, high)
+    spans = zip(low, high, strict=True)
+    assert found.tolist() == [len({*codes[a:b].tolist()} - {-1}) for a, b in spans]
 
 
 def test_windows_leave_and_values_are_forgotten() -> None:

@@ -78,6 +78,8 @@ class RunCondition:
     """What the longest later part of a run has to reach, which then is the match."""
     bars: tuple[pred.Predicate, ...] = ()
     """What no event of that part may satisfy."""
+    shares: bool = False
+    """Whether matches are parts of one list of events, which they share: all are marked alike."""
 
     @property
     def takes_part(self) -> bool:
@@ -125,7 +127,8 @@ def take_run_counts(pattern: Pattern) -> tuple[Pattern, RunCondition | None]:
     runs = replace(pattern, formula=formula, strategy=strategy)
     cuts = pattern.strategy is Strategy.ALL
     total = next(iter(sums), None)
-    return runs, RunCondition(min(names), tuple(counts), cuts, total, tuple(bars))
+    shares = pattern.strategy is not Strategy.LONGEST and _marks_alike(pattern.formula)
+    return runs, RunCondition(min(names), tuple(counts), cuts, total, tuple(bars), shares)
 
 
 def list_run_counts(pattern: Pattern) -> tuple[str, ...]:
@@ -188,6 +191,13 @@ def _name_run(node: cel.Formula) -> Iterator[str]:
             yield from _name_run(body)
         case cel.Event(type=name) if name != cel.ANY_TYPE:
             yield name
+
+
+def _marks_alike(node: cel.Formula) -> bool:
+    """Whether the same variables hold all events of a run; alternatives may have others."""
+    if isinstance(node, cel.As | cel.Filter | cel.Iterate):
+        return _marks_alike(node.body)
+    return isinstance(node, cel.Event)
 
 
 def _replace_run(node: cel.Formula, rounds: cel.Iterate) -> cel.Formula:

@@ -7,7 +7,9 @@ does not fit. SUM and AVG of anything but numbers are NULL, as are MIN and MAX o
 kinds.
 
 Cost contract: one gather of the attribute and one grouped pass in Arrow, whatever the
-number of matches.
+number of matches. Of matches that share their events, each event is read once: sums, least and
+greatest values of integers and floats are put together from parts of them (`fold_spans`), which
+costs the logarithm of the events for each; those of other types list the events.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from cernis.engine.spans import count_distinct, fold_spans
 from cernis.errors import DataError
 from cernis.events.kinds import NULL, Int8s
 from cernis.events.store import EventStore
@@ -27,10 +30,20 @@ from cernis.events.times import as_floats
 from cernis.pattern.predicate import Aggregate, Reference
 from cernis.pattern.write import write_term
 from cernis.results.distinct import number_distinct
-from cernis.results.matchset import MatchBlock, Positions
+from cernis.results.matchset import (
+    MatchBlock,
+    Positions,
+    SharedSpans,
+    Spans,
+    list_indices,
+    spans_of,
+)
 
 _GROUPED = {"SUM": "sum", "MIN": "min", "MAX": "max", "AVG": "mean"}
 
+
+_LISTED = 1 << 22
+"""So many events that matches share are copied at a time."""
 
 SEVERAL = -1
 """The kind of an aggregate over values of several kinds."""
@@ -44,18 +57,18 @@ def find_kinds(
     if function == "COUNT" or not isinstance(argument, Reference):
         return None
     v = variables.index(argument.variable)
-    offsets = block.offsets[v]
-    kinds = events.kinds(block.positions[v], argument.attribute.name)
+    positions, low, high = spans_of(block, v)
+    kinds = events.kinds(positions, argument.attribute.name)
     if kinds is None:
         return None
     if function in ("FIRST", "LAST"):
         known = pa.array(kinds, mask=kinds == NULL)
-        chosen = _outermost(known, offsets, last=function == "LAST")
+        chosen = _outermost(known, low, high, last=function == "LAST")
         return np.asarray(chosen.fill_null(NULL), np.int8)
-    found = np.full(len(offsets) - 1, NULL, np.int8)
+    found = np.full(len(low), NULL, np.int8)
     for kind in np.unique(kinds[kinds != NULL]):
         before = np.concatenate(([0], np.cumsum(kinds == kind)))
-        here = before[offsets[1:]] > before[offsets[:-1]]
+        here = before[high] > before[low]
         found[here] = np.where(found[here] == NULL, kind, SEVERAL)
     return found
 
@@ -73,13 +86,13 @@ def evaluate(
         return pa.array(_distinct_events(block), pa.int64())
     if isinstance(argument, str):
         return pa.array(np.diff(block.offsets[variables.index(argument)]), pa.int64())
-    v = variables.index(argument.variable)
-    offsets = block.offsets[v]
-    positions, name = block.positions[v], argument.attribute.name
+    v, name = variables.index(argument.variable), argument.attribute.name
+    positions, low, high = spans = spans_of(block, v)
+    shares = isinstance(block.positions, SharedSpans)
     if function == "COUNT" and aggregate.distinct:
         kinds = events.list_kinds(name)
         of_kinds = (events.column_of_kind(positions, name, each) for each in kinds)
-        distinct = sum(_count_distinct(values, offsets) for values in of_kinds)
+        distinct = sum(_count_distinct(values, spans) for values in of_kinds)
         return pa.array(np.zeros(len(block.start), np.int64) + distinct)
     if kind is None:
         if function in _GROUPED and len(events.list_kinds(name)) > 1:
@@ -94,11 +107,15 @@ def evaluate(
         case "COUNT":
             valid = values.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
             before = np.concatenate(([0], np.cumsum(valid)))
-            return pa.array(before[offsets[1:]] - before[offsets[:-1]], pa.int64())
+            return pa.array(before[high] - before[low], pa.int64())
         case "FIRST" | "LAST":
-            return _outermost(values, offsets, last=function == "LAST")
+            return _outermost(values, low, high, last=function == "LAST")
+        case _ if shares and (pa.types.is_int64(values.type) or pa.types.is_float64(values.type)):
+            return _aggregate_spans(aggregate, values, low, high)
+        case _ if shares:
+            return _aggregate_listed(aggregate, values, low, high)
         case _:
-            return _aggregate_groups(aggregate, values, offsets)
+            return _aggregate_groups(aggregate, values, block.offsets[v])
 
 
 def _distinct_events(block: MatchBlock) -> NDArray[np.int64]:
@@ -106,6 +123,9 @@ def _distinct_events(block: MatchBlock) -> NDArray[np.int64]:
     m = len(block.start)
     if not block.positions:
         return np.zeros(m, np.int64)
+    if isinstance(block.positions, SharedSpans):
+        found: NDArray[np.int64] = np.max([np.diff(each) for each in block.offsets], axis=0)
+        return found
     owner = np.concatenate([np.repeat(np.arange(m), np.diff(o)) for o in block.offsets])
     position = np.concatenate(block.positions)
     order = np.lexsort((position, owner))
@@ -115,28 +135,24 @@ def _distinct_events(block: MatchBlock) -> NDArray[np.int64]:
     return np.bincount(owner[fresh], minlength=m).astype(np.int64)
 
 
-def _count_distinct(values: pa.Array, offsets: Positions) -> NDArray[np.int64]:
-    """Return how many different values there are between each two offsets, NULL left out."""
-    m = len(offsets) - 1
+def _count_distinct(values: pa.Array, spans: Spans) -> NDArray[np.int64]:
+    """Return how many different values there are in each span, NULL left out."""
     if pa.types.is_null(values.type):
-        return np.zeros(m, np.int64)
-    owner = np.repeat(np.arange(m), np.diff(offsets))
+        return np.zeros(len(spans.low), np.int64)
     valid = values.is_valid().to_numpy(zero_copy_only=False)
-    codes = number_distinct(values)[valid]
-    pairs = np.unique(owner[valid] * (int(codes.max(initial=0)) + 1) + codes)
-    return np.bincount(pairs // (int(codes.max(initial=0)) + 1), minlength=m).astype(np.int64)
+    return count_distinct(np.where(valid, number_distinct(values), -1), spans.low, spans.high)
 
 
-def _outermost(values: pa.Array, offsets: Positions, *, last: bool) -> pa.Array:
-    """Return the first or last value that is not null, between each two offsets."""
+def _outermost(values: pa.Array, low: Positions, high: Positions, *, last: bool) -> pa.Array:
+    """Return the first or last value that is not null, in each span."""
     valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     if last:
-        index = np.searchsorted(valid, offsets[1:]) - 1
-        inside = (index >= 0) & (valid[index] >= offsets[:-1]) if len(valid) else index >= 0
+        index = np.searchsorted(valid, high) - 1
+        inside = (index >= 0) & (valid[index] >= low) if len(valid) else index >= 0
     else:
-        index = np.searchsorted(valid, offsets[:-1])
+        index = np.searchsorted(valid, low)
         inside = index < len(valid)
-        inside[inside] = valid[index[inside]] < offsets[1:][inside]
+        inside[inside] = valid[index[inside]] < high[inside]
     chosen = np.zeros(len(index), np.int64)
     chosen[inside] = valid[index[inside]]
     return values.take(pa.array(chosen, mask=~inside))
@@ -180,10 +196,7 @@ def _aggregate_groups(aggregate: Aggregate, values: pa.Array, offsets: Positions
             number = found.column("value_count").combine_chunks()
             result = pc.divide(pc.if_else(wrapped, rough, as_floats(result)), as_floats(number))
         elif pc.any(wrapped).as_py():
-            raise DataError(
-                f"{write_term(aggregate)}: a sum does not fit into 64 bits; "
-                "give the column a floating-point type"
-            )
+            raise _no_room(aggregate)
     if digits:
         result = _narrow(aggregate, result, found.column("rough_sum"), digits)
     index = np.zeros(m, np.int64)
@@ -191,6 +204,54 @@ def _aggregate_groups(aggregate: Aggregate, values: pa.Array, offsets: Positions
     groups = found.column("match").to_numpy()
     index[groups], present[groups] = np.arange(len(groups)), True
     return result.take(pa.array(index, mask=~present))
+
+
+def _aggregate_spans(
+    aggregate: Aggregate, values: pa.Array, low: Positions, high: Positions
+) -> pa.Array:
+    """Return SUM, MIN, MAX or AVG of the values in each span, put together from parts."""
+    function, is_float = aggregate.function.upper(), pa.types.is_float64(values.type)
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    before = np.concatenate(([0], np.cumsum(valid)))
+    number = before[high] - before[low]
+    known = values.filter(pa.array(valid)).to_numpy(zero_copy_only=False)
+    low, high, nothing = before[low], before[high], number == 0
+    if function in ("MIN", "MAX"):
+        either = (np.fmin, np.fmax) if is_float else (np.minimum, np.maximum)
+        return pa.array(fold_spans(either[function == "MAX"], known, low, high), mask=nothing)
+    rough = fold_spans(np.add, known.astype(np.float64), low, high)
+    total = rough if is_float else fold_spans(np.add, known, low, high)
+    wrapped = np.abs(total.astype(np.float64) - rough) > 2.0**63 if not is_float else nothing
+    if function == "AVG":
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return pa.array(np.where(wrapped, rough, total) / number, mask=nothing)
+    if not is_float and wrapped.any():
+        raise _no_room(aggregate)
+    return pa.array(total, mask=nothing)
+
+
+def _aggregate_listed(
+    aggregate: Aggregate, values: pa.Array, low: Positions, high: Positions
+) -> pa.Array:
+    """Return SUM, MIN, MAX or AVG of the values in each span; some are copied at a time."""
+    load, at = np.cumsum(high - low), 0
+    pieces: list[pa.Array] = []
+    while at < len(low) or not pieces:
+        done = int(load[at - 1]) if at else 0
+        upto = max(at + 1, int(np.searchsorted(load, done + _LISTED, side="right")))
+        some = slice(at, upto)
+        copied = values.take(pa.array(list_indices(low[some], high[some])))
+        offsets = np.concatenate(([0], np.cumsum(high[some] - low[some])))
+        pieces.append(_aggregate_groups(aggregate, copied, offsets))
+        at = upto
+    return pa.concat_arrays(pieces)
+
+
+def _no_room(aggregate: Aggregate) -> DataError:
+    return DataError(
+        f"{write_term(aggregate)}: a sum does not fit into 64 bits; "
+        "give the column a floating-point type"
+    )
 
 
 def _narrow(aggregate: Aggregate, sums: pa.Array, rough: Any, digits: int) -> pa.Array:

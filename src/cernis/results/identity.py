@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cernis.results.matchset import MatchBlock, Positions
+from cernis.results.matchset import MatchBlock, Positions, Spans, spans_of
 
 Words = NDArray[np.uint64]
 
@@ -26,23 +26,21 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 def match_ids(block: MatchBlock, rows: Callable[[Positions], Positions]) -> pa.StringArray:
     """Return the names of the matches of a block."""
-    marked = [
-        (rows(positions), offsets)
-        for positions, offsets in zip(block.positions, block.offsets, strict=True)
-    ]
-    ends = np.arange(len(block.start) + 1)
-    marked += [(rows(block.start), ends), (rows(block.end), ends)]
+    every = [spans_of(block, v) for v in range(len(block.offsets))]
+    marked = [each._replace(positions=rows(each.positions)) for each in every]
+    number = np.arange(len(block.start))
+    marked += [Spans(rows(each), number, number + 1) for each in (block.start, block.end)]
     sums = [_sums(marked, salt) for salt in _SALTS]
     return _hexadecimal(np.stack(sums, axis=1))
 
 
-def _sums(marked: list[tuple[Positions, Positions]], salt: int) -> Words:
-    total = np.zeros(len(marked[-1][1]) - 1, np.uint64)
-    for number, (rows, offsets) in enumerate(marked, 1):
+def _sums(marked: list[Spans], salt: int) -> Words:
+    total = np.zeros(len(marked[-1].low), np.uint64)
+    for number, (rows, low, high) in enumerate(marked, 1):
         own = np.uint64(salt * (2 * number + 1) % 2**64)
         running = np.zeros(len(rows) + 1, np.uint64)
         np.cumsum(_mix(rows.astype(np.uint64) * np.uint64(salt) + own), out=running[1:])
-        total += _mix(running[offsets[1:]] - running[offsets[:-1]] + own)
+        total += _mix(running[high] - running[low] + own)
     return _mix(total)
 
 

@@ -143,7 +143,7 @@ class Matches(Result[Match]):
             yield from self._count_objects(limit)
             return
         for block in self._pieces(limit):
-            for piece in pieces(block, _OBJECTS):
+            for piece in pieces(block, _OBJECTS, lists=bool(self._fields.shown)):
                 yield from self._objects(piece)
 
     def make_matches(self, block: MatchBlock) -> list[Match]:
@@ -288,14 +288,16 @@ class Matches(Result[Match]):
             batch = record_batch(block, self._fields, self._events, ids=ids)
             yield batch if batch.schema == schema else batch.cast(schema)
 
-    def _pieces(self, limit: int | None) -> Iterator[MatchBlock]:
+    def _pieces(self, limit: int | None, *, lists: bool = True) -> Iterator[MatchBlock]:
+        lists = lists and bool(self._fields.shown)
         whole = self._found.blocks(limit)
-        return limit_blocks((piece for block in whole for piece in pieces(block, _PIECE)), limit)
+        cut = (piece for block in whole for piece in pieces(block, _PIECE, lists=lists))
+        return limit_blocks(cut, limit)
 
     def list_values(self) -> Iterator[MatchValues]:
         """Yield what is needed to make events of the matches, block by block."""
         deadline = self._fields.deadline
-        for block in self._pieces(None):
+        for block in self._pieces(None, lists=False):
             events = self._events
             ends = block.end
             times, positions = events.times(ends), ends

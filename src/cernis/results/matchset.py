@@ -13,12 +13,102 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 Positions = NDArray[np.int64]
+
+
+class Spans(NamedTuple):
+    """Match i has the events `positions[low[i]:high[i]]`; matches may share them."""
+
+    positions: Positions
+    low: Positions
+    high: Positions
+
+
+class SharedSpans(Sequence[Positions]):
+    """The positions of matches that are parts of longer lists, which are copied when asked for.
+
+    Each variable has all events of a match, or none.
+
+    >>> spans = SharedSpans(Spans(np.array([3, 5, 9]), np.array([0, 1]), np.array([2, 3])), (True,))
+    >>> spans.offsets, spans[0]
+    ((array([0, 2, 4]),), array([3, 5, 5, 9]))
+    """
+
+    def __init__(self, spans: Spans, marked: Sequence[bool]) -> None:
+        """`marked` are the variables that have the events."""
+        self.spans = spans
+        self._marked = tuple(marked)
+
+    def __len__(self) -> int:
+        return len(self._marked)
+
+    @overload
+    def __getitem__(self, variable: int) -> Positions: ...
+
+    @overload
+    def __getitem__(self, variable: slice) -> tuple[Positions, ...]: ...
+
+    def __getitem__(self, variable: int | slice) -> Positions | tuple[Positions, ...]:
+        if isinstance(variable, slice):
+            return tuple(self)[variable]
+        return self._copied if self._marked[variable] else np.empty(0, np.int64)
+
+    @cached_property
+    def _copied(self) -> Positions:
+        return self.spans.positions[list_indices(self.spans.low, self.spans.high)]
+
+    @cached_property
+    def offsets(self) -> tuple[Positions, ...]:
+        """Where the events of each match begin, among the copied ones."""
+        length = self.spans.high - self.spans.low
+        taken = np.concatenate([[0], np.cumsum(length)])
+        return tuple(taken if own else np.zeros_like(taken) for own in self._marked)
+
+    def spans_of(self, variable: int) -> Spans:
+        """Return the events of a variable, not copied."""
+        if self._marked[variable]:
+            return self.spans
+        nowhere = np.zeros_like(self.spans.low)
+        return Spans(np.empty(0, np.int64), nowhere, nowhere)
+
+    def take(self, indices: NDArray[np.integer] | slice) -> SharedSpans:
+        """Return those of some matches."""
+        positions, low, high = self.spans
+        low, high = low[indices], high[indices]
+        first, last = low.min(initial=len(positions)), high.max(initial=0)
+        first = min(first, last)
+        return SharedSpans(Spans(positions[first:last], low - first, high - first), self._marked)
+
+    def join(self, others: Sequence[SharedSpans]) -> SharedSpans:
+        """Return these and others over the same variables."""
+        every = [self.spans, *(other.spans for other in others)]
+        before = np.cumsum([0, *(len(each.positions) for each in every)])[:-1]
+        low, high = (
+            np.concatenate([own + more for own, more in zip(side, before, strict=True)])
+            for side in ([each.low for each in every], [each.high for each in every])
+        )
+        positions = np.concatenate([each.positions for each in every])
+        return SharedSpans(Spans(positions, low, high), self._marked)
+
+    def is_alike(self, other: object) -> bool:
+        """Whether other positions are spans, of the same variables."""
+        return isinstance(other, SharedSpans) and other._marked == self._marked
+
+
+def list_indices(low: Positions, high: Positions) -> Positions:
+    """Return low[i] to high[i] - 1, for one i after another.
+
+    >>> list_indices(np.array([0, 4]), np.array([2, 6]))
+    array([0, 1, 4, 5])
+    """
+    length = high - low
+    first: Positions = np.repeat(low - np.cumsum(length) + length, length)
+    return first + np.arange(len(first))
 
 
 class MatchBlock(NamedTuple):
@@ -31,7 +121,7 @@ class MatchBlock(NamedTuple):
     start: Positions
     end: Positions
     offsets: tuple[Positions, ...]
-    positions: tuple[Positions, ...]
+    positions: tuple[Positions, ...] | SharedSpans
     suppressed: Positions | None = None
     """Of SUPPRESS BY: how many matches were silenced since the one before."""
 
@@ -69,6 +159,21 @@ class MatchSet(Protocol):
         """
 
 
+def spans_of(block: MatchBlock, variable: int) -> Spans:
+    """Return the events of a variable, which matches may share."""
+    if isinstance(block.positions, SharedSpans):
+        return block.positions.spans_of(variable)
+    offsets = block.offsets[variable]
+    return Spans(block.positions[variable], offsets[:-1], offsets[1:])
+
+
+def share(
+    start: Positions, end: Positions, spans: SharedSpans, suppressed: Positions | None = None
+) -> MatchBlock:
+    """Return a block of matches that share their events."""
+    return MatchBlock(start, end, spans.offsets, spans, suppressed)
+
+
 def take(block: MatchBlock, indices: NDArray[np.integer]) -> MatchBlock:
     """Return the matches with these indices, in that order.
 
@@ -76,14 +181,15 @@ def take(block: MatchBlock, indices: NDArray[np.integer]) -> MatchBlock:
     >>> take(listed.block, np.array([1])).positions
     (array([2]),)
     """
+    silenced = None if block.suppressed is None else block.suppressed[indices]
+    if isinstance(block.positions, SharedSpans):
+        spans = block.positions.take(indices)
+        return share(block.start[indices], block.end[indices], spans, silenced)
     offsets, positions = [], []
     for offset, position in zip(block.offsets, block.positions, strict=True):
         first, length = offset[indices], np.diff(offset)[indices]
-        taken = np.concatenate(([0], np.cumsum(length)))
-        within = np.arange(taken[-1]) - np.repeat(taken[:-1], length)
-        offsets.append(taken)
-        positions.append(position[np.repeat(first, length) + within])
-    silenced = None if block.suppressed is None else block.suppressed[indices]
+        offsets.append(np.concatenate(([0], np.cumsum(length))))
+        positions.append(position[list_indices(first, first + length)])
     return MatchBlock(
         block.start[indices], block.end[indices], tuple(offsets), tuple(positions), silenced
     )
@@ -91,6 +197,8 @@ def take(block: MatchBlock, indices: NDArray[np.integer]) -> MatchBlock:
 
 def part(block: MatchBlock, low: int, high: int) -> MatchBlock:
     """Return the matches low to high - 1; they share memory with the block."""
+    if isinstance(block.positions, SharedSpans):
+        return take(block, np.arange(low, min(high, len(block.start))))
     return MatchBlock(
         block.start[low:high],
         block.end[low:high],
@@ -103,14 +211,17 @@ def part(block: MatchBlock, low: int, high: int) -> MatchBlock:
     )
 
 
-def pieces(block: MatchBlock, weight: int) -> Iterator[MatchBlock]:
+def pieces(block: MatchBlock, weight: int, *, lists: bool = True) -> Iterator[MatchBlock]:
     """Cut the block so that each piece holds about `weight` positions, or one match.
 
     The engines cut blocks by number of matches. A match may have any number of events, and the
-    structs and texts of a piece must fit in memory.
+    structs and texts of a piece must fit in memory. Events that matches share count where they are
+    to be listed (`lists`).
     """
     m = len(block.start)
-    load = np.arange(m + 1, dtype=np.int64) + sum(block.offsets, start=np.int64(0))
+    load = np.arange(m + 1, dtype=np.int64)
+    if lists or not isinstance(block.positions, SharedSpans):
+        load = load + sum(block.offsets, start=np.int64(0))
     low = 0
     while low < m:
         high = int(np.searchsorted(load, load[low] + weight, side="right")) - 1
@@ -136,19 +247,21 @@ def join(blocks: Sequence[MatchBlock], width: int) -> MatchBlock:
     """Return one block of all, for matches over `width` variables."""
     if len(blocks) == 1:
         return blocks[0]
+    start = _concatenate([block.start for block in blocks])
+    end = _concatenate([block.end for block in blocks])
+    silenced = [block.suppressed for block in blocks if block.suppressed is not None]
+    suppressed = _concatenate(silenced) if silenced else None
+    # a block without matches is none of those that share events
+    shared = [block.positions for block in blocks if len(block.start)]
+    if shared and isinstance(shared[0], SharedSpans) and all(map(shared[0].is_alike, shared)):
+        others = [each for each in shared[1:] if isinstance(each, SharedSpans)]
+        return share(start, end, shared[0].join(others), suppressed)
     offsets, positions = [], []
     for v in range(width):
         lengths = [np.diff(block.offsets[v]) for block in blocks]
         offsets.append(np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])))
         positions.append(_concatenate([block.positions[v] for block in blocks]))
-    silenced = [block.suppressed for block in blocks if block.suppressed is not None]
-    return MatchBlock(
-        _concatenate([block.start for block in blocks]),
-        _concatenate([block.end for block in blocks]),
-        tuple(offsets),
-        tuple(positions),
-        _concatenate(silenced) if silenced else None,
-    )
+    return MatchBlock(start, end, tuple(offsets), tuple(positions), suppressed)
 
 
 def _concatenate(arrays: Sequence[Positions]) -> Positions:

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from cernis.compiled import read_only
 from cernis.compiled.tiers import call_briefly
-from cernis.engine.longest import keep_longest
+from cernis.engine.longest import consume, keep_longest
 from cernis.engine.poison import poison
 from cernis.engine.settings import (
     CLOCK_WINDOW,
+    CONSUME_NOTHING,
     CONSUME_PARTITION,
     EVENT_WINDOW,
     FOREVER,
@@ -38,7 +39,7 @@ from cernis.engine.unary.arena import ArenaSegment, UnaryMemory
 from cernis.engine.unary.collect import copy_live, link_starts, move_slots
 from cernis.engine.unary.moving import MovingKeys
 from cernis.engine.unary.tables import UnaryTables
-from cernis.engine.unary.thresholds import RunThresholds
+from cernis.engine.unary.thresholds import RunSegment, RunThresholds
 from cernis.errors import BudgetError
 
 MOST_NODES = 2**31 - 1
@@ -48,6 +49,8 @@ MOST_SLOT_BYTES = 4 << 30
 FIRST_NODES = 1 << 17
 _MANY_ROWS = 1 << 12
 """Fewer rows than this double when none is free: looking for dead ones costs as much."""
+Segment = ArenaSegment | RunSegment
+
 _NO_NUMBERS = np.empty(0, np.int64)
 _NO_MASK = np.empty(0, np.uint8)
 
@@ -85,7 +88,7 @@ class UnaryEngine:
         bounds: NDArray[np.int64] | None = None,
         usable: NDArray[np.uint8] | None = None,
         moving: MovingKeys | None = None,
-    ) -> list[ArenaSegment]:
+    ) -> list[Segment]:
         """Read a batch of events and return the matches that end in it.
 
         `keys` may be a part of those of `moving`, which are not all known.
@@ -99,7 +102,7 @@ class UnaryEngine:
         )
         if keys is not None and len(keys):
             self._reserve_keys(int(keys.max()) + 1)
-        segments: list[ArenaSegment] = []
+        segments: list[Segment] = []
         roots: list[NDArray[np.void]] = []
         starts: list[NDArray[np.int64]] = []
         at = 0
@@ -196,7 +199,7 @@ class UnaryEngine:
         self,
         roots: list[NDArray[np.void]],
         starts: list[NDArray[np.int64]],
-        segments: list[ArenaSegment],
+        segments: list[Segment],
     ) -> None:
         """Turn the roots found since the last time into a segment.
 
@@ -208,6 +211,12 @@ class UnaryEngine:
         found = roots[0] if len(roots) == 1 else np.concatenate(roots)
         segment = ArenaSegment(self.memory.arena, found)
         roots.clear()
+        if self.thresholds is not None and self.thresholds.gives_segments:
+            runs = self._take_runs(self.thresholds, segment, np.concatenate(starts))
+            starts.clear()
+            if len(runs.high):
+                segments.append(runs)
+            return
         if self.settings.resolve in (RESOLVE_NEXT, RESOLVE_LONGEST):
             segment = self._resolve(*self._find_starts(segment, np.concatenate(starts)))
         elif self.settings.resolve:
@@ -217,6 +226,25 @@ class UnaryEngine:
         starts.clear()
         if len(segment.roots):
             segments.append(segment)
+
+    def _take_runs(
+        self, thresholds: RunThresholds, segment: ArenaSegment, starts: NDArray[np.int64]
+    ) -> RunSegment:
+        """Return the runs that reach all numbers, of roots with these earliest starts."""
+        if not thresholds.knows_times and (starts < 0).any():
+            choosing.find_starts(segment, starts, self._reserve_nodes())
+        names = ("key", "end", "bound", "node")
+        keys, ends, bounds, node = (np.ascontiguousarray(segment.roots[name]) for name in names)
+        clocks = segment.arena["start"][node]
+        kept, latest = thresholds.add(keys, starts, ends, clocks, bounds)
+        if self.settings.consume != CONSUME_NOTHING:
+            scopes = keys if self.settings.consume == CONSUME_PARTITION else np.zeros_like(keys)
+            kept[kept] = consume(scopes[kept], starts[kept], ends[kept], self.consumed)
+        first = node[0]
+        while segment.arena[first]["label"] == a.UNION:
+            first = segment.arena[first]["left"]
+        label = int(segment.arena[first]["label"])
+        return thresholds.take(keys[kept], starts[kept], latest[kept], ends[kept], label)
 
     def _find_starts(
         self, segment: ArenaSegment, starts: NDArray[np.int64]

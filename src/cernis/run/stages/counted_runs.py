@@ -25,13 +25,22 @@ from cernis.encoding.encode import Encoder
 from cernis.encoding.ranges import split_numbers
 from cernis.engine.unary.run_sums import SumBound
 from cernis.engine.unary.runtime import UnaryEngine
-from cernis.engine.unary.thresholds import ALONE, NOTHING, RunThresholds
+from cernis.engine.unary.thresholds import ALONE, NOTHING, RunSegment, RunThresholds
 from cernis.events.attributes import attribute
 from cernis.events.batch import EventBatch
 from cernis.pattern import predicate as pred
 from cernis.plan.run_counts import RunCondition, RunSum
 from cernis.results.calculated import calculate_from_table
-from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, pieces
+from cernis.results.matchset import (
+    ListedMatches,
+    MatchBlock,
+    MatchSet,
+    SharedSpans,
+    Spans,
+    list_indices,
+    pieces,
+    share,
+)
 from cernis.run.stages.stage import CompactSets, Numbers, ReadBatch, Run, Stages
 from cernis.state import (
     MOST_EVENTS,
@@ -75,6 +84,7 @@ class CountedRuns(CompactSets):
         self.condition = condition
         least = [count.least for count in condition.counts]
         self.thresholds = RunThresholds(least, sums=condition.takes_part)
+        self.thresholds.gives_segments = condition.shares
         tests = [each.test for each in condition.counts if each.test is not None]
         self._encoder, self._bars = run.encode(tests), run.encode(condition.bars)
         self._equality = Equality([], run.keys is not None)
@@ -148,6 +158,8 @@ class CountedRuns(CompactSets):
     # -------------------------------------------------------------- opening
 
     def open(self, segments: list[Any], stages: Stages) -> MatchSet:
+        if self.thresholds.gives_segments:
+            return ListedMatches(self.run.plan.variables, map(self._share, segments))
         if not self.condition.cuts and not self.condition.takes_part:
             self.thresholds.drop_ends(self.run.position)
             return super().open(segments, stages)
@@ -160,6 +172,25 @@ class CountedRuns(CompactSets):
         )
         cut = map(self._cut, blocks, latest)
         return ListedMatches(self.run.plan.variables, cut)
+
+    def _share(self, runs: RunSegment) -> MatchBlock:
+        """Return the matches of some runs, latest start first, which share their events."""
+        number = np.ones(len(runs.high), np.int64)
+        low, last = runs.low, runs.latest if self.condition.takes_part else runs.low
+        if self.condition.cuts:
+            number, last = runs.latest - runs.low + 1, runs.latest
+        if (limit := self.run.plan.limit) is not None:
+            number = np.minimum(number, limit)
+        if self.condition.cuts:
+            self.run.budget.spend(int(number.sum()), _WHY)
+            number *= not self.run.budget.spent
+        low = -list_indices(-last, number - last)
+        high = np.repeat(runs.high, number)
+        assert isinstance(self.run.feed.engine, UnaryEngine)
+        labels = self.run.feed.engine.tables.labels[runs.label]
+        marked = [name in labels for name in self.run.plan.variables]
+        start, end = runs.position[low], runs.position[high - 1]
+        return share(start, end, SharedSpans(Spans(runs.position, low, high), marked))
 
     def _cut(self, block: MatchBlock, latest: Numbers) -> MatchBlock:
         """Return the matches that begin in these runs up to their latest starts, latest first."""
@@ -192,7 +223,7 @@ class CountedRuns(CompactSets):
 
     def forget_before(self, position: int, stages: Stages) -> None:
         self.thresholds.forget_before(position)
-        positions, keys, codes, sums = self.thresholds.entries
+        _, _, codes, _ = self.thresholds.entries
         counted = [row for row, each in enumerate(self.condition.counts) if each.attribute]
         live = [np.unique(codes[row][codes[row] >= 0]) for row in counted]
         spare = zip(self._equality.value_counts(), live, strict=True)
@@ -203,7 +234,7 @@ class CountedRuns(CompactSets):
             self._equality.keep_only(domain, own)
             known = codes[row] >= 0
             codes[row, known] = np.searchsorted(own, codes[row, known])
-        self.thresholds.restore(positions.copy(), keys.copy(), codes, sums.copy())
+        self.thresholds.recode(codes)
 
     def keep_keys(self, keys: Numbers) -> None:
         self.thresholds.keep_keys(keys)

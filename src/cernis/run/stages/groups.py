@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +59,7 @@ from cernis.results.group_columns import (
     to_operand,
     value_column,
 )
-from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet
+from cernis.results.matchset import ListedMatches, MatchBlock, MatchSet, pieces
 from cernis.results.term import calculate_term, to_column
 from cernis.results.values import python_values
 from cernis.run.feed import Measures, number_ticks
@@ -71,6 +72,8 @@ Source = tuple[str, str | None]
 
 _TIME = "@time"
 _LATEST = 2**63 - 1
+_PIECE = 1 << 22
+"""So many events of matches are added at a time."""
 _SHORT = 18
 """Any number of so many digits has 64 bits."""
 
@@ -322,7 +325,7 @@ class Grouper(ClosingStage):
         measures = self._list_measures()
         if measures is not None and not self.lists and self._add_measured(found, measures):
             return
-        for block in found.blocks():
+        for block in chain.from_iterable(pieces(one, _PIECE) for one in found.blocks()):
             if self.lists and not isinstance(found, ListedMatches):
                 self.budget.spend(len(block.end), "the query lists matches for its groups")
                 if self.budget.spent:

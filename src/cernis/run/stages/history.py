@@ -90,7 +90,7 @@ class MatchHistory(Stage):
         resolved = bool(plan.settings.resolve) and self.window != NO_WINDOW
         waits = bool(plan.pattern.without) or plan.pattern.strategy is Strategy.LONGEST
         waits = waits or plan.pattern.order is not None or plan.pattern.suppress is not None
-        self.lists = plan.listed or apart or resolved or waits
+        self.lists = plan.listed or apart or resolved or waits or plan.runs is not None
         """Whether matches are kept one by one: they are listed, a guard bounds their roots, a
         strategy has chosen them, and its roots have lost the window, or they come after their
         ends."""
