@@ -568,6 +568,9 @@ def test_a_plan_says_what_a_clause_costs() -> None:
     told = cernis.SqlQuery(text).explain()
     assert "path-dependent: a search that remembers what has failed" in told
     assert "B: depends on the path, decided by the matcher, after the part" in told
+    assert "no WITHIN bounds them" in told
+    bounded = text.replace(" DEFINE", " WITHIN INTERVAL '1' HOUR DEFINE")
+    assert "may still need: within this interval" in cernis.SqlQuery(bounded).explain()
 
 
 def test_differences_of_times_are_durations() -> None:

@@ -233,6 +233,8 @@ class RowPlan:
         yield "order", order or "none: rows as they come"
         if clause.within is not None:
             yield "within", f"{clause.within.tree.sql()}, from the first row to the last, exclusive"
+        bound = "no WITHIN bounds them" if clause.within is None else "within this interval"
+        yield "on streams", f"the state keeps the rows that a match may still need: {bound}"
         yield "rows", clause.rows.value
         target = "" if clause.target is None else f" {clause.target.text}"
         yield "skip", f"{_SKIPS[clause.skip]}{target}"
