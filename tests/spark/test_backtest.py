@@ -1,4 +1,4 @@
-"""`cernis backtest --engine spark`: the report of a history on Spark is that of one process."""
+"""`cernis backtest --engine spark` reports what it reports in one process."""
 
 from __future__ import annotations
 

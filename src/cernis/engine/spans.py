@@ -1,12 +1,13 @@
-"""Aggregates over parts of a list that overlap: spans, each from `low` to `high - 1`.
+"""Parts of a list that may overlap: spans, each from `low` to `high - 1`, listed or aggregated.
 
 `fold_spans` keeps, for blocks of 2, 4, 8, … numbers, the totals from the middle of a block outwards
 (a disjoint sparse table). The smallest such block that a span lies in has the span on both sides of
 its middle, so two totals give the answer. Nothing is subtracted: a sum has no larger error than one
 that is added up number by number, and infinite numbers do no harm.
 
-Cost contract: `fold_spans` O(numbers · log of the longest span), in NumPy; `count_distinct`
-amortized O(1) for each span and number, where spans that end later do not begin earlier.
+Cost contract: `list_indices` O(what it lists); `fold_spans` O(numbers · log of the longest span),
+in NumPy; `count_distinct` amortized O(1) for each span and number, where spans that end later do
+not begin earlier.
 """
 
 from __future__ import annotations
@@ -19,6 +20,17 @@ from numpy.typing import NDArray
 from cernis.compiled import kernel
 
 Numbers = NDArray[np.int64]
+
+
+def list_indices(low: Numbers, high: Numbers) -> Numbers:
+    """Return low[i] to high[i] - 1, for one i after another.
+
+    >>> list_indices(np.array([0, 4]), np.array([2, 6]))
+    array([0, 1, 4, 5])
+    """
+    length = high - low
+    first: Numbers = np.repeat(low - np.cumsum(length) + length, length)
+    return first + np.arange(len(first))
 
 
 def fold_spans(

@@ -218,8 +218,8 @@ class TopicInput(TextInput):
             raise DataError(f"{self.label}: {found.error.str()}")
         is_first = not self._looked
         for partition in found.partitions:
-            place = TopicPartition(topic, partition)
-            first, end = self._ask(consumer.get_watermark_offsets, place)
+            asked = TopicPartition(topic, partition)
+            first, end = self._ask(consumer.get_watermark_offsets, asked)
             begins = self._find_beginning(partition, first, end) if is_first else first
             offset = self._next.setdefault(partition, begins)
             if offset < first:

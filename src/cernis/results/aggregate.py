@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from cernis.engine.spans import count_distinct, fold_spans
+from cernis.engine.spans import count_distinct, fold_spans, list_indices
 from cernis.errors import DataError
 from cernis.events.kinds import NULL, Int8s
 from cernis.events.store import EventStore
@@ -35,7 +35,6 @@ from cernis.results.matchset import (
     Positions,
     SharedSpans,
     Spans,
-    list_indices,
     spans_of,
 )
 

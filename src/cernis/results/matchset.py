@@ -18,6 +18,8 @@ from typing import NamedTuple, Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from cernis.engine.spans import list_indices
+
 Positions = NDArray[np.int64]
 
 
@@ -98,17 +100,6 @@ class SharedSpans(Sequence[Positions]):
     def is_alike(self, other: object) -> bool:
         """Whether other positions are spans, of the same variables."""
         return isinstance(other, SharedSpans) and other._marked == self._marked
-
-
-def list_indices(low: Positions, high: Positions) -> Positions:
-    """Return low[i] to high[i] - 1, for one i after another.
-
-    >>> list_indices(np.array([0, 4]), np.array([2, 6]))
-    array([0, 1, 4, 5])
-    """
-    length = high - low
-    first: Positions = np.repeat(low - np.cumsum(length) + length, length)
-    return first + np.arange(len(first))
 
 
 class MatchBlock(NamedTuple):

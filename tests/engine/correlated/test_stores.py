@@ -1,4 +1,4 @@
-"""What the kernel of compared events is compiled with, and what it keeps: indexes of a plan."""
+"""Which indexes a plan of compared events has, and what the kernel writes to them."""
 
 from __future__ import annotations
 

@@ -82,6 +82,7 @@ from cernis.engine.dag.steps import (
     read_steps,
     spread,
 )
+from cernis.engine.spans import list_indices
 
 DONE, TOO_LONG = range(2)
 _LOOKS_PER_VERTEX = 16
@@ -263,8 +264,7 @@ def _find_asked(
     number = np.maximum(np.searchsorted(since, rank * moments + moment) - first, 0)
     number[~np.isin(group, groups)] = 0
     root = np.repeat(np.arange(len(group)), number)
-    index = np.arange(len(root)) - np.repeat(np.cumsum(number) - number - first, number)
-    at = begun[index]
+    at = begun[list_indices(first, first + number)]
     is_before = waiting.moment[at] < moment[root]
     root, at = root[is_before], at[is_before]
     name = waiting.key * moments + waiting.moment

@@ -20,6 +20,7 @@ from cernis.compiled import borrowing as kernel
 from cernis.compiled import inner
 from cernis.engine.dag import records as r
 from cernis.engine.dag.links import DagSegment
+from cernis.engine.spans import list_indices
 
 Ints = NDArray[np.int64]
 ALL = -1
@@ -438,10 +439,8 @@ def spread(first: Ints, index: Ints) -> tuple[Ints, Ints]:
     >>> [some.tolist() for some in spread(np.array([0, 2, 2, 5]), np.array([2, 0]))]
     [[0, 0, 0, 1, 1], [2, 3, 4, 0, 1]]
     """
-    number = first[index + 1] - first[index]
-    owner = np.repeat(np.arange(len(index)), number)
-    begin = np.repeat(first[index] - np.cumsum(number) + number, number)
-    return owner, np.arange(len(owner)) + begin
+    low, high = first[index], first[index + 1]
+    return np.repeat(np.arange(len(index)), high - low), list_indices(low, high)
 
 
 def find_lost(segment: DagSegment, chosen: Chosen, runs: RankedRuns) -> RunRanges:

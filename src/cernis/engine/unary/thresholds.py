@@ -71,7 +71,7 @@ class RunSegment(NamedTuple):
     """The events of the partitions that have runs, one partition after another."""
     low: Numbers
     latest: Numbers
-    """The latest start from which the numbers are reached; with sums, that of the part."""
+    """The latest start from which a run still reaches the numbers; with sums, its part's."""
     high: Numbers
     label: int
     """What all events are labelled with."""
@@ -201,8 +201,9 @@ class RunThresholds:
     ) -> RunSegment:
         """Return runs that were added, as parts of the log."""
         log, size = self._log, self._size
-        places = (np.searchsorted(log.position[:size], each) for each in (starts, latest, ends))
-        first, latest, last = places
+        first, latest, last = (
+            np.searchsorted(log.position[:size], each) for each in (starts, latest, ends)
+        )
         order = np.argsort(keys, kind="stable")
         begins = np.flatnonzero(np.diff(keys[order], prepend=-1))
         earliest = np.minimum(first, latest)[order]

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from cernis.encoding.compare import Equality
 from cernis.encoding.encode import Encoder
 from cernis.encoding.ranges import split_numbers
+from cernis.engine.spans import list_indices
 from cernis.engine.unary.run_sums import SumBound
 from cernis.engine.unary.runtime import UnaryEngine
 from cernis.engine.unary.thresholds import ALONE, NOTHING, RunSegment, RunThresholds
@@ -37,7 +38,6 @@ from cernis.results.matchset import (
     MatchSet,
     SharedSpans,
     Spans,
-    list_indices,
     pieces,
     share,
 )
@@ -213,10 +213,8 @@ class CountedRuns(CompactSets):
             ranks = np.repeat(np.arange(len(block.end)), np.diff(offset)) * width + held
             first = np.searchsorted(ranks, runs * width + starts)
             length = offset[runs + 1] - first
-            taken = np.concatenate([[0], np.cumsum(length)])
-            within = np.arange(taken[-1]) - np.repeat(taken[:-1], length)
-            offsets.append(taken)
-            positions.append(held[np.repeat(first, length) + within])
+            offsets.append(np.concatenate([[0], np.cumsum(length)]))
+            positions.append(held[list_indices(first, first + length)])
         return MatchBlock(starts, block.end[runs], tuple(offsets), tuple(positions))
 
     # ----------------------------------------------------------- forgetting
