@@ -287,9 +287,9 @@ LIVE = Benchmark(
 How soon does `cernis stream` tell a match, and how many events does it read? JSON lines come at a
 steady rate, from a pipe to standard output, and from a topic to a topic by transactions; a hundred
 times a second a pair of events makes a match. The clock runs from the write of the event that makes
-the match certain to the read of its line: the delays of the writer and of the operating system are
-in it. Throughput is that of a processor second, over all threads. Kafka is measured where
-`{VARIABLE}` names a broker.
+the match certain to the read of its line: the delays of the writer and of the system are in
+it. Throughput is that of a processor second, over all threads, in a process that has read as many
+events before. Kafka is measured where `{VARIABLE}` names a broker.
 """,
     run=run_live,
     tables=build_tables,

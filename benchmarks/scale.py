@@ -62,7 +62,7 @@ class BenchmarkScale:
     """A sample of the playground."""
     live_rates: tuple[int, ...] = (1000, 10_000, 100_000)
     live_seconds: float = 6.0
-    live_events: int = 300_000
+    live_events: int = 1_000_000
     workbench_events: int = 10_000_000
     workbench_window: int = 2000
     workbench_values: int = 100

@@ -79,12 +79,15 @@ def lines(*texts: str) -> pa.RecordBatch:
     return pa.record_batch({LINE: pa.array(texts)})
 
 
-def start(folder: Path, sink: Any, form: AnswerForm = "lines") -> LiveRun:
-    """Return a run over what a file has, with one commit; `sink` makes a sink for its name."""
-    store, inputs = LocalStore(folder / "checkpoint"), {"S": FileInput(folder / "S", once=True)}
+def start(folder: Path, sink: Any, form: AnswerForm = "lines", *, once: bool = True) -> LiveRun:
+    """Return a run over what a file has, with one commit; `sink` makes a sink for its name.
+
+    Without `once`, over what is written to the file.
+    """
+    store, inputs = LocalStore(folder / "checkpoint"), {"S": FileInput(folder / "S", once=once)}
     resume_inputs(inputs, store)
     prepared = prepare_query(cernis.query(PAIRS), inputs, LiveOptions(), form)
-    return LiveRun(prepared, inputs, store, [sink(store.run)], Pace(commit=3600))
+    return LiveRun(prepared, inputs, store, [sink(store.run)], Pace(commit=3600 if once else None))
 
 
 def write(folder: Path, *times: int) -> None:
@@ -120,6 +123,44 @@ def test_a_delivery_that_may_have_arrived_comes_again_with_its_key(
     assert first == again
     assert first[0] != second[0]
     assert [json.loads(line)["end_ts"] for line in second[1].splitlines()] == [900, 900]
+
+
+@pytest.mark.parametrize("hook", [(0, 200)], indirect=True)
+def test_events_are_read_while_a_server_takes_its_time(
+    hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cernis.live.run._COMMIT", 3600.0)  # then what was read must be bounded
+    write(tmp_path, 0, 500)
+    run = start(tmp_path, lambda name: WebhookSink(hook.url, name), once=False)
+    run.start()
+    while not hook.received:
+        run.step(0.01)
+    write(tmp_path, 600)
+    while max(run.clock.latest.values()) * run.prepared.tick < 600_000_000:
+        run.step(0.01)
+    assert len(hook.received) == 1  # which has no answer yet
+    hook.is_released.set()
+    while len(hook.received) < 3:
+        run.step(0.01)
+    first, again, second = hook.received
+    assert first == again
+    assert [json.loads(line)["end_ts"] for line in second[1].splitlines()] == [600, 600]
+    run.close()
+    run.store.close()
+
+
+@pytest.mark.parametrize("hook", [(404, 200)], indirect=True)
+def test_a_run_ends_with_the_error_of_a_delivery(hook: Hook, tmp_path: Path) -> None:
+    write(tmp_path, 0, 500)
+    run = start(tmp_path, lambda name: WebhookSink(hook.url, name), once=False)
+    with pytest.raises(CernisError, match="answers 404"):
+        run.run(lambda: False)
+    run.store.close()
+    again = start(tmp_path, lambda name: WebhookSink(hook.url, name))  # it is staged still
+    again.run(lambda: False)
+    again.store.close()
+    first, second = hook.received
+    assert first == second
 
 
 @pytest.mark.parametrize("hook", [(404,)], indirect=True)

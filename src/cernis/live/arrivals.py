@@ -97,7 +97,8 @@ class InputReaders:
         self.inputs = inputs
         self.running = {*range(len(inputs))}
         """The inputs that have not ended."""
-        self._queue: Queue[Arrival | InputEnded] = Queue(_MOST_PIECES)
+        self._queue: Queue[Arrival | InputEnded | None] = Queue(_MOST_PIECES)
+        """None: something else than an input has news."""
         self._is_stopped = False
         self._threads = [
             Thread(target=self._read, args=(number, source, tick), daemon=True)
@@ -110,20 +111,23 @@ class InputReaders:
 
     def take(self, seconds: float) -> list[Arrival | InputEnded]:
         """Return what has come, after some seconds at the latest."""
-        try:
-            first = self._queue.get(timeout=seconds) if seconds > 0 else self._queue.get_nowait()
-        except Empty:
-            return []
-        found, rows = [first], 0
-        while rows < _MOST_ROWS:
-            try:
-                found.append(self._queue.get_nowait())
-            except Empty:
-                break
-            last = found[-1]
-            rows += last.table.num_rows if isinstance(last, Arrival) else 0
+        found: list[Arrival | InputEnded] = []
+        rows = 0
+        with suppress(Empty):
+            one = self._queue.get(timeout=seconds) if seconds > 0 else self._queue.get_nowait()
+            while one is not None:
+                found.append(one)
+                rows += one.table.num_rows if isinstance(one, Arrival) else 0
+                if rows >= _MOST_ROWS:
+                    break
+                one = self._queue.get_nowait()
         self.running -= {each.input for each in found if isinstance(each, InputEnded)}
         return found
+
+    def wake(self) -> None:
+        """Let `take` return."""
+        with suppress(Full):
+            self._queue.put_nowait(None)
 
     def stop(self, seconds: float = 1.0) -> None:
         """End all threads; what waits in the queue is not read."""

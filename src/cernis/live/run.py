@@ -8,6 +8,9 @@ A commit has the positions of the inputs, the state, and what was staged for the
 that ends at any moment, and is started again, reads each event once, and gives each match once, or
 again where the sink cannot tell (`sinks`). What has come since the last commit comes again.
 
+Where a server takes the matches, a release runs in a thread while the next events are read. The
+next commit waits for its end: the checkpoint keeps one delivery.
+
 Cost contract: for each event, the cost of its bucket. For each step some milliseconds at most:
 events are read as soon as they are there, and as many as are there.
 """
@@ -17,6 +20,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic, time
@@ -105,6 +109,9 @@ class LiveRun:
         self.arrivals = InputReaders(self.inputs, prepared.sources, self._tick)
         self._is_dirty = False
         self._is_hot = False
+        self._deliverer = ThreadPoolExecutor(1, "delivery")
+        self._delivery: Future[None] | None = None
+        """A release that runs while events are read."""
         self._committed = self._began = monotonic()
 
     # ---------------------------------------------------------- beginning
@@ -157,6 +164,7 @@ class LiveRun:
             if self.store.folder is None and not is_stopping():
                 self.finish()
             self.commit()
+            self._await_delivery()
             self._tell()
         finally:
             self.close()
@@ -168,6 +176,7 @@ class LiveRun:
     def close(self) -> None:
         """End the threads; nothing is committed."""
         self.arrivals.stop()
+        self._deliverer.shutdown()
         for sink in self.sinks:
             sink.close()
 
@@ -176,6 +185,8 @@ class LiveRun:
 
         Commits first, if it is time: what the caller was given before this step, it has.
         """
+        if self._delivery is not None and self._delivery.done():
+            self._await_delivery()
         if self._is_dirty and self._is_due():
             self.commit()
         if not self._is_told and monotonic() >= self._told_at + _SEEN:
@@ -197,6 +208,8 @@ class LiveRun:
         """A match that waits for a delivery is not kept waiting, unless the user has said so."""
         if self.pace.commit is not None:
             return self.pace.commit
+        if self._delivery is not None:
+            return _COMMIT  # then the run waits for it: what was read since is bounded
         if self.sink.is_pressing:
             return 0.0
         return _COMMIT if self.sink.waits else _SEEN
@@ -256,6 +269,7 @@ class LiveRun:
         self._committed = monotonic()
         if not self._is_dirty:
             return
+        self._await_delivery()
         self._batch += 1
         staged = [sink.stage(self._batch) for sink in self.sinks]
         if self.store.folder is not None:
@@ -274,7 +288,18 @@ class LiveRun:
         self._milliseconds.clear()
 
     def _release(self, number: int, staged: Any = None) -> None:
-        release_staged(self.store, self.sinks, number, staged)
+        if staged is None or not any(sink.releases_aside for sink in self.sinks):
+            release_staged(self.store, self.sinks, number, staged)
+        elif any(own is not None for own in staged):
+            wanted = (self.store, self.sinks, number, staged)
+            self._delivery = self._deliverer.submit(release_staged, *wanted)
+            self._delivery.add_done_callback(lambda _: self.arrivals.wake())
+
+    def _await_delivery(self) -> None:
+        """Wait for the end of a release; raise its error."""
+        delivery, self._delivery = self._delivery, None
+        if delivery is not None:
+            delivery.result()
 
     def _write_notes(self, staged: list[Any]) -> None:
         store, clock = self.store, self.clock

@@ -52,6 +52,8 @@ class Sink(ABC):
     """Whether each match arrives once."""
     waits = True
     """Whether matches are seen after a commit only."""
+    releases_aside = False
+    """Whether a release takes long, and can run while more is added."""
 
     @abstractmethod
     def add(self, batch: pa.RecordBatch) -> None:
@@ -173,6 +175,8 @@ class WebhookSink(Sink):
 
     Each delivery has the header `Idempotency-Key`, which is the same when it is repeated.
     """
+
+    releases_aside = True
 
     def __init__(self, url: str, run: str, stopping: Callable[[], bool] = lambda: False) -> None:
         self.url, self.run = url, run

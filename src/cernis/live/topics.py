@@ -268,6 +268,7 @@ class TopicSink(Sink):
     """Lines as messages of a topic."""
 
     is_exact = True
+    releases_aside = True
 
     def __init__(
         self, topic: Topic, run: str, stopping: Callable[[], bool] = lambda: False

@@ -283,8 +283,9 @@ class Matches(Result[Match]):
         if self.counting:
             yield from self.counts().slice(0, limit).to_batches()
             return
-        schema = self._schema(ids=True) if ids else self.schema
+        schema: pa.Schema | None = None  # most batches of a stream have no matches
         for block in self._pieces(limit):
+            schema = schema or (self._schema(ids=True) if ids else self.schema)
             batch = record_batch(block, self._fields, self._events, ids=ids)
             yield batch if batch.schema == schema else batch.cast(schema)
 

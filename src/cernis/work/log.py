@@ -30,7 +30,7 @@ import json
 import secrets
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -114,7 +114,7 @@ class Header:
 
     def to_bytes(self, key: bytes = b"") -> bytes:
         signed = _SIGNED if key else b""
-        return b"%d%b\n" % (VERSION, signed) + seal(json.dumps(asdict(self)).encode(), key)
+        return b"%d%b\n" % (VERSION, signed) + seal(json.dumps(vars(self)).encode(), key)
 
     @staticmethod
     def from_bytes(written: bytes, key: bytes = b"") -> Header:
